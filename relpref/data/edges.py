@@ -1,0 +1,201 @@
+"""Raw links tidied into the edges of an undirected graph."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref.data.columns import numbers
+from relpref.data.graph import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from relpref.data.labels import LabelIndex, Place, plain_labels
+from relpref.data.messages import counted, shown
+from relpref.data.tables import Table, check_columns
+from relpref.errors import DataError
+
+_WEIGHT_REMEDY = "write a positive number, or leave the column weight out (every weight is 1 then)"
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Links between positions of entities, as they were given.
+
+    Attributes
+    ----------
+    source, target : array of int32, shape (e,)
+        Positions of the ends.
+    weight : array of float64, shape (e,)
+        Weights.
+    where : callable
+        Maps a link to the words that name its place in a message.
+    """
+
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    where: Place
+
+    def chosen(self, kept: NDArray[Any]) -> "Edges":
+        """Return some of the links: a mask or positions."""
+        rows = np.arange(self.source.size)[kept]
+        where = self.where
+        return Edges(
+            self.source[rows], self.target[rows], self.weight[rows], lambda row: where(int(rows[row]))
+        )
+
+
+def edges_from_table(table: Table, entities: LabelIndex) -> Edges:
+    """Read the columns source, target and, if there, weight.
+
+    Parameters
+    ----------
+    table : Table
+        One link per row.
+    entities : LabelIndex
+        The known labels.
+
+    Returns
+    -------
+    Edges
+        The links, not tidied.
+
+    Raises
+    ------
+    DataError
+        If the columns are not these, the table is empty, or a weight is not a finite number.
+    UnknownLabelError
+        If a node is no entity.
+    """
+    check_columns(table, ("source", "target"), ("weight",))
+    frame = table.frame
+    if len(frame) == 0:
+        raise DataError(
+            f"{table.name}: the table has no rows; give at least one edge or leave the relation out"
+        )
+    ends = []
+    for column in ("source", "target"):
+        where = _in_column(table.place, column)
+        remedy = "correct the label, add it to the entities, or drop the row"
+        ends.append(entities.locate(plain_labels(frame[column], where), where, remedy))
+    if "weight" in frame.columns:
+        weight = numbers(frame["weight"], "weight", table.place, text=table.text, remedy=_WEIGHT_REMEDY)
+    else:
+        weight = np.ones(len(frame))
+    return Edges(ends[0], ends[1], weight, table.place)
+
+
+def _in_column(place: Place, column: str) -> Place:
+    return lambda row: f"{place(row)}, column {column!r}"
+
+
+def undirected(
+    edges: Edges, name: str, label: Callable[[int], object], *, explicit: bool
+) -> tuple[Edges, tuple[str, ...]]:
+    """Turn links into undirected edges that occur once.
+
+    Links of weight 0 and from a node to itself are dropped; the same link given twice is one edge.
+
+    Parameters
+    ----------
+    edges : Edges
+        Links in any order and direction.
+    name : str
+        What to call the relation in messages.
+    label : callable
+        Maps a position to the label of the entity.
+    explicit : bool
+        Whether the user has said that the relation is undirected. Then the larger of two weights counts
+        where the two directions of an edge differ; otherwise that is an error.
+
+    Returns
+    -------
+    edges : Edges
+        One link per edge, source < target, sorted.
+    notes : tuple of str
+        What was dropped or merged, one sentence each.
+
+    Raises
+    ------
+    DataError
+        If a weight is negative or out of range, two weights of one edge contradict each other, or no edge
+        is left.
+    """
+    notes = []
+    _check_weights(edges)
+    edges, dropped = _keep(edges, edges.weight > 0)
+    if dropped:
+        notes.append(f"{name}: {counted(dropped, 'edge')} of weight 0 left out")
+    edges, dropped = _keep(edges, edges.source != edges.target)
+    if dropped:
+        notes.append(f"{name}: {counted(dropped, 'link')} from an entity to itself left out")
+    if edges.source.size == 0:
+        raise DataError(
+            f"{name}: no edge is left (only loops or zero weights); add edges or leave the relation out"
+        )
+    before = edges.source.size
+    edges = _merge(edges, name, label, explicit=explicit)
+    dropped = before - edges.source.size
+    if dropped:
+        notes.append(f"{name}: {counted(dropped, 'repeated edge')} counted once")
+    return edges, tuple(notes)
+
+
+def _check_weights(edges: Edges) -> None:
+    weight = edges.weight
+    for wrong, words in (
+        (weight < 0, "is negative; weights of edges are positive"),
+        (
+            (weight > LARGEST_WEIGHT) | ((weight > 0) & (weight < SMALLEST_WEIGHT)),
+            f"is not between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}; rescale the weights",
+        ),
+    ):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(f"{edges.where(row)}: the weight {weight[row]} {words}")
+
+
+def _keep(edges: Edges, kept: NDArray[np.bool_]) -> tuple[Edges, int]:
+    dropped = int(kept.size - kept.sum())
+    return (edges.chosen(kept) if dropped else edges), dropped
+
+
+def _merge(edges: Edges, name: str, label: Callable[[int], object], *, explicit: bool) -> Edges:
+    """Keep one link per edge, source < target, sorted; the heavier one where the directions differ."""
+    low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
+    backward = edges.source > edges.target
+    # Links of one edge next to each other, forward ones first, each direction in the order of the rows.
+    order = np.lexsort((backward, high, low))
+    low, high, backward, weight = low[order], high[order], backward[order], edges.weight[order]
+    same = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
+    other = same & (weight[1:] != weight[:-1])
+    conflict = other & (backward[1:] == backward[:-1])
+    if conflict.any():
+        at = int(np.argmax(conflict))
+        first, second = sorted((int(order[at]), int(order[at + 1])))
+        raise DataError(
+            f"{edges.where(second)}: the edge from {shown(label(int(edges.source[second])))} to "
+            f"{shown(label(int(edges.target[second])))} has the weight {edges.weight[second]}, but the weight "
+            f"{edges.weight[first]} at {edges.where(first)}; keep one of the two rows"
+        )
+    if other.any() and not explicit:
+        at = int(np.argmax(other))
+        there, back = int(order[at]), int(order[at + 1])
+        raise DataError(
+            f"{name}: the edge between {shown(label(int(low[at])))} and {shown(label(int(high[at])))} has the weight "
+            f"{edges.weight[there]} ({edges.where(there)}) in one direction and {edges.weight[back]} "
+            f"({edges.where(back)}) in the other; {how_to_say_undirected()}"
+        )
+    first_of_edge = np.concatenate([[True], ~same])
+    heaviest = np.maximum.reduceat(weight, np.flatnonzero(first_of_edge))
+    rows = order[first_of_edge]
+    where = edges.where
+    return Edges(low[first_of_edge], high[first_of_edge], heaviest, lambda row: where(int(rows[row])))
+
+
+def how_to_say_undirected() -> str:
+    """Return the remedy for a relation whose directions differ."""
+    return (
+        'this version models undirected relations: if that is meant, pass Relation(table, kind="undirected"), '
+        "which takes the larger weight of the two directions"
+    )

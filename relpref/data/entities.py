@@ -1,0 +1,207 @@
+"""The entities: their labels and their numeric attributes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relpref.data.columns import numbers
+from relpref.data.graph import read_only
+from relpref.data.labels import LabelIndex, Place, plain_labels
+from relpref.data.messages import counted, listed, nearest, shown
+from relpref.data.tables import Table
+from relpref.errors import DataError
+
+MOST_ATTRIBUTES = 5000
+_LARGEST_VALUE = 1e100
+_NAME = "entities"
+
+
+@dataclass(frozen=True, eq=False)
+class Entities:
+    """Labels and attributes as read from a table.
+
+    Attributes
+    ----------
+    labels : list, length n
+        Plain labels.
+    attributes : array of float64, shape (n, d)
+        Finite numbers.
+    attribute_names : tuple of str, length d
+        Names of the columns.
+    where : callable
+        Maps a row to the words that name its place in a message.
+    """
+
+    labels: list[Any]
+    attributes: NDArray[np.float64]
+    attribute_names: tuple[str, ...]
+    where: Place
+
+
+def read_entities(value: Any) -> Entities:
+    """Read labels and attributes.
+
+    Parameters
+    ----------
+    value : DataFrame, Table or sequence of labels
+        A DataFrame has the labels as its index; a table from a file has them in its first column.
+
+    Returns
+    -------
+    Entities
+        At least one; whether labels are unique is not checked here.
+
+    Raises
+    ------
+    DataError
+        If there are none, a label is missing, an attribute is not a finite number, or there are too many.
+    """
+    if isinstance(value, Table):
+        return _from_table(value)
+    if isinstance(value, pd.DataFrame):
+        return _from_frame(value.index, value, Table(value, _NAME))
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence | pd.Index | pd.Series | np.ndarray):
+        raise DataError(
+            f"{_NAME}: expected a DataFrame (index = labels) or a sequence of labels, got {type(value).__name__}; "
+            "pass a list of labels"
+        )
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        raise DataError(f"{_NAME}: the labels have the shape {value.shape}; pass one label per entity")
+    if len(value) == 0:
+        raise DataError(f"{_NAME}: there are none; give at least one entity")
+    labels = plain_labels(value, lambda row: f"{_NAME}, row {row}")
+    return Entities(labels, np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}")
+
+
+def _from_table(table: Table) -> Entities:
+    frame = table.frame
+    # Parquet keeps the index of a DataFrame; one with a name, or of text, was made on purpose.
+    index = frame.index
+    if not table.text and (index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)):
+        return _from_frame(index, frame, table)
+    labels = frame.iloc[:, 0]
+    if table.text:
+        for row, label in enumerate(labels.tolist()):
+            if label == "":
+                raise DataError(
+                    f"{table.place(row)}, column {frame.columns[0]!r}: the label is empty; give every row a label"
+                )
+    return _from_frame(labels, frame.iloc[:, 1:], table)
+
+
+def _from_frame(index: Any, columns: Any, table: Table) -> Entities:
+    if len(columns) == 0:
+        raise DataError(f"{table.name}: the table has no rows; give at least one entity")
+    if columns.shape[1] > MOST_ATTRIBUTES:
+        raise DataError(
+            f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of {MOST_ATTRIBUTES}; "
+            "select columns, or reduce them (for example with a truncated singular value decomposition)"
+        )
+    labels = plain_labels(index, table.place)
+
+    def where(row: int) -> str:
+        if table.lines is None and not isinstance(columns.index, pd.RangeIndex):
+            return f"{table.name}, row {row} (label {shown(labels[row])})"
+        return f"{table.place(row)} (label {shown(labels[row])})"
+
+    names = tuple(str(name) for name in columns.columns)
+    for name in names:
+        if not name:
+            raise DataError(f"{table.name}: a column of attributes has no name; name it or remove it")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(
+            f"{table.name}: the attribute {twice!r} occurs twice; rename or remove one of the columns"
+        )
+    attributes = np.empty((len(labels), len(names)))
+    remedy = "encode the column as numbers or drop it (labels belong into the index, see set_index)"
+    if table.text:
+        remedy = "encode the column as numbers or drop it (the labels are the first column)"
+    for position, name in enumerate(names):
+        values = numbers(columns.iloc[:, position], name, where, text=table.text, remedy=remedy)
+        large = np.abs(values) > _LARGEST_VALUE
+        if large.any():
+            row = int(np.argmax(large))
+            raise DataError(
+                f"{where(row)}, column {name!r}: {values[row]} is beyond {_LARGEST_VALUE} in size; rescale the column"
+            )
+        attributes[:, position] = values
+    return Entities(labels, attributes, names, where)
+
+
+def index_entities(entities: Entities) -> LabelIndex:
+    """Return the labels with their positions.
+
+    Raises
+    ------
+    DataError
+        If a label occurs twice.
+    """
+    return LabelIndex(entities.labels, entities.where)
+
+
+def standardization(attributes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean and the population standard deviation of each column.
+
+    Parameters
+    ----------
+    attributes : array of float64, shape (n, d)
+        Finite numbers.
+
+    Returns
+    -------
+    center, scale : array of float64, shape (d,)
+        A constant column has its value as center, exactly, and the scale 1.
+    """
+    if attributes.shape[1] == 0:
+        return read_only(np.zeros(0)), read_only(np.ones(0))
+    constant = attributes.max(axis=0) == attributes.min(axis=0)
+    center = np.where(constant, attributes[0], attributes.mean(axis=0))
+    # Deviations are divided by the largest before they are squared: no overflow, no underflow.
+    deviation = attributes - center
+    largest = np.abs(deviation).max(axis=0)
+    largest = np.where(constant | (largest == 0), 1.0, largest)
+    scale = np.where(constant, 1.0, np.sqrt(np.mean((deviation / largest) ** 2, axis=0)) * largest)
+    return read_only(center), read_only(np.where(scale > 0, scale, 1.0))
+
+
+def align_attributes(newcomers: Entities, names: tuple[str, ...]) -> NDArray[np.float64]:
+    """Return the attributes of new entities in the order of the known columns.
+
+    Parameters
+    ----------
+    newcomers : Entities
+        k new entities.
+    names : tuple of str, length d
+        Attributes of the known entities.
+
+    Returns
+    -------
+    array of float64, shape (k, d)
+        Their attributes.
+
+    Raises
+    ------
+    DataError
+        If the attributes are not the same.
+    """
+    given = newcomers.attribute_names
+    for name in names:
+        if name not in given:
+            meant = nearest(name, [other for other in given if other not in names], most=1)
+            hint = f" (or is {meant[0]!r} meant to be it?)" if meant else ""
+            raise DataError(
+                f"{_NAME}: the new entities lack the attribute {name!r}{hint}; "
+                f"give a DataFrame with the columns {listed(names)}"
+            )
+    for name in given:
+        if name not in names:
+            known = f"only {listed(names)} are known" if names else "the known entities have no attributes"
+            raise DataError(
+                f"{_NAME}: the new entities have the attribute {name!r}, but {known}; drop the column"
+            )
+    return newcomers.attributes[:, [given.index(name) for name in names]]

@@ -1,0 +1,188 @@
+"""Labels of entities: plain Python values, unique, looked up all at once."""
+
+import cmath
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from relpref.data.messages import nearest, shown
+from relpref.errors import DataError, UnknownLabelError
+
+Place = Callable[[int], str]
+_ALWAYS_FINE = frozenset({str, int, bool})
+
+
+def plain_label(value: Any) -> Any:
+    """Return the Python value of a NumPy scalar (also inside a tuple); anything else unchanged."""
+    if isinstance(value, np.datetime64):
+        return pd.Timestamp(value)
+    if isinstance(value, np.timedelta64):
+        return pd.Timedelta(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is tuple:
+        return tuple(plain_label(part) for part in value)
+    return value
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a label is None, NaN, NA or NaT, or a tuple that contains one."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return True
+    if isinstance(value, tuple):
+        return any(is_missing(part) for part in value)
+    # Only numbers can be NaN; comparing arbitrary objects with themselves may not give a bool.
+    return isinstance(value, float | complex) and cmath.isnan(value)
+
+
+def plain_labels(values: Iterable[Any], where: Place) -> list[Any]:
+    """Return the labels as plain Python values.
+
+    Parameters
+    ----------
+    values : iterable
+        Labels: an Index, a Series, an array or any iterable.
+    where : callable
+        Maps a position to the words that name its place in a message.
+
+    Returns
+    -------
+    list
+        One plain, hashable, present label per value.
+
+    Raises
+    ------
+    DataError
+        If a label is missing (None, NaN) or cannot be hashed.
+    """
+    tolist = getattr(values, "tolist", None)
+    labels: list[Any] = tolist() if tolist is not None else list(values)
+    # The usual columns hold one of three types: no work per row then.
+    if set(map(type, labels)) <= _ALWAYS_FINE:
+        return labels
+    labels = [plain_label(label) for label in labels]
+    for position, label in enumerate(labels):
+        try:
+            hash(label)
+        except TypeError:
+            raise DataError(
+                f"{where(position)}: the label {shown(label)} cannot be hashed; "
+                "use text, a number or a tuple of these"
+            ) from None
+        if is_missing(label):
+            raise DataError(
+                f"{where(position)}: the label is missing ({shown(label)}); give every row a label or drop the row"
+            )
+    return labels
+
+
+class LabelIndex:
+    """Labels in order, each with its position.
+
+    Parameters
+    ----------
+    labels : sequence of hashable
+        Plain labels, see `plain_labels`.
+    where : callable
+        Maps a position to the words that name its place in a message.
+
+    Raises
+    ------
+    DataError
+        If a label occurs twice.
+    """
+
+    def __init__(self, labels: Sequence[Hashable], where: Place) -> None:
+        self.labels: tuple[Hashable, ...] = tuple(labels)
+        self.positions: dict[Hashable, int] = dict(zip(self.labels, range(len(self.labels)), strict=True))
+        if len(self.positions) < len(self.labels):
+            self._refuse_duplicate(where)
+
+    def _refuse_duplicate(self, where: Place) -> None:
+        seen: dict[Hashable, int] = {}
+        for position, label in enumerate(self.labels):
+            first = seen.setdefault(label, position)
+            if first != position:
+                same = self.labels[first]
+                equal = "" if type(same) is type(label) else f" (equal to {shown(same)} in Python)"
+                raise DataError(
+                    f"{where(position)}: the label {shown(label)}{equal} was already used at {where(first)}; "
+                    "every entity needs a label of its own: rename or remove one of the two rows"
+                )
+
+    def __len__(self) -> int:
+        """Return the number of labels."""
+        return len(self.labels)
+
+    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
+        """Return the position of each label.
+
+        Parameters
+        ----------
+        labels : sequence of hashable, length m
+            Plain labels.
+        where : callable
+            Maps a position in ``labels`` to the words that name its place in a message.
+        remedy : str
+            What to do about an unknown label.
+
+        Returns
+        -------
+        array of int32, shape (m,)
+            Positions of the labels.
+
+        Raises
+        ------
+        UnknownLabelError
+            If a label is not known; the message names the closest known ones.
+        """
+        found = np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+        if found.size and found.min() < 0:
+            position = int(np.argmin(found))
+            self.refuse(labels[position], where(position), remedy)
+        return found
+
+    def refuse(self, label: Any, place: str, remedy: str) -> None:
+        """Raise the error for an unknown label."""
+        close = nearest(label, self.labels)
+        same_text = [known for known in close if str(known) == str(label)]
+        if same_text:
+            known = same_text[0]
+            hint = (
+                f"; the entity {shown(known)} is of type {type(known).__name__}, "
+                f"this label of type {type(label).__name__}: convert one of the two columns"
+            )
+        elif close:
+            hint = f"; nearest: {', '.join(shown(known) for known in close)}; {remedy}"
+        else:
+            some = ", ".join(shown(known) for known in self.labels[:3])
+            hint = f"; the entities are {some}{', ...' if len(self) > 3 else ''}; {remedy}"
+        raise UnknownLabelError(f"{place}: {shown(label)} is not the label of an entity{hint}")
+
+
+def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:
+    """Return a pandas Index that gives back exactly these labels.
+
+    Parameters
+    ----------
+    labels : sequence of hashable
+        Labels.
+    name : str, optional
+        Name of the Index.
+
+    Returns
+    -------
+    pandas.Index
+        Of a native type where all labels are text or all are integers; of objects otherwise, because
+        pandas would turn ``[1, 2.5]`` into floats and dates into timestamps.
+    """
+    types = set(map(type, labels))
+    dtype = None if types == {str} or types == {int} else object
+    try:
+        return pd.Index(labels, dtype=dtype, name=name, tupleize_cols=False)
+    except (UnicodeEncodeError, OverflowError):  # lone surrogates, integers beyond 64 bits
+        return pd.Index(labels, dtype=object, name=name, tupleize_cols=False)

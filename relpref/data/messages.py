@@ -1,0 +1,43 @@
+"""Words shared by the error messages of this folder."""
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_LONGEST_SHOWN = 80
+_LONGEST_COMPARED = 200
+_MOST_COMPARED = 20_000
+
+
+def shown(value: object) -> str:
+    """Return ``repr(value)``, cut to a length that fits into a message."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def listed(values: Iterable[object], most: int = 8) -> str:
+    """Return the first few values, comma separated, with a note on how many follow."""
+    everything = list(values)
+    head = ", ".join(shown(value) for value in everything[:most])
+    rest = len(everything) - most
+    return f"{head} and {rest} more" if rest > 0 else head
+
+
+def counted(number: int, singular: str, plural: str | None = None) -> str:
+    """Return ``"1 answer"``, ``"2 answers"``, ``"10 000 answers"``."""
+    digits = f"{number:,}".replace(",", " ")
+    return f"{digits} {singular if number == 1 else plural or singular + 's'}"
+
+
+def nearest(value: object, known: Iterable[T], most: int = 3) -> list[T]:
+    """Return the known values whose text is closest to that of ``value``, best first.
+
+    Only the first 20 000 known values and the first 200 characters are compared, so that a message
+    about a wrong cell of a large table comes at once.
+    """
+    texts = {str(item)[:_LONGEST_COMPARED]: item for item in islice(known, _MOST_COMPARED)}
+    wanted = str(value)[:_LONGEST_COMPARED]
+    return [texts[text] for text in difflib.get_close_matches(wanted, texts, n=most)]

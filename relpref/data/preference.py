@@ -1,0 +1,400 @@
+"""Pairwise answers about entities with attributes and relations: the data of the preference models."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.data.comparisons import NAME as COMPARISONS
+from relpref.data.comparisons import chosen_rows, merge, read_comparisons
+from relpref.data.entities import (
+    MOST_ATTRIBUTES,
+    index_entities,
+    read_entities,
+    standardization,
+)
+from relpref.data.extension import extended
+from relpref.data.folder import find_files
+from relpref.data.graph import Graph, read_only
+from relpref.data.labels import LabelIndex, plain_labels
+from relpref.data.messages import counted, shown
+from relpref.data.preference_tree import register_as_pytree
+from relpref.data.relation import check_known, checked_relations, relation_graph
+from relpref.data.summary import describe, groups, to_tables
+from relpref.data.tables import read_table
+from relpref.errors import DataError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PreferenceData:
+    """Entities, their attributes and relations, and answers to "which of two?": validated, immutable.
+
+    Make one with `from_tables`, `from_files` or `from_folder`; the constructor itself checks nothing. It is
+    a JAX pytree: its arrays are leaves, and data sets of equal shapes share one compilation. A function
+    compiled with the data as an argument must use the arrays only, not the labels, and not return the data.
+
+    Attributes
+    ----------
+    entities : tuple of hashable, length n
+        Labels.
+    attributes : array of float64, shape (n, d)
+        In the units of the table.
+    attribute_names : tuple of str, length d
+        Names of the columns.
+    attribute_center, attribute_scale : array of float64, shape (d,)
+        Mean and population standard deviation (1 for a constant column) of the entities, without newcomers.
+    winner, loser : array of int32, shape (m,)
+        Positions of the entities in each distinct answer, sorted by winner, then loser.
+    count : array of int32, shape (m,)
+        How often the answer was given.
+    answered : bool
+        False if only the questions are meant, see `without_answers`.
+    notes : tuple of str
+        What was tidied while reading, one sentence each.
+    """
+
+    entities: tuple[Any, ...]
+    attributes: NDArray[np.float64]
+    attribute_names: tuple[str, ...]
+    attribute_center: NDArray[np.float64]
+    attribute_scale: NDArray[np.float64]
+    winner: NDArray[np.int32]
+    loser: NDArray[np.int32]
+    count: NDArray[np.int32]
+    _graphs: dict[str, Graph]
+    answered: bool = True
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_tables(
+        cls,
+        entities: Any,
+        comparisons: Any,
+        relations: Mapping[str, Any] | None = None,
+    ) -> "PreferenceData":
+        """Validate tables.
+
+        Parameters
+        ----------
+        entities : DataFrame or sequence of hashable
+            One row per entity: the index holds the labels, the columns are numeric attributes. Or labels alone.
+        comparisons : DataFrame
+            Columns ``winner``, ``loser`` and, optionally, ``count`` (how often; default 1).
+        relations : mapping of str to DataFrame, networkx graph, scipy sparse matrix or Relation, optional
+            Edges by name. A DataFrame has the columns ``source``, ``target`` and, optionally, ``weight``;
+            see `Relation`.
+
+        Returns
+        -------
+        PreferenceData
+            The data.
+
+        Raises
+        ------
+        DataError
+            If anything in the tables cannot be used; the message names the place, the value and the remedy.
+        UnknownLabelError
+            If a comparison or a relation names something that is no entity.
+        """
+        read = read_entities(entities)
+        index = index_entities(read)
+        graphs: dict[str, Graph] = {}
+        notes: list[str] = []
+        for name, value in checked_relations(relations).items():
+            graphs[name], more = relation_graph(name, value, index)
+            notes.extend(more)
+        if not graphs and not read.attribute_names:
+            raise DataError(
+                "entities: there are neither attributes nor relations, so nothing tells one entity from another; "
+                "give numeric columns in entities, or relations"
+            )
+        answers, more = read_comparisons(comparisons, index)
+        center, scale = standardization(read.attributes)
+        return cls(
+            entities=index.labels,
+            attributes=read_only(read.attributes),
+            attribute_names=read.attribute_names,
+            attribute_center=center,
+            attribute_scale=scale,
+            winner=answers.winner,
+            loser=answers.loser,
+            count=answers.count,
+            _graphs=graphs,
+            notes=(*more, *notes),
+        )
+
+    @classmethod
+    def from_files(
+        cls,
+        entities_path: str | os.PathLike[str],
+        comparisons_path: str | os.PathLike[str],
+        relations: Mapping[str, str | os.PathLike[str]] | None = None,
+    ) -> "PreferenceData":
+        """Read CSV or Parquet files, see `from_tables`; labels from CSV are always text.
+
+        Parameters
+        ----------
+        entities_path, comparisons_path : path
+            Tables of entities (the first column holds the labels) and of answers.
+        relations : mapping of str to path, optional
+            Edge tables by name.
+
+        Returns
+        -------
+        PreferenceData
+            The data.
+
+        Raises
+        ------
+        DataError
+            If a file cannot be read or its content cannot be used; the message names file and line.
+        """
+        return cls.from_tables(
+            read_table(entities_path, max_columns=MOST_ATTRIBUTES + 1),
+            read_table(comparisons_path),
+            {name: read_table(path) for name, path in checked_relations(relations).items()},
+        )
+
+    @classmethod
+    def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
+        """Read ``entities.csv``, ``comparisons.csv`` and ``relations/*.csv`` (or ``.parquet``) of a folder.
+
+        Parameters
+        ----------
+        path : path
+            The folder; each file in ``relations`` is a relation of that name.
+
+        Returns
+        -------
+        PreferenceData
+            The data.
+
+        Raises
+        ------
+        DataError
+            If a file is missing, there twice, or cannot be used.
+        """
+        return cls.from_files(*find_files(path))
+
+    @property
+    def relations(self) -> Mapping[str, Graph]:
+        """Graph of each relation, in the order in which they were given; read-only."""
+        return MappingProxyType(self._graphs)
+
+    @property
+    def num_entities(self) -> int:
+        """Number of entities n."""
+        return len(self.entities)
+
+    @property
+    def num_comparisons(self) -> int:
+        """Number of distinct answers m."""
+        return int(self.winner.shape[0])
+
+    @property
+    def num_answers(self) -> int:
+        """Number of answers: the sum of the counts."""
+        return int(np.sum(self.count, dtype=np.int64))
+
+    @cached_property
+    def _label_index(self) -> LabelIndex:
+        """Labels with their positions."""
+        return LabelIndex(self.entities, lambda row: f"entities, row {row}")
+
+    def standardized_attributes(self) -> Any:
+        """Return (attributes - center) / scale, shape (n, d); works inside compiled functions too."""
+        return (self.attributes - self.attribute_center) / self.attribute_scale
+
+    def index(self, labels: Sequence[Any]) -> NDArray[np.int32]:
+        """Return the positions of labels.
+
+        Parameters
+        ----------
+        labels : sequence of hashable, length k
+            Labels.
+
+        Returns
+        -------
+        array of int32, shape (k,)
+            Their positions in ``entities``.
+
+        Raises
+        ------
+        UnknownLabelError
+            If a label is no entity; the message names the closest ones.
+        """
+        if isinstance(labels, str):
+            raise DataError(f"labels: got the text {shown(labels)}; pass a list of labels, [{shown(labels)}]")
+
+        def where(row: int) -> str:
+            return f"labels, position {row}"
+
+        return self._label_index.locate(plain_labels(labels, where), where, "use one of these")
+
+    def without_answers(self) -> "PreferenceData":
+        """Return the same questions with the answers hidden: a program then treats them as unobserved."""
+        return replace(self, answered=False)
+
+    def select_comparisons(self, chosen: ArrayLike) -> "PreferenceData":
+        """Return the data with some of the distinct answers.
+
+        Parameters
+        ----------
+        chosen : array of bool, shape (m,), or array of int
+            A mask or positions; a position that occurs k times multiplies its count by k. May be empty.
+
+        Returns
+        -------
+        PreferenceData
+            The data, answers sorted as always.
+
+        Raises
+        ------
+        DataError
+            If the mask has another length or a position is out of range.
+        """
+        picked = chosen_rows(chosen, self.num_comparisons)
+        answers = merge(
+            np.asarray(self.winner)[picked],
+            np.asarray(self.loser)[picked],
+            np.asarray(self.count, dtype=np.int64)[picked],
+            self._label_index,
+        )
+        return replace(self, winner=answers.winner, loser=answers.loser, count=answers.count)
+
+    def with_comparisons(self, table: Any) -> "PreferenceData":
+        """Return the data with other answers in place of these.
+
+        Parameters
+        ----------
+        table : DataFrame
+            Columns ``winner``, ``loser`` and, optionally, ``count``.
+
+        Returns
+        -------
+        PreferenceData
+            The data; ``answered`` is True.
+
+        Raises
+        ------
+        DataError
+            If the table cannot be used, see `from_tables`.
+        """
+        answers, more = read_comparisons(table, self._label_index)
+        kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
+        return replace(
+            self,
+            winner=answers.winner,
+            loser=answers.loser,
+            count=answers.count,
+            answered=True,
+            notes=more + kept,
+        )
+
+    def without_relation(self, name: str) -> "PreferenceData":
+        """Return the data without one relation.
+
+        Raises
+        ------
+        DataError
+            If there is no such relation, or neither attributes nor relations would be left.
+        """
+        check_known(name, self._graphs)
+        graphs = {other: graph for other, graph in self._graphs.items() if other != name}
+        self._check_something_left(graphs, self.attribute_names)
+        kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}:"))
+        return replace(self, _graphs=graphs, notes=kept)
+
+    def without_attributes(self) -> "PreferenceData":
+        """Return the data without attributes.
+
+        Raises
+        ------
+        DataError
+            If there are no relations either.
+        """
+        self._check_something_left(self._graphs, ())
+        return replace(
+            self,
+            attributes=read_only(np.zeros((self.num_entities, 0))),
+            attribute_names=(),
+            attribute_center=read_only(np.zeros(0)),
+            attribute_scale=read_only(np.ones(0)),
+        )
+
+    def extend(self, entities: Any = None, relations: Mapping[str, Any] | None = None) -> "PreferenceData":
+        """Return the data with newcomers appended to the entities.
+
+        What the model is scaled by stays that of the known entities: ``attribute_center``,
+        ``attribute_scale`` and the ``reference`` of every graph.
+
+        Parameters
+        ----------
+        entities : DataFrame or sequence of hashable
+            New labels, with the same attributes.
+        relations : mapping of str to edges, optional
+            Edges of known relations, each with at least one newcomer; see `from_tables` for their forms.
+
+        Returns
+        -------
+        PreferenceData
+            The larger data, with the same comparisons.
+
+        Raises
+        ------
+        DataError
+            If there are no newcomers, one of them is known already, the attributes are not the same, a relation
+            is unknown, or an edge joins two known entities.
+        """
+        return extended(self, self._label_index, entities, checked_relations(relations))
+
+    @staticmethod
+    def _check_something_left(graphs: Mapping[str, Graph], attribute_names: tuple[str, ...]) -> None:
+        if not graphs and not attribute_names:
+            raise DataError(
+                "neither attributes nor relations would be left, so nothing would tell one entity from another; "
+                "keep one of them"
+            )
+
+    def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, pd.DataFrame]]:
+        """Return the data as DataFrames, from which `from_tables` makes equal data.
+
+        Frozen scales (see `extend`) are not part of the tables.
+
+        Returns
+        -------
+        entities : DataFrame, n rows
+            Index: labels; columns: attributes.
+        comparisons : DataFrame, m rows
+            Columns winner, loser, count.
+        relations : dict of str to DataFrame
+            Columns source, target, weight.
+        """
+        return to_tables(self)
+
+    def groups(self) -> NDArray[np.int32]:
+        """Return the number of the group of each entity, shape (n,).
+
+        Two entities are in one group if comparisons and edges of any relation lead from one to the other.
+        """
+        return groups(self)
+
+    def describe(self) -> str:
+        """Return the sizes in one line."""
+        return describe(self)
+
+    def __repr__(self) -> str:
+        """Return a short description."""
+        # Inside a compiled function, or as a tree of anything else, there is nothing to count.
+        if not isinstance(self.count, np.ndarray):
+            return f"PreferenceData({counted(self.num_entities, 'entity', 'entities')}, traced)"
+        return f"PreferenceData({self.describe()})"
+
+
+register_as_pytree(PreferenceData)

@@ -1,0 +1,70 @@
+"""What a data set contains: as tables, as groups that hang together, in one line."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import scipy.sparse.csgraph
+from numpy.typing import NDArray
+
+from relpref.data.labels import label_column
+from relpref.data.messages import counted
+
+if TYPE_CHECKING:
+    from relpref.data.preference import PreferenceData
+
+
+def to_tables(data: "PreferenceData") -> tuple[pd.DataFrame, pd.DataFrame, dict[str, pd.DataFrame]]:
+    """Return the entities, the comparisons and the edges; see `PreferenceData.to_tables`."""
+    labels = label_column(data.entities)
+    names = pd.Index(list(data.attribute_names), dtype=object)
+    entities = pd.DataFrame(np.array(data.attributes), index=labels.rename("entity"), columns=names)
+    comparisons = pd.DataFrame(
+        {
+            "winner": labels.take(np.asarray(data.winner)),
+            "loser": labels.take(np.asarray(data.loser)),
+            "count": np.array(data.count),
+        }
+    )
+    relations = {
+        name: pd.DataFrame(
+            {
+                "source": labels.take(np.asarray(graph.source)),
+                "target": labels.take(np.asarray(graph.target)),
+                "weight": np.array(graph.weight),
+            }
+        )
+        for name, graph in data.relations.items()
+    }
+    return entities, comparisons, relations
+
+
+def groups(data: "PreferenceData") -> NDArray[np.int32]:
+    """Return the group of each entity; see `PreferenceData.groups`."""
+    sources = [data.winner, *(graph.source for graph in data.relations.values())]
+    targets = [data.loser, *(graph.target for graph in data.relations.values())]
+    ends = (np.concatenate(sources), np.concatenate(targets))
+    shape = (data.num_entities, data.num_entities)
+    links = scipy.sparse.coo_array((np.ones(ends[0].size), ends), shape=shape)
+    _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
+    return np.asarray(group, dtype=np.int32)
+
+
+def describe(data: "PreferenceData") -> str:
+    """Return the sizes in one line; see `PreferenceData.describe`."""
+    parts = [counted(data.num_entities, "entity", "entities")]
+    if data.attribute_names:
+        parts.append(counted(len(data.attribute_names), "attribute"))
+    ends = np.stack([np.asarray(data.winner), np.asarray(data.loser)])
+    pairs = counted(np.unique(np.sort(ends, axis=0), axis=1).shape[1], "pair")
+    parts.append(
+        f"{counted(data.num_answers, 'answer')} to {pairs}" if data.answered else f"{pairs}, not answered"
+    )
+    if data.relations:
+        sizes = ", ".join(
+            f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
+            for name, graph in data.relations.items()
+        )
+        parts.append(f"relations: {sizes}")
+    return ", ".join(parts)

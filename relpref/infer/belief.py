@@ -1,0 +1,184 @@
+"""What is believed about a vector: a Gaussian, or draws. NumPy only."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from relpref.linalg import cholesky
+
+Floats = NDArray[np.float64]
+
+
+class Belief(Protocol):
+    """A distribution of an n-vector that can be asked about any linear functional of it."""
+
+    @property
+    def size(self) -> int:
+        """n."""
+
+    def mean(self) -> Floats:
+        """Expectation, shape (n,)."""
+
+    def covariance(self) -> Floats:
+        """Covariance, shape (n, n)."""
+
+    def project(self, weights: Floats) -> "Belief":
+        """The belief about ``weights @ u``, for a (k, n) array."""
+
+    def differences(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> "Margins":
+        """The belief about every u[first] − u[second], one by one."""
+
+    def interval(self, probability: float) -> tuple[Floats, Floats]:
+        """Central interval of every entry."""
+
+    def sd(self) -> Floats:
+        """Standard deviation of every entry."""
+
+    def draw(self, number: int, rng: np.random.Generator) -> Floats:
+        """Draws, shape (number, n)."""
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Beliefs about k scalars, each by itself.
+
+    Attributes
+    ----------
+    mean, sd : array, shape (k,)
+    positive : array, shape (k,)
+        Probability that it is above zero.
+    answer : array, shape (k,)
+        Expectation of Φ of it: the probability that a noisy answer favours the first.
+    """
+
+    mean: Floats
+    sd: Floats
+    positive: Floats
+    answer: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianBelief:
+    """N(location, scale), as EP and the exact engines leave it.
+
+    Parameters
+    ----------
+    location : array, shape (n,)
+    scale : array, shape (n, n)
+        Covariance.
+    """
+
+    location: Floats
+    scale: Floats
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return len(self.location)
+
+    def mean(self) -> Floats:
+        """Expectation."""
+        return self.location
+
+    def covariance(self) -> Floats:
+        """Covariance."""
+        return self.scale
+
+    def project(self, weights: Floats) -> "GaussianBelief":
+        """The belief about ``weights @ u``."""
+        return GaussianBelief(weights @ self.location, weights @ self.scale @ weights.T)
+
+    def differences(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> Margins:
+        """Gap moments: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14); the answer's probability is Φ(m/√(1+v))."""
+        mean = self.location[first] - self.location[second]
+        variance = self.scale[first, first] + self.scale[second, second] - 2 * self.scale[first, second]
+        variance = np.maximum(variance, 0.0)  # rounding, where two entities are the same to the model
+        sd = np.sqrt(variance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            standard = np.where(sd > 0, mean / sd, np.sign(mean) * np.inf)
+        positive = np.where(np.isnan(standard), 0.5, ndtr(standard))
+        return Margins(mean, sd, positive, ndtr(mean / np.sqrt(1 + variance)))
+
+    def sd(self) -> Floats:
+        """Standard deviation of every entry."""
+        return np.sqrt(np.maximum(np.diagonal(self.scale), 0.0))
+
+    def interval(self, probability: float) -> tuple[Floats, Floats]:
+        """Central interval of every entry."""
+        reach = float(ndtri(0.5 + probability / 2)) * self.sd()
+        return self.location - reach, self.location + reach
+
+    def draw(self, number: int, rng: np.random.Generator) -> Floats:
+        """Draws by the Cholesky factor of the covariance."""
+        with jax.enable_x64(True):
+            lower = np.asarray(cholesky(jax.numpy.asarray(self.scale)).lower)
+        return self.location + rng.standard_normal((number, self.size)) @ lower.T
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsBelief:
+    """Draws, as NUTS and SVI leave them.
+
+    Parameters
+    ----------
+    draws : array, shape (s, n)
+    """
+
+    draws: Floats
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return int(self.draws.shape[1])
+
+    def mean(self) -> Floats:
+        """Average."""
+        return np.asarray(self.draws.mean(axis=0))
+
+    def covariance(self) -> Floats:
+        """Sample covariance."""
+        return np.atleast_2d(np.cov(self.draws, rowvar=False))
+
+    def project(self, weights: Floats) -> "DrawsBelief":
+        """The draws of ``weights @ u``."""
+        return DrawsBelief(self.draws @ weights.T)
+
+    def differences(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> Margins:
+        """Averages over the draws; a tie counts one half."""
+        gaps = self.draws[:, first] - self.draws[:, second]
+        positive = (gaps > 0).mean(axis=0) + 0.5 * (gaps == 0).mean(axis=0)
+        return Margins(gaps.mean(axis=0), gaps.std(axis=0, ddof=1), positive, ndtr(gaps).mean(axis=0))
+
+    def sd(self) -> Floats:
+        """Standard deviation of every entry."""
+        return np.asarray(self.draws.std(axis=0, ddof=1))
+
+    def interval(self, probability: float) -> tuple[Floats, Floats]:
+        """Quantiles of the draws."""
+        tail = (1 - probability) / 2
+        lower, upper = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        return lower, upper
+
+    def draw(self, number: int, rng: np.random.Generator) -> Floats:
+        """Resample when the number differs from what is there; else the draws as they are."""
+        if number == len(self.draws):
+            return self.draws
+        return self.draws[rng.integers(0, len(self.draws), number)]
+
+
+def generator(key: Any) -> np.random.Generator:
+    """A NumPy generator from a JAX key of either kind, or from an integer."""
+    if isinstance(key, int | np.integer):
+        return np.random.default_rng(int(key))
+    return np.random.default_rng(key_words(key).tolist())
+
+
+def key_words(key: Any) -> NDArray[np.uint32]:
+    """The raw words of a JAX key of either kind."""
+    if jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    return np.asarray(key, dtype=np.uint32).reshape(-1)

@@ -1,0 +1,70 @@
+"""Chooses the posterior's face by the data the program was given."""
+
+from typing import Any
+
+import numpy as np
+
+from relpref.data import PreferenceData
+from relpref.infer.belief import GaussianBelief, key_words
+from relpref.infer.evidence import Evidence, Moments
+from relpref.infer.posterior import Origin, Parts, Posterior
+from relpref.infer.program import Layout, Values
+from relpref.infer.utility_posterior import UtilityPosterior
+
+_UTILITY = "utility"
+
+
+def preference_data(origin: Origin) -> PreferenceData | None:
+    """The preference data among a program's arguments."""
+    found = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, PreferenceData)]
+    return found[0] if found else None
+
+
+def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:
+    """A `UtilityPosterior` where the one Gaussian site is the entities' utility, the plain `Posterior` otherwise."""
+    data = preference_data(origin)
+    if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_entities:
+        info = {**common["info"], **group_notes(data)}
+        return UtilityPosterior(**{**common, "info": info}, slices=slices, origin=origin, data=data)
+    return Posterior(**common, slices=slices, origin=origin)
+
+
+def group_notes(data: PreferenceData) -> dict[str, Any]:
+    """What connects the entities, for ``info``, with a warning where nothing does."""
+    import warnings
+
+    groups = len(np.unique(data.groups()))
+    if groups == 1:
+        return {}
+    if data.attributes.shape[1]:
+        return {"groups": f"{groups} groups of entities are tied together by their attributes alone"}
+    note = (
+        f"{groups} groups of entities are tied together by no comparison, relation or attribute; "
+        "utilities can be compared within a group only"
+    )
+    warnings.warn(note, stacklevel=6)
+    return {"groups": note}
+
+
+def assemble(
+    layout: Layout, found: Moments, hyperparameters: Values, evidence: Evidence, info: dict[str, Any], key: Any, origin: Origin
+) -> Posterior:
+    """Turn an engine's arrays into a posterior; JAX arrays end here."""
+    means = {site: {p: np.asarray(v) for p, v in parts.items()} for site, parts in found.part_means.items()}
+    shares = {site: {p: np.asarray(v) for p, v in parts.items()} for site, parts in found.part_covariances.items()}
+    common = {
+        "belief": GaussianBelief(np.asarray(found.mean), np.asarray(found.covariance)),
+        "parts": {site: Parts(means[site], shares[site]) for site in means},
+        "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
+        "log_evidence": float(evidence.log_evidence),
+        "info": info | {"jitter": float(found.jitter)},
+        "sites": {"precision": np.asarray(evidence.sites.precision), "shift": np.asarray(evidence.sites.shift)},
+        "key": key_words(key),
+    }
+    return choose(origin, layout.slices, common)
+
+
+def plain(value: Any) -> Any:
+    """A float for a scalar, a NumPy array otherwise."""
+    array = np.asarray(value)
+    return float(array) if array.ndim == 0 else array

@@ -1,0 +1,190 @@
+"""What an engine hands back: beliefs about a program's Gaussian sites, and how they were found."""
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError
+from relpref.infer.belief import Belief, Floats, generator
+from relpref.infer.result import Result
+
+
+class InferenceWarning(UserWarning):
+    """An answer comes from an inference that did not converge."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a posterior came about, for whoever wants to fit again with other data.
+
+    Attributes
+    ----------
+    program : callable
+    args, kwargs
+        As the program was called.
+    engine : dict
+        Options of the engine.
+    """
+
+    program: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The named parts of a site's covariance sum, after the data.
+
+    Attributes
+    ----------
+    means : dict from part to array, shape (n,)
+        They add up to the site's mean.
+    covariances : dict from part to array, shape (n,)
+        Covariance of the part with the total, entity by entity; they add up to the site's variance.
+    """
+
+    means: Mapping[str, Floats]
+    covariances: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """Beliefs about the Gaussian sites of a program.
+
+    Attributes
+    ----------
+    belief : Belief
+        About all sites, laid one after the other.
+    slices : dict from site to slice
+        Where each lies.
+    parts : dict from site to Parts
+    hyperparameters : dict from site to array or float
+    log_evidence : float or None
+        log p(answers | hyperparameters), without the hyperparameters' prior; None from engines that do not compute it.
+    info : dict
+        ``engine``, ``result`` (a result code), ``iterations``, ``residual`` and what else the engine reports.
+    sites : dict
+        ``precision`` and ``shift`` of EP's sites, row by row; empty from other engines.
+    key : array of uint32
+        The random key that Monte Carlo answers use by default.
+    origin : Origin or None
+    """
+
+    belief: Belief
+    slices: Mapping[str, slice]
+    parts: Mapping[str, Parts]
+    hyperparameters: Mapping[str, Any]
+    log_evidence: float | None
+    info: Mapping[str, Any]
+    sites: Mapping[str, Floats]
+    key: NDArray[np.uint32]
+    origin: Origin | None = None
+
+    def mean(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
+        """Posterior mean of a site, or of ``weights @ site``.
+
+        Parameters
+        ----------
+        weights : array, shape (k, n), optional
+        site : str, optional
+            Needed only where the program has several Gaussian sites.
+
+        Returns
+        -------
+        array, shape (n,) or (k,)
+        """
+        return self._about(weights, site).mean()
+
+    def sd(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
+        """Posterior standard deviation; arguments as in `mean`."""
+        return self._about(weights, site).sd()
+
+    def covariance(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
+        """Posterior covariance, shape (n, n) or (k, k); arguments as in `mean`."""
+        return self._about(weights, site).covariance()
+
+    def sample(
+        self, num_samples: int = 1000, key: Any = None, weights: ArrayLike | None = None, *, site: str | None = None
+    ) -> Floats:
+        """Draws from the posterior.
+
+        Parameters
+        ----------
+        num_samples : int
+        key : JAX key or int, optional
+            The posterior's own by default, so that the same call gives the same draws.
+        weights, site
+            As in `mean`.
+
+        Returns
+        -------
+        array, shape (num_samples, n) or (num_samples, k)
+        """
+        if num_samples < 1:
+            raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
+        draws = self._about(None, site).draw(num_samples, self._rng(key))
+        return draws if weights is None else draws @ np.atleast_2d(np.asarray(weights, dtype=np.float64)).T
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.
+
+        Raises
+        ------
+        StorageError
+            If a label or an option cannot be stored, or the file cannot be written.
+        """
+        from relpref.infer.storage import save
+
+        save(self, path)
+
+    def to_arviz(self, num_samples: int = 1000, key: Any = None) -> Any:
+        """Draws and data as the installed ArviZ's own type (DataTree; InferenceData where only ArviZ 0.x is there).
+
+        Parameters
+        ----------
+        num_samples : int
+            Draws in all, laid out as 4 chains; an engine that kept draws hands over those.
+        key : JAX key or int, optional
+        """
+        from relpref.infer.arviz_bridge import to_arviz
+
+        return to_arviz(self, num_samples, key)
+
+    def __repr__(self) -> str:
+        """One line."""
+        evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
+        sites = ", ".join(f"{name}[{rows.stop - rows.start}]" for name, rows in self.slices.items())
+        return f"{type(self).__name__}({sites}; {self.info['engine']}: {self.info['result']}{evidence})"
+
+    def _rng(self, key: Any) -> np.random.Generator:
+        return generator(self.key if key is None else key)
+
+    def _site(self, site: str | None) -> str:
+        if site is None and len(self.slices) == 1:
+            return next(iter(self.slices))
+        if site not in self.slices:
+            raise DataError(f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name one of them")
+        return site
+
+    def _about(self, weights: ArrayLike | None, site: str | None) -> Belief:
+        self._warn_if_not_converged()
+        rows = self.slices[self._site(site)]
+        whole = len(self.slices) == 1
+        belief = self.belief if whole else self.belief.project(np.eye(self.belief.size)[rows])
+        if weights is None:
+            return belief
+        matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+        if matrix.ndim != 2 or matrix.shape[1] != belief.size:
+            raise DataError(f"weights have shape {matrix.shape}; each row needs {belief.size} entries, one for each value")
+        return belief.project(matrix)
+
+    def _warn_if_not_converged(self) -> None:
+        result = Result[self.info["result"]]
+        if not result.ok:
+            warnings.warn(f"{result.name}: {result.value}", InferenceWarning, stacklevel=4)

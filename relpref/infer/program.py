@@ -1,0 +1,218 @@
+"""Reads a numpyro program: its Gaussian latents, their projections, its observed sites and its hyperparameters.
+
+Nothing here knows any particular program. A program is traced at given hyperparameters; its Gaussian sites hand over their
+covariance operators, and the observed sites' predictors are linearised in the latent vector: that gives the projection A
+as a map, with no design matrix. Whatever does not fit this shape is refused by name, before anything is computed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
+
+from relpref.errors import UnsupportedProgramError
+from relpref.infer.spaces import Map
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import Likelihood, as_likelihood
+from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense
+
+Values = dict[str, Any]
+Program = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A program and its arguments, split so that JAX compiles once for all arguments of equal shape.
+
+    Attributes
+    ----------
+    program : callable
+    structure : PyTreeDef
+        Of ``(args, kwargs)``.
+    static : tuple
+        The leaves that are not arrays, in place; None where an array belongs.
+    """
+
+    program: Program
+    structure: Any
+    static: tuple[Any, ...]
+
+    @classmethod
+    def split(cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple["Call", tuple[Any, ...]]:
+        """Separate the arrays among the arguments from everything else."""
+        leaves, structure = jax.tree.flatten((args, dict(kwargs)))
+        dynamic = [isinstance(leaf, np.ndarray | jax.Array) for leaf in leaves]
+        static = tuple(None if moves else leaf for leaf, moves in zip(leaves, dynamic, strict=True))
+        arrays = tuple(leaf for leaf, moves in zip(leaves, dynamic, strict=True) if moves)
+        return cls(program, structure, static), arrays
+
+    def trace(self, arrays: tuple[Any, ...], values: Values, seed: int = 0) -> dict[str, dict[str, Any]]:
+        """Run the program with the given values of latent sites, others drawn from their priors; record every site."""
+        stream = iter(arrays)
+        # PyTreeDef leaves are never None, so None marks an array's place.
+        leaves = [next(stream) if leaf is None else leaf for leaf in self.static]
+        args, kwargs = jax.tree.unflatten(self.structure, leaves)
+        seeded = handlers.seed(self.program, rng_seed=seed)
+        sites: dict[str, dict[str, Any]] = handlers.trace(handlers.substitute(seeded, data=values)).get_trace(*args, **kwargs)
+        return sites
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which sites of a program are what; static, so that JAX can compile for it.
+
+    Attributes
+    ----------
+    latents : tuple of (name, shape)
+        The Gaussian vectors, in the order in which they lie in the joint latent vector.
+    hyperparameters : tuple of (name, shape)
+        The sites to be found.
+    observed : tuple of str
+    num_rows : int
+        Entries of all predictors together.
+    constant_projection : bool
+        Whether the projection does not depend on hyperparameters.
+    """
+
+    latents: tuple[tuple[str, tuple[int, ...]], ...]
+    hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]
+    observed: tuple[str, ...]
+    num_rows: int = 0
+    constant_projection: bool = True
+
+    @property
+    def num_latents(self) -> int:
+        """Length of the joint latent vector."""
+        return sum(int(np.prod(shape)) for _, shape in self.latents)
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """Where each Gaussian site lies in the joint latent vector."""
+        result, start = {}, 0
+        for name, shape in self.latents:
+            stop = start + int(np.prod(shape))
+            result[name] = slice(start, stop)
+            start = stop
+        return result
+
+    def unravel(self, vector: Array) -> Values:
+        """Cut the joint latent vector into its sites."""
+        slices = self.slices
+        return {name: jnp.reshape(vector[slices[name]], shape) for name, shape in self.latents}
+
+
+class Observation(NamedTuple):
+    """One observed site: its likelihood, its value, and the number of answers each of its rows stands for."""
+
+    likelihood: Likelihood
+    value: Array
+    counts: Array
+
+
+class Reading(NamedTuple):
+    """A program at given hyperparameters.
+
+    Attributes
+    ----------
+    covariance : BlockDiagonal
+        Prior covariance of the joint latent vector.
+    location : Array, shape (n,)
+        Its prior mean.
+    offset : Array, shape (m,)
+        The predictors at the prior mean.
+    projection : Map
+        The linear part of the predictors.
+    observations : tuple of Observation
+    log_prior : Array
+        Log density of the hyperparameters in the unconstrained space.
+    """
+
+    covariance: BlockDiagonal
+    location: Array
+    offset: Array
+    projection: Map
+    observations: tuple[Observation, ...]
+    log_prior: Array
+
+
+def unwrap(distribution: dist.Distribution) -> dist.Distribution:
+    """Take a distribution out of what plates and ``to_event`` wrap around it."""
+    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent):
+        distribution = distribution.base_dist
+    return distribution
+
+
+def is_gaussian(distribution: dist.Distribution) -> bool:
+    """Whether a latent site is one whose posterior an engine can find by Gaussian algebra."""
+    return isinstance(unwrap(distribution), GaussianProcess | dist.Normal | dist.MultivariateNormal)
+
+
+def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, CovarianceOperator]:
+    """Mean and covariance operator of a Gaussian site's values, laid out as one vector."""
+    base, shape = unwrap(distribution), distribution.shape()
+    size = int(np.prod(shape))
+    if isinstance(base, GaussianProcess):
+        return jnp.zeros(size), base.covariance
+    if isinstance(base, dist.Normal):
+        location, scale = (jnp.broadcast_to(x, shape).reshape(size) for x in (base.loc, base.scale))
+        return location, Dense(jnp.diag(jnp.square(scale)))
+    return jnp.broadcast_to(base.loc, shape).reshape(size), Dense(base.covariance_matrix)
+
+
+def constrain(sites: Mapping[str, dict[str, Any]], unconstrained: Values) -> tuple[Values, Array]:
+    """Map unconstrained hyperparameters to their supports, with their log prior density (Jacobian included)."""
+    values, log_prior = {}, jnp.zeros(())
+    for name, raw in unconstrained.items():
+        distribution = sites[name]["fn"]
+        transform = biject_to(distribution.support)
+        value = transform(raw)
+        values[name] = value
+        jacobian = transform.log_abs_det_jacobian(raw, value)
+        log_prior = log_prior + jnp.sum(distribution.log_prob(value)) + jnp.sum(jacobian)
+    return values, log_prior
+
+
+def read(call: Call, arrays: tuple[Any, ...], layout: Layout, unconstrained: Values, fixed: Values) -> Reading:
+    """Read a program at given hyperparameters; differentiable in them."""
+    # Supports may depend on no other hyperparameter, densities may: first the values, then the densities at the values.
+    placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
+    first = call.trace(arrays, {**fixed, **placeholder})
+    hyperparameters, _ = constrain(first, unconstrained)
+    values = {**fixed, **hyperparameters}
+    sites = call.trace(arrays, {**values, **placeholder})
+    _, log_prior = constrain(sites, unconstrained)
+
+    parts = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
+    location = jnp.concatenate([mean for mean, _ in parts])
+
+    def predictors(vector: Array) -> Array:
+        traced = call.trace(arrays, {**values, **layout.unravel(vector)})
+        return jnp.concatenate([jnp.ravel(as_likelihood(traced[name]["fn"]).predictor) for name in layout.observed])
+
+    offset, apply = jax.linearize(predictors, location)
+    transpose = jax.linear_transpose(apply, location)
+    return Reading(
+        covariance=BlockDiagonal(tuple(covariance for _, covariance in parts)),
+        location=location,
+        offset=offset,
+        projection=Map(apply, lambda vector: transpose(vector)[0]),
+        observations=tuple(_observation(sites[name]) for name in layout.observed),
+        log_prior=log_prior,
+    )
+
+
+def _observation(site: dict[str, Any]) -> Observation:
+    likelihood = as_likelihood(site["fn"])
+    shape = jnp.shape(likelihood.predictor)
+    counts = 1.0 if site["scale"] is None else site["scale"]
+    dtype = jnp.asarray(likelihood.predictor).dtype
+    return Observation(
+        likelihood, jnp.broadcast_to(site["value"], shape), jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, dtype), shape))
+    )

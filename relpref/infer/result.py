@@ -1,0 +1,47 @@
+"""How an inference ended: a code, a sentence, and a remedy."""
+
+from enum import Enum
+
+
+class Result(Enum):
+    """Result codes of every engine; the value is what happened and what to do about it."""
+
+    converged = "The engine converged."
+    max_iterations = (
+        "The largest number of sweeps was reached before the sites settled. "
+        "Raise max_sweeps, or look at info['residual'] to see how near it came."
+    )
+    diverged = (
+        "The sites moved away from a fixed point at every damping tried. "
+        "Use smaller amplitudes or priors that hold them down, or run NUTS on the same program."
+    )
+    nonfinite = (
+        "A likelihood or a covariance gave NaN or infinity. "
+        "Look for hyperparameters at the edge of their support and for attributes of extreme size."
+    )
+    negative_precision = (
+        "A likelihood asked for a negative site precision, which is right only where it is not log-concave. "
+        "Run NUTS on the same program."
+    )
+    prior_not_positive_definite = (
+        "The prior covariance is not positive definite, even with jitter. "
+        "Check a Precomputed kernel's smallest eigenvalue, or give the kernel a shorter lengthscale or range."
+    )
+    hyperparameters_not_converged = (
+        "The search for hyperparameters stopped before the gradient vanished. "
+        "Raise max_evaluations, try restarts, or give tighter priors."
+    )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the answers may be used without a warning."""
+        return self is Result.converged
+
+
+# The numbers a jitted loop can carry for them.
+CODES = tuple(Result)
+
+
+def code(result: Result) -> int:
+    """Position of a result in `CODES`."""
+    return CODES.index(result)

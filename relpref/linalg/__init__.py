@@ -1,0 +1,6 @@
+"""Covariance operators and their factorisations; knows nothing of statistics."""
+
+from relpref.linalg.cholesky import Factor, cholesky
+from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum
+
+__all__ = ["BlockDiagonal", "CovarianceOperator", "Dense", "Factor", "LinearMap", "NamedSum", "cholesky"]

@@ -1,0 +1,79 @@
+"""What the preference programs share: priors, the prior of the utilities, and the answers."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import handlers
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.kernels import AttributeKernel, GaussianProcess, GraphKernel
+from relpref.likelihoods import ProbitComparison
+from relpref.linalg import CovarianceOperator, NamedSum
+
+Priors = Mapping[str, dist.Distribution]
+
+# Half-normal with scale 2. The gap of two unrelated entities has prior sd √2·amplitude, in units where an answer's noise
+# has sd 1. Amplitudes near 0 (this part does not matter: every answer is a coin toss) and up to about 4 (most pairs are
+# decided beyond doubt) all stay plausible; far larger ones, which only separable answers would ask for, do not.
+AMPLITUDE_PRIOR = dist.HalfNormal(2.0)
+
+
+class Hyperparameters:
+    """Samples the hyperparameters of a program, each from the user's prior or from the kernel's own."""
+
+    def __init__(self, priors: Priors | None) -> None:
+        self._priors = dict(priors or {})
+        self._used: list[str] = []
+
+    def sample(self, site: str, default: dist.Distribution) -> Array:
+        """Sample one site."""
+        self._used.append(site)
+        return numpyro.sample(site, self._priors.get(site, default))
+
+    def attribute_part(self, data: PreferenceData, kernel: AttributeKernel, standardize: bool) -> CovarianceOperator:
+        """a² K_a (XPGP eq. 1)."""
+        attributes = jnp.asarray(data.standardized_attributes() if standardize else data.attributes)
+        amplitude = self.sample("attributes_amplitude", AMPLITUDE_PRIOR)
+        defaults = kernel.parameters(data.attributes.shape[1])
+        values = {name: self.sample(f"attributes_{name}", prior) for name, prior in defaults.items()}
+        return kernel(attributes, **values).scaled(jnp.square(amplitude))
+
+    def relation_part(self, data: PreferenceData, name: str, kernel: GraphKernel, normalize: bool) -> CovarianceOperator:
+        """g² K_r (XPGP eq. 2)."""
+        graph = data.relations[name]
+        amplitude = self.sample(f"{name}_amplitude", AMPLITUDE_PRIOR)
+        values = {key: self.sample(f"{name}_{key}", prior) for key, prior in kernel.parameters(graph).items()}
+        return kernel(graph, normalize=normalize, **values).scaled(jnp.square(amplitude))
+
+    def check_all_used(self) -> None:
+        """Refuse priors for sites that the program does not have."""
+        unknown = [site for site in self._priors if site not in self._used]
+        if unknown:
+            raise DataError(
+                f"priors names the site {unknown[0]!r}, which this program does not have; its sites are {', '.join(self._used)}"
+            )
+
+
+def sample_utilities(parts: Mapping[str, CovarianceOperator]) -> Array:
+    """One utility for each entity: the sum of its parts (XPGP eq. 4-5)."""
+    return numpyro.sample("utility", GaussianProcess(NamedSum(dict(parts))), infer={"event_dims": ["entity"]})
+
+
+def sample_answers(data: PreferenceData, utility: Array, likelihood: type[ProbitComparison]) -> None:
+    """The answers, winner first; unobserved where the data only asks questions (XPGP eq. 6)."""
+    gap = utility[data.winner] - utility[data.loser]
+    observed = jnp.ones(data.winner.shape, jnp.int32) if data.answered else None
+    with numpyro.plate("comparison", data.winner.shape[0]), repeated(data.count):
+        numpyro.sample("answer", likelihood(gap), obs=observed)
+
+
+@contextmanager
+def repeated(count: Array) -> Iterator[None]:
+    """Count each row of a plate ``count`` times: its log probability is that many identical answers."""
+    with handlers.scale(scale=jnp.asarray(count)):
+        yield

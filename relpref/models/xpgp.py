@@ -1,0 +1,62 @@
+"""The mixed graph preference Gaussian process (Kersting & Xu 2009)."""
+
+from collections.abc import Mapping
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.kernels import AttributeKernel, GraphKernel, RegularizedLaplacian, SquaredExponential
+from relpref.likelihoods import ProbitComparison
+from relpref.models.preference import Hyperparameters, Priors, sample_answers, sample_utilities
+
+
+def xpgp(
+    data: PreferenceData,
+    *,
+    attribute_kernel: AttributeKernel | None = None,
+    relation_kernels: Mapping[str, GraphKernel] | None = None,
+    priors: Priors | None = None,
+    likelihood: type[ProbitComparison] = ProbitComparison,
+    standardize: bool = True,
+    normalize: bool = True,
+) -> None:
+    """Utilities from attributes and from any number of relations, compared in pairs (XPGP eq. 4-6).
+
+    Parameters
+    ----------
+    data : PreferenceData
+        Without attribute columns, and without an ``attribute_kernel``, there is no attribute part.
+    attribute_kernel : AttributeKernel, optional
+        `SquaredExponential` by default. Sites ``attributes_amplitude`` and, for the default, ``attributes_lengthscale``.
+    relation_kernels : mapping from relation to GraphKernel, optional
+        The regularised Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``.
+    priors : mapping from site to distribution, optional
+        Replaces the default prior of a hyperparameter.
+    likelihood : type of likelihood
+        Called with the gaps.
+    standardize : bool
+        Centre and scale every attribute (by the data's own moments).
+    normalize : bool
+        Scale every graph kernel to a mean gap variance of 2 (see `RegularizedLaplacian`).
+
+    Raises
+    ------
+    DataError
+        If a kernel or a prior is given for a relation or a site that does not exist.
+    """
+    kernels = dict(relation_kernels or {})
+    for name in kernels:
+        if name not in data.relations:
+            known = ", ".join(data.relations) or "none"
+            raise DataError(f"relation_kernels names the relation {name!r}; the data has: {known}")
+    hyperparameters = Hyperparameters(priors)
+    parts = {}
+    if data.attributes.shape[1] or attribute_kernel is not None:
+        kernel = attribute_kernel or SquaredExponential()
+        parts["attributes"] = hyperparameters.attribute_part(data, kernel, standardize)
+    for name in data.relations:
+        graph_kernel = kernels.get(name, RegularizedLaplacian())
+        parts[name] = hyperparameters.relation_part(data, name, graph_kernel, normalize)
+    hyperparameters.check_all_used()
+    if not parts:
+        raise DataError("xpgp needs attributes or a relation; the data has neither")
+    sample_answers(data, sample_utilities(parts), likelihood)
