@@ -1,0 +1,46 @@
+"""Bayesian preference learning and conditional ranking on relational data.
+
+Tables in (who or what is compared, how they are related, what was answered); calibrated rankings with uncertainty out.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Everything is imported when it is first used: ``import relpref`` alone loads none of JAX, pandas or ArviZ.
+_NAMES = {
+    "PreferenceData": "relpref.data",
+    "Relation": "relpref.data",
+    "load": "relpref.infer.storage",
+}
+_ROOMS = (
+    "data",
+    "data_loaders",
+    "diagnostics",
+    "errors",
+    "infer",
+    "kernels",
+    "likelihoods",
+    "linalg",
+    "models",
+    "report",
+)
+
+__all__ = ["PreferenceData", "Relation", "__version__", "load"]
+
+if TYPE_CHECKING:
+    from relpref.data import PreferenceData, Relation
+    from relpref.infer.storage import load
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"relpref.{name}")
+    raise AttributeError(f"module 'relpref' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS])

@@ -69,6 +69,11 @@ def read_entities(value: Any) -> Entities:
             f"{_NAME}: expected a DataFrame (index = labels) or a sequence of labels, got {type(value).__name__}; "
             "pass a list of labels"
         )
+    if isinstance(value, pd.Series) and not isinstance(value.index, pd.RangeIndex):
+        raise DataError(
+            f"{_NAME}: a Series with an index may hold attributes or labels; pass series.to_frame() if its values "
+            "are an attribute, series.tolist() if they are the labels"
+        )
     if isinstance(value, np.ndarray) and value.ndim != 1:
         raise DataError(f"{_NAME}: the labels have the shape {value.shape}; pass one label per entity")
     if len(value) == 0:
@@ -104,9 +109,8 @@ def _from_frame(index: Any, columns: Any, table: Table) -> Entities:
     labels = plain_labels(index, table.place)
 
     def where(row: int) -> str:
-        if table.lines is None and not isinstance(columns.index, pd.RangeIndex):
-            return f"{table.name}, row {row} (label {shown(labels[row])})"
-        return f"{table.place(row)} (label {shown(labels[row])})"
+        place = f"{table.name}, row {row}" if table.lines is None else table.place(row)
+        return f"{place} (label {shown(labels[row])})"
 
     names = tuple(str(name) for name in columns.columns)
     for name in names:

@@ -90,9 +90,10 @@ class Graph:
     """
 
     num_nodes: int
-    source: NDArray[np.int32]
-    target: NDArray[np.int32]
-    weight: NDArray[np.float64]
+    # Any: given as anything like an array, stored as NumPy, traced under a compiled function.
+    source: Any
+    target: Any
+    weight: Any
     frozen_reference: ScaleReference | None = None
 
     def __post_init__(self) -> None:

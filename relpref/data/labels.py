@@ -160,6 +160,8 @@ class LabelIndex:
             hint = f"; nearest: {', '.join(shown(known) for known in close)}; {remedy}"
         else:
             some = ", ".join(shown(known) for known in self.labels[:3])
+            if isinstance(label, str) and self.labels == tuple(range(len(self))):
+                remedy = "these are row numbers: make the column with the labels the index (set_index)"
             hint = f"; the entities are {some}{', ...' if len(self) > 3 else ''}; {remedy}"
         raise UnknownLabelError(f"{place}: {shown(label)} is not the label of an entity{hint}")
 

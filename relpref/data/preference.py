@@ -1,7 +1,7 @@
 """Pairwise answers about entities with attributes and relations: the data of the preference models."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -211,12 +211,12 @@ class PreferenceData:
         """Return (attributes - center) / scale, shape (n, d); works inside compiled functions too."""
         return (self.attributes - self.attribute_center) / self.attribute_scale
 
-    def index(self, labels: Sequence[Any]) -> NDArray[np.int32]:
+    def index(self, labels: Iterable[Any]) -> NDArray[np.int32]:
         """Return the positions of labels.
 
         Parameters
         ----------
-        labels : sequence of hashable, length k
+        labels : iterable of hashable, length k
             Labels.
 
         Returns

@@ -1,8 +1,10 @@
 """Engines: they read a program and hand back a posterior."""
 
 from relpref.infer.ep import EP
+from relpref.infer.noncentered import noncentered
 from relpref.infer.posterior import InferenceWarning, Posterior
 from relpref.infer.result import Result
+from relpref.infer.samples import from_samples
 from relpref.infer.utility_posterior import UtilityPosterior
 
-__all__ = ["EP", "InferenceWarning", "Posterior", "Result", "UtilityPosterior"]
+__all__ = ["EP", "InferenceWarning", "Posterior", "Result", "UtilityPosterior", "from_samples", "noncentered"]

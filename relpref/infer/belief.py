@@ -18,7 +18,7 @@ class Belief(Protocol):
 
     @property
     def size(self) -> int:
-        """n."""
+        """Number of entries, n."""
 
     def mean(self) -> Floats:
         """Expectation, shape (n,)."""
@@ -29,7 +29,7 @@ class Belief(Protocol):
     def project(self, weights: Floats) -> "Belief":
         """The belief about ``weights @ u``, for a (k, n) array."""
 
-    def differences(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> "Margins":
+    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> "Margins":
         """The belief about every u[first] − u[second], one by one."""
 
     def interval(self, probability: float) -> tuple[Floats, Floats]:
@@ -77,7 +77,7 @@ class GaussianBelief:
 
     @property
     def size(self) -> int:
-        """n."""
+        """Number of entries, n."""
         return len(self.location)
 
     def mean(self) -> Floats:
@@ -92,7 +92,7 @@ class GaussianBelief:
         """The belief about ``weights @ u``."""
         return GaussianBelief(weights @ self.location, weights @ self.scale @ weights.T)
 
-    def differences(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> Margins:
+    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """Gap moments: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14); the answer's probability is Φ(m/√(1+v))."""
         mean = self.location[first] - self.location[second]
         variance = self.scale[first, first] + self.scale[second, second] - 2 * self.scale[first, second]
@@ -132,7 +132,7 @@ class DrawsBelief:
 
     @property
     def size(self) -> int:
-        """n."""
+        """Number of entries, n."""
         return int(self.draws.shape[1])
 
     def mean(self) -> Floats:
@@ -147,7 +147,7 @@ class DrawsBelief:
         """The draws of ``weights @ u``."""
         return DrawsBelief(self.draws @ weights.T)
 
-    def differences(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> Margins:
+    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """Averages over the draws; a tie counts one half."""
         gaps = self.draws[:, first] - self.draws[:, second]
         positive = (gaps > 0).mean(axis=0) + 0.5 * (gaps == 0).mean(axis=0)
@@ -179,6 +179,6 @@ def generator(key: Any) -> np.random.Generator:
 
 def key_words(key: Any) -> NDArray[np.uint32]:
     """The raw words of a JAX key of either kind."""
-    if jax.dtypes.issubdtype(getattr(key, "dtype", None), jax.dtypes.prng_key):
+    if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
         key = jax.random.key_data(key)
     return np.asarray(key, dtype=np.uint32).reshape(-1)

@@ -11,7 +11,7 @@ from jax import Array
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.evidence import Evidence, Moments, evaluate, moments, use_gap_space
+from relpref.infer.evidence import Evidence, evaluate, moments, use_gap_space
 from relpref.infer.faces import assemble
 from relpref.infer.layout import broadcast_fixed, discover
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
@@ -65,12 +65,20 @@ class EP:
         throw: bool = True,
     ) -> None:
         if not callable(program):
-            raise DataError(f"program is {program!r}; EP takes a numpyro program, such as relpref.models.xpgp")
+            raise DataError(
+                f"program is {program!r}; EP takes a numpyro program, such as relpref.models.xpgp"
+            )
         if hyperparameters != "maximise":
-            raise DataError(f"hyperparameters is {hyperparameters!r}; this engine knows 'maximise', and fixed= for given values")
+            raise DataError(
+                f"hyperparameters is {hyperparameters!r}; this engine knows 'maximise', and fixed= for given values"
+            )
         if space not in ("auto", "entity", "gap"):
             raise DataError(f"space is {space!r}; it is 'auto', 'entity' or 'gap'")
-        for name, number in {"restarts": restarts, "max_sweeps": max_sweeps, "max_evaluations": max_evaluations}.items():
+        for name, number in {
+            "restarts": restarts,
+            "max_sweeps": max_sweeps,
+            "max_evaluations": max_evaluations,
+        }.items():
             if number < 1:
                 raise DataError(f"{name} is {number}; it must be at least 1")
         if not 0 < tol < 1:
@@ -116,14 +124,24 @@ class EP:
         return self.run_from(None, rng_key, *args, progress_bar=progress_bar, **kwargs)
 
     def run_from(
-        self, sites: Mapping[str, Any] | None, rng_key: Any, *args: Any, progress_bar: bool = True, **kwargs: Any
+        self,
+        sites: Mapping[str, Any] | None,
+        rng_key: Any,
+        *args: Any,
+        progress_bar: bool = True,
+        **kwargs: Any,
     ) -> Posterior:
         """As `run`, starting from the sites of an earlier posterior (``posterior.sites``) with the same answers."""
         with jax.enable_x64(True):
             return self._run(sites, rng_key, args, kwargs, progress_bar)
 
     def _run(
-        self, start: Mapping[str, Any] | None, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], progress_bar: bool
+        self,
+        start: Mapping[str, Any] | None,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        progress_bar: bool,
     ) -> Posterior:
         call, arrays = Call.split(self.program, args, kwargs)
         arrays = tuple(_in_double(array) for array in arrays)
@@ -131,11 +149,21 @@ class EP:
         layout = discover(call, arrays, fixed)
         gap_space = self._gap_space(layout)
         cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
-        first = cold if start is None else Sites(*(jnp.asarray(start[name]) for name in ("precision", "shift")))
+        first = (
+            cold if start is None else Sites(*(jnp.asarray(start[name]) for name in ("precision", "shift")))
+        )
 
         def at(unconstrained: Values, sites: Sites, tolerance: float) -> Evidence:
             return evaluate(
-                call, layout, gap_space, arrays, unconstrained, fixed, sites, tolerance, self.options["max_sweeps"]
+                call,
+                layout,
+                gap_space,
+                arrays,
+                unconstrained,
+                fixed,
+                sites,
+                tolerance,
+                self.options["max_sweeps"],
             )
 
         search: Search | None = None
@@ -163,7 +191,9 @@ class EP:
 
     def _gap_space(self, layout: Layout) -> bool:
         if self.options["space"] == "entity" and not layout.constant_projection:
-            raise DataError("space is 'entity', but hyperparameters change the projection; use 'auto' or 'gap'")
+            raise DataError(
+                "space is 'entity', but hyperparameters change the projection; use 'auto' or 'gap'"
+            )
         if self.options["space"] == "auto":
             return use_gap_space(layout)
         return bool(self.options["space"] == "gap")
@@ -183,7 +213,9 @@ class EP:
         starts = _starting_points(call, layout, arrays, fixed, key, self.options["restarts"])
         tolerance = max(self.options["tol"], SEARCH_TOLERANCE)
         found = [
-            maximise(lambda u, s: at(u, s, tolerance), start, sites, self.options["max_evaluations"], progress.step)
+            maximise(
+                lambda u, s: at(u, s, tolerance), start, sites, self.options["max_evaluations"], progress.step
+            )
             for start in starts
         ]
         return max(found, key=lambda one: one.objective)
@@ -211,7 +243,9 @@ class EP:
 
 
 def _state(info: Mapping[str, Any]) -> str:
-    return f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping {info['damping']:.2f}"
+    return (
+        f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping {info['damping']:.2f}"
+    )
 
 
 def _in_double(array: Any) -> Any:
@@ -241,6 +275,8 @@ def _prior_draws(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Val
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _constrained(call: Call, layout: Layout, arrays: tuple[Any, ...], unconstrained: Values, fixed: Values) -> Values:
+def _constrained(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], unconstrained: Values, fixed: Values
+) -> Values:
     placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
     return constrain(call.trace(arrays, {**fixed, **placeholder}), unconstrained)[0]

@@ -76,7 +76,9 @@ def build(reading: Reading, gap_space: bool) -> Problem:
     return Problem(space, reading.projection, counts, partial(tilted, reading.observations, reading.offset))
 
 
-def tilted(observations: tuple[Observation, ...], offset: Array, mean: Array, variance: Array) -> TiltedMoments:
+def tilted(
+    observations: tuple[Observation, ...], offset: Array, mean: Array, variance: Array
+) -> TiltedMoments:
     """Tilted moments of every row; sites live on the projection less its prior mean, likelihoods on the predictor."""
     start, found = 0, []
     for likelihood, value, _ in observations:
@@ -111,7 +113,11 @@ def evaluate(
     factor = space.factorise(precision, projection)
     marginals = space.marginals(factor, precision, shift, projection)
     cavity = cavities(sites, marginals)
-    log_evidence = _log_evidence(problem, sites, cavity) - marginals.log_determinant + 0.5 * jnp.vdot(shift, marginals.mean)
+    log_evidence = (
+        _log_evidence(problem, sites, cavity)
+        - marginals.log_determinant
+        + 0.5 * jnp.vdot(shift, marginals.mean)
+    )
 
     dual = stop_gradient(shift - precision * marginals.mean)
     if isinstance(space, GapSpace):
@@ -149,7 +155,13 @@ def _log_evidence(problem: Problem, sites: Sites, cavity: Cavity) -> Array:
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def moments(
-    call: Call, layout: Layout, gap_space: bool, arrays: tuple[Any, ...], unconstrained: Values, fixed: Values, sites: Sites
+    call: Call,
+    layout: Layout,
+    gap_space: bool,
+    arrays: tuple[Any, ...],
+    unconstrained: Values,
+    fixed: Values,
+    sites: Sites,
 ) -> Moments:
     """The posterior that a set of sites stands for."""
     reading = read(call, arrays, layout, unconstrained, fixed)
@@ -175,6 +187,9 @@ def moments(
             for part, matrix in ((part, operator.dense()) for part, operator in named.items())
         }
     return Moments(
-        reading.location + reading.covariance.matmul(alpha), 0.5 * (covariance + covariance.T),
-        part_means, part_covariances, space.jitter,
+        reading.location + reading.covariance.matmul(alpha),
+        0.5 * (covariance + covariance.T),
+        part_means,
+        part_covariances,
+        space.jitter,
     )

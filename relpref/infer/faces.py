@@ -47,18 +47,29 @@ def group_notes(data: PreferenceData) -> dict[str, Any]:
 
 
 def assemble(
-    layout: Layout, found: Moments, hyperparameters: Values, evidence: Evidence, info: dict[str, Any], key: Any, origin: Origin
+    layout: Layout,
+    found: Moments,
+    hyperparameters: Values,
+    evidence: Evidence,
+    info: dict[str, Any],
+    key: Any,
+    origin: Origin,
 ) -> Posterior:
     """Turn an engine's arrays into a posterior; JAX arrays end here."""
     means = {site: {p: np.asarray(v) for p, v in parts.items()} for site, parts in found.part_means.items()}
-    shares = {site: {p: np.asarray(v) for p, v in parts.items()} for site, parts in found.part_covariances.items()}
+    shares = {
+        site: {p: np.asarray(v) for p, v in parts.items()} for site, parts in found.part_covariances.items()
+    }
     common = {
         "belief": GaussianBelief(np.asarray(found.mean), np.asarray(found.covariance)),
         "parts": {site: Parts(means[site], shares[site]) for site in means},
         "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
         "log_evidence": float(evidence.log_evidence),
         "info": info | {"jitter": float(found.jitter)},
-        "sites": {"precision": np.asarray(evidence.sites.precision), "shift": np.asarray(evidence.sites.shift)},
+        "sites": {
+            "precision": np.asarray(evidence.sites.precision),
+            "shift": np.asarray(evidence.sites.shift),
+        },
         "key": key_words(key),
     }
     return choose(origin, layout.slices, common)

@@ -35,7 +35,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Layout:
     free = [name for name, site in sites.items() if not site["is_observed"]]
     for name in fixed:
         if name not in free:
-            raise DataError(f"fixed names the site {name!r}; the program's unobserved sites are {', '.join(free) or 'none'}")
+            raise DataError(
+                f"fixed names the site {name!r}; the program's unobserved sites are {', '.join(free) or 'none'}"
+            )
     if not observed:
         raise UnsupportedProgramError(
             "the program has no observed site, so there is nothing to infer from; "
@@ -52,7 +54,11 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Layout:
 
     candidates = [name for name in free if name not in fixed and is_gaussian(sites[name]["fn"])]
     latents = [n for n in candidates if isinstance(unwrap(sites[n]["fn"]), GaussianProcess)]
-    latents += [n for n in candidates if n not in latents and _Probe(call, arrays, sites, observed, (n,), fixed).affine]
+    latents += [
+        n
+        for n in candidates
+        if n not in latents and _Probe(call, arrays, sites, observed, (n,), fixed).affine
+    ]
     if not latents:
         raise UnsupportedProgramError(
             "no Gaussian site of the program enters the observed predictors linearly "
@@ -61,8 +67,12 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Layout:
     latents.sort(key=free.index)
     probe = _Probe(call, arrays, sites, observed, tuple(latents), fixed)
     if not probe.affine:
-        raise _refuse(sites[latents[0]], "does not enter the observed predictors linearly, or other sites depend on it")
-    hyperparameters = tuple((n, jnp.shape(sites[n]["value"])) for n in free if n not in latents and n not in fixed)
+        raise _refuse(
+            sites[latents[0]], "does not enter the observed predictors linearly, or other sites depend on it"
+        )
+    hyperparameters = tuple(
+        (n, jnp.shape(sites[n]["value"])) for n in free if n not in latents and n not in fixed
+    )
     return replace(
         probe.layout,
         hyperparameters=hyperparameters,
@@ -90,7 +100,9 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
             try:
                 array = np.broadcast_to(array, shape)
             except ValueError:
-                raise DataError(f"fixed[{name!r}] has shape {array.shape}; the site has shape {shape}") from None
+                raise DataError(
+                    f"fixed[{name!r}] has shape {array.shape}; the site has shape {shape}"
+                ) from None
             support = sites[name]["fn"].support
             # The edge of an open support is let through: an amplitude of 0 switches a part off.
             if not np.all(support(array) | support(np.nextafter(array, np.inf))):
@@ -132,8 +144,12 @@ class _Probe:
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
         superposition = first[3] - first[1] - first[2] + first[0]
         # Affine in x, y and x + y together: this also catches |x| and max(x, 0), which are linear along a ray.
-        self.affine = bool(np.all(np.abs(superposition) <= slack) and np.allclose(others, others[0], rtol=1e-9, atol=0))
-        self.constant_projection = bool(np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack))
+        self.affine = bool(
+            np.all(np.abs(superposition) <= slack) and np.allclose(others, others[0], rtol=1e-9, atol=0)
+        )
+        self.constant_projection = bool(
+            np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
+        )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 5))
@@ -161,4 +177,6 @@ def _probe(
 
 def _refuse(site: dict[str, Any], why: str) -> UnsupportedProgramError:
     kind = type(unwrap(site["fn"])).__name__
-    return UnsupportedProgramError(f"site {site['name']!r} ({kind}) {why}; numpyro's MCMC(NUTS(program)) can run it")
+    return UnsupportedProgramError(
+        f"site {site['name']!r} ({kind}) {why}; numpyro's MCMC(NUTS(program)) can run it"
+    )

@@ -96,7 +96,7 @@ def maximise(
         report(count, value)
         return -value, -gradient
 
-    options = {"maxfun": max_evaluations, "gtol": 1e-3, "ftol": 1e-9, "maxls": 20}
+    options: Any = {"maxfun": max_evaluations, "gtol": 1e-3, "ftol": 1e-9, "maxls": 20}
     outcome = minimize(objective, np.asarray(vector), jac=True, method="L-BFGS-B", options=options)
     if best is None:
         return Search(start, evaluate(start, cold), count, np.inf, False, failures)
@@ -112,4 +112,9 @@ def usable(evidence: Evidence) -> bool:
     ended = CODES[int(evidence.info.code)]
     near = ended.ok or float(evidence.info.residual) < 100 * SEARCH_TOLERANCE
     gradients = all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree.leaves(evidence.gradient))
-    return near and gradients and bool(np.isfinite(evidence.log_evidence)) and bool(np.isfinite(evidence.log_prior))
+    return (
+        near
+        and gradients
+        and bool(np.isfinite(evidence.log_evidence))
+        and bool(np.isfinite(evidence.log_prior))
+    )

@@ -74,6 +74,8 @@ class Posterior:
     key : array of uint32
         The random key that Monte Carlo answers use by default.
     origin : Origin or None
+    hyperparameter_draws : dict from site to array, shape (s, ...)
+        From samplers; empty from engines that find one value.
     """
 
     belief: Belief
@@ -85,6 +87,7 @@ class Posterior:
     sites: Mapping[str, Floats]
     key: NDArray[np.uint32]
     origin: Origin | None = None
+    hyperparameter_draws: Mapping[str, Floats] = field(default_factory=dict)
 
     def mean(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
         """Posterior mean of a site, or of ``weights @ site``.
@@ -110,7 +113,12 @@ class Posterior:
         return self._about(weights, site).covariance()
 
     def sample(
-        self, num_samples: int = 1000, key: Any = None, weights: ArrayLike | None = None, *, site: str | None = None
+        self,
+        num_samples: int = 1000,
+        key: Any = None,
+        weights: ArrayLike | None = None,
+        *,
+        site: str | None = None,
     ) -> Floats:
         """Draws from the posterior.
 
@@ -168,8 +176,10 @@ class Posterior:
     def _site(self, site: str | None) -> str:
         if site is None and len(self.slices) == 1:
             return next(iter(self.slices))
-        if site not in self.slices:
-            raise DataError(f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name one of them")
+        if site is None or site not in self.slices:
+            raise DataError(
+                f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name one of them"
+            )
         return site
 
     def _about(self, weights: ArrayLike | None, site: str | None) -> Belief:
@@ -181,7 +191,9 @@ class Posterior:
             return belief
         matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))
         if matrix.ndim != 2 or matrix.shape[1] != belief.size:
-            raise DataError(f"weights have shape {matrix.shape}; each row needs {belief.size} entries, one for each value")
+            raise DataError(
+                f"weights have shape {matrix.shape}; each row needs {belief.size} entries, one for each value"
+            )
         return belief.project(matrix)
 
     def _warn_if_not_converged(self) -> None:

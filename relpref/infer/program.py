@@ -17,7 +17,6 @@ from jax import Array
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
-from relpref.errors import UnsupportedProgramError
 from relpref.infer.spaces import Map
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Likelihood, as_likelihood
@@ -45,22 +44,26 @@ class Call:
     static: tuple[Any, ...]
 
     @classmethod
-    def split(cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple["Call", tuple[Any, ...]]:
+    def split(
+        cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple["Call", tuple[Any, ...]]:
         """Separate the arrays among the arguments from everything else."""
         leaves, structure = jax.tree.flatten((args, dict(kwargs)))
-        dynamic = [isinstance(leaf, np.ndarray | jax.Array) for leaf in leaves]
+        dynamic = [isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves]
         static = tuple(None if moves else leaf for leaf, moves in zip(leaves, dynamic, strict=True))
         arrays = tuple(leaf for leaf, moves in zip(leaves, dynamic, strict=True) if moves)
         return cls(program, structure, static), arrays
 
-    def trace(self, arrays: tuple[Any, ...], values: Values, seed: int = 0) -> dict[str, dict[str, Any]]:
+    def trace(self, arrays: tuple[Any, ...], values: Values, seed: Any = 0) -> dict[str, dict[str, Any]]:
         """Run the program with the given values of latent sites, others drawn from their priors; record every site."""
         stream = iter(arrays)
         # PyTreeDef leaves are never None, so None marks an array's place.
         leaves = [next(stream) if leaf is None else leaf for leaf in self.static]
         args, kwargs = jax.tree.unflatten(self.structure, leaves)
         seeded = handlers.seed(self.program, rng_seed=seed)
-        sites: dict[str, dict[str, Any]] = handlers.trace(handlers.substitute(seeded, data=values)).get_trace(*args, **kwargs)
+        sites: dict[str, dict[str, Any]] = handlers.trace(handlers.substitute(seeded, data=values)).get_trace(
+            *args, **kwargs
+        )
         return sites
 
 
@@ -179,7 +182,9 @@ def constrain(sites: Mapping[str, dict[str, Any]], unconstrained: Values) -> tup
     return values, log_prior
 
 
-def read(call: Call, arrays: tuple[Any, ...], layout: Layout, unconstrained: Values, fixed: Values) -> Reading:
+def read(
+    call: Call, arrays: tuple[Any, ...], layout: Layout, unconstrained: Values, fixed: Values
+) -> Reading:
     """Read a program at given hyperparameters; differentiable in them."""
     # Supports may depend on no other hyperparameter, densities may: first the values, then the densities at the values.
     placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
@@ -194,7 +199,9 @@ def read(call: Call, arrays: tuple[Any, ...], layout: Layout, unconstrained: Val
 
     def predictors(vector: Array) -> Array:
         traced = call.trace(arrays, {**values, **layout.unravel(vector)})
-        return jnp.concatenate([jnp.ravel(as_likelihood(traced[name]["fn"]).predictor) for name in layout.observed])
+        return jnp.concatenate(
+            [jnp.ravel(as_likelihood(traced[name]["fn"]).predictor) for name in layout.observed]
+        )
 
     offset, apply = jax.linearize(predictors, location)
     transpose = jax.linear_transpose(apply, location)
@@ -214,5 +221,7 @@ def _observation(site: dict[str, Any]) -> Observation:
     counts = 1.0 if site["scale"] is None else site["scale"]
     dtype = jnp.asarray(likelihood.predictor).dtype
     return Observation(
-        likelihood, jnp.broadcast_to(site["value"], shape), jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, dtype), shape))
+        likelihood,
+        jnp.broadcast_to(site["value"], shape),
+        jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, dtype), shape)),
     )

@@ -2,7 +2,7 @@
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
 class Progress:
@@ -20,12 +20,17 @@ class Progress:
         self._wanted = wanted and sys.stderr.isatty()
         self._bar: Any = None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         """Open the line."""
         if self._wanted:
             from tqdm import tqdm
 
-            self._bar = tqdm(desc=f"{self._label}: maximising the evidence", unit=" evaluations", leave=False, file=sys.stderr)
+            self._bar = tqdm(
+                desc=f"{self._label}: maximising the evidence",
+                unit=" evaluations",
+                leave=False,
+                file=sys.stderr,
+            )
         return self
 
     def step(self, count: int, objective: float) -> None:

@@ -139,14 +139,21 @@ def step(problem: Problem, state: State) -> tuple[State, Array, Array]:
     residual = jnp.max(jnp.maximum(mean_error, variance_error), initial=0.0)
 
     prior_ok = jnp.all(jnp.isfinite(marginals.variance)) & jnp.all(jnp.isfinite(marginals.mean))
-    finite = prior_ok & jnp.isfinite(residual) & jnp.all(jnp.isfinite(target.shift)) & jnp.all(jnp.isfinite(target.precision))
+    finite = (
+        prior_ok
+        & jnp.isfinite(residual)
+        & jnp.all(jnp.isfinite(target.shift))
+        & jnp.all(jnp.isfinite(target.precision))
+    )
     positive = jnp.all((target.precision >= 0) & (cavity.variance > 0)) | ~finite
     usable = finite + 2 * positive + 4 * prior_ok
 
     good = finite & positive
     better = good & (residual < state.best_residual)
     shrinking = residual < state.residual
-    damping = jnp.where(shrinking, jnp.minimum(1.0, _RELAX * state.damping), jnp.maximum(_BRAKE * state.damping, _SMALLEST))
+    damping = jnp.where(
+        shrinking, jnp.minimum(1.0, _RELAX * state.damping), jnp.maximum(_BRAKE * state.damping, _SMALLEST)
+    )
     damping = jnp.where(good, damping, 0.5 * state.damping)
     base = _choose(good, sites, state.base)
     aim = _choose(good, target, state.aim)
@@ -169,7 +176,9 @@ def posterior_marginals(problem: Problem, sites: Sites) -> Marginals:
     return problem.space.marginals(factor, precision, shift, problem.projection)
 
 
-def run(problem: Problem, sites: Sites, tolerance: float | Array, max_sweeps: int | Array) -> tuple[Sites, Info]:
+def run(
+    problem: Problem, sites: Sites, tolerance: float | Array, max_sweeps: int | Array
+) -> tuple[Sites, Info]:
     """Sweep until the residual is within the tolerance, the sweeps are used up, or no damping helps.
 
     Returns

@@ -35,6 +35,22 @@ class Marginals(NamedTuple):
     log_determinant: Array
 
 
+class Factorised(NamedTuple):
+    """What a space keeps of a factorisation.
+
+    Attributes
+    ----------
+    lower : Array
+        chol(B).
+    white : Array
+        In gap space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
+        In entity space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
+    """
+
+    lower: Array
+    white: Array
+
+
 class Map(NamedTuple):
     """The projection A and its adjoint, neither of them a matrix."""
 
@@ -72,25 +88,27 @@ class GapSpace:
         gram = covariance.congruence(projection.apply)
         return cls(gram, jnp.zeros((), gram.dtype))
 
-    def factorise(self, precision: Array, projection: Map) -> Array:
-        """chol(B)."""
+    def factorise(self, precision: Array, projection: Map) -> Factorised:
+        """Factorise B = I + T^½ G T^½."""
         root = jnp.sqrt(precision)
-        gram = jnp.eye(len(root), dtype=root.dtype) + root[:, None] * self.gram * root
-        return jnp.linalg.cholesky(gram, symmetrize_input=False)
+        half = root[:, None] * self.gram
+        gram = jnp.eye(len(root), dtype=root.dtype) + half * root
+        lower = jnp.linalg.cholesky(gram, symmetrize_input=False)
+        return Factorised(lower, solve_triangular(lower, half, lower=True))
 
-    def marginals(self, factor: Array, precision: Array, shift: Array, projection: Map) -> Marginals:
-        """Posterior of the projections, covariance G − WᵀW with W = chol(B)⁻¹ T^½ G."""
-        white = solve_triangular(factor, jnp.sqrt(precision)[:, None] * self.gram, lower=True)
+    def marginals(self, factor: Factorised, precision: Array, shift: Array, projection: Map) -> Marginals:
+        """Posterior of the projections."""
+        lower, white = factor
         variance = jnp.diagonal(self.gram) - jnp.sum(jnp.square(white), axis=0)
         mean = self.gram @ shift - white.T @ (white @ shift)
-        return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(factor))))
+        return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(lower))))
 
-    def gap_weights(self, factor: Array, precision: Array) -> Array:
+    def gap_weights(self, factor: Factorised, precision: Array) -> Array:
         """M = T^½ B⁻¹ T^½; the posterior covariance is K − K AᵀMA K."""
-        half = solve_triangular(factor, jnp.diag(jnp.sqrt(precision)), lower=True)
+        half = solve_triangular(factor.lower, jnp.diag(jnp.sqrt(precision)), lower=True)
         return half.T @ half
 
-    def weights(self, factor: Array, precision: Array, projection: Map) -> Array:
+    def weights(self, factor: Factorised, precision: Array, projection: Map) -> Array:
         """R = AᵀMA, shape (n, n)."""
         return projection.back(projection.back(self.gap_weights(factor, precision)).T)
 
@@ -120,14 +138,16 @@ class EntitySpace:
         root, jitter = covariance.root()
         return cls(root, projection.rows(root), jitter)
 
-    def factorise(self, precision: Array, projection: Map) -> tuple[Array, Array]:
-        """chol(B) with B = I + Lᵀ Q L and Q = AᵀTA, and V = L chol(B)⁻ᵀ, so that the posterior covariance is VVᵀ."""
+    def factorise(self, precision: Array, projection: Map) -> Factorised:
+        """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
         pulled = projection.back(precision[:, None] * self.projected)  # Q L
         gram = jnp.eye(self.root.shape[1], dtype=self.root.dtype) + self.root.T @ pulled
         lower = jnp.linalg.cholesky(gram, symmetrize_input=False)
-        return lower, triangular_solve(lower, self.root, left_side=False, lower=True, transpose_a=True)
+        return Factorised(
+            lower, triangular_solve(lower, self.root, left_side=False, lower=True, transpose_a=True)
+        )
 
-    def marginals(self, factor: tuple[Array, Array], precision: Array, shift: Array, projection: Map) -> Marginals:
+    def marginals(self, factor: Factorised, precision: Array, shift: Array, projection: Map) -> Marginals:
         """Posterior of the projections."""
         lower, white = factor
         # Without the barrier XLA fuses the gather of rows into the sum of squares, element by element and four times slower.
@@ -136,9 +156,9 @@ class EntitySpace:
         mean = projection.apply(white @ (white.T @ projection.adjoint(shift)))
         return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(lower))))
 
-    def weights(self, factor: tuple[Array, Array], precision: Array, projection: Map) -> Array:
+    def weights(self, factor: Factorised, precision: Array, projection: Map) -> Array:
         """R = Q − QΣQ, shape (n, n)."""
-        _, white = factor
+        white = factor.white
         cross = projection.back(precision[:, None] * projection.rows(white))  # Q V
         identity = jnp.eye(self.root.shape[0], dtype=self.root.dtype)
         laplacian = projection.back(precision[:, None] * projection.rows(identity))

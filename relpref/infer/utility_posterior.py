@@ -93,7 +93,9 @@ class UtilityPosterior(Posterior):
         first = self.data.index([pair[0] for pair in listed])
         second = self.data.index([pair[1] for pair in listed])
         margins = self.belief.differences(first, second)
-        table = pd.DataFrame({"first": _objects(p[0] for p in listed), "second": _objects(p[1] for p in listed)})
+        table = pd.DataFrame(
+            {"first": _objects(p[0] for p in listed), "second": _objects(p[1] for p in listed)}
+        )
         table["probability"] = margins.answer
         table["p_better"] = margins.positive
         table["gap_mean"] = margins.mean
@@ -128,10 +130,12 @@ class UtilityPosterior(Posterior):
             By part: Cov(part, total)/Var(total) over the entities; they add up to 1, and one that works against the
             others is negative.
         """
-        means = pd.DataFrame(dict(self._parts().means))
-        centred = means - means.mean()
-        total = centred.sum(axis=1)
-        return centred.mul(total, axis=0).sum() / float(total @ total)
+        means = self._parts().means
+        centred = {name: value - value.mean() for name, value in means.items()}
+        total = np.sum(list(centred.values()), axis=0)
+        return pd.Series(
+            {name: float(value @ total / (total @ total)) for name, value in centred.items()}, name="share"
+        )
 
     def extend(
         self, entities: Any = None, relations: Mapping[str, Any] | None = None, *, progress_bar: bool = False
@@ -166,7 +170,9 @@ class UtilityPosterior(Posterior):
         data = self.data.extend(entities, relations)
         args = tuple(data if argument is self.data else argument for argument in self.origin.args)
         engine = EP(self.origin.program, **{**self.origin.engine, "fixed": dict(self.hyperparameters)})
-        extended = engine.run_from(self.sites, self.key, *args, progress_bar=progress_bar, **self.origin.kwargs)
+        extended = engine.run_from(
+            self.sites, self.key, *args, progress_bar=progress_bar, **self.origin.kwargs
+        )
         assert isinstance(extended, UtilityPosterior)
         return extended
 

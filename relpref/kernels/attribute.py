@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from relpref.errors import DataError
-from relpref.linalg import CovarianceOperator, Dense
+from relpref.linalg import CovarianceOperator, Dense, real
 
 
 class AttributeKernel(Protocol):
@@ -21,8 +21,8 @@ class AttributeKernel(Protocol):
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
         """Its hyperparameters and their default priors; the site's name is ``attributes_<name>``."""
 
-    def __call__(self, attributes: Array, **parameters: Array) -> CovarianceOperator:
-        """Covariance of n attribute vectors, from an (n, d) array."""
+    def __call__(self, *args: Any, **parameters: Any) -> CovarianceOperator:
+        """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
 
 
 @jax.tree_util.register_dataclass
@@ -49,7 +49,9 @@ class SquaredExponential:
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
         """``lengthscale``, shape (d,) or () when shared."""
         prior = dist.LogNormal(0.5 * np.log(max(num_attributes, 1)), 1.0)
-        return {"lengthscale": prior if self.shared_lengthscale else prior.expand([num_attributes]).to_event(1)}
+        return {
+            "lengthscale": prior if self.shared_lengthscale else prior.expand([num_attributes]).to_event(1)
+        }
 
     def __call__(self, attributes: Array, *, lengthscale: Array) -> Dense:
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
@@ -79,7 +81,9 @@ class Precomputed:
         if isinstance(self.covariance, np.ndarray | list | tuple):
             matrix = np.asarray(self.covariance, dtype=np.float64)
             if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-                raise DataError(f"Precomputed covariance has shape {matrix.shape}; it must be a square matrix")
+                raise DataError(
+                    f"Precomputed covariance has shape {matrix.shape}; it must be a square matrix"
+                )
             if not np.all(np.isfinite(matrix)):
                 row, column = np.argwhere(~np.isfinite(matrix))[0]
                 raise DataError(
@@ -87,7 +91,9 @@ class Precomputed:
                     "all entries must be finite"
                 )
             if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max(initial=0.0)):
-                raise DataError("Precomputed covariance is not symmetric; give (K + K.T) / 2 if that is what you mean")
+                raise DataError(
+                    "Precomputed covariance is not symmetric; give (K + K.T) / 2 if that is what you mean"
+                )
             object.__setattr__(self, "covariance", matrix)
 
     def parameters(self, domain: object) -> Mapping[str, dist.Distribution]:
@@ -96,7 +102,7 @@ class Precomputed:
 
     def __call__(self, domain: object, *, normalize: bool = True) -> Dense:
         """The matrix as it was given; attributes or graph are not looked at, and nothing is scaled."""
-        return Dense(jnp.asarray(self.covariance))
+        return Dense(real(self.covariance))
 
 
 def squared_distances(points: Array) -> Array:

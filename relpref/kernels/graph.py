@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from relpref.data import Graph
-from relpref.linalg import CovarianceOperator, Dense
+from relpref.linalg import CovarianceOperator, Dense, real
 
 
 class GraphKernel(Protocol):
@@ -19,8 +19,8 @@ class GraphKernel(Protocol):
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """Its hyperparameters and their default priors; the site's name is ``<relation>_<name>``."""
 
-    def __call__(self, graph: Graph, *, normalize: bool, **parameters: Array) -> CovarianceOperator:
-        """Covariance of the n nodes."""
+    def __call__(self, *args: Any, **parameters: Any) -> CovarianceOperator:
+        """Covariance of the n nodes, from the graph, ``normalize`` and the hyperparameters by name."""
 
 
 @jax.tree_util.register_dataclass
@@ -44,16 +44,14 @@ class RegularizedLaplacian:
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """``range``, a scalar."""
-        return {"range": dist.LogNormal(0.5 * jnp.log(10.0 / graph.reference.mean_degree), 1.0)}
+        return {"range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
         """Covariance matrix of the nodes."""
-        spectrum = graph.spectrum
+        eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
         precision = 1 / jnp.square(range)
-        values = 1 / (jnp.asarray(spectrum.eigenvalues) + precision)
+        values = 1 / (eigenvalues + precision)
         if normalize:
-            reference = graph.reference
-            gap_variance = jnp.sum(reference.gap_weights / (jnp.asarray(reference.eigenvalues) + precision))
-            values = values * (2 / gap_variance)
-        vectors = jnp.asarray(spectrum.eigenvectors)
+            reference, gap_weights, _ = (real(array) for array in graph.reference)
+            values = values * (2 / jnp.sum(gap_weights / (reference + precision)))
         return Dense((vectors * values) @ vectors.T)

@@ -1,13 +1,12 @@
 """A Gaussian vector whose distribution carries its covariance operator."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
 
 from relpref.linalg import CovarianceOperator
 
@@ -21,9 +20,9 @@ class GaussianProcess(dist.Distribution):
         Of size n. A `NamedSum` keeps the names of its parts, which is what ``Posterior.explain`` reports.
     """
 
-    arg_constraints: dict[str, Any] = {}
+    arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.real_vector
-    reparametrized_params: list[str] = []
+    reparametrized_params: ClassVar[list[str]] = []
 
     def __init__(self, covariance: CovarianceOperator, *, validate_args: bool | None = None) -> None:
         self.covariance = covariance
@@ -39,7 +38,6 @@ class GaussianProcess(dist.Distribution):
         lower = self.covariance.root().lower
         return jax.random.normal(key, (*sample_shape, lower.shape[1]), lower.dtype) @ lower.T
 
-    @validate_sample
     def log_prob(self, value: Array) -> Array:
         """Gaussian log density, by the covariance's root."""
         lower = self.covariance.root().lower

@@ -1,13 +1,12 @@
 """Answers to "which of two is better?"."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
-from numpyro.distributions.util import validate_sample
 
 from relpref.likelihoods.normal import log_ndtr, log_ndtr_curvature, mills_ratio
 from relpref.likelihoods.tilted import TiltedMoments
@@ -26,7 +25,7 @@ class ProbitComparison(dist.Distribution):
     A value is 1 where the first was preferred and 0 where the second was.
     """
 
-    arg_constraints = {"gap": constraints.real}
+    arg_constraints: ClassVar[dict[str, Any]] = {"gap": constraints.real}
     support = constraints.boolean
 
     def __init__(self, gap: Array, *, validate_args: bool | None = None) -> None:
@@ -47,9 +46,8 @@ class ProbitComparison(dist.Distribution):
         """Draw answers."""
         return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
 
-    @validate_sample
     def log_prob(self, value: Array) -> Array:
-        """log Φ(±gap)."""
+        """Return log Φ(±gap)."""
         return log_ndtr(jnp.where(value, self.gap, -self.gap))
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:

@@ -12,7 +12,7 @@ _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
 
 @jax.custom_jvp
 def log_ndtr(z: Array) -> Array:
-    """log Φ(z), with relative accuracy for every finite z.
+    """Return log Φ(z), with relative accuracy for every finite z.
 
     Parameters
     ----------

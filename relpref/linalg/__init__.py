@@ -1,6 +1,16 @@
 """Covariance operators and their factorisations; knows nothing of statistics."""
 
+from relpref.linalg.arrays import real
 from relpref.linalg.cholesky import Factor, cholesky
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum
 
-__all__ = ["BlockDiagonal", "CovarianceOperator", "Dense", "Factor", "LinearMap", "NamedSum", "cholesky"]
+__all__ = [
+    "BlockDiagonal",
+    "CovarianceOperator",
+    "Dense",
+    "Factor",
+    "LinearMap",
+    "NamedSum",
+    "cholesky",
+    "real",
+]

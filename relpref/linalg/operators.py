@@ -163,7 +163,10 @@ class BlockDiagonal:
 
     def congruence(self, apply: LinearMap) -> Array:
         """A K Aᵀ as the sum over blocks, each seen through its own columns of A."""
-        return reduce(add, (b.congruence(self._restrict(apply, s)) for b, s in zip(self.blocks, self.slices, strict=True)))
+        return reduce(
+            add,
+            (b.congruence(self._restrict(apply, s)) for b, s in zip(self.blocks, self.slices, strict=True)),
+        )
 
     def inner(self, weights: Array) -> Array:
         """Σ_ij weights_ij K_ij; the weights between blocks do not matter."""

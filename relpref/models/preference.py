@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro import handlers
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, GaussianProcess, GraphKernel
 from relpref.likelihoods import ProbitComparison
-from relpref.linalg import CovarianceOperator, NamedSum
+from relpref.linalg import CovarianceOperator, NamedSum, real
 
 Priors = Mapping[str, dist.Distribution]
 
@@ -35,15 +36,19 @@ class Hyperparameters:
         self._used.append(site)
         return numpyro.sample(site, self._priors.get(site, default))
 
-    def attribute_part(self, data: PreferenceData, kernel: AttributeKernel, standardize: bool) -> CovarianceOperator:
+    def attribute_part(
+        self, data: PreferenceData, kernel: AttributeKernel, standardize: bool
+    ) -> CovarianceOperator:
         """a² K_a (XPGP eq. 1)."""
-        attributes = jnp.asarray(data.standardized_attributes() if standardize else data.attributes)
+        attributes = real(data.standardized_attributes() if standardize else data.attributes)
         amplitude = self.sample("attributes_amplitude", AMPLITUDE_PRIOR)
         defaults = kernel.parameters(data.attributes.shape[1])
         values = {name: self.sample(f"attributes_{name}", prior) for name, prior in defaults.items()}
         return kernel(attributes, **values).scaled(jnp.square(amplitude))
 
-    def relation_part(self, data: PreferenceData, name: str, kernel: GraphKernel, normalize: bool) -> CovarianceOperator:
+    def relation_part(
+        self, data: PreferenceData, name: str, kernel: GraphKernel, normalize: bool
+    ) -> CovarianceOperator:
         """g² K_r (XPGP eq. 2)."""
         graph = data.relations[name]
         amplitude = self.sample(f"{name}_amplitude", AMPLITUDE_PRIOR)
@@ -73,7 +78,7 @@ def sample_answers(data: PreferenceData, utility: Array, likelihood: type[Probit
 
 
 @contextmanager
-def repeated(count: Array) -> Iterator[None]:
+def repeated(count: ArrayLike) -> Iterator[None]:
     """Count each row of a plate ``count`` times: its log probability is that many identical answers."""
     with handlers.scale(scale=jnp.asarray(count)):
         yield

@@ -30,8 +30,14 @@ def preference_gp(
         If the entities have no attributes, or a prior is given for a site that does not exist.
     """
     if not data.attributes.shape[1] and attribute_kernel is None:
-        raise DataError("preference_gp ranks by attributes and the entities have none; add columns or use xpgp")
+        raise DataError(
+            "preference_gp ranks by attributes and the entities have none; add columns or use xpgp"
+        )
     hyperparameters = Hyperparameters(priors)
-    parts = {"attributes": hyperparameters.attribute_part(data, attribute_kernel or SquaredExponential(), standardize)}
+    parts = {
+        "attributes": hyperparameters.attribute_part(
+            data, attribute_kernel or SquaredExponential(), standardize
+        )
+    }
     hyperparameters.check_all_used()
     sample_answers(data, sample_utilities(parts), likelihood)

@@ -1,0 +1,87 @@
+# relpref. Each command prepares what it needs: a fresh machine wants Python 3.11 or newer and nothing else.
+#
+#   make demo PYTHON=/path/to/python3     the Python to build the environment with (default: tools/find-python)
+#   make test VENV=/tmp/relpref           where the environment lies (default: .venv)
+#   make test ARGS="-k graph -x"          more arguments for pytest; also for bench
+#   make bench TORCH="torch==2.13.0"      the PyTorch to compare with, where the default build is not the one you want
+
+VENV ?= .venv
+BENCH_VENV ?= .venv-bench
+TORCH ?= torch==2.13.0
+
+# The public data files some tests read, where they lie beside the checkout. Set it to nothing to skip those tests.
+ifeq ($(origin RELPREF_DATA),undefined)
+ifneq ($(wildcard ../shared/data/.),)
+RELPREF_DATA := $(CURDIR)/../shared/data
+endif
+endif
+export RELPREF_DATA
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL: # several commands at once would install into one environment
+.PHONY: help demo test test-slow lint bench clean FORCE
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.installed ## fit the model to real bundled data and write demo/report.html
+	$(VENV)/bin/relpref demo --out demo
+
+test: $(VENV)/.installed-test ## run the tests, except those marked slow
+	@echo "Testing with $$($(VENV)/bin/python --version); data files: $${RELPREF_DATA:-none, the tests that read them are skipped}"
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+test-slow: $(VENV)/.installed-test ## run the tests marked slow
+	$(VENV)/bin/python -m pytest -m slow $(ARGS)
+
+lint: $(VENV)/.installed-lint ## check style, formatting and types
+	$(VENV)/bin/python -m ruff check
+	$(VENV)/bin/python -m ruff format --check
+	$(VENV)/bin/python -m mypy
+
+bench: $(BENCH_VENV)/.installed-bench ## time relpref and its peers side by side
+	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
+
+clean: ## remove the environments, demo/, builds and caches
+	rm -rf .venv .venv-* demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find relpref tests benchmarks tutorials -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# An environment is made again when its interpreter is gone, and installed into again when the checkout has moved
+# or pyproject.toml has changed. The stamp is written last: what was interrupted is done again.
+ready = $(shell $(1)/bin/python -c '' 2>/dev/null && [ "$$(cat $(1)/.made 2>/dev/null)" = '$(CURDIR)' ] && echo yes)
+$(VENV)/.made: $(if $(call ready,$(VENV)),,FORCE)
+$(BENCH_VENV)/.made: $(if $(call ready,$(BENCH_VENV)),,FORCE)
+
+%/.made:
+	@if { $*/bin/python -m pip --version || $*/bin/python -m ensurepip; } >/dev/null 2>&1; then \
+		echo "Using the environment in $*"; \
+	else \
+		python=$$(PYTHON='$(PYTHON)' tools/find-python) || exit 1; \
+		echo "Making the environment $* with $$("$$python" --version) ($$python)"; \
+		if [ -f $*/pyvenv.cfg ]; then rm -rf $*; fi; \
+		"$$python" -m venv $*; \
+	fi
+	@printf '%s\n' '$(CURDIR)' > $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.made
+	@echo "Installing relpref into $(VENV) (the first time some minutes and about 1 GB)"
+	@$(VENV)/bin/python -m pip install --quiet -e .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml $(VENV)/.made
+	@echo "Installing relpref and the test tools into $(VENV) (the first time some minutes and about 1 GB)"
+	@$(VENV)/bin/python -m pip install --quiet -e '.[test]'
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-lint: pyproject.toml $(VENV)/.made
+	@echo "Installing relpref and the checkers into $(VENV) (the first time some minutes and about 1 GB)"
+	@$(VENV)/bin/python -m pip install --quiet -e '.[test,lint]'
+	@touch $(VENV)/.installed $(VENV)/.installed-test $@
+
+$(BENCH_VENV)/.installed-bench: pyproject.toml $(BENCH_VENV)/.made
+	@echo "Installing PyTorch, relpref and its peers into $(BENCH_VENV) (the first time some minutes and about 2 GB)"
+	@$(BENCH_VENV)/bin/python -m pip install --quiet $(TORCH)
+	@$(BENCH_VENV)/bin/python -m pip install --quiet -e '.[bench]'
+	@touch $@

@@ -1,0 +1,100 @@
+"""The problems every contestant gets: made from a seed, or read from the files with known answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Comparisons under P(i beats j) = Phi(u_i - u_j), u ~ N(0, amplitude^2 exp(-d^2 / 2 lengthscale^2))."""
+
+    attributes: Array
+    comparisons: NDArray[np.int64]  # winner, loser
+    utilities: Array
+    amplitude: float
+    lengthscale: float
+
+    @property
+    def size(self) -> int:
+        return len(self.attributes)
+
+    def covariance(self) -> Array:
+        gaps = self.attributes[:, None, :] - self.attributes[None, :, :]
+        return self.amplitude**2 * np.exp(-0.5 * (gaps**2).sum(-1) / self.lengthscale**2)
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A problem with a fixed prior covariance and its posterior by importance sampling."""
+
+    name: str
+    covariance: Array
+    comparisons: NDArray[np.int64]
+    query_pairs: NDArray[np.int64]
+    mean: Array
+    sd: Array
+    probability: Array
+    log_evidence: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a contestant says about the entities, in the scale of Phi(u_i - u_j)."""
+
+    mean: Array
+    sd: Array
+    probability: Array | None = None  # of the query pairs
+    log_evidence: float | None = None
+
+
+def make(entities: int, comparisons: int, seed: int) -> Problem:
+    """Draw four attributes in the unit cube, the utilities, random pairs, no pair twice, and their answers."""
+    rng = np.random.default_rng(seed)
+    amplitude, lengthscale = 1.5, 0.5
+    attributes = rng.uniform(size=(entities, 4))
+    drawn = Problem(attributes, np.empty((0, 2), np.int64), np.empty(0), amplitude, lengthscale)
+    factor = np.linalg.cholesky(drawn.covariance() + 1e-8 * np.eye(entities))
+    utilities = factor @ rng.standard_normal(entities)
+    # No pair twice, so that problems of one size have one size also for a program that merges equal answers.
+    every = np.stack(np.triu_indices(entities, 1), 1)
+    pairs = rng.permuted(every[rng.choice(len(every), comparisons, replace=False)], axis=1)
+    first, second = pairs.T
+    wins = rng.uniform(size=comparisons) < norm.cdf(utilities[first] - utilities[second])
+    answers = np.where(wins[:, None], pairs, pairs[:, ::-1])
+    return Problem(attributes, answers, utilities, amplitude, lengthscale)
+
+
+def read_gold(folder: Path) -> list[Gold]:
+    """Read the preference problems with known answers."""
+    found = []
+    for path in sorted(folder.glob("ep_*.npz")):
+        with np.load(path) as z:
+            found.append(
+                Gold(
+                    path.stem,
+                    z["K"],
+                    z["comparisons"],
+                    z["query_pairs"],
+                    z["mean"],
+                    z["sd"],
+                    z["probability"],
+                    float(z["log_evidence"]),
+                )
+            )
+    return found
+
+
+def probabilities(mean: Array, covariance: Array, pairs: NDArray[np.int64]) -> Array:
+    """Return P(first beats second in the next answer) for each pair, from a Gaussian posterior."""
+    i, j = pairs.T
+    variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+    result: Array = norm.cdf((mean[i] - mean[j]) / np.sqrt(1 + variance))
+    return result

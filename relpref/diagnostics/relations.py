@@ -1,0 +1,140 @@
+"""What attributes and each relation are worth to a fit: the evidence without them."""
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer import EP, Posterior, UtilityPosterior
+from relpref.infer.posterior import Origin
+
+ATTRIBUTES = "attributes"
+
+
+def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = True) -> pd.DataFrame:
+    """Fit again without each part of the model, one at a time, and compare the evidence.
+
+    Hyperparameters are fitted anew, except those that were fixed. Options for the part that is left out (its kernel, its
+    priors, its fixed values) are left out with it.
+
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+        From EP, by a program whose prior is a sum of named parts, such as `relpref.models.xpgp`.
+    progress_bar : bool
+        Show each search while it runs, where a person watches.
+
+    Returns
+    -------
+    DataFrame
+        One row for each part: ``left_out`` (``attributes`` or the name of a relation), ``log_evidence`` without it,
+        ``difference`` (log evidence with it less that without it, in nats: what is lost), and ``note`` (why there is no
+        number, or empty).
+
+    Raises
+    ------
+    UnsupportedProgramError
+        If the posterior has no evidence, does not know its program, or has one part only.
+
+    Notes
+    -----
+    The evidence is that at the fitted hyperparameters. The larger model contains the smaller one (an amplitude of 0), so the
+    difference is seldom negative, and about one nat for each hyperparameter of the part means nothing.
+    """
+    origin, full = posterior.origin, posterior.log_evidence
+    if full is None or origin is None:
+        raise UnsupportedProgramError(
+            "the comparison needs a posterior from EP that knows its program; "
+            "fit with EP in this session, or with a program of relpref.models before saving"
+        )
+    data = posterior.data
+    removable = [part for part in parts_of(posterior) if part == ATTRIBUTES or part in data.relations]
+    if len(parts_of(posterior)) < 2 or not removable:
+        raise UnsupportedProgramError(
+            "the model has no two parts of which one could be left out; xpgp with attributes and relations has"
+        )
+    rows = []
+    for part in removable:
+        log_evidence, note = _refit(posterior, origin, part, progress_bar)
+        rows.append({"left_out": part, "log_evidence": log_evidence, "difference": full - log_evidence, "note": note})
+    return pd.DataFrame(rows)
+
+
+def parts_of(posterior: Posterior) -> tuple[str, ...]:
+    """Names of the parts of the utilities' prior, in its order."""
+    return tuple(name for parts in posterior.parts.values() for name in parts.means)
+
+
+def keywords(origin: Origin) -> dict[str, Any]:
+    """The keywords that the program was called with, those bound by ``functools.partial`` included."""
+    bound: dict[str, Any] = {}
+    program = origin.program
+    while isinstance(program, partial):
+        bound = {**program.keywords, **bound}
+        program = program.func
+    return bound | dict(origin.kwargs)
+
+
+def _refit(posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool) -> tuple[float, str]:
+    """The log evidence without a part, or NaN and the reason."""
+    try:
+        data = posterior.data
+        smaller = data.without_attributes() if part == ATTRIBUTES else data.without_relation(part)
+    except DataError as error:
+        return float("nan"), str(error)
+    swap = {id(value): smaller for value in (*origin.args, *keywords(origin).values()) if isinstance(value, PreferenceData)}
+    args = tuple(swap.get(id(value), value) for value in origin.args)
+    kwargs = {name: swap.get(id(value), value) for name, value in _without(posterior, part, keywords(origin)).items()}
+    fixed = {site: value for site, value in _fixed(posterior, origin).items() if site_part(posterior, site) != part}
+    engine = EP(_unbound(origin.program), **{**origin.engine, "fixed": fixed, "throw": True})
+    try:
+        with warnings.catch_warnings():
+            # That groups of entities come apart without the part is what the evidence is about to show.
+            warnings.simplefilter("ignore", UserWarning)
+            fitted = engine.run(posterior.key, *args, progress_bar=progress_bar, **kwargs)
+    except InferenceError as error:
+        return float("nan"), f"EP on the rest ended with {error.result.name}"
+    except DataError as error:
+        return float("nan"), str(error)
+    if fitted.log_evidence is None or part in parts_of(fitted):
+        return float("nan"), "the program keeps this part when the data lacks it"
+    return fitted.log_evidence, ""
+
+
+def _unbound(program: Any) -> Any:
+    """The program under ``functools.partial``, positional arguments kept: keywords are passed anew."""
+    if not isinstance(program, partial):
+        return program
+    inner = _unbound(program.func)
+    return partial(inner, *program.args) if program.args else inner
+
+
+def _without(posterior: UtilityPosterior, part: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The program's keywords without those for the part."""
+    kept = dict(kwargs)
+    if part == ATTRIBUTES:
+        kept.pop("attribute_kernel", None)
+    if kept.get("relation_kernels"):
+        kept["relation_kernels"] = {name: kernel for name, kernel in kept["relation_kernels"].items() if name != part}
+    if kept.get("priors"):
+        kept["priors"] = {site: prior for site, prior in kept["priors"].items() if site_part(posterior, site) != part}
+    return kept
+
+
+def site_part(posterior: UtilityPosterior, site: str) -> str | None:
+    """The part that a hyperparameter ``<part>_<name>`` belongs to; of two that fit, the longer."""
+    fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_")]
+    return max(fitting, key=len, default=None)
+
+
+def _fixed(posterior: UtilityPosterior, origin: Origin) -> Mapping[str, Any]:
+    """The hyperparameters that were not searched for."""
+    if "evaluations" not in posterior.info:
+        return {site: np.asarray(value) for site, value in posterior.hyperparameters.items()}
+    known: Mapping[str, Any] = origin.engine.get("fixed") or {}
+    return known

@@ -1,0 +1,134 @@
+"""Posteriors as ArviZ knows them. The only module that imports ArviZ.
+
+Inside, it uses the split packages (arviz-base), which have one DataTree API on every Python; `to_arviz` hands out the native type
+of the ArviZ that is installed.
+"""
+
+import json
+import platform
+from typing import Any
+
+import jax
+import numpy as np
+
+from relpref.infer.belief import DrawsBelief, generator
+from relpref.infer.pointwise import answers, prepare
+from relpref.infer.posterior import Posterior
+from relpref.infer.utility_posterior import UtilityPosterior
+
+_CHAINS = 4  # independent draws are laid out as so many chains: with one, ArviZ's diagnostics have nothing to compare
+
+
+def to_arviz(posterior: Posterior, num_samples: int, key: Any) -> Any:
+    """Convert; see `Posterior.to_arviz`."""
+    import arviz
+
+    tree = to_datatree(posterior, num_samples, key)
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        return tree
+    convert: Any = arviz.InferenceData.from_datatree
+    return convert(tree)
+
+
+def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) -> Any:
+    """The DataTree that ArviZ 1.x uses, whichever version is installed."""
+    from arviz_base import from_dict
+
+    rng = generator(posterior.key if key is None else key)
+    kept = isinstance(posterior.belief, DrawsBelief)
+    total = len(posterior.belief.draws) if isinstance(posterior.belief, DrawsBelief) else num_samples
+    chains = int(posterior.info.get("chains", 1)) if kept else _CHAINS
+    per_chain = total // chains
+    vector = posterior.belief.draw(total, rng)[: chains * per_chain]
+    draws = {name: vector[:, rows] for name, rows in posterior.slices.items()}
+    for name, value in posterior.hyperparameters.items():
+        repeated = np.broadcast_to(np.asarray(value), (len(vector), *np.shape(value)))
+        draws[name] = posterior.hyperparameter_draws.get(name, repeated)[: len(vector)]
+
+    def by_chain(values: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: np.reshape(value, (chains, per_chain, *np.shape(value)[1:]))
+            for name, value in values.items()
+        }
+
+    groups: dict[str, Any] = {"posterior": by_chain(draws)}
+    coords: dict[str, Any] = {}
+    dims: dict[str, list[str]] = {}
+    if posterior.origin is not None:
+        with jax.enable_x64(True):
+            call, arrays, layout = prepare(posterior.origin)
+            keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), len(vector))
+            shaped = {**draws, **{name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}}
+            found = answers(call, layout, arrays, shaped, keys)
+            log_likelihood, replicated, observed = (
+                {n: np.asarray(v) for n, v in group.items()} for group in found
+            )
+        if isinstance(posterior, UtilityPosterior):
+            each = np.repeat(np.arange(len(posterior.data.count)), posterior.data.count)
+            log_likelihood, replicated = (
+                {n: v[:, each] for n, v in g.items()} for g in (log_likelihood, replicated)
+            )
+            observed = {name: value[each] for name, value in observed.items()}
+            groups["constant_data"] = _constants(posterior, each)
+            dims |= {name: ["comparison"] for name in (*observed, "winner", "loser")}
+            coords["comparison"] = np.arange(len(each))
+        groups["posterior_predictive"] = by_chain(replicated)
+        groups["log_likelihood"] = by_chain(log_likelihood)
+        groups["observed_data"] = observed
+    groups["sample_stats"] = _statistics(posterior, chains, per_chain)
+    if isinstance(posterior, UtilityPosterior):
+        coords["entity"] = plain_coordinates(posterior.data.entities)
+        coords["attribute"] = list(posterior.data.attribute_names)
+        dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"]}
+        if np.ndim(posterior.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
+            dims["attributes_lengthscale"] = ["attribute"]
+    tree = from_dict(groups, coords=coords, dims=dims)
+    _label(tree, posterior)
+    return tree
+
+
+def plain_coordinates(labels: tuple[Any, ...]) -> list[Any]:
+    """Labels as a coordinate can hold them: integers as they are, anything else as text."""
+    if all(type(label) is int for label in labels):
+        return list(labels)
+    return [label if isinstance(label, str) else str(label) for label in labels]
+
+
+def _constants(posterior: UtilityPosterior, each: Any) -> dict[str, Any]:
+    labels = np.asarray(plain_coordinates(posterior.data.entities))
+    constants = {"winner": labels[posterior.data.winner[each]], "loser": labels[posterior.data.loser[each]]}
+    if posterior.data.attributes.shape[1]:
+        constants["attributes"] = posterior.data.attributes
+    return constants
+
+
+def _statistics(posterior: Posterior, chains: int, per_chain: int) -> dict[str, Any]:
+    """The engine's own numbers, the same for every draw."""
+    wanted = ("iterations", "residual", "damping")
+    numbers = {name: posterior.info[name] for name in wanted if name in posterior.info}
+    numbers["converged"] = posterior.info["result"] == "converged"
+    return {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
+
+
+def _label(tree: Any, posterior: Posterior) -> None:
+    """Versions, seed and engine as attributes; ArviZ's own time stamp removed, so that equal input gives equal bytes."""
+    import arviz_base
+    import numpyro
+
+    from relpref import __version__
+
+    for group in tree.subtree:
+        group.attrs.pop("created_at", None)
+    tree.attrs |= {
+        "inference_library": "relpref",
+        "inference_library_version": __version__,
+        "arviz_base_version": arviz_base.__version__,
+        "jax_version": jax.__version__,
+        "numpyro_version": numpyro.__version__,
+        "python_version": platform.python_version(),
+        "random_key": json.dumps(posterior.key.tolist()),
+        "engine": posterior.info["engine"],
+        "result": posterior.info["result"],
+    }
+    if posterior.log_evidence is not None:
+        tree.attrs["log_evidence"] = posterior.log_evidence

@@ -1,0 +1,83 @@
+"""What a program says of its answers at draws of its latent sites."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from relpref.infer.layout import discover
+from relpref.infer.noncentered import BASE
+from relpref.infer.posterior import Origin
+from relpref.infer.program import Call, Layout, Values, gaussian_parts
+
+
+def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:
+    """Split an origin's call for JAX and find its layout with no site fixed; inside ``enable_x64``."""
+    call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
+    arrays = tuple(
+        array.astype(float) if jnp.issubdtype(array.dtype, jnp.floating) else array for array in arrays
+    )
+    return call, arrays, discover(call, arrays, {})
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def answers(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, keys: Array
+) -> tuple[Values, Values, Values]:
+    """Log likelihood of the observed values, replicated values, and the observed values themselves, site by site.
+
+    Parameters
+    ----------
+    draws : dict
+        A value of every latent site and hyperparameter for each of s draws.
+    keys : array of s keys
+
+    Returns
+    -------
+    log_likelihood, replicated : dict from site to Array, shape (s, m)
+        Of one answer of each row.
+    observed : dict from site to Array, shape (m,)
+    """
+
+    def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
+        values, key = inputs
+        sites = call.trace(arrays, values)
+        found = {name: sites[name]["fn"].log_prob(sites[name]["value"]) for name in layout.observed}
+        parts = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
+        return found, {name: sites[name]["fn"].sample(parts[name]) for name in layout.observed}
+
+    first = call.trace(arrays, {name: value[0] for name, value in draws.items()})
+    observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}
+    log_likelihood, replicated = jax.lax.map(one, (draws, keys))
+    return log_likelihood, replicated, observed
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def latent_parts(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values
+) -> tuple[Values, dict[str, dict[str, Array]]]:
+    """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u.
+
+    A site that was sampled whitened, as ``<site>_base``, is multiplied by the root of its covariance.
+    """
+
+    def one(values: Values) -> tuple[Values, dict[str, dict[str, Array]]]:
+        placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
+        sites = call.trace(arrays, {**placeholder, **values})
+        latents, parts = {}, {}
+        for name, shape in layout.latents:
+            location, covariance = gaussian_parts(sites[name]["fn"])
+            root = covariance.root().lower
+            value = jnp.ravel(values[name]) if name in values else location + root @ values[name + BASE]
+            latents[name] = jnp.reshape(value, shape)
+            alpha = jax.scipy.linalg.cho_solve((root, True), value - location)
+            named = getattr(covariance, "parts", {})
+            raw = {part: operator.matmul(alpha) for part, operator in named.items()}
+            # Jitter, where the covariance needed it, belongs to no part: share it out so that the parts add up to u.
+            missing = (value - location - sum(raw.values(), jnp.zeros_like(value))) / max(len(raw), 1)
+            parts[name] = {part: mean + missing for part, mean in raw.items()}
+        return latents, parts
+
+    return jax.lax.map(one, draws)

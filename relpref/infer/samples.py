@@ -1,0 +1,99 @@
+"""From the samples of numpyro's own inference (NUTS, SVI, anything) to the same posterior surface as the engines'."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from relpref.errors import DataError
+from relpref.infer.belief import DrawsBelief, key_words
+from relpref.infer.faces import choose
+from relpref.infer.noncentered import BASE
+from relpref.infer.pointwise import latent_parts, prepare
+from relpref.infer.posterior import Origin, Parts, Posterior
+from relpref.infer.program import Program
+
+
+def from_samples(
+    samples: Mapping[str, Any],
+    program: Program,
+    *args: Any,
+    rng_key: Any = 0,
+    num_chains: int = 1,
+    **kwargs: Any,
+) -> Posterior:
+    """Turn samples of a program's sites into a posterior.
+
+    Parameters
+    ----------
+    samples : mapping from site to array, shape (s, ...)
+        From ``mcmc.get_samples()`` or ``guide.sample_posterior(...)``: every hyperparameter, and every Gaussian site either
+        itself or whitened as ``<site>_base`` (see `noncentered`). Sites the program does not have are ignored.
+    program, *args, **kwargs
+        The program and how it was called.
+    rng_key : JAX key or int
+        Kept for Monte Carlo answers.
+    num_chains : int
+        The samples are this many chains laid one after the other, as ``get_samples()`` returns them.
+
+    Returns
+    -------
+    Posterior
+        As from an engine, except: ``log_evidence`` is None, ``sites`` is empty, ``hyperparameters`` are averages (their draws
+        are in ``hyperparameter_draws``).
+
+    Raises
+    ------
+    DataError
+        If a site is missing or the numbers of draws differ.
+
+    Notes
+    -----
+    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³).
+    """
+    with jax.enable_x64(True):
+        origin = Origin(program, args, kwargs)
+        call, arrays, layout = prepare(origin)
+        needed = [name for name, _ in layout.hyperparameters]
+        needed += [name if name in samples else name + BASE for name, _ in layout.latents]
+        missing = [name for name in needed if name not in samples]
+        if missing:
+            raise DataError(
+                f"samples lack the site {missing[0]!r}; they hold {', '.join(samples) or 'nothing'}"
+            )
+        draws = {name: jnp.asarray(np.asarray(samples[name]), float) for name in needed}
+        lengths = {name: len(value) for name, value in draws.items()}
+        if len(set(lengths.values())) != 1 or min(lengths.values()) < 2:
+            raise DataError(f"samples hold different numbers of draws, or fewer than two: {lengths}")
+        if min(lengths.values()) % num_chains:
+            raise DataError(f"{min(lengths.values())} draws cannot be {num_chains} chains of equal length")
+        latents, parts = latent_parts(call, layout, arrays, draws)
+    values = {name: np.asarray(latents[name]).reshape(len(latents[name]), -1) for name, _ in layout.latents}
+    hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
+    averages = {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()}
+    common = {
+        "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1)),
+        "parts": {name: _summarise(values[name], parts[name]) for name in values},
+        "hyperparameters": {n: float(v) if np.ndim(v) == 0 else v for n, v in averages.items()},
+        "hyperparameter_draws": hyperparameter_draws,
+        "log_evidence": None,
+        "info": {
+            "engine": "samples",
+            "result": "converged",
+            "iterations": len(next(iter(values.values()))),
+            "chains": num_chains,
+        },
+        "sites": {},
+        "key": key_words(jax.random.key(rng_key) if isinstance(rng_key, int) else rng_key),
+    }
+    return choose(origin, layout.slices, common)
+
+
+def _summarise(total: Any, parts: Mapping[str, Any]) -> Parts:
+    """Mean of every part, and its covariance with the total over the draws, entity by entity."""
+    centred = total - total.mean(axis=0)
+    arrays = {name: np.asarray(value) for name, value in parts.items()}
+    covariances = {name: (centred * value).sum(axis=0) / (len(total) - 1) for name, value in arrays.items()}
+    return Parts({name: value.mean(axis=0) for name, value in arrays.items()}, covariances)

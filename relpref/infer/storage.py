@@ -1,0 +1,197 @@
+"""Posteriors in netCDF files: read back without pickle, without the program, and byte for byte the same when saved again."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relpref.data import Graph, PreferenceData, ScaleReference
+from relpref.errors import StorageError
+from relpref.files import replaced
+from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief
+from relpref.infer.encoding import decode_label, decode_origin, dump, encode_labels, encode_origin
+from relpref.infer.posterior import Parts, Posterior
+from relpref.infer.utility_posterior import UtilityPosterior
+
+SCHEMA = 1
+
+
+def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
+    """Write a posterior; see `Posterior.save`."""
+    import h5netcdf
+
+    arrays, attributes = _pack(posterior)
+    with replaced(path) as part, h5netcdf.File(part, "w") as file:
+        for name, value in attributes.items():
+            file.attrs[name] = value
+        for name, array in arrays.items():
+            group, _, variable = name.rpartition("/")
+            target = (
+                file if not group else (file[group] if group in file.groups else file.create_group(group))
+            )
+            dims = []
+            for axis, length in enumerate(array.shape):
+                # An axis is named by what it holds; the second of two equal axes needs a name of its own.
+                dim = f"{variable}_axis{axis}" if len(array.shape) > 1 or length else f"{variable}_axis"
+                target.dimensions[dim] = length
+                dims.append(dim)
+            target.create_variable(variable, tuple(dims), data=array)
+
+
+def load(path: str | os.PathLike[str]) -> Posterior:
+    """Read a posterior that `Posterior.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    Posterior
+        Of the type that was saved.
+
+    Raises
+    ------
+    StorageError
+        If the file is missing, damaged, not a posterior, or from a newer version.
+    """
+    import h5netcdf
+
+    file_path = Path(path)
+    if not file_path.exists():
+        raise StorageError(f"{file_path} does not exist; give the file that posterior.save(...) wrote")
+    try:
+        with h5netcdf.File(file_path, "r") as file:
+            attributes = {name: file.attrs[name] for name in file.attrs}
+            arrays = {name: np.asarray(variable[...]) for name, variable in file.variables.items()}
+            for group, content in file.groups.items():
+                arrays |= {
+                    f"{group}/{name}": np.asarray(variable[...])
+                    for name, variable in content.variables.items()
+                }
+    except Exception as error:  # HDF5 raises many types on a damaged file
+        raise StorageError(f"{file_path} cannot be read as a posterior ({error}); save it again") from error
+    schema = attributes.get("relpref_schema")
+    if schema is None:
+        raise StorageError(f"{file_path} is a netCDF file, but holds no relpref posterior")
+    if int(schema) > SCHEMA:
+        raise StorageError(
+            f"{file_path} has schema {int(schema)}; this relpref reads up to {SCHEMA}: install a newer one"
+        )
+    try:
+        return _unpack(arrays, json.loads(attributes["relpref"]))
+    except (KeyError, ValueError, TypeError, json.JSONDecodeError) as error:
+        raise StorageError(f"{file_path} is incomplete ({error!r}); save the posterior again") from error
+
+
+def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
+    from relpref import __version__
+
+    belief = posterior.belief
+    arrays: dict[str, Any] = {"key": posterior.key}
+    if isinstance(belief, GaussianBelief):
+        arrays |= {"mean": belief.location, "covariance": belief.scale}
+    elif isinstance(belief, DrawsBelief):
+        arrays["draws"] = belief.draws
+    arrays |= {f"sites/{name}": value for name, value in posterior.sites.items()}
+    arrays |= {
+        f"hyperparameters/{name}": np.asarray(value) for name, value in posterior.hyperparameters.items()
+    }
+    arrays |= {
+        f"hyperparameter_draws/{name}": value for name, value in posterior.hyperparameter_draws.items()
+    }
+    for row, parts in enumerate(posterior.parts.values()):
+        for column, (mean, covariance) in enumerate(
+            zip(parts.means.values(), parts.covariances.values(), strict=True)
+        ):
+            arrays |= {f"parts/mean_{row}_{column}": mean, f"parts/covariance_{row}_{column}": covariance}
+    content: dict[str, Any] = {
+        "slices": {name: [rows.start, rows.stop] for name, rows in posterior.slices.items()},
+        "parts": {site: list(parts.means) for site, parts in posterior.parts.items()},
+        "hyperparameters": list(posterior.hyperparameters),
+        "log_evidence": posterior.log_evidence,
+        "info": dict(posterior.info),
+        "origin": None,
+        "data": None,
+    }
+    if isinstance(posterior, UtilityPosterior):
+        more, content["data"] = _pack_data(posterior.data)
+        arrays |= more
+        content["origin"] = encode_origin(posterior.origin)
+    return arrays, {"relpref_schema": SCHEMA, "relpref_version": __version__, "relpref": dump(content)}
+
+
+def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
+    belief = (
+        DrawsBelief(arrays["draws"])
+        if "draws" in arrays
+        else GaussianBelief(arrays["mean"], arrays["covariance"])
+    )
+    parts = {}
+    for row, (site, names) in enumerate(content["parts"].items()):
+        means = {name: arrays[f"parts/mean_{row}_{column}"] for column, name in enumerate(names)}
+        covariances = {name: arrays[f"parts/covariance_{row}_{column}"] for column, name in enumerate(names)}
+        parts[site] = Parts(means, covariances)
+    hyperparameters = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
+    drawn = {name: arrays.get(f"hyperparameter_draws/{name}") for name in hyperparameters}
+    common: dict[str, Any] = {
+        "belief": belief,
+        "hyperparameter_draws": {name: value for name, value in drawn.items() if value is not None},
+        "slices": {name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
+        "parts": parts,
+        "hyperparameters": {name: float(v) if v.ndim == 0 else v for name, v in hyperparameters.items()},
+        "log_evidence": content["log_evidence"],
+        "info": content["info"],
+        "sites": {
+            name: arrays[f"sites/{name}"] for name in ("precision", "shift") if f"sites/{name}" in arrays
+        },
+        "key": arrays["key"],
+    }
+    if content["data"] is None:
+        return Posterior(**common)
+    data = _unpack_data(arrays, content["data"])
+    return UtilityPosterior(**common, data=data, origin=decode_origin(content["origin"], data))
+
+
+def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = ("attributes", "attribute_center", "attribute_scale", "winner", "loser", "count")
+    arrays = {f"data/{name}": getattr(data, name) for name in names}
+    for row, graph in enumerate(data.relations.values()):
+        for name in ("source", "target", "weight"):
+            arrays[f"data/relation_{row}_{name}"] = getattr(graph, name)
+        if graph.frozen_reference is not None:
+            for name, value in graph.frozen_reference._asdict().items():
+                arrays[f"data/relation_{row}_reference_{name}"] = np.asarray(value)
+    return arrays, {
+        "entities": encode_labels(data.entities),
+        "attribute_names": list(data.attribute_names),
+        "relations": list(data.relations),
+        "answered": data.answered,
+        "notes": list(data.notes),
+    }
+
+
+def _unpack_data(arrays: Mapping[str, Any], content: dict[str, Any]) -> PreferenceData:
+    entities = tuple(decode_label(label) for label in json.loads(content["entities"]))
+    graphs = {}
+    for row, name in enumerate(content["relations"]):
+        prefix = f"data/relation_{row}_"
+        frozen = [arrays.get(f"{prefix}reference_{field}") for field in ScaleReference._fields]
+        reference = None if frozen[0] is None else ScaleReference(frozen[0], frozen[1], np.float64(frozen[2]))
+        edges = (arrays[prefix + "source"], arrays[prefix + "target"], arrays[prefix + "weight"])
+        graphs[name] = Graph(len(entities), *edges, frozen_reference=reference)
+    names = ("attributes", "attribute_center", "attribute_scale", "winner", "loser", "count")
+    fields = {name: arrays[f"data/{name}"] for name in names}
+    for array in fields.values():
+        array.flags.writeable = False
+    return PreferenceData(
+        entities=entities,
+        attribute_names=tuple(content["attribute_names"]),
+        _graphs=graphs,
+        answered=content["answered"],
+        notes=tuple(content["notes"]),
+        **fields,
+    )

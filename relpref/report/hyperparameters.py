@@ -1,0 +1,118 @@
+"""The chapter on hyperparameters: their values, and what each kind means."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from relpref.diagnostics.relations import ATTRIBUTES, keywords, site_part
+from relpref.infer import Posterior, UtilityPosterior
+from relpref.kernels import RegularizedLaplacian, SquaredExponential
+from relpref.report.blocks import Block, Cell, Chapter, Items, Text
+from relpref.report.contributions import part_name
+from relpref.report.grid import cell, grid
+from relpref.report.text import clean, fixed, percent, significant
+
+_TITLE = "Hyperparameters"
+_MOST_ROWS = 40
+
+_MEANINGS = {
+    "amplitude": (
+        "Amplitude: the size of a part. Two entities that this part treats as unrelated differ by about 1.4 times as much, "
+        "measured against the noise of one answer, which is 1. Near 0 the part is switched off."
+    ),
+    "lengthscale": (
+        "Lengthscale: how far two entities can lie apart in an attribute, in standard deviations of it, and still be alike. "
+        "Short: the attribute matters. Long, beyond about 10: it hardly does."
+    ),
+    "range": (
+        "Range: how far utility reaches along links. Near 0 every entity stands for itself; the longer it is, the more "
+        "those that are linked are alike."
+    ),
+}
+
+Reading = Callable[[UtilityPosterior, str, float], str]
+
+
+def hyperparameters(posterior: Posterior) -> Chapter | None:
+    """The chapter; None where there are no hyperparameters."""
+    if not posterior.hyperparameters:
+        return None
+    rows, kinds = [], []
+    for name, value in posterior.hyperparameters.items():
+        rows += list(_rows(posterior, name, value))
+        kinds.append(_kind(posterior, name))
+    searched = "evaluations" in posterior.info
+    if posterior.hyperparameter_draws:
+        intro = "Averages over the draws, with 90% intervals."
+    elif searched:
+        intro = "Found by maximising the log evidence plus the log prior: the values under which the answers are most credible."
+    else:
+        intro = "These were given, not fitted."
+    blocks: list[Block] = [Text(intro)]
+    meanings = [text for kind, text in _MEANINGS.items() if kind in kinds]
+    columns = ["Name", "Of", "Value", "Reading"]
+    blocks.append(grid("Values of the hyperparameters", columns, rows[:_MOST_ROWS], (2,)))
+    if len(rows) > _MOST_ROWS:
+        blocks.append(Text(f"The first {_MOST_ROWS} of {len(rows)} values are shown.", small=True))
+    if meanings:
+        blocks.append(Items(meanings))
+    return Chapter(_TITLE, blocks)
+
+
+def _kind(posterior: Posterior, name: str) -> str:
+    part = site_part(posterior, name)
+    return name if part is None else name.removeprefix(f"{part}_")
+
+
+def _rows(posterior: Posterior, name: str, value: Any) -> Iterator[list[Cell]]:
+    array = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    part, kind = site_part(posterior, name), _kind(posterior, name)
+    owners = _owners(posterior, part, kind, array)
+    draws = posterior.hyperparameter_draws.get(name)
+    columns = None if draws is None else np.asarray(draws).reshape(len(draws), -1)
+    order = np.argsort(array.ravel(), kind="stable") if kind == "lengthscale" else range(array.size)
+    for entry in order:
+        number = float(array.ravel()[entry])
+        shown = significant(number)
+        if columns is not None:
+            lower, upper = np.quantile(columns[:, entry], [0.05, 0.95])
+            shown += f" ({significant(lower)} to {significant(upper)})"
+        yield [cell(name), cell(owners[entry]), Cell(shown), Cell(_reading(posterior, part, kind, number))]
+
+
+def _owners(posterior: Posterior, part: str | None, kind: str, array: Any) -> list[str]:
+    """What each entry of a hyperparameter belongs to."""
+    if part is None:
+        return [""] * array.size if array.size == 1 else [f"entry {entry + 1}" for entry in range(array.size)]
+    if isinstance(posterior, UtilityPosterior) and part == ATTRIBUTES and kind == "lengthscale":
+        names = posterior.data.attribute_names
+        if array.shape == (len(names),):
+            return [f"attribute {clean(name)}" for name in names]
+        if array.size == 1:
+            return ["all attributes"]
+    return [part_name(part)] * array.size
+
+
+def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -> str:
+    """A value in words, where the kernel is one whose meaning is known."""
+    if part is None or posterior.origin is None or not isinstance(posterior, UtilityPosterior):
+        return ""
+    options = keywords(posterior.origin)
+    if part == ATTRIBUTES:
+        if not isinstance(options.get("attribute_kernel") or SquaredExponential(), SquaredExponential):
+            return ""
+        if kind == "amplitude":
+            return f"entities far apart differ by {fixed(np.sqrt(2) * number)} on average"
+        if kind == "lengthscale" and options.get("standardize", True):
+            return f"{percent(np.exp(-0.5 / number**2))} alike at a distance of one standard deviation"
+        return ""
+    kernel = (options.get("relation_kernels") or {}).get(part) or RegularizedLaplacian()
+    if part not in posterior.data.relations or not isinstance(kernel, RegularizedLaplacian):
+        return ""
+    if kind == "amplitude" and options.get("normalize", True):
+        return f"linked and unlinked entities differ by {fixed(np.sqrt(2) * number)} on average"
+    if kind == "range":
+        pull = posterior.data.relations[part].mean_degree * number**2
+        return f"a typical entity leans {percent(pull / (1 + pull))} on its neighbours"
+    return ""

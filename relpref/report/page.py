@@ -1,0 +1,142 @@
+"""Writes the page."""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from relpref.errors import DataError
+from relpref.files import replaced
+from relpref.infer import InferenceWarning, Posterior, UtilityPosterior
+from relpref.report import plain
+from relpref.report.blocks import Block, Chapter, Picture, Text
+from relpref.report.computation import banner, computation
+from relpref.report.contributions import contributions
+from relpref.report.evidence import evidence
+from relpref.report.foreign import foreign
+from relpref.report.grid import from_frame
+from relpref.report.hyperparameters import hyperparameters
+from relpref.report.methods import methods, versions
+from relpref.report.notes import notes
+from relpref.report.ranking import ranking
+from relpref.report.section import Section
+from relpref.report.subject import Subject
+from relpref.report.summary import summary
+from relpref.report.text import clean
+
+_LONGEST_PARAGRAPH = 20_000
+
+
+def write(
+    posterior: Posterior,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    sections: Sequence[Section] = (),
+    relations_evidence: bool | pd.DataFrame = True,
+) -> Path:
+    """Write a report: one HTML file that needs nothing else, neither a network nor scripts.
+
+    Equal input gives equal bytes. The file is replaced whole or not at all.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        A `UtilityPosterior` gets the full report; any other a shorter one.
+    path : path
+        File to write; its folder must exist.
+    title : str, optional
+    sections : sequence of Section
+        More to show, after the summary.
+    relations_evidence : bool or DataFrame
+        Fit again without each part of the model to see what it is worth; or the ready table of
+        `relpref.diagnostics.evidence_without_each`; or False to leave that out.
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Raises
+    ------
+    DataError
+        If a section's figure is not one self-contained SVG picture, or a ready table of evidence lacks a column.
+    StorageError
+        If the file cannot be written.
+    """
+    with warnings.catch_warnings():
+        # The banner at the top of the page says it.
+        warnings.simplefilter("ignore", InferenceWarning)
+        text = render(posterior, title=title, sections=sections, relations_evidence=relations_evidence)
+    with replaced(path) as part:
+        part.write_bytes(text.encode("utf-8"))
+    return Path(path)
+
+
+def render(
+    posterior: Posterior,
+    *,
+    title: str | None = None,
+    sections: Sequence[Section] = (),
+    relations_evidence: bool | pd.DataFrame = True,
+) -> str:
+    """The page as text; arguments as in `write`."""
+    for section in sections:
+        if not isinstance(section, Section):
+            raise DataError(f"sections: got a {type(section).__name__}; each must be a relpref.report.Section")
+    if isinstance(posterior, UtilityPosterior):
+        subject = Subject(posterior)
+        lead = summary(subject)
+        chapters = _chapters(subject, relations_evidence)
+        heading = title or "Ranking report"
+    else:
+        lead = plain.summary(posterior)
+        chapters = iter([plain.sites(posterior), hyperparameters(posterior)])
+        heading = title or "Posterior report"
+    added = [_chapter(section, number) for number, section in enumerate(sections, start=1)]
+    closing = [computation(posterior), methods(posterior), versions(posterior)]
+    everything = [*added, *(chapter for chapter in chapters if chapter is not None), *closing]
+    return _template().render(
+        title=clean(heading),
+        banner=banner(posterior),
+        lead=lead,
+        chapters=everything,
+        css=files("relpref.report").joinpath("report.css").read_text("utf-8"),
+    )
+
+
+def _chapters(subject: Subject, wanted: bool | pd.DataFrame) -> Iterator[Chapter | None]:
+    yield ranking(subject)
+    yield contributions(subject)
+    yield evidence(subject.posterior, wanted)
+    yield hyperparameters(subject.posterior)
+    yield notes(subject)
+
+
+def _chapter(section: Section, number: int) -> Chapter:
+    """A section of the caller as a chapter."""
+    blocks: list[Block] = [Text(clean(text, _LONGEST_PARAGRAPH)) for text in section.paragraphs]
+    if section.figure is not None:
+        blocks.append(Picture(*foreign(section.figure, f"extra{number}", clean(section.title))))
+    if section.table is not None:
+        blocks += from_frame(section.table, clean(section.title))
+    if section.note is not None:
+        blocks.append(Text(clean(section.note, _LONGEST_PARAGRAPH), small=True))
+    return Chapter(clean(section.title), blocks)
+
+
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("relpref.report", package_path=""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")

@@ -1,0 +1,38 @@
+"""The chapter for a posterior that has no labelled entities: its sites."""
+
+import numpy as np
+
+from relpref.data.messages import counted
+from relpref.infer import Posterior
+from relpref.report.blocks import Block, Chapter, Text
+from relpref.report.grid import cell, grid
+from relpref.report.text import clean, significant
+
+_ROWS = 50
+
+
+def sites(posterior: Posterior) -> Chapter:
+    """Mean and standard deviation of the values of every Gaussian site."""
+    blocks: list[Block] = []
+    for site, where in posterior.slices.items():
+        size = where.stop - where.start
+        means, sds = posterior.mean(site=site)[:_ROWS], posterior.sd(site=site)[:_ROWS]
+        rows = [
+            [cell(row), cell(significant(mean)), cell(significant(sd))] for row, (mean, sd) in enumerate(zip(means, sds, strict=True))
+        ]
+        caption = f"Site {clean(site)}: {counted(size, 'value')}"
+        if size > _ROWS:
+            caption += f", the first {_ROWS} are shown"
+        blocks.append(grid(caption, ("Position", "Mean", "Standard deviation"), rows, (0, 1, 2)))
+    return Chapter("Posterior", blocks)
+
+
+def summary(posterior: Posterior) -> list[str]:
+    """A first paragraph."""
+    sizes = {site: where.stop - where.start for site, where in posterior.slices.items()}
+    inside = ", ".join(f"{clean(site)} ({counted(size, 'value')})" for site, size in sizes.items())
+    widest = float(np.max([np.max(posterior.sd(site=site), initial=0.0) for site in sizes], initial=0.0))
+    return [
+        f"This program infers the Gaussian {'site' if len(sizes) == 1 else 'sites'} {inside}. The largest standard deviation is "
+        f"{significant(widest)}. Its values belong to no labelled entities, so there is no ranking."
+    ]

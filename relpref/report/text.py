@@ -1,0 +1,107 @@
+"""Words and numbers as a reader wants them: labels that cannot harm the page, signs, percentages."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+# Control characters, surrogates without a partner, and the marks that turn the direction of the text that follows them.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_LONGEST_TITLE = 2000
+_LONGEST_SHOWN = 36
+_ISOLATE, _POP = "\u2068", "\u2069"  # keep a right-to-left name from reordering the sentence around it
+_SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def clean(value: object, longest: int = _LONGEST_TITLE) -> str:
+    """Text on one line, without characters that cannot be shown."""
+    if isinstance(value, tuple):
+        return f"({', '.join(clean(part) for part in value)})"
+    text = str(value)
+    if len(text) > longest:
+        text = text[:longest] + "…"
+    return _UNPRINTABLE.sub("\ufffd", " ".join(text.split()))
+
+
+def shorten(text: str, longest: int = _LONGEST_SHOWN) -> str:
+    """Cut from the middle: labels that begin alike often differ at the end."""
+    if len(text) <= longest:
+        return text
+    tail = longest // 3
+    return f"{text[: longest - tail - 1].rstrip()}…{text[-tail:].lstrip()}"
+
+
+class Names:
+    """How the entities are called on the page.
+
+    Parameters
+    ----------
+    labels : sequence of hashable
+        In the order of the data.
+    """
+
+    def __init__(self, labels: Sequence[Any]) -> None:
+        plain = [clean(label) or "(empty)" for label in labels]
+        used = Counter(plain)
+        # 1 and "1" are different entities; so are "a b" and "a  b".
+        self.full = [text if used[text] == 1 else clean(repr(labels[i])) for i, text in enumerate(plain)]
+        self.short = [shorten(text) for text in self.full]
+
+    def inline(self, position: int) -> str:
+        """A name within a sentence."""
+        return isolated(self.short[position])
+
+
+def isolated(text: str) -> str:
+    """Text whose direction of writing does not spread to its neighbours."""
+    return f"{_ISOLATE}{text}{_POP}"
+
+
+def percent(probability: float) -> str:
+    """A probability; never 0% or 100%, which nothing that is estimated can be."""
+    if not np.isfinite(probability):
+        return "–"
+    if probability < 0.0005:
+        return "<0.1%"
+    if probability > 0.9995:
+        return ">99.9%"
+    if probability < 0.0995 or probability > 0.9905:
+        return f"{100 * probability:.1f}%"
+    return f"{100 * probability:.0f}%"
+
+
+def fixed(number: float, decimals: int = 2) -> str:
+    """A number with so many decimals and a real minus sign."""
+    if not np.isfinite(number):
+        return "–"
+    text = f"{number:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")
+
+
+def significant(number: float, digits: int = 3) -> str:
+    """A number with so many significant digits, by powers of ten where it is very large or small."""
+    number = float(number)
+    if not np.isfinite(number):
+        return "–" if np.isnan(number) else ("∞" if number > 0 else "−∞")
+    if number == 0 or 1e-3 <= abs(number) < 1e6:
+        exponent = 0 if number == 0 else int(np.floor(np.log10(abs(number))))
+        return f"{number:.{max(digits - 1 - exponent, 0)}f}".replace("-", "−")
+    mantissa, _, power = f"{number:.{digits - 1}e}".partition("e")
+    return f"{mantissa} × 10{str(int(power)).translate(_SUPERSCRIPTS)}".replace("-", "−")
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """Decimals that tell these values apart: two, or more where all are small."""
+    largest = float(np.max(np.abs(np.asarray(list(values), dtype=np.float64)), initial=0.0))
+    if not np.isfinite(largest) or largest == 0:
+        return 2
+    return int(np.clip(1 - np.floor(np.log10(largest)), 2, 8))
+
+
+def listed(words: Sequence[str], most: int = 12) -> str:
+    """``a``, ``a and b``, ``a, b and c``, ``a, b and 7 more``."""
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,163 @@
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpref.data import Graph
+from relpref.errors import DataError
+
+
+def random_graph(seed: Any, size: Any = 12, edges: Any = 9, *, unit: Any = False) -> Any:
+    """Return a graph that usually has several components and isolated nodes."""
+    rng = np.random.default_rng(seed)
+    low, high = np.triu_indices(size, 1)
+    chosen = rng.choice(low.size, size=edges, replace=False)
+    weight = np.ones(edges) if unit else rng.uniform(0.1, 3.0, size=edges)
+    return Graph(size, high[chosen], low[chosen], weight)
+
+
+def test_edges_are_oriented_sorted_and_read_only() -> None:
+    graph = Graph(4, [3, 1, 2], [0, 0, 3], [1.0, 2.0, 3.0])
+    assert graph.source.tolist() == [0, 0, 2]
+    assert graph.target.tolist() == [1, 3, 3]
+    assert graph.weight.tolist() == [2.0, 1.0, 3.0]
+    assert graph.source.dtype == graph.target.dtype == np.int32
+    assert graph.num_edges == 3
+    with pytest.raises(ValueError, match="read-only"):
+        graph.weight[0] = 9.0
+    with pytest.raises(AttributeError):
+        setattr(graph, "num_nodes", 5)  # noqa: B010 (mypy knows that it cannot be set)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "weight", "message"),
+    [
+        ([0], [4], [1.0], "ends at node 4, but the nodes are 0 to 3"),
+        ([-1], [2], [1.0], "ends at node -1"),
+        ([2], [2], [1.0], "node 2 has an edge to itself"),
+        ([0, 1], [1, 0], [1.0, 1.0], "0 - 1 occurs twice"),
+        ([0], [1], [0.0], "weight 0.0"),
+        ([0], [1], [np.nan], "weight nan"),
+        ([0], [1], [1.0, 2.0], "1 sources, 1 targets and 2 weights"),
+    ],
+)
+def test_wrong_edges_are_refused(source: Any, target: Any, weight: Any, message: Any) -> None:
+    with pytest.raises(DataError, match=message):
+        Graph(4, source, target, weight)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_spectrum_decomposes_the_laplacian(seed: Any) -> None:
+    graph = random_graph(seed)
+    values, vectors, _ = graph.spectrum
+    np.testing.assert_allclose((vectors * values) @ vectors.T, graph.laplacian(), atol=1e-13)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(12), atol=1e-13)
+    assert (np.diff(values) >= 0).all()
+    components = graph.component.max() + 1
+    assert (values == 0).sum() == components
+    for k in range(12):
+        inside = np.unique(graph.component[vectors[:, k] != 0])
+        assert inside.size == 1
+        if values[k] == 0:
+            assert np.unique(vectors[graph.component == inside[0], k]).size == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("function", [lambda x: np.exp(-0.7 * x), lambda x: (0.3 + x) ** -1.5])
+def test_gap_weights_give_the_mean_squared_distance_inside_components(seed: Any, function: Any) -> None:
+    graph = random_graph(seed, edges=4 + seed)
+    values, vectors, gap_weights = graph.spectrum
+    kernel = (vectors * function(values)) @ vectors.T
+    gaps = [
+        kernel[i, i] + kernel[j, j] - 2 * kernel[i, j]
+        for i in range(12)
+        for j in range(12)
+        if i != j and graph.component[i] == graph.component[j]
+    ]
+    np.testing.assert_allclose(gap_weights @ function(values), np.mean(gaps), rtol=1e-12)
+    assert (gap_weights[values == 0] == 0).all()
+
+
+def test_nearly_cut_graph_keeps_the_constant_vector_apart() -> None:
+    # Two triangles joined by an edge of weight 1e-15: the second eigenvalue is 0 up to rounding.
+    source, target = [0, 1, 0, 3, 4, 3, 2], [1, 2, 2, 4, 5, 5, 3]
+    graph = Graph(6, source, target, [1.0] * 6 + [1e-15])
+    values, vectors, _ = graph.spectrum
+    assert (values[:2] < 1e-14).all()
+    assert (values >= 0).all()
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-14)
+    assert np.unique(vectors[:, 0]).size == 1
+
+
+def test_graph_without_edges() -> None:
+    graph = Graph(3, [], [], [])
+    assert graph.mean_degree == 1.0
+    np.testing.assert_array_equal(graph.spectrum.eigenvalues, np.zeros(3))
+    np.testing.assert_array_equal(graph.spectrum.gap_weights, np.zeros(3))
+    np.testing.assert_array_equal(graph.spectrum.eigenvectors, np.eye(3))
+
+
+def test_matrices_and_degrees() -> None:
+    graph = Graph(4, [0, 1], [1, 2], [2.0, 3.0])
+    expected = np.array([[0, 2, 0, 0], [2, 0, 3, 0], [0, 3, 0, 0], [0, 0, 0, 0.0]])
+    np.testing.assert_array_equal(graph.adjacency().toarray(), expected)
+    np.testing.assert_array_equal(graph.laplacian(), np.diag([2.0, 5, 3, 0]) - expected)
+    np.testing.assert_array_equal(graph.degree, [2, 5, 3, 0])
+    assert graph.mean_degree == 10 / 3  # the node without edges does not count
+    assert graph.component.tolist() == [0, 0, 0, 1]
+
+
+def test_growing_keeps_the_reference() -> None:
+    graph = random_graph(3)
+    grown = graph.grown(14, [12], [0], [5.0])
+    assert grown.num_nodes == 14
+    assert grown.num_edges == graph.num_edges + 1
+    assert grown.mean_degree != graph.mean_degree
+    again = grown.grown(15, [14], [13], [1.0])
+    for later in (grown, again):
+        for got, expected in zip(later.reference, graph.reference, strict=True):
+            np.testing.assert_array_equal(got, expected)
+    own = graph.reference
+    np.testing.assert_array_equal(own.eigenvalues, graph.spectrum.eigenvalues)
+    np.testing.assert_array_equal(own.gap_weights, graph.spectrum.gap_weights)
+    assert own.mean_degree == graph.mean_degree
+
+
+def test_pytree_round_trip_and_placeholders() -> None:
+    graph = random_graph(1)
+    again = jax.tree.map(lambda leaf: leaf, graph)
+    np.testing.assert_array_equal(again.laplacian(), graph.laplacian())
+    assert again.spectrum.eigenvalues is graph.spectrum.eigenvalues
+    assert len(jax.tree.leaves(graph)) == 9
+    placeholders = jax.tree.map(lambda leaf: object(), graph)
+    assert placeholders.num_nodes == 12
+    assert "Graph(12 nodes" in repr(placeholders)
+    assert {path[0].name for path, _ in jax.tree.leaves_with_path(graph)} >= {"source", "spectrum"}
+
+
+def test_spectrum_inside_a_compiled_function() -> Any:
+    @jax.jit
+    def trace_of_kernel(graph: Any) -> Any:
+        return (graph.spectrum.eigenvalues * graph.spectrum.eigenvectors**2).sum()
+
+    with jax.enable_x64(True):
+        graph = random_graph(2)
+        np.testing.assert_allclose(trace_of_kernel(graph), np.trace(graph.laplacian()), rtol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 30))
+def test_edge_order_and_orientation_leave_no_trace(seed: Any, edges: Any) -> None:
+    graph = random_graph(seed, edges=edges)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(edges)
+    flip = rng.random(edges) < 0.5
+    source = np.where(flip, graph.target, graph.source)[order]
+    target = np.where(flip, graph.source, graph.target)[order]
+    again = Graph(12, source, target, graph.weight[order])
+    for name in ("source", "target", "weight"):
+        assert getattr(again, name).tobytes() == getattr(graph, name).tobytes()
+    assert again.spectrum.eigenvectors.tobytes() == graph.spectrum.eigenvectors.tobytes()

@@ -1,0 +1,79 @@
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpref.data import PreferenceData
+
+
+def same(first: Any, second: Any) -> None:
+    """Compare what a model sees, byte by byte, and the labels."""
+    assert first.entities == second.entities
+    assert list(map(type, first.entities)) == list(map(type, second.entities))
+    assert first.attribute_names == second.attribute_names
+    assert list(first.relations) == list(second.relations)
+    for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        assert one.dtype == other.dtype
+        assert one.tobytes() == other.tobytes()
+
+
+LABELS = st.one_of(
+    st.text(max_size=5),
+    st.integers(),
+    st.booleans(),
+    st.floats(allow_nan=False),
+    st.dates(),
+    st.tuples(st.text(max_size=2), st.integers(0, 3)),
+)
+
+
+@st.composite
+def tables(draw: Any) -> Any:
+    labels = draw(st.lists(LABELS, min_size=2, max_size=8, unique=True))
+    pairs = st.tuples(st.integers(0, len(labels) - 1), st.integers(0, len(labels) - 1))
+    rows = draw(st.lists(pairs.filter(lambda pair: pair[0] != pair[1]), min_size=1, max_size=15))
+    count = draw(st.lists(st.integers(1, 5), min_size=len(rows), max_size=len(rows)))
+    return labels, rows, count
+
+
+def build(labels: Any, rows: Any, count: Any = None) -> Any:
+    frame = {
+        "winner": pd.Series([labels[w] for w, _ in rows], dtype=object),
+        "loser": pd.Series([labels[x] for _, x in rows], dtype=object),
+    }
+    if count is not None:
+        frame["count"] = count
+    entities = pd.DataFrame(
+        {"x": np.arange(len(labels))}, index=pd.Index(labels, dtype=object, tupleize_cols=False)
+    )
+    return PreferenceData.from_tables(entities, pd.DataFrame(frame))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(), st.randoms(use_true_random=False))
+def test_row_order_leaves_no_trace(drawn: Any, random: Any) -> None:
+    labels, rows, count = drawn
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    same(build(labels, rows, count), build(labels, [rows[k] for k in order], [count[k] for k in order]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables())
+def test_counts_equal_repeated_rows(drawn: Any) -> None:
+    labels, rows, count = drawn
+    repeated = [row for row, times in zip(rows, count, strict=True) for _ in range(times)]
+    same(build(labels, rows, count), build(labels, repeated))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables())
+def test_labels_keep_their_values_and_types_through_tables(drawn: Any) -> None:
+    labels, rows, count = drawn
+    data = build(labels, rows, count)
+    assert list(data.entities) == labels
+    assert list(map(type, data.entities)) == list(map(type, labels))
+    same(data, PreferenceData.from_tables(*data.to_tables()))

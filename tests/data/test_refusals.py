@@ -1,0 +1,130 @@
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError, UnknownLabelError
+
+
+def items(**changes: Any) -> Any:
+    columns = {"size": [1.0, 2.0, 3.0, 6.0], "heavy": [True, False, True, True]} | changes
+    return pd.DataFrame(columns, index=["a", "b", "c", "d"])
+
+
+def answers(*pairs: Any, **columns: Any) -> Any:
+    pairs = pairs or ("ab", "bc", "ab")
+    return pd.DataFrame({"winner": [w for w, _ in pairs], "loser": [x for _, x in pairs], **columns})
+
+
+def example(entities: Any = None, comparisons: Any = None) -> Any:
+    """Read tables of which at most one differs from usable ones."""
+    return PreferenceData.from_tables(
+        items() if entities is None else entities, answers("ab") if comparisons is None else comparisons
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["x", 1, 2, 3], r"row 0 \(label 'a'\), column 'bad': 'x' is not a number; encode the column"),
+        (["1", "2", "3", "4"], "'1' is not a number"),
+        (
+            [1.0, np.nan, 2.0, 3.0],
+            r"row 1 \(label 'b'\), column 'bad': the value is missing \(nan\); fill it in",
+        ),
+        ([1.0, 2.0, np.inf, 3.0], r"row 2 \(label 'c'\), column 'bad': inf is not finite"),
+        ([1.0, 2.0, 3.0, 1e300], r"1e\+300 is beyond"),
+        ([1, 2, 3, 10**400], "is not finite"),
+        ([1, 2, None, "x"], "the value is missing"),
+        ([1j, 2, 3, 4], "is not a number"),
+        (pd.array([1, None, 3, 4], dtype="Int64"), r"row 1 .*the value is missing \(<NA>\)"),
+        (pd.Categorical(["u", "v", "u", "v"]), "'u' is not a number"),
+        (pd.date_range("2020-01-01", periods=4), "is not a number"),
+        (pd.to_timedelta([1, 2, 3, 4], unit="s"), "is not a number"),
+        ([[1], [2], [3], [4]], r"\[1\] is not a number"),
+    ],
+)
+def test_unusable_attributes_are_refused(column: Any, message: Any) -> None:
+    with pytest.raises(DataError, match="^entities, .*" + message):
+        example(entities=items(bad=column))
+
+
+@pytest.mark.parametrize(
+    ("entities", "message"),
+    [
+        (pd.DataFrame({"x": []}), "no rows"),
+        ([], "there are none"),
+        ("ab", "got str"),
+        ({"a", "b"}, "got set"),
+        (pd.Series([1.0, 2.0], index=["a", "b"]), "may hold attributes or labels"),
+        (7, "got int"),
+        (np.array([["a", "b"]]), r"shape \(1, 2\)"),
+        (["a", "b", "c", "d", "b"], r"entities, row 4: the label 'b' was already used at entities, row 1"),
+        (["a", 1, True], r"row 2: the label True \(equal to 1 in Python\)"),
+        (["a", None], r"row 1: the label is missing \(None\)"),
+        (["a", float("nan")], r"missing \(nan\)"),
+        (["a", pd.NaT], r"missing \(NaT\)"),
+        (["a", ("b", None)], "missing"),
+        (["a", ["b"]], r"the label \['b'\] cannot be hashed"),
+        (
+            pd.DataFrame({"x": [1, 2]}, index=["a", "a"]),
+            r"row 1 \(label 'a'\): the label 'a' was already used at",
+        ),
+        (pd.DataFrame([[1, 2], [3, 4]], index=["a", "b"], columns=["x", "x"]), "attribute 'x' occurs twice"),
+        (
+            pd.DataFrame(np.zeros((2, 5001)), index=["a", "b"]),
+            "5 001 attributes are more than the limit of 5000",
+        ),
+        (pd.DataFrame(index=["a", "b"]), "neither attributes nor relations"),
+        (["a", "b"], "neither attributes nor relations"),
+    ],
+)
+def test_unusable_entities_are_refused(entities: Any, message: Any) -> None:
+    with pytest.raises(DataError, match=message):
+        PreferenceData.from_tables(entities, answers("ab"))
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "message"),
+    [
+        (answers("ab").rename(columns={"winner": "winer"}), "no column 'winner' .*did you mean 'winner' where it says 'winer'"),
+        (answers("ab").drop(columns="loser"), "no column 'loser' among 'winner'; name a column 'loser'"),
+        (answers("ab").set_index("winner"), r"'winner' among 'loser'; it is in the index: call reset_index\(\)"),
+        (answers("ab", tie=[1]), "'tie' is not used .*ties are not modelled"),
+        (answers("ab", rater=[1]), "'rater' is not used .*raters are not told apart"),
+        (answers("ab", strength=[1]), "'strength' is not used"),
+        (answers("ab", when=[1]), "'when' is not used .*: remove it"),
+        (answers("ab", counts=[1]), "did you mean 'count'"),
+        (pd.concat([answers("ab"), answers("ab")[["winner"]]], axis=1), "'winner' occurs twice"),
+        (pd.DataFrame({"winner": [], "loser": []}), "no rows"),
+        ([("a", "b")], "expected a pandas DataFrame, got list"),
+        (answers("ab", "cc"), r"row 1 \(index label 1\): 'c' is compared with itself"),
+        (answers("ab", ("a", None)), "row 1 .*column 'loser': the label is missing"),
+        (answers("ab", "ab", count=[1, 2.5]), r"row 1 .*column 'count': 2\.5 is not a positive whole number"),
+        (answers("ab", count=[0]), "0 is not a positive whole number"),
+        (answers("ab", count=[-1]), "-1 is not a positive whole number"),
+        (answers("ab", count=[np.nan]), "column 'count': the value is missing"),
+        (answers("ab", count=["x"]), "'x' is not a number"),
+        (answers("ab", count=[2**31]), "2147483648 is not a positive whole number up to 2147483647"),
+        (answers("ab", "ab", count=[2**31 - 1, 1]), r"counts of \('a', 'b'\) add up to 2147483648"),
+    ],
+)  # fmt: skip
+def test_unusable_comparisons_are_refused(comparisons: Any, message: Any) -> None:
+    with pytest.raises(DataError, match="^comparisons.*" + message):
+        example(comparisons=comparisons)
+
+
+def test_unknown_labels_in_comparisons() -> None:
+    with pytest.raises(
+        UnknownLabelError, match=r"comparisons, row 1 \(index label 'q'\), column 'loser': 'dd' is not .*'d'"
+    ):
+        example(comparisons=answers("ab", ("a", "dd")).set_index(pd.Index(["p", "q"])))
+    with pytest.raises(UnknownLabelError, match=r"the entities are 'a', 'b', 'c', \.\.\."):
+        example(comparisons=answers(("a", "something else")))
+
+
+def test_row_numbers_as_labels_are_explained() -> None:
+    with pytest.raises(UnknownLabelError, match="the entities are 0, 1; these are row numbers: .*set_index"):
+        PreferenceData.from_tables(pd.DataFrame({"x": [1.0, 2.0]}), answers("ab"))

@@ -1,0 +1,31 @@
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from relpref import errors
+
+
+@pytest.mark.parametrize(
+    ("error", "bases"),
+    [
+        (errors.DataError, (errors.RelprefError, ValueError)),
+        (errors.UnknownLabelError, (errors.DataError, KeyError, ValueError)),
+        (errors.UnsupportedProgramError, (errors.RelprefError, TypeError)),
+        (errors.StorageError, (errors.RelprefError, OSError)),
+    ],
+)
+def test_hierarchy_and_plain_text(error: Any, bases: Any) -> None:
+    raised = error("a plain 'message'")
+    assert isinstance(raised, bases)
+    assert str(raised) == "a plain 'message'"
+    assert str(pickle.loads(pickle.dumps(raised))) == str(raised)
+
+
+def test_inference_error_keeps_its_result_through_pickle() -> None:
+    raised = errors.InferenceError("did not converge", "max_iterations")
+    copies: list[Any] = [raised, pickle.loads(pickle.dumps(raised)), copy.copy(raised)]
+    for again in copies:
+        assert issubclass(type(again), RuntimeError)
+        assert (str(again), again.result) == ("did not converge", "max_iterations")
