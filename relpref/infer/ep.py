@@ -11,17 +11,15 @@ from jax import Array
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.evidence import Evidence, evaluate, moments, use_gap_space
+from relpref.infer.evidence import Evidence, evaluate, prior, use_gap_space
 from relpref.infer.faces import assemble
 from relpref.infer.layout import broadcast_fixed, discover
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
 from relpref.infer.posterior import Origin, Posterior
-from relpref.infer.program import Call, Layout, Program, Values, constrain
+from relpref.infer.program import Call, Layout, Program, Values
 from relpref.infer.progress import Progress
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Sites
-
-_START_DRAWS = 101  # prior draws whose median is the first starting point
 
 
 class EP:
@@ -146,7 +144,7 @@ class EP:
         call, arrays = Call.split(self.program, args, kwargs)
         arrays = tuple(_in_double(array) for array in arrays)
         fixed = broadcast_fixed(call, arrays, self.fixed)
-        layout = discover(call, arrays, fixed)
+        layout, medians = discover(call, arrays, fixed)
         gap_space = self._gap_space(layout)
         cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
         first = (
@@ -170,7 +168,11 @@ class EP:
         unconstrained: Values = {}
         if layout.hyperparameters:
             with Progress("EP", progress_bar) as progress:
-                search = self._search(call, layout, arrays, fixed, key, at, first, progress)
+                starts = [
+                    medians,
+                    *_prior_draws(call, layout, arrays, fixed, key, self.options["restarts"] - 1),
+                ]
+                search = self._search(starts, at, first, progress)
             unconstrained, first = search.unconstrained, search.evidence.sites
         final = at(unconstrained, first, self.options["tol"])
         result = CODES[int(final.info.code)]
@@ -184,10 +186,9 @@ class EP:
         if not result.ok and self.options["throw"]:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
 
-        found = moments(call, layout, gap_space, arrays, unconstrained, fixed, final.sites)
-        values = {**fixed, **_constrained(call, layout, arrays, unconstrained, fixed)}
+        found = prior(call, layout, arrays, unconstrained, fixed)
         origin = Origin(self.program, args, kwargs, self.options)
-        return assemble(layout, found, values, final, info, key, origin)
+        return assemble(layout, found, fixed, final, info, key, origin)
 
     def _gap_space(self, layout: Layout) -> bool:
         if self.options["space"] == "entity" and not layout.constant_projection:
@@ -200,17 +201,12 @@ class EP:
 
     def _search(
         self,
-        call: Call,
-        layout: Layout,
-        arrays: tuple[Any, ...],
-        fixed: Values,
-        key: Any,
+        starts: list[Values],
         at: Callable[[Values, Sites, float], Evidence],
         sites: Sites,
         progress: Progress,
     ) -> Search:
         """The best of all starts."""
-        starts = _starting_points(call, layout, arrays, fixed, key, self.options["restarts"])
         tolerance = max(self.options["tol"], SEARCH_TOLERANCE)
         found = [
             maximise(
@@ -230,6 +226,7 @@ class EP:
             "residual": float(final.info.residual),
             "damping": float(final.info.damping),
             "space": "gap" if gap_space else "entity",
+            "jitter": float(final.info.jitter),
             "log_prior": float(final.log_prior),
         }
         if search is not None:
@@ -252,31 +249,21 @@ def _in_double(array: Any) -> Any:
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
 
 
-def _starting_points(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, key: Any, restarts: int
+def _prior_draws(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, key: Any, number: int
 ) -> list[Values]:
-    """Unconstrained hyperparameters: the prior's median, then draws from it."""
-    draws = _prior_draws(call, layout, arrays, fixed, jax.random.split(jax.random.key(0), _START_DRAWS))
-    starts = [{name: jnp.median(value, axis=0) for name, value in draws.items()}]
-    if restarts > 1:
-        more = _prior_draws(call, layout, arrays, fixed, jax.random.split(key, restarts - 1))
-        starts += [{name: value[row] for name, value in more.items()} for row in range(restarts - 1)]
-    return starts
+    """Draws of the unconstrained hyperparameters from their prior."""
+    if not number:
+        return []
+    draws = _draw(call, layout, arrays, fixed, jax.random.split(key, number))
+    return [{name: value[row] for name, value in draws.items()} for row in range(number)]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _prior_draws(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, keys: Array) -> Values:
+def _draw(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, keys: Array) -> Values:
     def draw(key: Array) -> Values:
         sites = call.trace(arrays, fixed, key)
         names = [name for name, _ in layout.hyperparameters]
         return {name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"]) for name in names}
 
     return jax.vmap(draw)(keys)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _constrained(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], unconstrained: Values, fixed: Values
-) -> Values:
-    placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
-    return constrain(call.trace(arrays, {**fixed, **placeholder}), unconstrained)[0]

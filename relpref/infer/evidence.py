@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.lax import stop_gradient
 
-from relpref.infer.program import Call, Layout, Observation, Reading, Values, read
+from relpref.infer.program import Call, Layout, Observation, Reading, Values, constrain, gaussian_parts, read
 from relpref.infer.result import Result, code
 from relpref.infer.sites import Cavity, Info, Problem, Sites, cavities, run
 from relpref.infer.spaces import EntitySpace, GapSpace, Space
@@ -29,6 +28,11 @@ class Evidence(NamedTuple):
     sites : Sites
         At the fixed point.
     info : Info
+        With what the prior's root needed as jitter.
+    alpha : Array, shape (n,)
+        The posterior mean is the prior mean plus K α.
+    weights : Array, shape (n, n)
+        R; the posterior covariance is K − K R K.
     """
 
     log_evidence: Array
@@ -36,28 +40,8 @@ class Evidence(NamedTuple):
     gradient: Values
     sites: Sites
     info: Info
-
-
-class Moments(NamedTuple):
-    """The Gaussian posterior of the joint latent vector, with its named parts.
-
-    Attributes
-    ----------
-    mean : Array, shape (n,)
-    covariance : Array, shape (n, n)
-    part_means : dict, site -> part -> Array
-        Posterior mean of each part of a site's covariance sum.
-    part_covariances : dict, site -> part -> Array
-        Posterior covariance of each part with the total, entity by entity.
-    jitter : Array
-        What the prior's root needed, 0 if nothing.
-    """
-
-    mean: Array
-    covariance: Array
-    part_means: dict[str, dict[str, Array]]
-    part_covariances: dict[str, dict[str, Array]]
-    jitter: Array
+    alpha: Array
+    weights: Array
 
 
 def use_gap_space(layout: Layout) -> bool:
@@ -106,12 +90,9 @@ def evaluate(
     """Run EP from the given sites and return the evidence with its gradient."""
     reading = read(call, arrays, layout, unconstrained, fixed)
     problem = build(reading, gap_space)
-    sites, info = run(problem, sites, tolerance, max_sweeps)
+    (sites, factor, marginals), info = run(problem, sites, tolerance, max_sweeps)
     space, projection = problem.space, problem.projection
-
     precision, shift = problem.counts * sites.precision, problem.counts * sites.shift
-    factor = space.factorise(precision, projection)
-    marginals = space.marginals(factor, precision, shift, projection)
     cavity = cavities(sites, marginals)
     log_evidence = (
         _log_evidence(problem, sites, cavity)
@@ -119,21 +100,19 @@ def evaluate(
         + 0.5 * jnp.vdot(shift, marginals.mean)
     )
 
-    dual = stop_gradient(shift - precision * marginals.mean)
-    if isinstance(space, GapSpace):
-        weights = stop_gradient(space.gap_weights(factor, precision))
-    else:
-        weights = stop_gradient(space.weights(factor, precision, projection))
-    cavity = Cavity(*(stop_gradient(moment) for moment in cavity))
+    dual = shift - precision * marginals.mean
+    alpha = projection.adjoint(dual)
+    weights = space.weights(factor, precision, projection)
+
+    gap_weights = space.gap_weights(factor, precision) if isinstance(space, GapSpace) else None
 
     def surrogate(unconstrained: Values) -> Array:
         # ∂log Z = ½ ∂tr((ααᵀ − R)K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant.
         moving = read(call, arrays, layout, unconstrained, fixed)
         if gap_space:
             gram = moving.covariance.congruence(moving.projection.apply)
-            prior = jnp.vdot(jnp.outer(dual, dual) - weights, gram)
+            prior = jnp.vdot(jnp.outer(dual, dual) - gap_weights, gram)
         else:
-            alpha = stop_gradient(projection.adjoint(dual))
             prior = jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights)
         answers = tilted(moving.observations, moving.offset, cavity.mean, cavity.variance)
         return 0.5 * prior + jnp.sum(problem.counts * answers.log_normalizer) + moving.log_prior
@@ -141,7 +120,9 @@ def evaluate(
     gradient = jax.grad(surrogate)(unconstrained)
     fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
     outcome = jnp.where(fine, info.code, code(Result.nonfinite))
-    return Evidence(log_evidence, reading.log_prior, gradient, sites, info._replace(code=outcome))
+    return Evidence(
+        log_evidence, reading.log_prior, gradient, sites, info._replace(code=outcome), alpha, weights
+    )
 
 
 def _log_evidence(problem: Problem, sites: Sites, cavity: Cavity) -> Array:
@@ -153,43 +134,35 @@ def _log_evidence(problem: Problem, sites: Sites, cavity: Cavity) -> Array:
     return jnp.sum(problem.counts * (normalizer + correction))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def moments(
-    call: Call,
-    layout: Layout,
-    gap_space: bool,
-    arrays: tuple[Any, ...],
-    unconstrained: Values,
-    fixed: Values,
-    sites: Sites,
-) -> Moments:
-    """The posterior that a set of sites stands for."""
-    reading = read(call, arrays, layout, unconstrained, fixed)
-    problem = build(reading, gap_space)
-    space, projection = problem.space, problem.projection
-    precision, shift = problem.counts * sites.precision, problem.counts * sites.shift
-    factor = space.factorise(precision, projection)
-    mean = space.marginals(factor, precision, shift, projection).mean
-    alpha = projection.adjoint(shift - precision * mean)
-    weights = space.weights(factor, precision, projection)
-    pulled = reading.covariance.matmul(weights)  # K R
-    prior = reading.covariance.dense()
-    covariance = prior - reading.covariance.matmul(pulled.T).T
-    part_means: dict[str, dict[str, Array]] = {}
-    part_covariances: dict[str, dict[str, Array]] = {}
-    slices = zip(layout.slices.items(), reading.covariance.blocks, strict=True)
-    for (name, rows), block in slices:
-        named = getattr(block, "parts", {})
-        part_means[name] = {part: operator.matmul(alpha[rows]) for part, operator in named.items()}
-        # Cov(part, total) = K_p − K_p R K, its diagonal.
-        part_covariances[name] = {
-            part: jnp.diagonal(matrix) - jnp.sum(matrix * pulled[rows, rows], axis=1)
-            for part, matrix in ((part, operator.dense()) for part, operator in named.items())
+class Prior(NamedTuple):
+    """A program's Gaussian prior at given hyperparameters.
+
+    Attributes
+    ----------
+    hyperparameters : dict
+        On their supports.
+    location : Array, shape (n,)
+    blocks : dict from site to (dict from part to Array)
+        Covariance matrices of each site's named parts; of a site without, the whole under the empty name.
+    """
+
+    hyperparameters: Values
+    location: Array
+    blocks: dict[str, dict[str, Array]]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def prior(call: Call, layout: Layout, arrays: tuple[Any, ...], unconstrained: Values, fixed: Values) -> Prior:
+    """Evaluate the prior."""
+    placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
+    hyperparameters, _ = constrain(call.trace(arrays, {**fixed, **placeholder}), unconstrained)
+    sites = call.trace(arrays, {**fixed, **hyperparameters, **placeholder})
+    pairs = {name: gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents}
+    blocks = {
+        name: {
+            part: operator.dense()
+            for part, operator in getattr(covariance, "parts", {"": covariance}).items()
         }
-    return Moments(
-        reading.location + reading.covariance.matmul(alpha),
-        0.5 * (covariance + covariance.T),
-        part_means,
-        part_covariances,
-        space.jitter,
-    )
+        for name, (_, covariance) in pairs.items()
+    }
+    return Prior(hyperparameters, jnp.concatenate([location for location, _ in pairs.values()]), blocks)

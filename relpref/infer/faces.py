@@ -3,10 +3,11 @@
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from relpref.data import PreferenceData
 from relpref.infer.belief import GaussianBelief, key_words
-from relpref.infer.evidence import Evidence, Moments
+from relpref.infer.evidence import Evidence, Prior
 from relpref.infer.posterior import Origin, Parts, Posterior
 from relpref.infer.program import Layout, Values
 from relpref.infer.utility_posterior import UtilityPosterior
@@ -48,24 +49,41 @@ def group_notes(data: PreferenceData) -> dict[str, Any]:
 
 def assemble(
     layout: Layout,
-    found: Moments,
-    hyperparameters: Values,
+    prior: Prior,
+    fixed: Values,
     evidence: Evidence,
     info: dict[str, Any],
     key: Any,
     origin: Origin,
 ) -> Posterior:
     """Turn an engine's arrays into a posterior; JAX arrays end here."""
-    means = {site: {p: np.asarray(v) for p, v in parts.items()} for site, parts in found.part_means.items()}
-    shares = {
-        site: {p: np.asarray(v) for p, v in parts.items()} for site, parts in found.part_covariances.items()
+    alpha, weights = np.asarray(evidence.alpha), np.asarray(evidence.weights)
+    blocks = {
+        site: {part: np.asarray(matrix) for part, matrix in parts.items()}
+        for site, parts in prior.blocks.items()
     }
+    covariance = block_diag(*(sum(parts.values()) for parts in blocks.values()))
+    pulled = covariance @ weights  # K R
+    posterior = covariance - pulled @ covariance
+    parts = {}
+    for site, rows in layout.slices.items():
+        # E[part] = K_p α and Cov(part, total) = K_p − K_p R K, its diagonal.
+        named = {part: matrix for part, matrix in blocks[site].items() if part}
+        means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
+        within = pulled[rows, rows]
+        shares = {
+            part: np.diagonal(matrix) - np.sum(matrix * within, axis=1) for part, matrix in named.items()
+        }
+        parts[site] = Parts(means, shares)
+    hyperparameters = {**fixed, **prior.hyperparameters}
     common = {
-        "belief": GaussianBelief(np.asarray(found.mean), np.asarray(found.covariance)),
-        "parts": {site: Parts(means[site], shares[site]) for site in means},
+        "belief": GaussianBelief(
+            np.asarray(prior.location) + covariance @ alpha, 0.5 * (posterior + posterior.T)
+        ),
+        "parts": parts,
         "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
         "log_evidence": float(evidence.log_evidence),
-        "info": info | {"jitter": float(found.jitter)},
+        "info": info,
         "sites": {
             "precision": np.asarray(evidence.sites.precision),
             "shift": np.asarray(evidence.sites.shift),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Layout, Values, is_gaussian, unwrap
@@ -17,8 +18,14 @@ from relpref.likelihoods import as_likelihood
 _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
 
 
-def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Layout:
+def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout, Values]:
     """Sort a program's sites.
+
+    Returns
+    -------
+    layout : Layout
+    medians : dict from hyperparameter to Array
+        Of their priors, unconstrained; a draw where the prior has no quantile function.
 
     A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
     a ``Normal`` prior that is used in any other way is a hyperparameter.
@@ -73,12 +80,13 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Layout:
     hyperparameters = tuple(
         (n, jnp.shape(sites[n]["value"])) for n in free if n not in latents and n not in fixed
     )
-    return replace(
+    layout = replace(
         probe.layout,
         hyperparameters=hyperparameters,
         num_rows=probe.num_rows,
         constant_projection=probe.constant_projection,
     )
+    return layout, {name: probe.medians[name] for name, _ in hyperparameters}
 
 
 def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
@@ -138,8 +146,10 @@ class _Probe:
         generator = np.random.default_rng(0)
         x, y = generator.standard_normal((2, self.layout.num_latents))
         points = np.stack([np.zeros_like(x), x, y, x + y])
-        first, others = (np.asarray(a) for a in _probe(call, self.layout, arrays, fixed, points, 0))
-        second, _ = (np.asarray(a) for a in _probe(call, self.layout, arrays, fixed, points, 1))
+        keys = [jax.random.key_data(jax.random.key(seed)) for seed in (0, 1)]
+        first, others, self.medians = _probe(call, self.layout, arrays, fixed, points, keys[0])
+        second, _, _ = _probe(call, self.layout, arrays, fixed, points, keys[1])
+        first, others, second = np.asarray(first), np.asarray(others), np.asarray(second)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
         superposition = first[3] - first[1] - first[2] + first[0]
@@ -152,14 +162,15 @@ class _Probe:
         )
 
 
-@partial(jax.jit, static_argnums=(0, 1, 5))
+@partial(jax.jit, static_argnums=(0, 1))
 def _probe(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, seed: int
-) -> tuple[Array, Array]:
-    """Predictors at each latent vector, and a fingerprint of everything that must not depend on it."""
+    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, key_words: Array
+) -> tuple[Array, Array, Values]:
+    """Predictors at each latent vector, a fingerprint of everything that must not depend on it, and prior medians."""
+    key = jax.random.wrap_key_data(key_words)
 
     def at(vector: Array) -> tuple[Array, Array]:
-        sites = call.trace(arrays, {**fixed, **layout.unravel(vector)}, seed)
+        sites = call.trace(arrays, {**fixed, **layout.unravel(vector)}, key)
         predictors, others = [], [jnp.zeros(())]
         for site in sites.values():
             if site["type"] != "sample":
@@ -172,7 +183,22 @@ def _probe(
             others += [jnp.sum(jnp.asarray(leaf, jnp.zeros(()).dtype)) for leaf in leaves]
         return jnp.concatenate(predictors), jnp.stack(others)
 
-    return jax.lax.map(at, points)
+    sites = call.trace(arrays, {**fixed, **layout.unravel(points[0])}, key)
+    latents = dict(layout.latents)
+    free = [
+        s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
+    ]
+    medians = {site["name"]: _median(site) for site in free if site["name"] not in fixed}
+    return *jax.lax.map(at, points), medians
+
+
+def _median(site: dict[str, Any]) -> Array:
+    distribution, value = site["fn"], site["value"]
+    try:
+        middle = jnp.broadcast_to(unwrap(distribution).icdf(jnp.asarray(0.5)), jnp.shape(value))
+    except (NotImplementedError, ImportError):
+        middle = value
+    return biject_to(distribution.support).inv(middle)
 
 
 def _refuse(site: dict[str, Any], why: str) -> UnsupportedProgramError:

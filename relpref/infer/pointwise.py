@@ -19,7 +19,8 @@ def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:
     arrays = tuple(
         array.astype(float) if jnp.issubdtype(array.dtype, jnp.floating) else array for array in arrays
     )
-    return call, arrays, discover(call, arrays, {})
+    layout, _ = discover(call, arrays, {})
+    return call, arrays, layout
 
 
 @partial(jax.jit, static_argnums=(0, 1))

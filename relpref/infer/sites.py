@@ -4,14 +4,14 @@ Pure functions, `init` and `step`; `run` iterates them to a fixed point inside o
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from relpref.infer.result import Result, code
-from relpref.infer.spaces import Map, Marginals, Space
+from relpref.infer.spaces import Factorised, Map, Marginals, Space
 from relpref.likelihoods import TiltedMoments
 
 # The damping shrinks by _BRAKE when a sweep made the residual larger and recovers by _RELAX when it made it smaller.
@@ -58,6 +58,21 @@ class Problem(NamedTuple):
     tilted: Callable[[Array, Array], TiltedMoments]
 
 
+class Fit(NamedTuple):
+    """Sites, and the posterior they stand for.
+
+    Attributes
+    ----------
+    sites : Sites
+    factor : Factorised
+    marginals : Marginals
+    """
+
+    sites: Sites
+    factor: Factorised
+    marginals: Marginals
+
+
 class State(NamedTuple):
     """What the next step needs.
 
@@ -65,23 +80,21 @@ class State(NamedTuple):
     ----------
     sites : Sites
         Where the next step evaluates.
-    base, aim : Sites
-        The last usable sites, and where their update points; a step that leads to unusable sites is taken again, shorter.
-    best : Sites
-        The sites with the smallest residual so far.
+    fit : Fit
+        Of the last usable sites.
+    aim : Sites
+        Where their update points; a step that led to unusable sites is taken again, shorter.
     damping : Array
         Fraction of an update that is taken.
-    residual, best_residual : Array
-        Of ``base`` and of ``best``.
+    residual : Array
+        Of ``fit``.
     """
 
     sites: Sites
-    base: Sites
+    fit: Fit
     aim: Sites
-    best: Sites
     damping: Array
     residual: Array
-    best_residual: Array
 
 
 class Info(NamedTuple):
@@ -96,18 +109,23 @@ class Info(NamedTuple):
     damping : Array
     code : Array
         Index into `relpref.infer.result.CODES`.
+    jitter : Array
+        What was added to the prior's diagonal so that it could be factorised.
     """
 
     sweeps: Array
     residual: Array
     damping: Array
     code: Array
+    jitter: Array
 
 
-def init(sites: Sites) -> State:
+def init(problem: Problem, sites: Sites) -> State:
     """Start from given sites (zeros, or those of a similar problem)."""
+    shapes = jax.eval_shape(lambda: posterior(problem, sites))
+    fit = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     one = jnp.ones((), sites.precision.dtype)
-    return State(sites, sites, sites, sites, one, one * jnp.inf, one * jnp.inf)
+    return State(sites, fit, sites, one, one * jnp.inf)
 
 
 def cavities(sites: Sites, marginals: Marginals) -> Cavity:
@@ -128,7 +146,8 @@ def step(problem: Problem, state: State) -> tuple[State, Array, Array]:
         Bit field: 1 = finite, 2 = no negative precision, 4 = the marginals were finite.
     """
     sites = state.sites
-    marginals = posterior_marginals(problem, sites)
+    fit = posterior(problem, sites)
+    marginals = fit.marginals
     cavity = cavities(sites, marginals)
     moments = problem.tilted(cavity.mean, cavity.variance)
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
@@ -142,68 +161,59 @@ def step(problem: Problem, state: State) -> tuple[State, Array, Array]:
     finite = (
         prior_ok
         & jnp.isfinite(residual)
-        & jnp.all(jnp.isfinite(target.shift))
-        & jnp.all(jnp.isfinite(target.precision))
+        & jnp.all(jnp.isfinite(target.shift) & jnp.isfinite(target.precision))
     )
     positive = jnp.all((target.precision >= 0) & (cavity.variance > 0)) | ~finite
     usable = finite + 2 * positive + 4 * prior_ok
 
     good = finite & positive
-    better = good & (residual < state.best_residual)
     shrinking = residual < state.residual
     damping = jnp.where(
         shrinking, jnp.minimum(1.0, _RELAX * state.damping), jnp.maximum(_BRAKE * state.damping, _SMALLEST)
     )
     damping = jnp.where(good, damping, 0.5 * state.damping)
-    base = _choose(good, sites, state.base)
+    fit = _choose(good, fit, state.fit)
     aim = _choose(good, target, state.aim)
-    next_state = State(
-        sites=Sites(*(old + damping * (new - old) for old, new in zip(base, aim, strict=True))),
-        base=base,
-        aim=aim,
-        best=_choose(better, sites, state.best),
-        damping=damping,
-        residual=jnp.where(good, residual, state.residual),
-        best_residual=jnp.where(better, residual, state.best_residual),
-    )
-    return next_state, residual, usable
+    moved = Sites(*(old + damping * (new - old) for old, new in zip(fit.sites, aim, strict=True)))
+    return State(moved, fit, aim, damping, jnp.where(good, residual, state.residual)), residual, usable
 
 
-def posterior_marginals(problem: Problem, sites: Sites) -> Marginals:
-    """Marginals of the projections under the sites, each counted as often as its row."""
+def posterior(problem: Problem, sites: Sites) -> Fit:
+    """The posterior under the sites, each counted as often as its row."""
+    space, projection = problem.space, problem.projection
     precision, shift = problem.counts * sites.precision, problem.counts * sites.shift
-    factor = problem.space.factorise(precision, problem.projection)
-    return problem.space.marginals(factor, precision, shift, problem.projection)
+    factor = space.factorise(precision, projection)
+    return Fit(sites, factor, space.marginals(factor, precision, shift, projection))
 
 
 def run(
     problem: Problem, sites: Sites, tolerance: float | Array, max_sweeps: int | Array
-) -> tuple[Sites, Info]:
+) -> tuple[Fit, Info]:
     """Sweep until the residual is within the tolerance, the sweeps are used up, or no damping helps.
 
     Returns
     -------
-    sites : Sites
-        Those with the smallest residual.
+    fit : Fit
+        Of the last usable sites.
     info : Info
     """
 
-    def unfinished(carry: tuple[State, Array, Array, Array]) -> Array:
-        state, sweeps, _, usable = carry
+    def unfinished(carry: tuple[State, Array, Array]) -> Array:
+        state, sweeps, usable = carry
         stuck = state.damping < _HOPELESS
-        hopeless = (usable != 7) & ~jnp.isfinite(state.best_residual)
-        return (state.best_residual > tolerance) & (sweeps < max_sweeps) & ~stuck & ~hopeless
+        hopeless = (usable != 7) & ~jnp.isfinite(state.residual)
+        return (state.residual > tolerance) & (sweeps < max_sweeps) & ~stuck & ~hopeless
 
-    def sweep(carry: tuple[State, Array, Array, Array]) -> tuple[State, Array, Array, Array]:
-        state, sweeps, _, _ = carry
-        state, residual, usable = step(problem, state)
-        return state, sweeps + 1, residual, usable
+    def sweep(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
+        state, _, usable = step(problem, carry[0])
+        return state, carry[1] + 1, usable
 
-    start = (init(sites), jnp.asarray(0), jnp.asarray(jnp.inf, sites.precision.dtype), jnp.asarray(7))
-    state, sweeps, _, usable = jax.lax.while_loop(unfinished, sweep, start)
+    state, sweeps, usable = jax.lax.while_loop(
+        unfinished, sweep, (init(problem, sites), jnp.asarray(0), jnp.asarray(7))
+    )
     outcome = jnp.select(
         [
-            state.best_residual <= tolerance,
+            state.residual <= tolerance,
             usable & 4 == 0,
             usable & 1 == 0,
             usable & 2 == 0,
@@ -218,8 +228,8 @@ def run(
         ],
         code(Result.max_iterations),
     )
-    return state.best, Info(sweeps, state.best_residual, state.damping, outcome)
+    return state.fit, Info(sweeps, state.residual, state.damping, outcome, problem.space.jitter)
 
 
-def _choose(condition: Array, yes: Sites, no: Sites) -> Sites:
-    return Sites(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
+def _choose(condition: Array, yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

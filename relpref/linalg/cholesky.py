@@ -47,22 +47,20 @@ def cholesky(matrix: Array) -> Factor:
     unit = n * jnp.finfo(matrix.dtype).eps * jnp.mean(jnp.abs(jnp.diagonal(fixed)))
     steps = jnp.asarray(_STEPS, matrix.dtype)
 
+    identity = jnp.eye(n, dtype=matrix.dtype)
+
     def fails(state: tuple[Array, Array]) -> Array:
-        step, lower = state
-        return ~jnp.all(jnp.isfinite(jnp.diagonal(lower))) & (step + 1 < len(_STEPS))
+        tried, lower = state
+        return ~jnp.all(jnp.isfinite(jnp.diagonal(lower))) & (tried < len(_STEPS))
 
     def harder(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        step = state[0] + 1
-        return step, _lower(fixed, steps[step] * unit)
+        tried, _ = state
+        jittered = fixed + steps[tried] * unit * identity
+        return tried + 1, jnp.linalg.cholesky(jittered, symmetrize_input=False)
 
-    step, lower = jax.lax.while_loop(fails, harder, (jnp.asarray(0), _lower(fixed, steps[0] * unit)))
-    jitter = steps[step] * unit
+    tried, lower = jax.lax.while_loop(fails, harder, (jnp.asarray(0), jnp.full_like(fixed, jnp.nan)))
+    jitter = steps[tried - 1] * unit
     return Factor(_attach(matrix, jitter, lower), jitter)
-
-
-def _lower(matrix: Array, jitter: Array) -> Array:
-    n = matrix.shape[-1]
-    return jnp.linalg.cholesky(matrix + jitter * jnp.eye(n, dtype=matrix.dtype), symmetrize_input=False)
 
 
 @jax.custom_jvp

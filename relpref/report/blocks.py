@@ -68,6 +68,8 @@ class Picture:
     ----------
     svg : str
     caption : str
+    narrow : str, optional
+        The same for small screens.
     own_colours : bool
         It does not follow the page into the dark, so it stands on a light panel.
     """
@@ -75,6 +77,7 @@ class Picture:
     kind: ClassVar[str] = "picture"
     svg: str
     caption: str = ""
+    narrow: str | None = None
     own_colours: bool = False
 
 

@@ -13,7 +13,7 @@ _TITLE = "How the computation went"
 # name in info -> (words, how to read it)
 _READINGS = {
     "iterations": ("Sweeps", "rounds over all answers in the last run"),
-    "residual": ("Residual", "the largest mismatch that is left; 0 at the solution, and below 1e−6 nothing to worry about"),
+    "residual": ("Residual", "the largest mismatch that is left; 0 at the solution, and below 10⁻⁶ nothing to worry about"),
     "damping": ("Damping", "fraction of each update that was taken at the end; 1 is undamped, small values mean a hard problem"),
     "space": ("Space", "where the algebra was done: over answers (gap) or over entities (entity); it changes nothing but speed"),
     "jitter": ("Jitter", "added to the prior's diagonal to make it positive definite; 0 if none was needed"),
@@ -70,5 +70,5 @@ def _engine(sampled: bool, info: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> Cell:
     if isinstance(value, float):
-        return Cell(significant(value))
+        return Cell(fixed(value, 0) if value.is_integer() and abs(value) < 1e6 else significant(value))
     return cell(value)

@@ -6,9 +6,9 @@ import pandas as pd
 from relpref.errors import DataError
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
-from relpref.report.plots import bars
+from relpref.report.plots import NARROW, WIDE, bars
 from relpref.report.subject import Subject
-from relpref.report.text import fixed, listed, percent
+from relpref.report.text import fixed, listed, signed_percent
 
 _TITLE = "What the utilities rest on"
 _ENTITIES = 10
@@ -39,9 +39,11 @@ def contributions(subject: Subject) -> Chapter:
     blocks: list[Block] = [Text(text)]
     if len(shares) > _PARTS:
         blocks.append(Text(f"The {_PARTS} parts with the largest shares are shown, of {len(shares)}.", small=True))
-    blocks.append(Picture(bars(kept, shares.to_numpy()[order], "shares", description)))
+    values = shares.to_numpy()[order]
+    wide, narrow = (bars(kept, values, f"shares{shape.width:.0f}", description, shape) for shape in (WIDE, NARROW))
+    blocks.append(Picture(wide, narrow=narrow))
     blocks.append(
-        grid("Shares", ("Part", "Share"), [[kept[i], percent_or_more(shares.iloc[row])] for i, row in enumerate(order)], [1])
+        grid("Shares", ("Part", "Share"), [[kept[i], signed_percent(shares.iloc[row])] for i, row in enumerate(order)], [1])
     )
     blocks.append(_by_entity(subject, parts, [str(shares.index[row]) for row in order]))
     blocks.append(
@@ -55,18 +57,13 @@ def part_name(part: str) -> str:
     return "attributes" if part == "attributes" else f"relation {part}"
 
 
-def percent_or_more(share: float) -> str:
-    """A share, which may be negative or above 1."""
-    return percent(share) if 0 <= share <= 1 else f"{fixed(100 * share, 0)}%"
-
-
 def _inner(name: str) -> str:
     return name if name == "attributes" else f"the {name}"
 
 
 def _in_words(names: list[str], shares: pd.Series) -> str:
     order = np.argsort(-shares.to_numpy(), kind="stable")
-    return listed([f"{_inner(names[row])} {percent_or_more(float(shares.iloc[row]))}" for row in order], most=6)
+    return listed([f"{_inner(names[row])} {signed_percent(float(shares.iloc[row]))}" for row in order], most=6)
 
 
 def _by_entity(subject: Subject, parts: pd.DataFrame, kept: list[str]) -> Block:

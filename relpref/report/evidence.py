@@ -74,7 +74,7 @@ def _table(posterior: UtilityPosterior, table: pd.DataFrame) -> Block:
     for row in table.to_dict("records"):
         part = cell(part_name(clean(row["left_out"])))
         rows.append([part, cell(fixed(float(row["log_evidence"]))), cell(_signed(float(row["difference"])))])
-    return grid("Log evidence, in nats", ("Left out", "Log evidence", "Lost without it"), rows, (1, 2))
+    return grid("Log evidence, in nats", ("Left out", "Log evidence", "Gain from it"), rows, (1, 2))
 
 
 def _signed(difference: float) -> str:

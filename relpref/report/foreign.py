@@ -13,7 +13,7 @@ _FORBIDDEN = ("script", "foreignobject", "iframe", "object", "embed", "audio", "
 _ADDRESS = re.compile(r"url\(\s*['\"]?(?!#|data:)|@import|expression\(", re.IGNORECASE)
 
 
-def foreign(figure: str, name: str, title: str) -> tuple[str, str, bool]:
+def foreign(figure: str, name: str, title: str) -> tuple[str, bool]:
     """Check a picture.
 
     Parameters
@@ -29,8 +29,6 @@ def foreign(figure: str, name: str, title: str) -> tuple[str, str, bool]:
     -------
     svg : str
         The picture, without header and metadata.
-    caption : str
-        Empty.
     own_colours : bool
         Whether it has colours of its own, as against those of the page.
 
@@ -45,11 +43,11 @@ def foreign(figure: str, name: str, title: str) -> tuple[str, str, bool]:
     body = figure[start : end + len("</svg>")]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     _check(body)
-    own = 'class="plot"' not in body[: body.index(">")]
+    own = 'class="plot' not in body[: body.index(">")]
     opening, _, rest = prefixed(body, name).partition(">")
     if "role=" not in opening:
         opening += f' role="img" aria-label="{escape(title)}"'
-    return f"{opening}>{rest}", "", own
+    return f"{opening}>{rest}", own
 
 
 def _check(body: str) -> None:

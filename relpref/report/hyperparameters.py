@@ -103,15 +103,15 @@ def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -
         if not isinstance(options.get("attribute_kernel") or SquaredExponential(), SquaredExponential):
             return ""
         if kind == "amplitude":
-            return f"entities far apart differ by {fixed(np.sqrt(2) * number)} on average"
+            return f"entities far apart typically differ by {fixed(np.sqrt(2) * number)}"
         if kind == "lengthscale" and options.get("standardize", True):
-            return f"{percent(np.exp(-0.5 / number**2))} alike at a distance of one standard deviation"
+            return f"correlation {fixed(np.exp(-0.5 / number**2))} one standard deviation apart"
         return ""
     kernel = (options.get("relation_kernels") or {}).get(part) or RegularizedLaplacian()
     if part not in posterior.data.relations or not isinstance(kernel, RegularizedLaplacian):
         return ""
     if kind == "amplitude" and options.get("normalize", True):
-        return f"linked and unlinked entities differ by {fixed(np.sqrt(2) * number)} on average"
+        return f"two of its entities typically differ by {fixed(np.sqrt(2) * number)}"
     if kind == "range":
         pull = posterior.data.relations[part].mean_degree * number**2
         return f"a typical entity leans {percent(pull / (1 + pull))} on its neighbours"

@@ -121,7 +121,8 @@ def _chapter(section: Section, number: int) -> Chapter:
     """A section of the caller as a chapter."""
     blocks: list[Block] = [Text(clean(text, _LONGEST_PARAGRAPH)) for text in section.paragraphs]
     if section.figure is not None:
-        blocks.append(Picture(*foreign(section.figure, f"extra{number}", clean(section.title))))
+        svg, own_colours = foreign(section.figure, f"extra{number}", clean(section.title))
+        blocks.append(Picture(svg, own_colours=own_colours))
     if section.table is not None:
         blocks += from_frame(section.table, clean(section.title))
     if section.note is not None:

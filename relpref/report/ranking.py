@@ -6,7 +6,7 @@ from relpref.data.messages import counted
 from relpref.likelihoods import ProbitComparison
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
-from relpref.report.plots import Line, forest
+from relpref.report.plots import NARROW, WIDE, Line, forest
 from relpref.report.subject import INTERVAL, Subject
 from relpref.report.text import fixed, percent
 
@@ -38,7 +38,10 @@ def ranking(subject: Subject) -> Chapter:
         f"One row for each of {len(lines)} entities from the best, {best}, to the last, {last}: a dot for the utility and a line "
         "for its interval. The table below holds the numbers."
     )
-    blocks.append(Picture(forest(lines, "ranking", description, INTERVAL), caption))
+    wide, narrow = (
+        forest(lines, f"ranking{shape.width:.0f}", description, INTERVAL, shape) for shape in (WIDE, NARROW)
+    )
+    blocks.append(Picture(wide, caption, narrow=narrow))
     blocks.append(_table(subject))
     blocks.append(
         Text(
@@ -53,8 +56,7 @@ def ranking(subject: Subject) -> Chapter:
 def _line(subject: Subject, place: int) -> Line:
     row = subject.ranking.iloc[place]
     position = int(row["position"])
-    name, title = subject.names.short[position], subject.names.full[position]
-    return Line(name, title, place + 1, float(row["mean"]), float(row["lower"]), float(row["upper"]))
+    return Line(subject.names.full[position], place + 1, float(row["mean"]), float(row["lower"]), float(row["upper"]))
 
 
 def _table(subject: Subject) -> Any:

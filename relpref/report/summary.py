@@ -3,8 +3,9 @@
 import numpy as np
 
 from relpref.data.messages import counted
+from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.report.subject import INTERVAL, Subject
-from relpref.report.text import fixed, isolated, listed, percent
+from relpref.report.text import fixed, listed, percent
 
 _MOST_PAIRED = 200
 _SETTLED = 0.95
@@ -17,16 +18,16 @@ def summary(subject: Subject) -> list[str]:
 
 def _asked(subject: Subject) -> str:
     data = subject.posterior.data
-    sources = []
-    if data.attribute_names:
-        sources.append(counted(len(data.attribute_names), "attribute"))
-    if data.relations:
-        names = listed([isolated(name) for name in data.relations], most=6)
-        sources.append(f"the {'relation' if len(data.relations) == 1 else 'relations'} {names}")
-    using = f", together with {' and '.join(sources)}," if sources else ""
-    answers = counted(data.num_answers, "answer")
+    parts = parts_of(subject.posterior)
+    used = [name for name in data.relations if name in parts or not parts]
+    sources = [f"on {counted(data.num_answers, 'answer')} to the question “which of the two is better?”"]
+    if data.attribute_names and (ATTRIBUTES in parts or not parts):
+        sources.append(f"on {counted(len(data.attribute_names), 'attribute')}")
+    if used:
+        names = listed([f"“{name}”" for name in used], most=6)
+        sources.append(f"on the {'relation' if len(used) == 1 else 'relations'} {names}")
     return (
-        f"{answers} to the question which of two is better{using} rank {counted(data.num_entities, 'entity', 'entities')}. "
+        f"This report ranks {counted(data.num_entities, 'entity', 'entities')}. It rests {listed(sources)}. "
         "Every place comes with an interval that says how sure it is."
     )
 

@@ -58,7 +58,7 @@ class Canvas:
         self._words.append((text, title or text))
         return f"@@{len(self._words) - 1}@@"
 
-    def svg(self, name: str, title: str, description: str) -> str:
+    def svg(self, name: str, title: str, description: str, *, narrow: bool = False) -> str:
         """The picture.
 
         Parameters
@@ -67,6 +67,8 @@ class Canvas:
             Unique on the page; it begins every id of the picture.
         title, description : str
             For those who cannot see it.
+        narrow : bool
+            For small screens only.
         """
         buffer = StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -75,13 +77,15 @@ class Canvas:
         body = body[body.index(">", body.index("<svg")) + 1 :]
         body = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
         body = prefixed(body, name)
-        body = re.sub(r"font: ([^;\"']*?)([\d.]+px) [^;\"]*", r"font-size: \2", body)
+        body = re.sub(r" ?font-family:[^;\"]*;", "", body)
+        body = re.sub(r"font: (?:[^;\"']*? )?([\d.]+px) [^;\"]*", r"font-size: \1", body)
+        body = re.sub(r' transform="rotate\(-?0 [^"]*"', "", body)
         for colour, variable in _VARIABLES.items():
             body = body.replace(colour, f"var({variable})")
         body = _TOKEN.sub(self._word, body)
         width, height = self._size
         return (
-            f'<svg class="plot" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
+            f'<svg class="plot{" narrow" if narrow else ""}" preserveAspectRatio="xMinYMin" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
             f'style="--width: {width:g}px" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">\n'
             f' <title id="{name}-title">{escape(title)}</title>\n <desc id="{name}-text">{escape(description)}</desc>{body}'
         )

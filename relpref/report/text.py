@@ -10,7 +10,7 @@ import numpy as np
 # Control characters, surrogates without a partner, and the marks that turn the direction of the text that follows them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _LONGEST_TITLE = 2000
-_LONGEST_SHOWN = 36
+_LONGEST_SHOWN = 28
 _ISOLATE, _POP = "\u2068", "\u2069"  # keep a right-to-left name from reordering the sentence around it
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -72,6 +72,11 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.0f}%"
 
 
+def signed_percent(share: float) -> str:
+    """A share, which may be negative or above 1."""
+    return percent(share) if 0 <= share <= 1 else f"{fixed(100 * share, 0)}%"
+
+
 def fixed(number: float, decimals: int = 2) -> str:
     """A number with so many decimals and a real minus sign."""
     if not np.isfinite(number):
@@ -85,8 +90,10 @@ def significant(number: float, digits: int = 3) -> str:
     number = float(number)
     if not np.isfinite(number):
         return "–" if np.isnan(number) else ("∞" if number > 0 else "−∞")
-    if number == 0 or 1e-3 <= abs(number) < 1e6:
-        exponent = 0 if number == 0 else int(np.floor(np.log10(abs(number))))
+    if number == 0:
+        return "0"
+    if 1e-3 <= abs(number) < 1e6:
+        exponent = int(np.floor(np.log10(abs(number))))
         return f"{number:.{max(digits - 1 - exponent, 0)}f}".replace("-", "−")
     mantissa, _, power = f"{number:.{digits - 1}e}".partition("e")
     return f"{mantissa} × 10{str(int(power)).translate(_SUPERSCRIPTS)}".replace("-", "−")

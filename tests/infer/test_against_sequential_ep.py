@@ -1,0 +1,115 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relpref.data import PreferenceData
+
+ROUND = [(i, (i + 1) % 12) for i in range(12)]
+HUB = [(0, i) for i in range(1, 12)] + [(i, 0) for i in range(1, 12)]
+
+
+def random(make: Callable[..., PreferenceData], hyper: Any) -> Any:
+    return make(1), hyper
+
+
+def hub(make: Callable[..., PreferenceData], hyper: Any) -> Any:
+    """One entity is in nearly every answer, and wins most of them."""
+    others = [(i, i + 1) for i in range(1, 9)]
+    count = [3] * 11 + [1] * 19
+    return make(2, pairs=HUB + others, count=count), hyper | {"next_amplitude": 3.0}
+
+
+def repeated(make: Callable[..., PreferenceData], hyper: Any) -> Any:
+    return make(3, count=np.random.default_rng(3).integers(1, 51, 30)), hyper
+
+
+def contradictory(make: Callable[..., PreferenceData], hyper: Any) -> Any:
+    """Both answers to every question, most often twenty times."""
+    both = [pair for k in range(15) for pair in ((k % 11, 11), (11, k % 11))][:22]
+    others = [(i, j) for i, j in ROUND if 11 not in (i, j)][:8]
+    return make(4, pairs=both + others, count=[20] * 22 + [1] * 8), hyper
+
+
+def wide(amplitude: float) -> Any:
+    def problem(make: Callable[..., PreferenceData], hyper: Any) -> Any:
+        return make(5), hyper | {"attributes_amplitude": amplitude, "next_amplitude": amplitude}
+
+    return problem
+
+
+def duplicates(make: Callable[..., PreferenceData], hyper: Any) -> Any:
+    """Pairs of entities with the same attributes and no relation that tells them apart: a singular covariance."""
+    attributes = np.repeat(np.random.default_rng(6).standard_normal((6, 2)), 2, axis=0)
+    return make(6, attributes=attributes), hyper | {"next_amplitude": 0.0}
+
+
+PROBLEMS = {
+    "random": random,
+    "hub": hub,
+    "repeated": repeated,
+    "contradictory": contradictory,
+    "amplitude 10": wide(10.0),
+    "amplitude 30": wide(30.0),
+    "duplicates": duplicates,
+}
+
+
+@pytest.mark.parametrize("space", ["entity", "gap"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_parallel_ep_reaches_the_sequential_fixed_point(
+    name: str,
+    space: str,
+    make_data: Callable[..., PreferenceData],
+    hyperparameters: dict[str, Any],
+    fit: Callable[..., Any],
+    parts: Callable[..., Any],
+    oracle: Callable[..., Any],
+) -> None:
+    data, fixed = PROBLEMS[name](make_data, hyperparameters)
+    found = fit(data, fixed, space=space, tol=1e-10)
+    truth = oracle(data, sum(parts(data, fixed).values()))
+    sd = np.sqrt(np.diag(truth.covariance))
+    np.testing.assert_allclose(found.mean() / sd, truth.mean / sd, rtol=0, atol=1e-7)
+    scale = np.outer(sd, sd)
+    np.testing.assert_allclose(found.covariance() / scale, truth.covariance / scale, rtol=0, atol=1e-7)
+    assert abs(found.log_evidence - truth.log_evidence) <= 1e-7
+    assert found.info["residual"] <= 1e-10
+    # A row of count k stands for k sites that share their parameters.
+    first = np.cumsum(data.count) - data.count
+    np.testing.assert_allclose(found.sites["precision"], truth.precision[first], rtol=1e-6, atol=1e-9)
+
+
+def test_both_spaces_give_the_same_answers(
+    make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
+    data = make_data(7)
+    entity, gap = (fit(data, space=space, tol=1e-10) for space in ("entity", "gap"))
+    np.testing.assert_allclose(entity.mean(), gap.mean(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(entity.covariance(), gap.covariance(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(entity.explain(), gap.explain(), rtol=0, atol=1e-8)
+    assert abs(entity.log_evidence - gap.log_evidence) <= 1e-8
+    assert (entity.info["space"], gap.info["space"]) == ("entity", "gap")
+
+
+def test_the_cheaper_space_is_chosen(posterior: Any, data: PreferenceData) -> None:
+    assert data.num_comparisons > data.num_entities
+    assert posterior.info["space"] == "entity"
+
+
+def test_a_tighter_tolerance_changes_little(data: PreferenceData, fit: Callable[..., Any]) -> None:
+    loose, tight = fit(data, tol=1e-6), fit(data, tol=1e-11)
+    assert loose.info["iterations"] < tight.info["iterations"]
+    np.testing.assert_allclose(loose.mean(), tight.mean(), rtol=0, atol=1e-5)
+    assert abs(loose.log_evidence - tight.log_evidence) <= 1e-8
+
+
+def test_starting_from_the_solution_takes_one_sweep(data: PreferenceData, posterior: Any) -> None:
+    from relpref.infer import EP
+    from relpref.models import xpgp
+
+    engine = EP(xpgp, fixed=posterior.hyperparameters)
+    again = engine.run_from(posterior.sites, 0, data, progress_bar=False)
+    assert again.info["iterations"] <= 2
+    np.testing.assert_allclose(again.mean(), posterior.mean(), rtol=0, atol=1e-7)

@@ -1,0 +1,176 @@
+"""How inference fails: with a code and a remedy, and never with numbers that look like an answer."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax import Array
+from numpyro.distributions import constraints
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.errors import InferenceError
+from relpref.infer import EP, InferenceWarning, Result
+from relpref.kernels import GaussianProcess, Precomputed
+from relpref.likelihoods import ProbitComparison, TiltedMoments
+from relpref.linalg import Dense
+from relpref.models import xpgp
+
+
+class Faulty(dist.Distribution):
+    """A comparison whose moments are the right ones times a factor."""
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.boolean
+
+    def __init__(self, predictor: Array, factor: Array) -> None:
+        self.predictor, self.factor = predictor, factor
+        super().__init__(batch_shape=predictor.shape, validate_args=False)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return jnp.ones(sample_shape + self.batch_shape, jnp.int32)
+
+    def log_prob(self, value: Array) -> Array:
+        return ProbitComparison(self.predictor).log_prob(value)
+
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        normalizer, gradient, curvature = ProbitComparison(self.predictor).tilted(value, mean, variance)
+        return TiltedMoments(normalizer, gradient, curvature * self.factor)
+
+    def tree_flatten(self) -> Any:
+        return (self.predictor, self.factor), None
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, params: Any) -> "Faulty":
+        self = cls.__new__(cls)
+        self.predictor, self.factor = params
+        dist.Distribution.__init__(self, batch_shape=jnp.shape(params[0]), validate_args=False)
+        return self
+
+
+def faulty(covariance: Array, factor: Array) -> None:
+    utility = numpyro.sample("utility", GaussianProcess(Dense(covariance)))
+    gaps = utility[:-1] - utility[1:]
+    with numpyro.plate("comparison", gaps.shape[0]):
+        numpyro.sample("answer", Faulty(gaps, factor), obs=jnp.ones(gaps.shape, jnp.int32))
+
+
+def run(factor: float, covariance: Any = None, **options: Any) -> Any:
+    covariance = np.eye(4) if covariance is None else covariance
+    return EP(faulty, **options).run(jax.random.key(0), covariance, np.float64(factor), progress_bar=False)
+
+
+def check_every_answer_warns(posterior: Any, result: Result) -> None:
+    with pytest.warns(InferenceWarning, match=result.name):
+        posterior.mean()
+    with pytest.warns(InferenceWarning, match=result.name):
+        posterior.sd()
+    with pytest.warns(InferenceWarning, match=result.name):
+        posterior.covariance()
+    with pytest.warns(InferenceWarning, match=result.name):
+        posterior.sample(3)
+
+
+def test_the_right_moments_are_fine() -> None:
+    assert run(1.0).info["result"] == "converged"
+
+
+@pytest.mark.parametrize(
+    ("factor", "result"), [(np.nan, Result.nonfinite), (-0.5, Result.negative_precision)]
+)
+def test_a_faulty_likelihood_is_named(factor: float, result: Result) -> None:
+    with pytest.raises(InferenceError, match=f"^{result.name}") as caught:
+        run(factor)
+    assert caught.value.result is result
+    assert result.value in str(caught.value)
+    # No sweep gave sites that could be used, so there is no posterior to speak of.
+    posterior = run(factor, throw=False)
+    assert posterior.info["result"] == result.name
+    check_every_answer_warns(posterior, result)
+    assert not np.isfinite(posterior.log_evidence)
+
+
+@pytest.mark.parametrize("covariance", [-np.eye(4), np.diag([1.0, 1.0, 1.0, -1e-3]), np.full((4, 4), np.nan)])
+@pytest.mark.parametrize("space", ["entity", "gap"])
+def test_a_prior_that_is_no_covariance(covariance: Any, space: Any) -> None:
+    with pytest.raises(InferenceError) as caught:
+        run(1.0, covariance, space=space)
+    assert caught.value.result is Result.prior_not_positive_definite
+
+
+def test_an_indefinite_precomputed_kernel(
+    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
+) -> None:
+    problem = gold("hub_n40")
+    data = gold_data(problem).without_relation("links")
+    values, vectors = np.linalg.eigh(problem["K"])
+    kernel = Precomputed((vectors * np.where(np.arange(40) == 20, -1.0, values)) @ vectors.T)
+    engine = EP(xpgp, fixed={"attributes_amplitude": 1.0}, space="entity", throw=False)
+    call = {"attribute_kernel": kernel, "standardize": False, "normalize": False}
+    posterior: Any = engine.run(jax.random.key(0), data, progress_bar=False, **call)
+    result = Result.prior_not_positive_definite
+    assert posterior.info["result"] == result.name
+    check_every_answer_warns(posterior, result)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InferenceWarning)
+        assert not np.any(np.isfinite(posterior.mean()))
+        assert not np.any(np.isfinite(posterior.sd()))
+        assert not np.any(np.isfinite(posterior.prefer([("e0", "e1")])["probability"]))
+        assert not np.any(np.isfinite(posterior.ranking()[["mean", "sd", "expected_rank", "p_best"]]))
+        assert not np.any(np.isfinite(posterior.explain()))
+        assert not np.any(np.isfinite(posterior.shares()))
+    assert not np.isfinite(posterior.log_evidence)
+
+
+def test_too_few_sweeps(fit: Callable[..., Any], data: PreferenceData, posterior: Any, tmp_path: Any) -> None:
+    with pytest.raises(InferenceError, match="Raise max_sweeps") as caught:
+        fit(data, max_sweeps=1)
+    assert caught.value.result is Result.max_iterations
+    stopped = fit(data, max_sweeps=1, throw=False)
+    assert stopped.info["result"] == "max_iterations"
+    assert stopped.info["iterations"] == 1
+    assert stopped.info["residual"] > 1e-8
+    check_every_answer_warns(stopped, Result.max_iterations)
+    for answer in (
+        stopped.ranking,
+        stopped.utilities,
+        stopped.explain,
+        stopped.shares,
+        lambda: stopped.prefer([("e0", "e1")]),
+        stopped.to_arviz,
+    ):
+        with pytest.warns(InferenceWarning, match="max_iterations"):
+            answer()
+    # Storing it does not make it good.
+    stopped.save(tmp_path / "stopped.nc")
+    with pytest.warns(InferenceWarning, match="max_iterations"):
+        relpref.load(tmp_path / "stopped.nc").mean()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        posterior.mean()
+
+
+@pytest.mark.parametrize("evaluations", [1, 2])
+def test_too_few_evaluations(fit: Callable[..., Any], data: PreferenceData, evaluations: int) -> None:
+    with pytest.raises(InferenceError, match="max_evaluations") as caught:
+        fit(data, fixed=None, max_evaluations=evaluations)
+    assert caught.value.result is Result.hyperparameters_not_converged
+    stopped = fit(data, fixed=None, max_evaluations=evaluations, throw=False)
+    assert stopped.info["result"] == "hyperparameters_not_converged"
+    assert stopped.info["gradient_norm"] > 1e-2
+    check_every_answer_warns(stopped, Result.hyperparameters_not_converged)
+    # EP itself has converged there.
+    assert stopped.info["residual"] <= 1e-8
+
+
+def test_the_undamped_iteration_would_not_have_made_it(fit: Callable[..., Any], make_data: Any) -> None:
+    pairs = [(0, i) for i in range(1, 12)] + [(i, 0) for i in range(1, 12)] + [(i, i + 1) for i in range(1, 9)]
+    found = fit(make_data(2, pairs=pairs, count=[40] * 11 + [5] * 19))
+    assert found.info["result"] == "converged"
+    assert found.info["damping"] < 1

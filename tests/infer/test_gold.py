@@ -1,0 +1,77 @@
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from relpref.data import PreferenceData
+from relpref.infer import EP
+from relpref.kernels import Precomputed
+from relpref.models import xpgp
+
+RAW = {"standardize": False, "normalize": False}
+UNIT = {"attributes_amplitude": 1.0}
+SWITCHED_OFF = {"links_amplitude": 0.0, "links_range": 1.0}
+
+
+def run(data: PreferenceData, fixed: Any, space: Any = "auto", **kernels: Any) -> Any:
+    engine = EP(xpgp, fixed=fixed, space=space)
+    return engine.run(jax.random.key(0), data, progress_bar=False, **RAW, **kernels)
+
+
+def from_columns(problem: Any) -> dict[str, Any]:
+    return {
+        "attributes_amplitude": problem["amp_attribute"],
+        "attributes_lengthscale": problem["lengthscale"],
+        "links_amplitude": problem["amp_relation"],
+        "links_range": problem["iota"],
+    }
+
+
+def check(posterior: Any, problem: Any, probability: float = 0.012) -> None:
+    assert posterior.info["result"] == "converged"
+    table = posterior.utilities()
+    assert np.max(np.abs(table["mean"] - problem["mean"]) / problem["sd"]) <= 0.03
+    assert np.max(np.abs(table["sd"] / problem["sd"] - 1)) <= 0.05
+    pairs = [(f"e{i}", f"e{j}") for i, j in problem["query_pairs"]]
+    difference = posterior.prefer(pairs)["probability"] - problem["probability"]
+    assert np.max(np.abs(difference)) <= probability
+    assert abs(posterior.log_evidence - problem["log_evidence"]) <= 0.35
+
+
+@pytest.mark.parametrize(
+    ("name", "probability"), [("mixed_n100", 0.012), ("attributes_n60", 0.012), ("hub_n40", 0.018)]
+)
+def test_attributes_and_links(
+    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData], name: str, probability: float
+) -> None:
+    problem = gold(name)
+    check(run(gold_data(problem), from_columns(problem)), problem, probability)
+
+
+def test_a_relation_with_a_given_covariance(
+    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
+) -> None:
+    problem = gold("graph_n80")
+    data = gold_data(problem).without_attributes()
+    kernels = {"links": Precomputed(problem["K"])}
+    check(run(data, {"links_amplitude": 1.0}, "gap", relation_kernels=kernels), problem)
+
+
+def test_attributes_with_a_given_covariance_in_both_spaces(
+    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
+) -> None:
+    problem = gold("hub_n40")
+    data = gold_data(problem).without_relation("links")
+    kernel = Precomputed(problem["K"])
+    entity, gap = (run(data, UNIT, space, attribute_kernel=kernel) for space in ("entity", "gap"))
+    check(entity, problem, 0.018)
+    assert (entity.info["space"], gap.info["space"]) == ("entity", "gap")
+    np.testing.assert_allclose(entity.mean(), gap.mean(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(entity.covariance(), gap.covariance(), rtol=0, atol=1e-8)
+    assert abs(entity.log_evidence - gap.log_evidence) <= 1e-8
+    for name in ("precision", "shift"):
+        np.testing.assert_allclose(entity.sites[name], gap.sites[name], rtol=0, atol=1e-8)
+    first, second = (one.explain() for one in (entity, gap))
+    np.testing.assert_allclose(first, second, rtol=0, atol=1e-8)
