@@ -10,7 +10,7 @@ import pandas as pd
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer import EP, Posterior, UtilityPosterior
+from relpref.infer import EP, Posterior, Result, UtilityPosterior
 from relpref.infer.posterior import Origin
 
 ATTRIBUTES = "attributes"
@@ -40,6 +40,8 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
     ------
     UnsupportedProgramError
         If the posterior has no evidence, does not know its program, or has one part only.
+    InferenceError
+        If the posterior's own fit did not converge. Where only a fit without a part fails, its row says so.
 
     Notes
     -----
@@ -52,6 +54,11 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
             "the comparison needs a posterior from EP that knows its program; "
             "fit with EP in this session, or with a program of relpref.models before saving"
         )
+    result = Result[posterior.info["result"]]
+    if not result.ok:
+        raise InferenceError(
+            f"the fit itself did not converge, so its evidence compares with nothing: {result.value}", result
+        )
     data = posterior.data
     removable = [part for part in parts_of(posterior) if part == ATTRIBUTES or part in data.relations]
     if len(parts_of(posterior)) < 2 or not removable:
@@ -61,7 +68,9 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
     rows = []
     for part in removable:
         log_evidence, note = _refit(posterior, origin, part, progress_bar)
-        rows.append({"left_out": part, "log_evidence": log_evidence, "difference": full - log_evidence, "note": note})
+        rows.append(
+            {"left_out": part, "log_evidence": log_evidence, "difference": full - log_evidence, "note": note}
+        )
     return pd.DataFrame(rows)
 
 
@@ -87,10 +96,19 @@ def _refit(posterior: UtilityPosterior, origin: Origin, part: str, progress_bar:
         smaller = data.without_attributes() if part == ATTRIBUTES else data.without_relation(part)
     except DataError as error:
         return float("nan"), str(error)
-    swap = {id(value): smaller for value in (*origin.args, *keywords(origin).values()) if isinstance(value, PreferenceData)}
+    swap = {
+        id(value): smaller
+        for value in (*origin.args, *keywords(origin).values())
+        if isinstance(value, PreferenceData)
+    }
     args = tuple(swap.get(id(value), value) for value in origin.args)
-    kwargs = {name: swap.get(id(value), value) for name, value in _without(posterior, part, keywords(origin)).items()}
-    fixed = {site: value for site, value in _fixed(posterior, origin).items() if site_part(posterior, site) != part}
+    kwargs = {
+        name: swap.get(id(value), value)
+        for name, value in _without(posterior, part, keywords(origin)).items()
+    }
+    fixed = {
+        site: value for site, value in _fixed(posterior, origin).items() if site_part(posterior, site) != part
+    }
     engine = EP(_unbound(origin.program), **{**origin.engine, "fixed": fixed, "throw": True})
     try:
         with warnings.catch_warnings():
@@ -120,13 +138,17 @@ def _without(posterior: UtilityPosterior, part: str, kwargs: Mapping[str, Any]) 
     if part == ATTRIBUTES:
         kept.pop("attribute_kernel", None)
     if kept.get("relation_kernels"):
-        kept["relation_kernels"] = {name: kernel for name, kernel in kept["relation_kernels"].items() if name != part}
+        kept["relation_kernels"] = {
+            name: kernel for name, kernel in kept["relation_kernels"].items() if name != part
+        }
     if kept.get("priors"):
-        kept["priors"] = {site: prior for site, prior in kept["priors"].items() if site_part(posterior, site) != part}
+        kept["priors"] = {
+            site: prior for site, prior in kept["priors"].items() if site_part(posterior, site) != part
+        }
     return kept
 
 
-def site_part(posterior: UtilityPosterior, site: str) -> str | None:
+def site_part(posterior: Posterior, site: str) -> str | None:
     """The part that a hyperparameter ``<part>_<name>`` belongs to; of two that fit, the longer."""
     fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_")]
     return max(fitting, key=len, default=None)

@@ -151,22 +151,18 @@ class EP:
             cold if start is None else Sites(*(jnp.asarray(start[name]) for name in ("precision", "shift")))
         )
 
+        searching = bool(layout.hyperparameters)
+
+        searching = bool(layout.hyperparameters)
+
         def at(unconstrained: Values, sites: Sites, tolerance: float) -> Evidence:
-            return evaluate(
-                call,
-                layout,
-                gap_space,
-                arrays,
-                unconstrained,
-                fixed,
-                sites,
-                tolerance,
-                self.options["max_sweeps"],
-            )
+            most = self.options["max_sweeps"]
+            static = (call, layout, gap_space, searching)
+            return evaluate(*static, arrays, unconstrained, fixed, sites, tolerance, most)
 
         search: Search | None = None
         unconstrained: Values = {}
-        if layout.hyperparameters:
+        if searching:
             with Progress("EP", progress_bar) as progress:
                 starts = [
                     medians,

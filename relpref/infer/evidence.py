@@ -24,15 +24,17 @@ class Evidence(NamedTuple):
     log_prior : Array
         Log density of the hyperparameters in the unconstrained space (with the Jacobian of the map to it).
     gradient : dict
-        Of log_evidence + log_prior in the unconstrained hyperparameters.
+        Of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not asked for.
     sites : Sites
         At the fixed point.
     info : Info
         With what the prior's root needed as jitter.
     alpha : Array, shape (n,)
         The posterior mean is the prior mean plus K α.
-    weights : Array, shape (n, n)
-        R; the posterior covariance is K − K R K.
+    weights : Array, shape (n, n), or None
+        R; the posterior covariance is K − K R K. None where nobody needs it.
+    white : Array, shape (n, r), or None
+        V; the posterior covariance is VVᵀ. None in gap space.
     """
 
     log_evidence: Array
@@ -41,7 +43,8 @@ class Evidence(NamedTuple):
     sites: Sites
     info: Info
     alpha: Array
-    weights: Array
+    weights: Array | None
+    white: Array | None
 
 
 def use_gap_space(layout: Layout) -> bool:
@@ -75,11 +78,12 @@ def tilted(
     return TiltedMoments(*(jnp.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def evaluate(
     call: Call,
     layout: Layout,
     gap_space: bool,
+    with_gradient: bool,
     arrays: tuple[Any, ...],
     unconstrained: Values,
     fixed: Values,
@@ -102,8 +106,23 @@ def evaluate(
 
     dual = shift - precision * marginals.mean
     alpha = projection.adjoint(dual)
-    weights = space.weights(factor, precision, projection)
-
+    in_entities = isinstance(space, EntitySpace)
+    parts = max(len(getattr(block, "parts", ())) for block in reading.covariance.blocks)
+    needed = with_gradient or not in_entities or parts > 1
+    weights = space.weights(factor, precision, projection) if needed else None
+    fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
+    found = Evidence(
+        log_evidence=log_evidence,
+        log_prior=reading.log_prior,
+        gradient={},
+        sites=sites,
+        info=info._replace(code=jnp.where(fine, info.code, code(Result.nonfinite))),
+        alpha=alpha,
+        weights=weights,
+        white=factor.white if in_entities else None,
+    )
+    if not with_gradient:
+        return found
     gap_weights = space.gap_weights(factor, precision) if isinstance(space, GapSpace) else None
 
     def surrogate(unconstrained: Values) -> Array:
@@ -117,12 +136,7 @@ def evaluate(
         answers = tilted(moving.observations, moving.offset, cavity.mean, cavity.variance)
         return 0.5 * prior + jnp.sum(problem.counts * answers.log_normalizer) + moving.log_prior
 
-    gradient = jax.grad(surrogate)(unconstrained)
-    fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
-    outcome = jnp.where(fine, info.code, code(Result.nonfinite))
-    return Evidence(
-        log_evidence, reading.log_prior, gradient, sites, info._replace(code=outcome), alpha, weights
-    )
+    return found._replace(gradient=jax.grad(surrogate)(unconstrained))
 
 
 def _log_evidence(problem: Problem, sites: Sites, cavity: Cavity) -> Array:

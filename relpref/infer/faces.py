@@ -57,29 +57,36 @@ def assemble(
     origin: Origin,
 ) -> Posterior:
     """Turn an engine's arrays into a posterior; JAX arrays end here."""
-    alpha, weights = np.asarray(evidence.alpha), np.asarray(evidence.weights)
+    alpha = np.asarray(evidence.alpha)
     blocks = {
         site: {part: np.asarray(matrix) for part, matrix in parts.items()}
         for site, parts in prior.blocks.items()
     }
-    covariance = block_diag(*(sum(parts.values()) for parts in blocks.values()))
-    pulled = covariance @ weights  # K R
-    posterior = covariance - pulled @ covariance
-    parts = {}
+    totals = {site: sum(parts.values()) for site, parts in blocks.items()}
+    if evidence.white is not None:
+        white = np.asarray(evidence.white)
+        covariance = white @ white.T
+    else:
+        total = block_diag(*totals.values())
+        covariance = total - total @ np.asarray(evidence.weights) @ total
+        covariance = 0.5 * (covariance + covariance.T)
+    parts, mean = {}, np.array(prior.location)
     for site, rows in layout.slices.items():
-        # E[part] = K_p α and Cov(part, total) = K_p − K_p R K, its diagonal.
+        mean[rows] += totals[site] @ alpha[rows]
         named = {part: matrix for part, matrix in blocks[site].items() if part}
-        means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
-        within = pulled[rows, rows]
-        shares = {
-            part: np.diagonal(matrix) - np.sum(matrix * within, axis=1) for part, matrix in named.items()
-        }
+        means = {part: matrix @ alpha[rows] for part, matrix in named.items()}  # E[part] = K_p α
+        if len(named) == 1:
+            shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
+        else:
+            # Cov(part, total) = K_p − K_p R K, its diagonal.
+            pulled = totals[site] @ np.asarray(evidence.weights)[rows, rows]
+            shares = {
+                part: np.diagonal(matrix) - np.sum(matrix * pulled, axis=1) for part, matrix in named.items()
+            }
         parts[site] = Parts(means, shares)
     hyperparameters = {**fixed, **prior.hyperparameters}
     common = {
-        "belief": GaussianBelief(
-            np.asarray(prior.location) + covariance @ alpha, 0.5 * (posterior + posterior.T)
-        ),
+        "belief": GaussianBelief(mean, covariance),
         "parts": parts,
         "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
         "log_evidence": float(evidence.log_evidence),

@@ -147,16 +147,15 @@ class _Probe:
         x, y = generator.standard_normal((2, self.layout.num_latents))
         points = np.stack([np.zeros_like(x), x, y, x + y])
         keys = [jax.random.key_data(jax.random.key(seed)) for seed in (0, 1)]
-        first, others, self.medians = _probe(call, self.layout, arrays, fixed, points, keys[0])
-        second, _, _ = _probe(call, self.layout, arrays, fixed, points, keys[1])
-        first, others, second = np.asarray(first), np.asarray(others), np.asarray(second)
+        first, self.medians = _probe(call, self.layout, arrays, fixed, points, keys[0])
+        second, _ = _probe(call, self.layout, arrays, fixed, points, keys[1])
+        first, second = np.asarray(first), np.asarray(second)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
         superposition = first[3] - first[1] - first[2] + first[0]
         # Affine in x, y and x + y together: this also catches |x| and max(x, 0), which are linear along a ray.
-        self.affine = bool(
-            np.all(np.abs(superposition) <= slack) and np.allclose(others, others[0], rtol=1e-9, atol=0)
-        )
+        superposed = bool(np.all(np.abs(superposition) <= slack))
+        self.affine = superposed and not _others_depend(call, self.layout, arrays, fixed)
         self.constant_projection = bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
         )
@@ -165,23 +164,15 @@ class _Probe:
 @partial(jax.jit, static_argnums=(0, 1))
 def _probe(
     call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, key_words: Array
-) -> tuple[Array, Array, Values]:
-    """Predictors at each latent vector, a fingerprint of everything that must not depend on it, and prior medians."""
+) -> tuple[Array, Values]:
+    """Predictors at each latent vector, and the medians of the hyperparameters' priors."""
     key = jax.random.wrap_key_data(key_words)
 
-    def at(vector: Array) -> tuple[Array, Array]:
+    def predictors(vector: Array) -> Array:
         sites = call.trace(arrays, {**fixed, **layout.unravel(vector)}, key)
-        predictors, others = [], [jnp.zeros(())]
-        for site in sites.values():
-            if site["type"] != "sample":
-                continue
-            leaves = jax.tree.leaves(unwrap(site["fn"]))
-            if site["name"] in layout.observed:
-                predictor = as_likelihood(site["fn"]).predictor
-                predictors.append(jnp.ravel(predictor))
-                leaves = [leaf for leaf in leaves if leaf is not predictor]
-            others += [jnp.sum(jnp.asarray(leaf, jnp.zeros(()).dtype)) for leaf in leaves]
-        return jnp.concatenate(predictors), jnp.stack(others)
+        return jnp.concatenate(
+            [jnp.ravel(as_likelihood(sites[name]["fn"]).predictor) for name in layout.observed]
+        )
 
     sites = call.trace(arrays, {**fixed, **layout.unravel(points[0])}, key)
     latents = dict(layout.latents)
@@ -189,7 +180,7 @@ def _probe(
         s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
     ]
     medians = {site["name"]: _median(site) for site in free if site["name"] not in fixed}
-    return *jax.lax.map(at, points), medians
+    return jax.vmap(predictors)(points), medians
 
 
 def _median(site: dict[str, Any]) -> Array:
@@ -206,3 +197,42 @@ def _refuse(site: dict[str, Any], why: str) -> UnsupportedProgramError:
     return UnsupportedProgramError(
         f"site {site['name']!r} ({kind}) {why}; numpyro's MCMC(NUTS(program)) can run it"
     )
+
+
+def _others_depend(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> bool:
+    """Whether any site's distribution, predictors apart, is computed from the latents."""
+
+    def others(vector: Array) -> list[Any]:
+        sites = call.trace(arrays, {**fixed, **layout.unravel(vector)})
+        found: list[Any] = []
+        for site in sites.values():
+            if site["type"] != "sample":
+                continue
+            leaves = jax.tree.leaves(unwrap(site["fn"]))
+            if site["name"] in layout.observed:
+                predictor = as_likelihood(site["fn"]).predictor
+                leaves = [leaf for leaf in leaves if leaf is not predictor]
+            found += [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+        return found
+
+    jaxpr = jax.make_jaxpr(others)(jnp.zeros(layout.num_latents)).jaxpr
+    return any(_reached(jaxpr, [True]))
+
+
+def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
+    """Which outputs of a jaxpr are computed from the marked inputs."""
+    marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
+    for equation in jaxpr.eqns:
+        marks = [not hasattr(v, "val") and v in marked for v in equation.invars]
+        inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
+        inner = getattr(inner, "jaxpr", inner)
+        if (
+            inner is not None
+            and len(inner.invars) == len(marks)
+            and len(inner.outvars) == len(equation.outvars)
+        ):
+            found = _reached(inner, marks)
+        else:
+            found = [any(marks)] * len(equation.outvars)
+        marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
+    return [not hasattr(v, "val") and v in marked for v in jaxpr.outvars]

@@ -13,12 +13,24 @@ _TITLE = "How the computation went"
 # name in info -> (words, how to read it)
 _READINGS = {
     "iterations": ("Sweeps", "rounds over all answers in the last run"),
-    "residual": ("Residual", "the largest mismatch that is left; 0 at the solution, and below 10⁻⁶ nothing to worry about"),
-    "damping": ("Damping", "fraction of each update that was taken at the end; 1 is undamped, small values mean a hard problem"),
-    "space": ("Space", "where the algebra was done: over answers (gap) or over entities (entity); it changes nothing but speed"),
+    "residual": (
+        "Residual",
+        "the largest mismatch that is left; 0 at the solution, and below 10⁻⁶ nothing to worry about",
+    ),
+    "damping": (
+        "Damping",
+        "fraction of each update that was taken at the end; 1 is undamped, small values mean a hard problem",
+    ),
+    "space": (
+        "Space",
+        "where the algebra was done: over answers (gap) or over entities (entity); it changes nothing but speed",
+    ),
     "jitter": ("Jitter", "added to the prior's diagonal to make it positive definite; 0 if none was needed"),
     "evaluations": ("Evaluations", "of the evidence while searching for hyperparameters"),
-    "failed_evaluations": ("Failed evaluations", "tried hyperparameters at which EP failed; the search turned back from them"),
+    "failed_evaluations": (
+        "Failed evaluations",
+        "tried hyperparameters at which EP failed; the search turned back from them",
+    ),
     "gradient_norm": ("Gradient", "largest slope that is left at the hyperparameters found; 0 at a maximum"),
     "log_prior": ("Log prior", "log density of the hyperparameters under their prior"),
     "chains": ("Chains", "independent runs of the sampler"),
@@ -32,7 +44,8 @@ def computation(posterior: Posterior) -> Chapter:
     result = Result[info["result"]]
     sampled = bool(posterior.hyperparameter_draws) or info["engine"] == "samples"
     rows = [[Cell("Engine"), cell(info["engine"]), Cell(_engine(sampled, info))]]
-    rows.append([Cell("Result"), cell(result.name.replace("_", " ")), cell(result.value, 400)])
+    meaning = "taken as it is" if sampled and result.ok else result.value
+    rows.append([Cell("Result"), cell(result.name.replace("_", " ")), cell(meaning, 400)])
     if posterior.log_evidence is not None:
         reading = "how probable the answers are under the model, on the log scale; for comparing models on the same answers"
         rows.append([Cell("Log evidence"), Cell(fixed(posterior.log_evidence)), Cell(reading)])
@@ -44,7 +57,9 @@ def computation(posterior: Posterior) -> Chapter:
             continue
         title, reading = words.get(name, (clean(name), ""))
         rows.append([cell(title), _value(value), Cell(reading)])
-    blocks: list[Block] = [grid("Diagnostics and how to read them", ("What", "Value", "How to read it"), rows, (1,))]
+    blocks: list[Block] = [
+        grid("Diagnostics and how to read them", ("What", "Value", "How to read it"), rows, (1,))
+    ]
     if sampled:
         text = (
             "The draws are taken as they are: this page does not check whether the chains have mixed. "
@@ -65,7 +80,11 @@ def banner(posterior: Posterior) -> str | None:
 def _engine(sampled: bool, info: Mapping[str, Any]) -> str:
     if sampled:
         return "draws from the posterior, made by a sampler"
-    return "expectation propagation: a Gaussian that matches the posterior answer by answer" if info["engine"] == "EP" else ""
+    return (
+        "expectation propagation: a Gaussian that matches the posterior answer by answer"
+        if info["engine"] == "EP"
+        else ""
+    )
 
 
 def _value(value: Any) -> Cell:

@@ -1,14 +1,18 @@
 """The chapter on what the utilities rest on: attributes and each relation."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
+from relpref.diagnostics.relations import ATTRIBUTES
 from relpref.errors import DataError
+from relpref.infer import Posterior, UtilityPosterior
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
 from relpref.report.plots import NARROW, WIDE, bars
 from relpref.report.subject import Subject
-from relpref.report.text import fixed, listed, signed_percent
+from relpref.report.text import clean, fixed, listed, signed_percent
 
 _TITLE = "What the utilities rest on"
 _ENTITIES = 10
@@ -16,65 +20,75 @@ _PARTS = 12
 
 
 def contributions(subject: Subject) -> Chapter:
-    """The chapter; one sentence where the posterior has no named parts."""
+    """The chapter; one sentence where there is nothing to split."""
     posterior = subject.posterior
+    if not posterior.parts:
+        return Chapter(
+            _TITLE, [Text("This is left out: the posterior does not know the parts of its prior.")]
+        )
     try:
-        shares, parts = posterior.shares(), posterior.explain()
+        with np.errstate(invalid="ignore"):  # 0/0 where all utilities are equal: told below
+            shares, parts = posterior.shares(), posterior.explain()
     except DataError as error:
-        return Chapter(_TITLE, [Text(f"This is left out: {error}.")])
+        return Chapter(_TITLE, [Text(f"This is left out: {clean(error)}.")])
+    names = {str(part): part_name(str(part), posterior) for part in shares.index}
+    if len(names) == 1:
+        (name,) = names.values()
+        return Chapter(
+            _TITLE, [Text(f"All of a utility comes from {_inner(name)}: the model has no other part.")]
+        )
     if not np.all(np.isfinite(shares)):
-        return Chapter(_TITLE, [Text("This is left out: all utilities are equal, so there is no spread to explain.")])
-    names = [part_name(str(name)) for name in shares.index]
-    text = (
-        "A utility is a sum of parts: what follows from an entity's attributes, and what it shares with those it is linked to in "
-        f"each relation. A part's share says how much of the spread between the entities it accounts for: {_in_words(names, shares)}."
-        " The shares add up to 100%; a part that works against the others has a negative one."
+        return Chapter(
+            _TITLE, [Text("This is left out: all utilities are equal, so there is no spread to explain.")]
+        )
+    shares = shares.iloc[np.argsort(-shares.to_numpy(), kind="stable")]
+    head = shares.iloc[:_PARTS]
+    kept = [names[str(part)] for part in head.index]
+    words = listed(
+        [f"{_inner(name)} {signed_percent(share)}" for name, share in zip(kept, head, strict=True)], 6
     )
-    if len(shares) == 1:
-        text = f"All of a utility comes from one part, {_inner(names[0])}: the model has no other."
-        return Chapter(_TITLE, [Text(text)])
-    order = np.argsort(-shares.to_numpy(), kind="stable")[:_PARTS]
-    kept = [names[row] for row in order]
-    description = f"One bar for each part: {_in_words(kept, shares.iloc[order])}."
-    blocks: list[Block] = [Text(text)]
-    if len(shares) > _PARTS:
-        blocks.append(Text(f"The {_PARTS} parts with the largest shares are shown, of {len(shares)}.", small=True))
-    values = shares.to_numpy()[order]
-    wide, narrow = (bars(kept, values, f"shares{shape.width:.0f}", description, shape) for shape in (WIDE, NARROW))
+    blocks: list[Block] = [
+        Text(
+            "A utility is a sum of parts: what follows from an entity's attributes, and what it shares with those it is linked "
+            "to in each relation. A part's share says how much of the spread between the entities it accounts for: "
+            f"{words}. The shares add up to 100%; a part that works against the others has a negative one."
+        )
+    ]
+    if len(shares) > len(head):
+        text = f"Of {len(shares)} parts, the {_PARTS} with the largest shares are shown."
+        blocks.append(Text(text, small=True))
+    wide, narrow = (
+        bars(kept, head, f"shares{shape.width:.0f}", f"One bar for each part: {words}.", shape)
+        for shape in (WIDE, NARROW)
+    )
     blocks.append(Picture(wide, narrow=narrow))
-    blocks.append(
-        grid("Shares", ("Part", "Share"), [[kept[i], signed_percent(shares.iloc[row])] for i, row in enumerate(order)], [1])
-    )
-    blocks.append(_by_entity(subject, parts, [str(shares.index[row]) for row in order]))
-    blocks.append(
-        Text("Each part is shown less its average over the entities, so that the parts add up to the utility above.", small=True)
-    )
+    rows = [(name, signed_percent(share)) for name, share in zip(kept, head, strict=True)]
+    blocks.append(grid("Shares", ("Part", "Share"), rows, [1]))
+    blocks.append(_by_entity(subject, parts[[*head.index, "mean"]], [*kept, "Utility"]))
+    text = "Each part is shown less its average over the entities; all parts together add up to the utility above."
+    blocks.append(Text(text, small=True))
     return Chapter(_TITLE, blocks)
 
 
-def part_name(part: str) -> str:
+def part_name(part: str, posterior: Posterior) -> str:
     """A part of the covariance in words."""
-    return "attributes" if part == "attributes" else f"relation {part}"
+    if part == ATTRIBUTES:
+        return part
+    related = isinstance(posterior, UtilityPosterior) and part in posterior.data.relations
+    return f"relation {part}" if related else clean(part)
 
 
 def _inner(name: str) -> str:
-    return name if name == "attributes" else f"the {name}"
+    return f"the {name}" if name.startswith("relation ") or name == ATTRIBUTES else name
 
 
-def _in_words(names: list[str], shares: pd.Series) -> str:
-    order = np.argsort(-shares.to_numpy(), kind="stable")
-    return listed([f"{_inner(names[row])} {signed_percent(float(shares.iloc[row]))}" for row in order], most=6)
-
-
-def _by_entity(subject: Subject, parts: pd.DataFrame, kept: list[str]) -> Block:
-    """Signed contributions of the leading entities."""
-    columns = parts[[*kept, "mean"]].to_numpy()
+def _by_entity(subject: Subject, parts: pd.DataFrame, names: Sequence[str]) -> Block:
+    """Signed contributions to the utilities of the leading entities."""
+    columns = parts.to_numpy()
     relative = columns - columns.mean(axis=0)
-    rows = []
+    rows: list[list[Cell | str]] = []
     for place, position in enumerate(subject.order[:_ENTITIES]):
-        short, full = subject.names.short[position], subject.names.full[position]
-        name = Cell(short, full if short != full else None)
-        rows.append([str(place + 1), name, *(fixed(number, subject.decimals) for number in relative[position])])
+        numbers = [fixed(number, subject.decimals) for number in relative[position]]
+        rows.append([str(place + 1), subject.cell(int(position)), *numbers])
     caption = f"Where the utilities of the first {len(rows)} come from"
-    names = ["Place", "Entity", *(part_name(part) for part in kept), "Utility"]
-    return grid(caption, names, rows, [0, *range(2, len(names))], heading=1)
+    return grid(caption, ["Place", "Entity", *names], rows, [0, *range(2, 2 + len(names))], heading=1)

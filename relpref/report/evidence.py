@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.diagnostics.relations import evidence_without_each
-from relpref.errors import DataError, UnsupportedProgramError
+from relpref.errors import DataError, RelprefError
 from relpref.infer import UtilityPosterior
 from relpref.report.blocks import Block, Chapter, Text
 from relpref.report.contributions import part_name
@@ -46,8 +46,10 @@ def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame) -> Chapte
     else:
         try:
             table = evidence_without_each(posterior)
-        except (DataError, UnsupportedProgramError) as error:
-            return Chapter(_TITLE, [Text(f"The model was not fitted again without each of its parts: {clean(error)}.")])
+        except RelprefError as error:
+            return Chapter(
+                _TITLE, [Text(f"The model was not fitted again without each of its parts: {clean(error)}.")]
+            )
     blocks: list[Block] = [
         Text(
             "The log evidence measures how well a model predicted the answers before it saw them. Here the model is fitted again "
@@ -72,7 +74,7 @@ def _table(posterior: UtilityPosterior, table: pd.DataFrame) -> Block:
     full = "–" if posterior.log_evidence is None else fixed(posterior.log_evidence)
     rows = [[cell("nothing"), cell(full), cell("")]]
     for row in table.to_dict("records"):
-        part = cell(part_name(clean(row["left_out"])))
+        part = cell(part_name(clean(row["left_out"]), posterior))
         rows.append([part, cell(fixed(float(row["log_evidence"]))), cell(_signed(float(row["difference"])))])
     return grid("Log evidence, in nats", ("Left out", "Log evidence", "Gain from it"), rows, (1, 2))
 
@@ -88,7 +90,8 @@ def _conclusion(row: dict[Any, Any]) -> str:
     verb, their = ("are", "they are") if part == "attributes" else ("is", "it is")
     difference = float(row["difference"])
     if not np.isfinite(difference):
-        reason = clean(row.get("note") or "the fit without it did not succeed")
+        note = row.get("note")
+        reason = clean(note) if isinstance(note, str) and note else "the fit without it did not succeed"
         return f"{name}: no comparison, {reason}."
     if difference > _STRONG:
         return f"{name} {verb} strongly supported by the answers."

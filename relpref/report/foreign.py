@@ -39,7 +39,9 @@ def foreign(figure: str, name: str, title: str) -> tuple[str, bool]:
     """
     start, end = figure.find("<svg"), figure.rfind("</svg>")
     if start < 0 or end < 0:
-        raise DataError(f"figure: {shown(figure)} is not SVG; give the text of one picture, from <svg to </svg>")
+        raise DataError(
+            f"figure: {shown(figure)} is not SVG; give the text of one picture, from <svg to </svg>"
+        )
     body = figure[start : end + len("</svg>")]
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     _check(body)
@@ -58,7 +60,9 @@ def _check(body: str) -> None:
     try:
         root = ElementTree.fromstring(declared)
     except ElementTree.ParseError as error:
-        raise DataError(f"figure: the SVG is not well formed ({error}); give the text of one picture") from None
+        raise DataError(
+            f"figure: the SVG is not well formed ({error}); give the text of one picture"
+        ) from None
     for element in root.iter():
         tag = str(element.tag).rpartition("}")[2].lower()
         if tag in _FORBIDDEN:
@@ -66,10 +70,16 @@ def _check(body: str) -> None:
         for attribute, value in element.attrib.items():
             key = attribute.rpartition("}")[2].lower()
             if key.startswith("on") or "javascript:" in value.lower():
-                raise DataError(f"figure: the SVG has the attribute {key}={shown(value)}; a report has no scripts: remove it")
+                raise DataError(
+                    f"figure: the SVG has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+                )
             if key in ("href", "src") and not value.startswith(("#", "data:image/")):
-                raise DataError(f"figure: the SVG refers to {shown(value)}; a report loads nothing: put the content into the picture")
+                raise DataError(
+                    f"figure: the SVG refers to {shown(value)}; a report loads nothing: put the content into the picture"
+                )
             if _ADDRESS.search(value):
-                raise DataError(f"figure: the SVG refers to an address in {shown(value)}; a report loads nothing: remove it")
+                raise DataError(
+                    f"figure: the SVG refers to an address in {shown(value)}; a report loads nothing: remove it"
+                )
         if _ADDRESS.search(element.text or "") and tag == "style":
             raise DataError("figure: the SVG's style refers to an address; a report loads nothing: remove it")

@@ -18,13 +18,17 @@ def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
     """Any value; long text is cut and kept whole in the title."""
     if isinstance(value, float | np.floating):
         return Cell(significant(float(value)))
-    full = clean(value)
+    full = "–" if value is None or value is pd.NA or value is pd.NaT else clean(value)
     short = shorten(full, longest)
     return Cell(short, None if short == full else full)
 
 
 def grid(
-    caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell | str]], numeric: Iterable[int] = (), heading: int = 0
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell | str]],
+    numeric: Iterable[int] = (),
+    heading: int = 0,
 ) -> Grid:
     """A table from cells and plain text."""
     filled = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
@@ -37,7 +41,11 @@ def from_frame(frame: pd.DataFrame, caption: str) -> list[Grid | Text]:
     counted = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
     columns = [clean(name) for name in head.columns]
     values: list[list[Any]] = [head.iloc[:, position].tolist() for position in range(head.shape[1])]
-    numeric = [position for position in range(head.shape[1]) if pd.api.types.is_numeric_dtype(head.dtypes.iloc[position])]
+    numeric = [
+        position
+        for position in range(head.shape[1])
+        if pd.api.types.is_numeric_dtype(head.dtypes.iloc[position])
+    ]
     if not counted:
         names = [name for name in frame.index.names if name is not None]
         columns = [", ".join(map(clean, names)), *columns]

@@ -51,8 +51,10 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
         intro = "These were given, not fitted."
     blocks: list[Block] = [Text(intro)]
     meanings = [text for kind, text in _MEANINGS.items() if kind in kinds]
-    columns = ["Name", "Of", "Value", "Reading"]
-    blocks.append(grid("Values of the hyperparameters", columns, rows[:_MOST_ROWS], (2,)))
+    kept = [column for column in range(4) if any(row[column].text for row in rows)]
+    columns = [("Name", "Of", "Value", "Reading")[column] for column in kept]
+    shown = [[row[column] for column in kept] for row in rows[:_MOST_ROWS]]
+    blocks.append(grid("Values of the hyperparameters", columns, shown, (columns.index("Value"),)))
     if len(rows) > _MOST_ROWS:
         blocks.append(Text(f"The first {_MOST_ROWS} of {len(rows)} values are shown.", small=True))
     if meanings:
@@ -91,7 +93,7 @@ def _owners(posterior: Posterior, part: str | None, kind: str, array: Any) -> li
             return [f"attribute {clean(name)}" for name in names]
         if array.size == 1:
             return ["all attributes"]
-    return [part_name(part)] * array.size
+    return [part_name(part, posterior)] * array.size
 
 
 def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -> str:

@@ -49,7 +49,9 @@ def methods(posterior: Posterior) -> Chapter:
             )
         blocks.append(Text(text))
     else:
-        blocks.append(Text("The posterior is represented by draws; means, intervals and ranks are averages over them."))
+        blocks.append(
+            Text("The posterior is represented by draws; means, intervals and ranks are averages over them.")
+        )
     if isinstance(posterior, UtilityPosterior):
         text = (
             "Places, their intervals and the probabilities of being the best come from draws of all utilities at once, so they "
@@ -67,7 +69,9 @@ def versions(posterior: Posterior) -> Chapter:
     rows += [[Cell(name), Cell(_version(name))] for name in ("jax", "numpyro", "numpy")]
     rows.append([Cell("Random key"), Cell(_key(posterior.key))])
     text = "The same data, options, key and versions give the same page, byte for byte, on the same machine."
-    return Chapter("Versions", [grid("Versions and random key", ("What", "Value"), rows), Text(text, small=True)])
+    return Chapter(
+        "Versions", [grid("Versions and random key", ("What", "Value"), rows), Text(text, small=True)]
+    )
 
 
 def _model(relational: bool) -> str:

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from relpref.data.messages import counted
 from relpref.report.blocks import Block, Chapter, Items, Text
 from relpref.report.subject import Subject
-from relpref.report.text import clean, fixed, listed
+from relpref.report.text import clean, counted, fixed, listed, shorten, unbroken
 
 _FEW = 4.0  # answers about a typical entity, below which intervals rest mostly on the prior
 
@@ -13,11 +12,16 @@ _FEW = 4.0  # answers about a typical entity, below which intervals rest mostly 
 def notes(subject: Subject) -> Chapter:
     """The chapter."""
     data = subject.posterior.data
-    blocks: list[Block] = [Text(f"In the data: {clean(data.describe())}.")]
+    blocks: list[Block] = [Text(f"In the data: {unbroken(clean(data.describe()))}.")]
     if data.attribute_names:
-        names = listed([clean(name) for name in data.attribute_names], most=20)
+        names = listed([shorten(clean(name)) for name in data.attribute_names], most=20)
         blocks.append(Text(f"{'Attributes' if len(data.attribute_names) > 1 else 'Attribute'}: {names}."))
-    warnings = [*_coverage(subject), *_agreement(subject), *_groups(subject), *(sentence(note) for note in data.notes)]
+    warnings = [
+        *_coverage(subject),
+        *_agreement(subject),
+        *_groups(subject),
+        *(sentence(note) for note in data.notes),
+    ]
     if warnings:
         blocks.append(Items(warnings))
     else:

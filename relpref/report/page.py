@@ -87,7 +87,9 @@ def render(
     """The page as text; arguments as in `write`."""
     for section in sections:
         if not isinstance(section, Section):
-            raise DataError(f"sections: got a {type(section).__name__}; each must be a relpref.report.Section")
+            raise DataError(
+                f"sections: got a {type(section).__name__}; each must be a relpref.report.Section"
+            )
     if isinstance(posterior, UtilityPosterior):
         subject = Subject(posterior)
         lead = summary(subject)

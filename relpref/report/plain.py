@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from relpref.data.messages import counted
 from relpref.infer import Posterior
-from relpref.report.blocks import Block, Chapter, Text
+from relpref.report.blocks import Block, Chapter
 from relpref.report.grid import cell, grid
-from relpref.report.text import clean, significant
+from relpref.report.text import clean, counted, significant
 
 _ROWS = 50
 
@@ -18,7 +17,8 @@ def sites(posterior: Posterior) -> Chapter:
         size = where.stop - where.start
         means, sds = posterior.mean(site=site)[:_ROWS], posterior.sd(site=site)[:_ROWS]
         rows = [
-            [cell(row), cell(significant(mean)), cell(significant(sd))] for row, (mean, sd) in enumerate(zip(means, sds, strict=True))
+            [cell(row), cell(significant(mean)), cell(significant(sd))]
+            for row, (mean, sd) in enumerate(zip(means, sds, strict=True))
         ]
         caption = f"Site {clean(site)}: {counted(size, 'value')}"
         if size > _ROWS:
@@ -32,7 +32,8 @@ def summary(posterior: Posterior) -> list[str]:
     sizes = {site: where.stop - where.start for site, where in posterior.slices.items()}
     inside = ", ".join(f"{clean(site)} ({counted(size, 'value')})" for site, size in sizes.items())
     widest = float(np.max([np.max(posterior.sd(site=site), initial=0.0) for site in sizes], initial=0.0))
-    return [
+    text = (
         f"This program infers the Gaussian {'site' if len(sizes) == 1 else 'sites'} {inside}. The largest standard deviation is "
         f"{significant(widest)}. Its values belong to no labelled entities, so there is no ranking."
-    ]
+    )
+    return [text]

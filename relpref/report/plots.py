@@ -54,28 +54,29 @@ def forest(lines: Sequence[Line], name: str, description: str, interval: float, 
     height = [float(row) + sum(row >= gap for gap in gaps) for row in range(len(lines))]
     rows = len(lines) + len(gaps)
     names = [shorten(line.name, shape.longest_name) for line in lines]
+    hidden = [f"… {lines[gap].place - lines[gap - 1].place - 1} not shown" for gap in gaps]
     places = 9 + _LETTER * max(len(str(line.place)) for line in lines)
-    left = _margin(names) + places
+    left = _margin([*names, *hidden]) + places
     across, up = shape.width - left - 14, rows * 22.0
     with canvas(shape.width, up + _BOTTOM + 6) as drawing:
         axes = axes_without_y(drawing.figure, (left, _BOTTOM, across, up))
         axes.set_ylim(rows - 0.5, -0.5)
-        axes.set_xlim(*_limits([line.lower for line in lines], [line.upper for line in lines]))
+        axes.set_xlim(*_limits(lines))
         axes.locator_params(axis="x", nbins=5 if shape.narrow else 9)
         axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
         side = axes.get_yaxis_transform()
+        lower, upper, middle = (
+            [getattr(line, end) for line in lines] for end in ("lower", "upper", "middle")
+        )
+        axes.hlines(height, lower, upper, color=ACCENT, linewidth=2.2, capstyle="round")
+        axes.plot(middle, height, linestyle="none", marker="o", markersize=7, color=ACCENT, markeredgewidth=0)
         here = {"transform": side, "ha": "right", "va": "center_baseline", "fontsize": 12, "clip_on": False}
         for line, y, shown in zip(lines, height, names, strict=True):
-            axes.plot([line.lower, line.upper], [y, y], color=ACCENT, linewidth=2.2, solid_capstyle="round")
-            axes.plot([line.middle], [y], marker="o", markersize=7, color=ACCENT, markeredgewidth=0)
             axes.text(-(10 + places) / across, y, drawing.words(shown, line.name), color=INK, **here)
             axes.text(-10 / across, y, str(line.place), color=MUTED, **here)
-        for gap in gaps:
-            y = height[gap] - 1
-            hidden = lines[gap].place - lines[gap - 1].place - 1
-            axes.axhline(y, color=FAINT, linewidth=1)
-            word = drawing.words(f"{hidden} more, not shown")
-            axes.text(0.5, y, word, transform=side, ha="center", va="bottom", fontsize=11, color=MUTED)
+        for gap, words in zip(gaps, hidden, strict=True):
+            axes.axhline(height[gap] - 1, color=FAINT, linewidth=1)
+            axes.text(-(10 + places) / across, height[gap] - 1, drawing.words(words), color=MUTED, **here)
         label = "utility" if shape.narrow else "utility less the average of all"
         axes.set_xlabel(drawing.words(f"{label}, with {interval:.0%} intervals"), labelpad=8)
         return drawing.svg(name, "Utilities with intervals", description, narrow=shape.narrow)
@@ -93,7 +94,9 @@ def bars(names: Sequence[str], values: ArrayLike, name: str, description: str, s
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlim(low, high)
         axes.locator_params(axis="x", nbins=4 if shape.narrow else 7)
-        axes.barh(range(len(names)), shares, height=0.56, color=[ACCENT if s >= 0 else AGAINST for s in shares])
+        axes.barh(
+            range(len(names)), shares, height=0.56, color=[ACCENT if s >= 0 else AGAINST for s in shares]
+        )
         axes.axvline(0, color=MUTED, linewidth=1)
         here = {"va": "center_baseline", "fontsize": 12, "clip_on": False, "color": INK}
         for row, (text, title, share) in enumerate(zip(shown, names, shares, strict=True)):
@@ -114,7 +117,7 @@ def _margin(names: Sequence[str]) -> float:
     return 14 + _LETTER * max(letters, default=0.0)
 
 
-def _limits(lower: Sequence[float], upper: Sequence[float]) -> tuple[float, float]:
-    low, high = min(0.0, *lower), max(0.0, *upper)
+def _limits(lines: Sequence[Line]) -> tuple[float, float]:
+    low, high = min(0.0, *(line.lower for line in lines)), max(0.0, *(line.upper for line in lines))
     room = 0.03 * (high - low) or 1.0
     return low - room, high + room

@@ -1,14 +1,12 @@
 """The chapter with the ranking: a picture and a table."""
 
-from typing import Any
-
-from relpref.data.messages import counted
+from relpref.diagnostics.relations import keywords
 from relpref.likelihoods import ProbitComparison
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
 from relpref.report.plots import NARROW, WIDE, Line, forest
 from relpref.report.subject import INTERVAL, Subject
-from relpref.report.text import fixed, percent
+from relpref.report.text import counted, fixed, percent
 
 _ALL_DRAWN = 40
 _TOP_DRAWN, _BOTTOM_DRAWN = 25, 10
@@ -21,7 +19,7 @@ def ranking(subject: Subject) -> Chapter:
     size = len(table)
     text = (
         "The utility is what the answers reveal about how good an entity is. Only differences of utilities have a meaning, so "
-        f"each is shown less the average of all {size}. The line is its {INTERVAL:.0%} interval: the true value lies in it with "
+        f"each is shown less the average of all. The line is its {INTERVAL:.0%} interval: the true value lies in it with "
         f"a probability of {INTERVAL:.0%}. Two entities whose intervals overlap are not necessarily tied."
     )
     if _probit(subject):
@@ -31,9 +29,9 @@ def ranking(subject: Subject) -> Chapter:
     caption = "Utilities less the average of all; the number beside each name is its place."
     if size > _ALL_DRAWN:
         shown = [*range(_TOP_DRAWN), *range(size - _BOTTOM_DRAWN, size)]
-        caption += f" Of {size} entities, the first {_TOP_DRAWN} and the last {_BOTTOM_DRAWN} are drawn."
+        caption += f" Of {counted(size, 'entity', 'entities')}, the first {_TOP_DRAWN} and the last {_BOTTOM_DRAWN} are drawn."
     lines = [_line(subject, place) for place in shown]
-    best, last = (subject.names.full[int(subject.order[row])] for row in (0, -1))
+    best, last = (subject.names.short[int(subject.order[row])] for row in (0, -1))
     description = (
         f"One row for each of {len(lines)} entities from the best, {best}, to the last, {last}: a dot for the utility and a line "
         "for its interval. The table below holds the numbers."
@@ -56,21 +54,24 @@ def ranking(subject: Subject) -> Chapter:
 def _line(subject: Subject, place: int) -> Line:
     row = subject.ranking.iloc[place]
     position = int(row["position"])
-    return Line(subject.names.full[position], place + 1, float(row["mean"]), float(row["lower"]), float(row["upper"]))
+    return Line(
+        subject.names.full[position], place + 1, float(row["mean"]), float(row["lower"]), float(row["upper"])
+    )
 
 
-def _table(subject: Subject) -> Any:
+def _table(subject: Subject) -> Block:
     head = subject.ranking.head(_ROWS)
     rows = []
     for place, row in enumerate(head.to_dict("records"), start=1):
         position = int(row["position"])
-        short, full = subject.names.short[position], subject.names.full[position]
-        middle, lower, upper = (fixed(float(row[name]), subject.decimals) for name in ("mean", "lower", "upper"))
+        middle, lower, upper = (
+            fixed(float(row[name]), subject.decimals) for name in ("mean", "lower", "upper")
+        )
         asked = int(subject.asked[position])
         rows.append(
             [
                 Cell(str(place)),
-                Cell(short, full if short != full else None),
+                subject.cell(position),
                 Cell(middle),
                 Cell(f"{lower} to {upper}"),
                 Cell(fixed(float(row["expected_rank"]), 1)),
@@ -80,13 +81,23 @@ def _table(subject: Subject) -> Any:
             ]
         )
     size = len(subject.ranking)
-    caption = f"The first {_ROWS} of {size} entities" if size > _ROWS else counted(size, "entity", "entities") + ", best first"
+    entities = counted(size, "entity", "entities")
+    caption = f"The first {_ROWS} of {entities}" if size > _ROWS else f"{entities}, best first"
     share = f"{INTERVAL:.0%}"
-    columns = ("Place", "Entity", "Utility", f"{share} interval", "Expected place", f"{share} places", "Best", "Won")
+    columns = (
+        "Place",
+        "Entity",
+        "Utility",
+        f"{share} interval",
+        "Expected place",
+        f"{share} places",
+        "Best",
+        "Won",
+    )
     return grid(caption, columns, rows, numeric=(0, 2, 3, 4, 5, 6, 7), heading=1)
 
 
 def _probit(subject: Subject) -> bool:
     """Whether answers are known to follow the probit model, where a gap has a meaning in answers."""
     origin = subject.posterior.origin
-    return origin is not None and origin.kwargs.get("likelihood", ProbitComparison) is ProbitComparison
+    return origin is not None and keywords(origin).get("likelihood", ProbitComparison) is ProbitComparison

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.infer import UtilityPosterior
+from relpref.report.blocks import Cell
 from relpref.report.text import Names, decimals_for
 
 INTERVAL = 0.9
@@ -56,6 +57,11 @@ class Subject:
     def asked(self) -> NDArray[np.int64]:
         """Answers about each entity, shape (n,)."""
         return self.won + self._counted(self.posterior.data.loser)
+
+    def cell(self, position: int) -> Cell:
+        """The name of an entity for a table."""
+        short, full = self.names.short[position], self.names.full[position]
+        return Cell(short, full if short != full else None)
 
     def _counted(self, ends: NDArray[np.int32]) -> NDArray[np.int64]:
         total = np.zeros(self.posterior.data.num_entities, dtype=np.int64)

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from relpref.data.messages import counted
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.report.subject import INTERVAL, Subject
-from relpref.report.text import fixed, listed, percent
+from relpref.report.text import counted, fixed, listed, percent
 
 _MOST_PAIRED = 200
 _SETTLED = 0.95
@@ -50,7 +49,9 @@ def _leader(subject: Subject) -> str:
     others = table.iloc[1:].nlargest(3, "p_best")
     likely = others[others["p_best"] >= 0.01]
     if len(likely):
-        rivals = [f"{names.inline(int(row['position']))} ({percent(row['p_best'])})" for _, row in likely.iterrows()]
+        rivals = [
+            f"{names.inline(int(row['position']))} ({percent(row['p_best'])})" for _, row in likely.iterrows()
+        ]
         words += f" Next in the probability of being the best: {listed(rivals)}."
     return words
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -108,7 +109,12 @@ def prefixed(body: str, name: str) -> str:
     """Make the ids of a picture unique on the page."""
     body = re.sub(r'(\sid=["\'])', rf"\g<1>{name}-", body)
     body = re.sub(r'(href=["\']#)', rf"\g<1>{name}-", body)
+    body = re.sub(r'(aria-(?:labelledby|describedby)=")([^"]*)', partial(_each_prefixed, name), body)
     return re.sub(r"(url\(['\"]?#)", rf"\g<1>{name}-", body)
+
+
+def _each_prefixed(name: str, attribute: re.Match[str]) -> str:
+    return attribute[1] + " ".join(f"{name}-{one}" for one in attribute[2].split())
 
 
 def axes_without_y(figure: Any, rectangle: tuple[float, float, float, float]) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from relpref.data import messages
+
 # Control characters, surrogates without a partner, and the marks that turn the direction of the text that follows them.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _LONGEST_TITLE = 2000
@@ -57,6 +59,16 @@ class Names:
 def isolated(text: str) -> str:
     """Text whose direction of writing does not spread to its neighbours."""
     return f"{_ISOLATE}{text}{_POP}"
+
+
+def counted(number: int, singular: str, plural: str | None = None) -> str:
+    """``1 answer``, ``10 000 answers``."""
+    return unbroken(messages.counted(number, singular, plural))
+
+
+def unbroken(text: str) -> str:
+    """Keep the thousands of a number together at the end of a line."""
+    return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\u202f", text)
 
 
 def percent(probability: float) -> str:

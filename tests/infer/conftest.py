@@ -185,6 +185,8 @@ def sequential_ep(
     """One site after the other, each followed by a rank-one update (Rasmussen & Williams algorithm 3.5)."""
     m = len(projection)
     precision, shift = np.zeros(m), np.zeros(m)
+    # Where the prior sees no gap at all, an answer says nothing: its site stays flat.
+    seen = np.einsum("mi,ij,mj->m", projection, covariance, projection) > 1e-12 * np.trace(covariance)
 
     def refresh() -> tuple[Floats, Floats]:
         root = np.sqrt(precision)
@@ -197,6 +199,8 @@ def sequential_ep(
     for _ in range(sweeps):
         largest = 0.0
         for s, row in enumerate(projection):
+            if not seen[s]:
+                continue
             column = sigma @ row
             v, mu = float(row @ column), float(row @ mean)
             t, c = 1 / v - precision[s], mu / v - shift[s]
@@ -214,6 +218,9 @@ def sequential_ep(
     # Each site is scaled so that its integral against the cavity is that of the likelihood it stands for.
     log_evidence = 0.0
     for s, row in enumerate(projection):
+        if not seen[s]:
+            log_evidence += tilted(s, 0.0, 0.0)[0]
+            continue
         v, mu = float(row @ sigma @ row), float(row @ mean)
         t, c = 1 / v - precision[s], mu / v - shift[s]
         integral = -0.5 * np.log1p(precision[s] / t) + 0.5 * ((c + shift[s]) ** 2 / (t + precision[s]) - c**2 / t)
@@ -246,27 +253,35 @@ def oracle() -> Callable[..., Truth]:
 
 
 @pytest.fixture(scope="session")
-def evidence_at() -> Callable[..., tuple[float, dict[str, Any]]]:
-    """Log evidence plus log prior, and its gradient, at unconstrained hyperparameters: the one way into the engine's inside."""
+def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict[str, Any]]]]:
+    """Log evidence plus log prior of a program, and its gradient: the one way into the engine's inside.
+
+    Returns a function of the unconstrained hyperparameters.
+    """
     from relpref.infer.evidence import evaluate
     from relpref.infer.layout import discover
     from relpref.infer.program import Call
     from relpref.infer.sites import Sites
 
-    def at(
-        program: Any, unconstrained: Mapping[str, Any], *args: Any, gap_space: bool, **kwargs: Any
-    ) -> tuple[float, dict[str, Any]]:
+    def prepare(
+        program: Any, *args: Any, gap_space: bool, **kwargs: Any
+    ) -> Callable[[Mapping[str, Any]], tuple[float, dict[str, Any]]]:
         with jax.enable_x64(True):
             call, arrays = Call.split(program, args, kwargs)
             arrays = tuple(a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays)
-            layout = discover(call, arrays, {})
+            layout, _ = discover(call, arrays, {})
             sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
-            values = {name: jnp.asarray(value) for name, value in unconstrained.items()}
-            found = evaluate(call, layout, gap_space, arrays, values, {}, sites, 1e-10, 500)
-            gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
-            return float(found.log_evidence + found.log_prior), gradient
 
-    return at
+        def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
+            with jax.enable_x64(True):
+                values = {name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()}
+                found = evaluate(call, layout, gap_space, arrays, values, {}, sites, 1e-10, 500)
+                gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
+                return float(found.log_evidence + found.log_prior), gradient
+
+        return at
+
+    return prepare
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,192 @@
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+
+from relpref.data import PreferenceData
+from relpref.diagnostics import evidence_without_each, relations
+from relpref.diagnostics.relations import keywords, site_part
+from relpref.errors import InferenceError, UnsupportedProgramError
+from relpref.infer import EP, UtilityPosterior
+from relpref.infer.posterior import Origin, Parts
+from relpref.kernels import RegularizedLaplacian, SquaredExponential
+from relpref.models import preference_gp, xpgp
+from relpref.report.page import render
+
+LABELS = list("abcdef")
+FIXED = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.5, "near_amplitude": 1.2, "near_range": 1.0}
+OPTIONS: dict[str, Any] = {
+    "attribute_kernel": SquaredExponential(shared_lengthscale=True),
+    "relation_kernels": {"near": RegularizedLaplacian()},
+    "priors": {name: dist.HalfNormal(1.0) for name in FIXED},
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> PreferenceData:
+    """Six entities on a path."""
+    links = pd.DataFrame({"source": LABELS[:-1], "target": LABELS[1:]})
+    pairs = ["ab", "ac", "bd", "bc", "ce", "de", "df", "fa", "ef", "ad", "cf"]
+    answers = pd.DataFrame({"winner": [pair[0] for pair in pairs], "loser": [pair[1] for pair in pairs]})
+    entities = pd.DataFrame({"size": [3.0, 2.5, 1.0, 1.5, -1.0, 0.0]}, index=LABELS)
+    return PreferenceData.from_tables(entities, answers, {"near": links})
+
+
+@pytest.fixture(scope="module")
+def given(data: PreferenceData) -> UtilityPosterior:
+    """With every hyperparameter given, and options for every part."""
+    return fit(xpgp, data, FIXED, **OPTIONS)
+
+
+def fit(program: Any, data: PreferenceData, fixed: Any = None, **options: Any) -> UtilityPosterior:
+    posterior = EP(program, fixed=fixed).run(jax.random.key(0), data, progress_bar=False, **options)
+    assert isinstance(posterior, UtilityPosterior)
+    return posterior
+
+
+def of(part: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name.startswith(part)}
+
+
+def test_given_hyperparameters_are_kept(data: PreferenceData, given: UtilityPosterior) -> None:
+    table = evidence_without_each(given, progress_bar=False)
+    assert table.columns.tolist() == ["left_out", "log_evidence", "difference", "note"]
+    assert table["left_out"].tolist() == ["attributes", "near"]
+    assert table["note"].tolist() == ["", ""]
+    links, size = data.without_attributes(), data.without_relation("near")
+    rest: dict[str, Any] = OPTIONS | {"priors": of("near", OPTIONS["priors"])}
+    del rest["attribute_kernel"]
+    without_size = fit(xpgp, links, of("near", FIXED), **rest)
+    rest = OPTIONS | {"priors": of("attributes", OPTIONS["priors"]), "relation_kernels": {}}
+    without_links = fit(xpgp, size, of("attributes", FIXED), **rest)
+    expected = np.array([without_size.log_evidence, without_links.log_evidence], dtype=float)
+    np.testing.assert_allclose(table["log_evidence"], expected, rtol=1e-9)
+    assert given.log_evidence is not None
+    np.testing.assert_allclose(table["difference"], given.log_evidence - table["log_evidence"])
+
+
+def test_options_bound_to_the_program(data: PreferenceData, given: UtilityPosterior) -> None:
+    assert given.origin is not None
+    program = partial(partial(xpgp, **OPTIONS | {"priors": None}), priors=OPTIONS["priors"])
+    bound = replace(given, origin=Origin(program, (data,), {}, given.origin.engine))
+    first, second = (evidence_without_each(one, progress_bar=False) for one in (bound, given))
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_fitted_hyperparameters_are_fitted_anew(data: PreferenceData) -> None:
+    posterior = fit(xpgp, data)
+    table = evidence_without_each(posterior, progress_bar=False)
+    alone = fit(xpgp, data.without_relation("near"))
+    assert table["log_evidence"].iloc[1] == pytest.approx(alone.log_evidence, rel=1e-7)
+    text = render(posterior, relations_evidence=True)
+    assert "What each part is worth" in text and f"{abs(table['log_evidence'].iloc[1]):.2f}" in text
+
+
+def test_a_fit_that_fails_is_a_row_without_a_number(given: UtilityPosterior) -> None:
+    assert given.origin is not None
+    hasty = replace(given, origin=replace(given.origin, engine={**given.origin.engine, "max_sweeps": 1}))
+    table = evidence_without_each(hasty, progress_bar=False)
+    assert table["log_evidence"].isna().all() and table["difference"].isna().all()
+    assert table["note"].tolist() == ["EP on the rest ended with max_iterations"] * 2
+
+
+class Engine:
+    """In place of EP: remembers how it was called and hands back what it was told to."""
+
+    calls: ClassVar[list[tuple[Any, dict[str, Any], tuple[Any, ...], dict[str, Any]]]] = []
+    posterior: UtilityPosterior
+
+    def __init__(self, program: Any, **options: Any) -> None:
+        self.program, self.options = program, options
+
+    def run(self, key: Any, *args: Any, progress_bar: bool, **kwargs: Any) -> UtilityPosterior:
+        warnings.warn("2 groups of entities are tied together by nothing", stacklevel=2)
+        self.calls.append((self.program, self.options, args, kwargs))
+        return self.posterior
+
+
+@pytest.fixture
+def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Engine]:
+    monkeypatch.setattr(relations, "EP", Engine)
+    monkeypatch.setattr(Engine, "calls", [])
+    monkeypatch.setattr(Engine, "posterior", given, raising=False)
+    return Engine
+
+
+def test_a_program_that_keeps_the_part(given: UtilityPosterior, engine: type[Engine]) -> None:
+    table = evidence_without_each(given)
+    assert table["note"].tolist() == ["the program keeps this part when the data lacks it"] * 2
+
+
+def test_how_the_program_is_called_again(
+    data: PreferenceData, given: UtilityPosterior, engine: type[Engine]
+) -> None:
+    """Data as a keyword, a positional argument bound, only some hyperparameters given, and no warning about groups."""
+
+    def program(first: int, *, data: PreferenceData, **options: Any) -> None:
+        raise AssertionError("only the engine calls it")
+
+    options = {"tol": 1e-6, "fixed": {"near_range": 1.0, "attributes_amplitude": 2.0}}
+    origin = Origin(partial(program, 5, data=data), (), OPTIONS, options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evidence_without_each(replace(given, origin=origin, info={**given.info, "evaluations": 3}))
+    (called, first_options, args, kwargs), (_, second_options, _, others) = engine.calls
+    assert (
+        isinstance(called, partial) and called.func is program and called.args == (5,) and not called.keywords
+    )
+    assert first_options == {"tol": 1e-6, "throw": True, "fixed": {"near_range": 1.0}}
+    assert second_options == {"tol": 1e-6, "throw": True, "fixed": {"attributes_amplitude": 2.0}}
+    assert args == ()
+    assert kwargs["data"].attribute_names == () and list(kwargs["data"].relations) == ["near"]
+    assert set(kwargs) == {"data", "relation_kernels", "priors"}
+    assert set(kwargs["priors"]) == {"near_amplitude", "near_range"}
+    assert others["data"].attribute_names == ("size",) and not others["data"].relations
+    assert others["relation_kernels"] == {} and others["attribute_kernel"] is OPTIONS["attribute_kernel"]
+
+
+def test_nothing_left_in_the_data(given: UtilityPosterior, engine: type[Engine]) -> None:
+    """A kernel that needs no attributes can be a part of data without attributes."""
+    table = evidence_without_each(replace(given, data=given.data.without_attributes()))
+    assert "nothing would tell one entity from another" in table["note"].iloc[1]
+
+
+def test_one_part_is_refused(data: PreferenceData, given: UtilityPosterior) -> None:
+    one = {"utility": Parts({"attributes": np.zeros(6)}, {"attributes": np.ones(6)})}
+    posterior = replace(given, parts=one, origin=Origin(preference_gp, (data,), {}, {}))
+    with pytest.raises(UnsupportedProgramError, match="no two parts of which one could be left out"):
+        evidence_without_each(posterior)
+
+
+@pytest.mark.parametrize("missing", ["origin", "log_evidence"])
+def test_nothing_to_refit_is_refused(given: UtilityPosterior, missing: str) -> None:
+    changes: dict[str, Any] = {missing: None}
+    with pytest.raises(UnsupportedProgramError, match="needs a posterior from EP that knows its program"):
+        evidence_without_each(replace(given, **changes))
+
+
+def test_a_fit_without_convergence_is_refused(given: UtilityPosterior) -> None:
+    posterior = replace(given, info={**given.info, "result": "diverged"})
+    with pytest.raises(InferenceError, match="the fit itself did not converge"):
+        evidence_without_each(posterior)
+
+
+def test_sites_belong_to_the_longest_name(given: UtilityPosterior) -> None:
+    names = ("near", "near_far")
+    parts = {"utility": Parts(dict.fromkeys(names, np.zeros(6)), dict.fromkeys(names, np.ones(6)))}
+    posterior = replace(given, parts=parts)
+    assert site_part(posterior, "near_far_amplitude") == "near_far"
+    assert site_part(posterior, "near_range") == "near"
+    assert site_part(posterior, "noise") is None
+
+
+def test_keywords_of_a_partial() -> None:
+    program: Any = xpgp
+    origin = Origin(partial(partial(program, a=1, b=2), b=3), (), {"c": 4})
+    assert keywords(origin) == {"a": 1, "b": 3, "c": 4}

@@ -1,0 +1,100 @@
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+from relpref.data import PreferenceData
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import ProbitComparison
+from relpref.linalg import Dense
+from relpref.models import xpgp
+
+STEP = np.finfo(float).eps ** (1 / 3)
+
+
+def check(at: Callable[[dict[str, Any]], tuple[float, dict[str, Any]]], point: dict[str, Any]) -> None:
+    """Compare the gradient with central differences, relative to its largest entry."""
+    _, gradient = at(point)
+    largest = max(float(np.abs(value).max()) for value in gradient.values())
+    for name, value in point.items():
+        for entry in np.ndindex(np.shape(value)):
+            ends = []
+            for side in (STEP, -STEP):
+                moved = np.array(value, dtype=float)
+                moved[entry] += side
+                ends.append(at({**point, name: moved})[0])
+            slope = (ends[0] - ends[1]) / (2 * STEP)
+            assert abs(slope - gradient[name][entry]) <= 1e-6 * max(largest, 1.0), (name, entry)
+
+
+@pytest.mark.parametrize("gap_space", [False, True])
+def test_xpgp(
+    gap_space: bool, data: PreferenceData, objective: Callable[..., Any]
+) -> None:
+    at = objective(xpgp, data, gap_space=gap_space)
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        point = {
+            "attributes_amplitude": rng.normal(0.3, 0.7),
+            "attributes_lengthscale": rng.normal(0.0, 0.7, 2),
+            "next_amplitude": rng.normal(0.0, 0.7),
+            "next_range": rng.normal(0.5, 0.7),
+        }
+        check(at, point)
+
+
+ROWS = np.array([0, 2, 3])
+MEASURED = np.array([0.3, -1.1, 0.8])
+WINNER, LOSER = np.array([0, 1, 2, 3, 0]), np.array([1, 2, 3, 4, 4])
+POINTS = np.linspace(0.0, 2.0, 5)
+UNIT = np.exp(-0.5 * (POINTS[:, None] - POINTS) ** 2) + 0.1 * np.eye(5)
+
+
+def everywhere(unit: Any, measured: Any) -> None:
+    """Hyperparameters in the prior, the projection, the offset and the likelihood."""
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    discernment = numpyro.sample("discernment", dist.LogNormal(0.0, 1.0))
+    bias = numpyro.sample("bias", dist.HalfNormal(1.0))
+    noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+    f = numpyro.sample("f", GaussianProcess(Dense(amplitude**2 * jnp.asarray(unit))))
+    with numpyro.plate("comparison", len(WINNER)):
+        gap = discernment * (f[WINNER] - f[LOSER]) + bias
+        numpyro.sample("answer", ProbitComparison(gap), obs=np.array([1, 0, 1, 1, 1]))
+    with numpyro.plate("measurement", len(ROWS)):
+        numpyro.sample("measured", dist.Normal(f[ROWS], noise), obs=measured)
+
+
+def test_hyperparameters_everywhere(
+    objective: Callable[..., Any], expectation_propagation: Callable[..., Any]
+) -> None:
+    at = objective(everywhere, UNIT, MEASURED, gap_space=True)
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        point = {name: rng.normal(0.0, 0.5) for name in ("amplitude", "discernment", "bias", "noise")}
+        check(at, point)
+
+    # The value itself, at the last of them.
+    a, d, b, s = (float(np.exp(value)) for value in point.values())
+    projection = np.zeros((8, 5))
+    projection[np.arange(5), WINNER] = d
+    projection[np.arange(5), LOSER] = -d
+    projection[np.arange(5, 8), ROWS] = 1
+    sign = [1, -1, 1, 1, 1]
+
+    def tilted(row: int, mean: float, variance: float) -> tuple[float, float, float]:
+        if row >= 5:
+            total, error = variance + s**2, MEASURED[row - 5] - mean
+            return float(stats.norm.logpdf(error, 0, np.sqrt(total))), error / total, 1 / total
+        scale = 1 / np.sqrt(1 + variance)
+        z = sign[row] * (mean + b) * scale
+        ratio = float(np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z)))
+        return float(stats.norm.logcdf(z)), sign[row] * ratio * scale, ratio * (z + ratio) * scale**2
+
+    truth = expectation_propagation(a**2 * UNIT, projection, tilted)
+    log_prior = stats.norm.logpdf(np.log([a, d])).sum() + stats.halfnorm.logpdf([b, s]).sum() + np.log(b * s)
+    assert abs(at(point)[0] - truth.log_evidence - log_prior) <= 1e-8

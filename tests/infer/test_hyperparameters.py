@@ -1,0 +1,144 @@
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import ndtr
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.infer import EP
+from relpref.models import preference_gp
+
+
+def log_prior(values: dict[str, Any], data: PreferenceData) -> float:
+    """Density of the default priors on the log scale."""
+    amplitudes = np.array([values["attributes_amplitude"], values["next_amplitude"]])
+    total = np.sum(stats.halfnorm.logpdf(amplitudes, scale=2.0) + np.log(amplitudes))
+    total += np.sum(stats.norm.logpdf(np.log(values["attributes_lengthscale"]), 0.5 * np.log(2), 1.0))
+    median = np.sqrt(10 / data.relations["next"].mean_degree)
+    return float(total + stats.norm.logpdf(np.log(values["next_range"]), np.log(median), 1.0))
+
+
+def test_they_maximise_evidence_and_prior(
+    maximised: Any, data: PreferenceData, fit: Callable[..., Any]
+) -> None:
+    found = maximised.hyperparameters
+    assert maximised.info["result"] == "converged"
+    assert abs(maximised.info["log_prior"] - log_prior(found, data)) <= 1e-9
+    assert abs(maximised.log_evidence - fit(data, found).log_evidence) <= 1e-9
+
+    def objective(values: dict[str, Any]) -> float:
+        return float(fit(data, values, tol=1e-10).log_evidence) + log_prior(values, data)
+
+    for name, value in found.items():
+        for entry in np.ndindex(np.shape(value)):
+            ends = []
+            for factor in (np.exp(1e-4), np.exp(-1e-4)):
+                moved = np.array(value)
+                moved[entry] *= factor
+                ends.append(objective({**found, name: moved}))
+            assert abs(ends[0] - ends[1]) / 2e-4 <= 1e-2, (name, entry)
+    rng = np.random.default_rng(0)
+    best = objective(found)
+    for _ in range(10):
+        assert objective({n: v * np.exp(0.3 * rng.standard_normal(np.shape(v))) for n, v in found.items()}) < best
+
+
+def test_restarts_do_not_make_it_worse(
+    maximised: Any, data: PreferenceData, fit: Callable[..., Any]
+) -> None:
+    several = fit(data, fixed=None, restarts=3)
+
+    def objective(posterior: Any) -> float:
+        return float(posterior.log_evidence + posterior.info["log_prior"])
+
+    assert objective(several) >= objective(maximised) - 1e-6
+
+
+def test_some_may_be_fixed(data: PreferenceData) -> None:
+    fixed = {"attributes_lengthscale": 1.5}
+    found = EP(preference_gp, fixed=fixed).run(jax.random.key(0), data, progress_bar=False)
+    np.testing.assert_array_equal(found.hyperparameters["attributes_lengthscale"], [1.5, 1.5])
+    assert set(found.hyperparameters) == {"attributes_lengthscale", "attributes_amplitude"}
+    evidence = []
+    for factor in (0.9, 1.0, 1.1):
+        amplitude = float(found.hyperparameters["attributes_amplitude"]) * factor
+        at = EP(preference_gp, fixed={**fixed, "attributes_amplitude": amplitude})
+        log_evidence = at.run(jax.random.key(0), data, progress_bar=False).log_evidence
+        assert log_evidence is not None
+        evidence.append(log_evidence + float(stats.halfnorm.logpdf(amplitude, scale=2.0) + np.log(amplitude)))
+    assert max(evidence) == evidence[1]
+
+
+def test_they_are_recovered_from_many_answers(
+    make_data: Callable[..., PreferenceData], parts: Callable[..., Any], fit: Callable[..., Any]
+) -> None:
+    truth = {
+        "attributes_amplitude": 2.0,
+        "attributes_lengthscale": [1.0, 1.0],
+        "next_amplitude": 0.2,
+        "next_range": 2.0,
+    }
+    found, shares = [], []
+    pairs = [pair for k in range(15) for pair in ((k % 12, (5 * k + 1) % 12), ((5 * k + 1) % 12, k % 12))]
+    pairs = [(i, j) for i, j in dict.fromkeys(pairs) if i != j]
+    spare = [(i, j) for i in range(12) for j in range(i) if (i, j) not in pairs]
+    while len(pairs) < 30:
+        i, j = spare.pop()
+        pairs += [(i, j), (j, i)]
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        empty = make_data(seed, pairs=pairs)
+        utility = rng.multivariate_normal(np.zeros(12), sum(parts(empty, truth).values()))
+        wins = {
+            (i, j): rng.binomial(50, ndtr(utility[i] - utility[j])) for i, j in pairs if (i, j) < (j, i)
+        }
+        count = [max(1, wins.get((i, j), 50 - wins.get((j, i), 0))) for i, j in pairs]
+        posterior = fit(make_data(seed, pairs=pairs, count=count), fixed=None)
+        found.append(posterior.hyperparameters["attributes_amplitude"])
+        shares.append(posterior.shares()["attributes"])
+    assert 1.0 <= np.exp(np.mean(np.log(found))) <= 4.0
+    assert np.mean(shares) >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("fixed", "message"),
+    [
+        ({"atributes_amplitude": 1.0}, "'atributes_amplitude'.*attributes_amplitude"),
+        ({"answer": 1.0}, "'answer'"),
+        ({"attributes_amplitude": np.nan}, "must be finite"),
+        ({"attributes_amplitude": -1.0}, "outside the site's support"),
+        ({"attributes_lengthscale": [1.0, 2.0, 3.0]}, r"shape \(3,\); the site has shape \(2,\)"),
+    ],
+)
+def test_fixed_values_that_do_not_fit(
+    fixed: Any, message: str, fit: Callable[..., Any], data: PreferenceData
+) -> None:
+    with pytest.raises(DataError, match=message):
+        fit(data, fixed)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hyperparameters": "guess"}, "'guess'"),
+        ({"space": "dual"}, "'dual'"),
+        ({"restarts": 0}, "restarts is 0"),
+        ({"max_sweeps": 0}, "max_sweeps is 0"),
+        ({"max_evaluations": -1}, "max_evaluations is -1"),
+        ({"tol": 0.0}, "tol is 0.0"),
+        ({"tol": 1.0}, "tol is 1.0"),
+    ],
+)
+def test_options_that_mean_nothing(options: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        EP(preference_gp, **options)
+
+
+def test_a_program_must_be_callable() -> None:
+    program: Any = "xpgp"
+    with pytest.raises(DataError, match="relpref.models.xpgp"):
+        EP(program)

@@ -1,0 +1,155 @@
+"""Programs that the package does not know: odd names, several Gaussian sites, offsets, Gaussian answers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer import MCMC, NUTS
+from scipy import integrate, stats
+
+from relpref.errors import DataError
+from relpref.infer import EP, from_samples, noncentered
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import ProbitComparison
+from relpref.linalg import Dense
+
+PLACES, WINES, TASTINGS = 3, 6, 20
+RNG = np.random.default_rng(11)
+POSITION = RNG.standard_normal((WINES, 2))
+KERNEL = 1.2 * np.exp(-0.5 * ((POSITION[:, None] - POSITION[None]) ** 2).sum(-1)) + 0.3 * np.eye(WINES)
+FIRST = RNG.integers(0, WINES, TASTINGS)
+SECOND = (FIRST + RNG.integers(1, WINES, TASTINGS)) % WINES
+PLACE = RNG.integers(0, PLACES, TASTINGS)
+ANSWER = RNG.integers(0, 2, TASTINGS)
+
+
+def tasting(kernel: Any, answer: Any = None) -> None:
+    """The first glass has an advantage, of 0.4 everywhere and of "Höhe" by the place."""
+    f = numpyro.sample("f", GaussianProcess(Dense(kernel)))
+    with numpyro.plate("Ort", PLACES):
+        height = numpyro.sample("Höhe", dist.Normal(0.7, 0.8))
+    with numpyro.plate("Verkostung", TASTINGS):
+        numpyro.sample("Antwort", ProbitComparison(0.4 + f[FIRST] - f[SECOND] + height[PLACE]), obs=answer)
+
+
+@pytest.fixture(scope="module")
+def tasted() -> Any:
+    return EP(tasting).run(jax.random.key(0), KERNEL, progress_bar=False, answer=ANSWER)
+
+
+def test_two_sites_against_sequential_ep(tasted: Any, expectation_propagation: Callable[..., Any]) -> None:
+    covariance = np.zeros((WINES + PLACES, WINES + PLACES))
+    covariance[:WINES, :WINES] = KERNEL
+    covariance[WINES:, WINES:] = 0.64 * np.eye(PLACES)
+    rows = np.arange(TASTINGS)
+    projection = np.zeros((TASTINGS, WINES + PLACES))
+    projection[rows, FIRST] = 1
+    projection[rows, SECOND] = -1
+    projection[rows, WINES + PLACE] = 1
+    sign = 2.0 * ANSWER - 1
+
+    def tilted(row: int, mean: float, variance: float) -> tuple[float, float, float]:
+        scale = 1 / np.sqrt(1 + variance)
+        z = sign[row] * (mean + 0.4 + 0.7) * scale
+        ratio = float(np.exp(stats.norm.logpdf(z) - stats.norm.logcdf(z)))
+        return float(stats.norm.logcdf(z)), sign[row] * ratio * scale, ratio * (z + ratio) * scale**2
+
+    truth = expectation_propagation(covariance, projection, tilted)
+    np.testing.assert_allclose(tasted.mean(site="f"), truth.mean[:WINES], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(tasted.mean(site="Höhe"), 0.7 + truth.mean[WINES:], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(
+        tasted.covariance(site="Höhe"), truth.covariance[WINES:, WINES:], rtol=0, atol=1e-7
+    )
+    np.testing.assert_allclose(tasted.belief.covariance(), truth.covariance, rtol=0, atol=1e-7)
+    assert abs(tasted.log_evidence - truth.log_evidence) <= 1e-7
+
+
+def test_two_sites_against_nuts(tasted: Any) -> None:
+    with jax.enable_x64(True):
+        mcmc = MCMC(NUTS(noncentered(tasting)), num_warmup=500, num_samples=4000, progress_bar=False)
+        mcmc.run(jax.random.key(0), KERNEL, answer=ANSWER)
+        samples = {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
+    sampled = from_samples(samples, tasting, KERNEL, answer=ANSWER)
+    for site in ("f", "Höhe"):
+        difference = np.abs(sampled.mean(site=site) - tasted.mean(site=site)) / tasted.sd(site=site)
+        # 0.1 sd for EP; the effective sample size is above 1000, and 4.5 standard errors of the mean are 0.14.
+        assert np.max(difference) <= 0.24
+        ratio = sampled.sd(site=site) / tasted.sd(site=site)
+        assert np.all((0.9 <= ratio) & (ratio <= 1.1))
+
+
+def test_a_site_must_be_named_where_there_are_two(tasted: Any) -> None:
+    with pytest.raises(DataError, match="f, Höhe"):
+        tasted.mean()
+    with pytest.raises(DataError, match="'g'.*f, Höhe"):
+        tasted.sd(site="g")
+    assert tasted.mean(site="f").shape == (WINES,)
+    assert tasted.sample(5, site="Höhe").shape == (5, PLACES)
+    weights = np.array([[1.0, -1.0, 0.0]])
+    np.testing.assert_allclose(
+        tasted.mean(weights, site="Höhe"), weights @ tasted.mean(site="Höhe"), rtol=1e-12
+    )
+
+
+def measuring(kernel: Any, rows: Any, values: Any) -> None:
+    f = numpyro.sample("f", GaussianProcess(Dense(kernel)))
+    with numpyro.plate("measurement", len(values)):
+        numpyro.sample("y", dist.Normal(f[rows] + 0.2, 0.5), obs=values)
+
+
+@pytest.mark.parametrize("space", ["entity", "gap"])
+def test_gaussian_answers_are_exact(space: Any) -> None:
+    rng = np.random.default_rng(3)
+    rows, values = rng.integers(0, WINES, 9), rng.standard_normal(9)
+    found = EP(measuring, space=space).run(0, KERNEL, rows, values, progress_bar=False)
+    projection = np.eye(WINES)[rows]
+    marginal = projection @ KERNEL @ projection.T + 0.25 * np.eye(9)
+    gain = KERNEL @ projection.T @ np.linalg.inv(marginal)
+    assert found.info["iterations"] <= 3
+    np.testing.assert_allclose(found.mean(), gain @ (values - 0.2), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(found.covariance(), KERNEL - gain @ projection @ KERNEL, rtol=0, atol=1e-10)
+    evidence = stats.multivariate_normal(np.full(9, 0.2), marginal).logpdf(values)
+    assert found.log_evidence is not None
+    assert abs(found.log_evidence - evidence) <= 1e-10
+
+
+def one_answer(kernel: Any) -> None:
+    f = numpyro.sample("f", GaussianProcess(Dense(kernel)))
+    with numpyro.plate("comparison", 1):
+        numpyro.sample("answer", ProbitComparison(f[:1] - f[1:2]), obs=np.ones(1, np.int32))
+
+
+@pytest.mark.parametrize("amplitude", [0.3, 1.0, 8.0])
+def test_one_comparison_is_exact(amplitude: float) -> None:
+    kernel = amplitude**2 * KERNEL[:3, :3]
+    found = EP(one_answer, tol=1e-12).run(0, kernel, progress_bar=False)
+    column = kernel[0] - kernel[1]
+    variance = column[0] - column[1]
+    if amplitude <= 1:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+        gaps = np.sqrt(variance) * nodes
+        answers = weights / np.sqrt(2 * np.pi) * stats.norm.cdf(gaps)
+        moments = [float(np.sum(answers * gaps**power)) for power in range(3)]
+    else:
+        # The polynomial rule no longer resolves a step of width 1 here.
+        density = stats.norm(0, np.sqrt(variance))
+        moments = [
+            integrate.quad(
+                lambda g, power=power: g**power * stats.norm.cdf(g) * density.pdf(g),
+                *(-12 * np.sqrt(variance), 12 * np.sqrt(variance)),
+                points=[-4, 0, 4],
+                epsabs=1e-13,
+                limit=400,
+            )[0]
+            for power in range(3)
+        ]
+    mean, spread = moments[1] / moments[0], moments[2] / moments[0] - (moments[1] / moments[0]) ** 2
+    np.testing.assert_allclose(found.mean(), column / variance * mean, rtol=0, atol=1e-8 * amplitude)
+    covariance = kernel - np.outer(column, column) * (variance - spread) / variance**2
+    np.testing.assert_allclose(found.covariance(), covariance, rtol=0, atol=1e-8 * amplitude**2)
+    assert found.log_evidence is not None
+    assert abs(found.log_evidence - np.log(moments[0])) <= 1e-8

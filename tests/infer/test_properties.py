@@ -1,0 +1,119 @@
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.infer import EP
+from relpref.models import xpgp
+
+SEEDS = st.integers(0, 10_000)
+FEW = settings(max_examples=12, deadline=None, derandomize=True)
+
+
+def rebuilt(entities: Any, comparisons: Any, links: Any) -> PreferenceData:
+    return PreferenceData.from_tables(entities, comparisons, {"next": links})
+
+
+@FEW
+@given(seed=SEEDS)
+def test_names_and_order_of_the_rows_do_not_matter(
+    seed: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
+    rng = np.random.default_rng(seed)
+    data = make_data(seed % 7, count=rng.integers(1, 6, 30))
+    entities, comparisons, relations = data.to_tables()
+    names = dict(zip(data.entities, rng.permutation([f"n{k}" for k in range(12)]).tolist(), strict=True))
+    shuffled = rebuilt(
+        entities.iloc[rng.permutation(12)].rename(index=names),
+        comparisons.iloc[rng.permutation(30)].replace({"winner": names, "loser": names}),
+        relations["next"].iloc[rng.permutation(14)].replace({"source": names, "target": names}),
+    )
+    one, other = fit(data, tol=1e-11), fit(shuffled, tol=1e-11)
+    assert abs(one.log_evidence - other.log_evidence) <= 1e-9
+    left = one.utilities().rename(index=names)
+    right = other.utilities().loc[left.index]
+    np.testing.assert_allclose(left, right, rtol=0, atol=1e-8)
+    left = one.explain().rename(index=names)
+    np.testing.assert_allclose(left, other.explain().loc[left.index], rtol=0, atol=1e-8)
+
+
+@FEW
+@given(seed=SEEDS)
+def test_a_count_is_so_many_rows(
+    seed: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
+    rng = np.random.default_rng(seed)
+    data = make_data(seed % 5, count=rng.integers(1, 8, 30))
+    entities, comparisons, relations = data.to_tables()
+    repeated = comparisons.loc[comparisons.index.repeat(comparisons["count"])].drop(columns="count")
+    again = rebuilt(entities, repeated.sample(frac=1, random_state=seed), relations["next"])
+    one, other = fit(data), fit(again)
+    assert one.log_evidence == other.log_evidence
+    np.testing.assert_array_equal(one.mean(), other.mean())
+    np.testing.assert_array_equal(one.covariance(), other.covariance())
+
+
+@FEW
+@given(seed=SEEDS)
+def test_the_opposite_answers_give_the_opposite_utilities(
+    seed: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
+    data = make_data(seed % 11, count=np.random.default_rng(seed).integers(1, 4, 30))
+    entities, comparisons, relations = data.to_tables()
+    swapped = comparisons.rename(columns={"winner": "loser", "loser": "winner"})
+    one = fit(data, tol=1e-11)
+    other = fit(rebuilt(entities, swapped, relations["next"]), tol=1e-11)
+    np.testing.assert_allclose(one.mean(), -other.mean(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(one.covariance(), other.covariance(), rtol=0, atol=1e-8)
+    assert abs(one.log_evidence - other.log_evidence) <= 1e-9
+
+
+@FEW
+@given(seed=SEEDS, row=st.integers(0, 29))
+def test_one_more_answer_moves_the_gap_its_way(
+    seed: int, row: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
+) -> None:
+    before = make_data(seed % 13)
+    count = before.count.copy()
+    count[row] += 1
+    pairs = list(zip(before.winner.tolist(), before.loser.tolist(), strict=True))
+    after = make_data(attributes=before.attributes, pairs=pairs, count=count)
+    question = [(before.entities[before.winner[row]], before.entities[before.loser[row]])]
+    first, second = (fit(data).prefer(question).iloc[0] for data in (before, after))
+    assert second["gap_mean"] > first["gap_mean"]
+    assert second["gap_sd"] < first["gap_sd"]
+
+
+SCRIPT = """
+import sys
+import jax, relpref
+from relpref.infer import EP
+from relpref.models import xpgp
+data = relpref.PreferenceData.from_folder(sys.argv[1])
+EP(xpgp).run(jax.random.key(7), data, progress_bar=False).save(sys.argv[2])
+"""
+
+
+def test_two_processes_write_the_same_bytes(data: PreferenceData, tmp_path: Path) -> None:
+    entities, comparisons, relations = data.to_tables()
+    (tmp_path / "relations").mkdir()
+    entities.to_csv(tmp_path / "entities.csv")
+    comparisons.to_csv(tmp_path / "comparisons.csv", index=False)
+    relations["next"].to_csv(tmp_path / "relations" / "next.csv", index=False)
+    here, there = tmp_path / "here.nc", tmp_path / "there.nc"
+    read = relpref.PreferenceData.from_folder(tmp_path)
+    EP(xpgp).run(jax.random.key(7), read, progress_bar=False).save(here)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path), str(there)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert here.read_bytes() == there.read_bytes()

@@ -1,0 +1,222 @@
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.infer import UtilityPosterior
+from relpref.infer.belief import GaussianBelief
+from relpref.infer.posterior import Origin, Parts
+from relpref.kernels import Precomputed
+from relpref.models import preference_gp, xpgp
+from relpref.report.page import render
+
+Make = Callable[..., UtilityPosterior]
+
+
+@pytest.fixture
+def prose(read: Callable[[str], Any]) -> Callable[..., str]:
+    def words(posterior: UtilityPosterior, **options: Any) -> str:
+        text: str = read(render(posterior, **({"relations_evidence": False} | options))).prose
+        return text.replace("\u2068", "").replace("\u2069", "")
+
+    return words
+
+
+def test_summary(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make())
+    assert (
+        "This report ranks 8 entities. It rests on 30 answers to the question “which of the two is better?”, on 2 attributes "
+        "and on the relation “near”."
+    ) in text
+    table = make().ranking()
+    assert (
+        f"a leads: with a probability of {100 * table['p_best'].iloc[0]:.0f}% it is the best of all" in text
+    )
+    better = make().prefer([(a, b) for a in "abcdefgh" for b in "abcdefgh" if a < b])["p_better"]
+    settled = np.mean((better >= 0.95) | (better <= 0.05))
+    assert f"Of the 28 pairs among these entities, the order of {100 * settled:.0f}% is settled" in text
+    assert "the better one wins 84% of the answers" in text
+    assert f"{table['lower'].iloc[0]:.2f} to {table['upper'].iloc[0]:.2f}" in text
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [(9.0, "a is the clear leader"), (1.5, "a leads"), (0.0, "No entity is a clear leader.")],
+)
+def test_how_sure_the_leader_is(make: Make, prose: Callable[..., str], gap: float, words: str) -> None:
+    mean = np.zeros(8)
+    mean[0] = gap
+    assert words in prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
+
+
+def test_contributions(make: Make, prose: Callable[..., str]) -> None:
+    # Two ramps of length 2.5 and 1.5: shares 2.5/4 and 1.5/4.
+    assert "the entities it accounts for: the attributes 62% and the relation near 38%." in prose(make())
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({}, "does not know the parts of its prior"),
+        ({"utility": Parts({}, {})}, "no named parts"),
+        ({"utility": Parts({"near": np.zeros(8)}, {"near": np.ones(8)})}, "comes from the relation near"),
+        (
+            {
+                "utility": Parts(
+                    {"near": np.zeros(8), "x": np.zeros(8)}, {"near": np.ones(8), "x": np.ones(8)}
+                )
+            },
+            "no spread to explain",
+        ),
+    ],
+)
+def test_nothing_to_split(make: Make, prose: Callable[..., str], parts: Any, words: str) -> None:
+    assert words in prose(make(parts=parts))
+
+
+def test_many_parts(make: Make, prose: Callable[..., str]) -> None:
+    means = {f"part {number}": np.linspace(number, 0, 8) for number in range(20)}
+    parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
+    text = prose(make(parts=parts))
+    assert "Of 20 parts, the 12 with the largest shares are shown." in text and "part 19" in text
+
+
+def test_a_part_that_works_against_the_others(make: Make, prose: Callable[..., str]) -> None:
+    means = {"attributes": np.linspace(2, -2, 8), "near": np.linspace(-1, 1, 8)}
+    parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
+    assert "the attributes 200% and the relation near −100%" in prose(make(parts=parts))
+
+
+def test_hyperparameters(make: Make, prose: Callable[..., str], read: Callable[[str], Any]) -> None:
+    cells = read(render(make(), relations_evidence=False)).text("bdi")
+    start = cells.index("attributes_amplitude")
+    assert cells[start : start + 20] == [
+        *("attributes_amplitude", "attributes", "1.50", "entities far apart typically differ by 2.12"),
+        *(
+            "attributes_lengthscale",
+            "attribute weight",
+            "0.500",
+            "correlation 0.14 one standard deviation apart",
+        ),
+        *(
+            "attributes_lengthscale",
+            "attribute size",
+            "2.00",
+            "correlation 0.88 one standard deviation apart",
+        ),
+        *("near_amplitude", "relation near", "0.500", "two of its entities typically differ by 0.71"),
+        *("near_range", "relation near", "2.00", "a typical entity leans 88% on its neighbours"),
+    ]
+    given = make(info={k: v for k, v in make().info.items() if k != "evaluations"})
+    assert "These were given, not fitted." in prose(given)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_no_reading_for_unknown_kernels(make: Make, prose: Callable[..., str], bound: bool) -> None:
+    data = make().data
+    options: dict[str, Any] = {
+        "attribute_kernel": Precomputed(np.eye(8)),
+        "relation_kernels": {"near": Precomputed(np.eye(8))},
+        "likelihood": object,
+    }
+    origin = Origin(partial(xpgp, **options), (data,), {}) if bound else Origin(xpgp, (data,), options)
+    text = prose(make(data, origin=origin))
+    for words in ("correlation 0.", "typically differ", "leans", "wins 84%"):
+        assert words not in text
+
+
+def test_shared_lengthscale_and_unknown_sites(make: Make, read: Callable[[str], Any]) -> None:
+    posterior = make(
+        hyperparameters={"attributes_lengthscale": 1.0, "other": np.ones(2), "scale": 3.0}, origin=None
+    )
+    cells = read(render(posterior, relations_evidence=False)).text("bdi")
+    start = cells.index("attributes_lengthscale")
+    assert cells[start + 1 : start + 3] == ["all attributes", "1.00"]
+    assert "entry 2" in cells and "scale" in cells
+
+
+def test_many_hyperparameters(
+    make: Make, tables: Callable[..., PreferenceData], prose: Callable[..., str]
+) -> None:
+    data = tables("abcdefgh", 30, **{f"x{number}": np.arange(8) for number in range(60)})
+    assert "The first 40 of 63 values are shown." in prose(make(data))
+
+
+def test_notes(make: Make, tables: Callable[..., PreferenceData], prose: Callable[..., str]) -> None:
+    data = tables("abcdefgh", 6)
+    both = pd.DataFrame({"winner": ["a", "b", "a"], "loser": ["b", "a", "c"]})
+    text = prose(make(replace(data.with_comparisons(both), notes=("comparisons: 9 rows dropped",))))
+    assert (
+        "d, e, f, g and h were never compared; their places rest on attributes and relations alone." in text
+    )
+    assert "There are few answers: 0 about a typical entity." in text
+    assert "1 pair was answered both ways." in text
+    assert "comparisons: 9 rows dropped." in text
+    assert "tied together" in prose(make(data, info={**make().info, "groups": "2 groups are tied together"}))
+
+
+def test_nothing_to_note(make: Make, prose: Callable[..., str]) -> None:
+    pairs = [(one, other) for row, one in enumerate("abcdefgh") for other in "abcdefgh"[row + 1 :]]
+    data = make().data.with_comparisons(pd.DataFrame(pairs, columns=["winner", "loser"]))
+    assert "Nothing stands out" in prose(make(data))
+
+
+def test_computation(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make(info={**make().info, "own": 3, "array": np.ones(3)}))
+    assert "Residual 3.00 × 10⁻⁹" in text and "Sweeps 9" in text and "own 3" in text and "array" not in text
+
+
+def test_methods_and_versions(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make())
+    assert (
+        "Kersting and Z. Xu (2009)" in text
+        and "Minka (2001)" in text
+        and "44, 72 and 90% of the cases" in text
+    )
+    assert "Random key seed 3" in text
+    parts = {"utility": Parts({"attributes": np.ones(8)}, {"attributes": np.ones(8)})}
+    text = prose(
+        make(parts=parts, origin=Origin(preference_gp, (make().data,), {}), key=np.array([4, 5], np.uint32))
+    )
+    assert "Chu and Z. Ghahramani (2005)" in text and "Kersting" not in text
+    assert "the relation “near”" not in text
+    assert "Random key 4 5" in text
+
+
+def test_a_ready_table_of_evidence(make: Make, prose: Callable[..., str]) -> None:
+    table = pd.DataFrame(
+        {
+            "left_out": ["attributes", "near", "far", "none"],
+            "log_evidence": [-20.0, -17.0, np.nan, -5.0],
+            "difference": [7.5, 4.5, np.nan, -7.5],
+            "note": ["", "", "EP ended with diverged", ""],
+        }
+    )
+    text = prose(make(), relations_evidence=table)
+    assert "nothing −12.50 attributes −20.00 +7.50 relation near −17.00 +4.50" in text
+    assert (
+        "The attributes are strongly supported by the answers. The relation near is supported by the answers."
+        in text
+    )
+    assert "The relation far: no comparison, EP ended with diverged." in text
+    assert "The relation none is worse than nothing" in text
+    slight = prose(make(), relations_evidence=table.assign(difference=1.0).drop(columns="note"))
+    assert "The attributes: the answers do not tell whether they are needed." in slight
+    assert "What each part is worth" not in prose(make(), relations_evidence=False)
+
+
+def test_a_table_of_evidence_that_is_none(make: Make) -> None:
+    with pytest.raises(DataError, match="relations_evidence: the table lacks the column 'log_evidence'"):
+        render(make(), relations_evidence=pd.DataFrame({"left_out": ["near"]}))
+
+
+def test_no_evidence_without_an_origin(make: Make, prose: Callable[..., str]) -> None:
+    assert "was not fitted again without each of its parts" in prose(
+        make(origin=None), relations_evidence=True
+    )

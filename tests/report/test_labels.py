@@ -1,0 +1,77 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relpref.infer import UtilityPosterior
+from relpref.report.page import render
+from relpref.report.text import Names
+
+# label -> what the page shows
+HOSTILE: dict[Any, str] = {
+    "<script>alert(1)</script>": "<script>alert(1)</script>",
+    "\"quoted\" & 'single'": "\"quoted\" & 'single'",
+    "</style></title>": "</style></title>",
+    "&lt;b&gt;": "&lt;b&gt;",
+    "$x_1$": "$x_1$",
+    "a$b": "a$b",
+    r"$\frac{1}{0}$": r"$\frac{1}{0}$",
+    "_hidden": "_hidden",
+    "{{ 7 * 7 }}{% raw %}": "{{ 7 * 7 }}{% raw %}",
+    "@@0@@": "@@0@@",
+    "#010101": "#010101",
+    "日本語の名前": "日本語の名前",
+    "مقهى الصباح": "مقهى الصباح",
+    "👩‍👩‍👧 ☕": "👩‍👩‍👧 ☕",
+    "line\nbreak\ttab": "line break tab",
+    "\u202eoverride": "\ufffdoverride",
+    "null\x00byte": "null\ufffdbyte",
+    "half \ud800 pair": "half \ufffd pair",
+    "": "(empty)",
+    ("a", ("b", 1)): "(a, (b, 1))",
+    7: "7",
+    2.5: "2.5",
+    True: "True",
+}
+
+
+@pytest.fixture
+def labels() -> list[Any]:
+    return [*HOSTILE, "last"]
+
+
+def test_hostile_labels(
+    labels: list[Any],
+    tables: Callable[..., Any],
+    make: Callable[..., UtilityPosterior],
+    read: Callable[[str], Any],
+) -> None:
+    data = tables(labels, 60, **{"$a$": np.arange(len(labels)), "<i>": np.arange(len(labels)) ** 2})
+    text = render(make(data), title="<b>&", relations_evidence=False)
+    text.encode("utf-8")
+    found = read(text)
+    assert not found.all("script") and not found.all("b") and not found.all("i")
+    assert found.text("title", "h1")[:2] == ["<b>&", "<b>&"]
+    in_table = found.text("bdi")
+    on_plot = found.text("text")
+    for shown in HOSTILE.values():
+        assert shown in in_table
+        assert shown in on_plot or len(shown) > 16
+    assert "attribute $a$" in in_table and "attribute <i>" in in_table
+
+
+def test_long_labels_are_cut_and_kept(
+    tables: Callable[..., Any], make: Callable[..., UtilityPosterior], read: Callable[[str], Any]
+) -> None:
+    long = ["a/path/that/begins/alike/" + "x" * 500 + str(end) for end in range(6)]
+    found = read(render(make(tables([*long, "short"])), relations_evidence=False))
+    rows = [header for header in found.all("th") if header.get("scope") == "row" and header.get("title")]
+    assert [header["title"] for header in rows[:6]] == long
+    cut = [text for text in found.text("bdi") if text.startswith("a/path")]
+    assert len(set(cut)) == 6 and max(map(len, cut)) <= 28
+    assert long[0] in found.text("title")
+
+
+def test_equal_words_stay_apart() -> None:
+    assert Names([1, "1", "a  b", "a b", "c"]).full == ["1", "'1'", "'a b'", "'a b'", "c"]

@@ -1,0 +1,227 @@
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.errors import DataError, StorageError
+from relpref.infer import UtilityPosterior
+from relpref.infer.belief import DrawsBelief
+from relpref.infer.posterior import Posterior
+from relpref.report import Section, write
+from relpref.report.page import render
+
+Read = Callable[[str], Any]
+
+
+def page(posterior: Posterior, **options: Any) -> str:
+    return render(posterior, **({"relations_evidence": False} | options))
+
+
+def test_writes_one_file(tmp_path: Path, posterior: UtilityPosterior) -> None:
+    path = tmp_path / "report.html"
+    assert write(posterior, str(path), relations_evidence=False) == path
+    assert os.listdir(tmp_path) == ["report.html"]
+    assert path.read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_chapters_in_order(posterior: UtilityPosterior, read: Read) -> None:
+    assert read(page(posterior, title="Which is better?")).text("h1", "h2") == [
+        "Which is better?",
+        "Ranking",
+        "What the utilities rest on",
+        "Hyperparameters",
+        "Data and warnings",
+        "How the computation went",
+        "Methods",
+        "Versions",
+    ]
+
+
+def test_loads_nothing_and_runs_nothing(posterior: UtilityPosterior, read: Read) -> None:
+    found = read(page(posterior))
+    names = {tag for tag, _ in found.tags}
+    assert not names & {
+        "script",
+        "link",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "form",
+        "base",
+        "image",
+        "foreignobject",
+    }
+    for _, attributes in found.tags:
+        for name, value in attributes.items():
+            assert not name.startswith("on") and name != "src"
+            if name in ("href", "xlink:href"):
+                assert value is not None and value.startswith("#")
+            if not name.startswith("xmlns"):
+                assert "://" not in (value or "")
+    assert "url(" not in found.source.replace("url(#", "")
+    assert "@import" not in found.source
+    (policy,) = [a["content"] for a in found.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def test_accessible(posterior: UtilityPosterior, read: Read) -> None:
+    section = Section("More", table=pd.DataFrame({"x": [1.0]}, index=["row"]))
+    found = read(page(posterior, sections=[section]))
+    assert found.all("html") == [{"lang": "en"}]
+    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and set(levels[1:]) == {2}
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for _, attributes in found.tags:
+        for name in ("aria-labelledby", "href", "xlink:href"):
+            for one in (attributes.get(name) or "").split():
+                assert one.removeprefix("#") in ids
+    pictures = found.all("svg")
+    assert len(pictures) == 4 and all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
+    assert all(header.get("scope") in ("col", "row") for header in found.all("th"))
+    assert all(box.get("aria-label") for box in found.all("div") if "tabindex" in box)
+
+
+def test_same_input_same_bytes(tmp_path: Path, make: Callable[..., UtilityPosterior]) -> None:
+    first = write(make(), tmp_path / "a.html", relations_evidence=False).read_bytes()
+    assert write(make(), tmp_path / "b.html", relations_evidence=False).read_bytes() == first
+    helpers = Path(__file__).with_name("conftest.py")
+    code = (
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('helpers', {str(helpers)!r})\n"
+        "helpers = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(helpers)\n"
+        "import relpref.report\n"
+        "assert not {'matplotlib', 'jinja2'} & set(sys.modules)\n"
+        "relpref.report.write(helpers.make_posterior(), sys.argv[1], relations_evidence=False)\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    other = tmp_path / "c.html"
+    environment = os.environ | {"PYTHONHASHSEED": "12", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(other)], check=True, env=environment)
+    assert other.read_bytes() == first
+
+
+def test_the_users_plot_style_does_not_matter(posterior: UtilityPosterior) -> None:
+    import matplotlib
+
+    first = page(posterior)
+    changed = {
+        "font.size": 30.0,
+        "lines.linewidth": 9.0,
+        "svg.fonttype": "path",
+        "axes.grid": True,
+        "text.usetex": True,
+    }
+    with matplotlib.rc_context(changed):
+        assert page(posterior) == first
+        assert matplotlib.rcParams["font.size"] == 30.0
+
+
+@pytest.mark.parametrize("path", ["missing/report.html", "."])
+def test_unwritable(tmp_path: Path, posterior: UtilityPosterior, path: str) -> None:
+    with pytest.raises(StorageError, match=r"folder"):
+        write(posterior, tmp_path / path, relations_evidence=False)
+
+
+def test_the_earlier_file_survives(
+    tmp_path: Path, posterior: UtilityPosterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("earlier")
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(StorageError, match="No space left"):
+        write(posterior, path, relations_evidence=False)
+    assert os.listdir(tmp_path) == ["report.html"] and path.read_text() == "earlier"
+
+
+def test_banner_where_not_converged(
+    tmp_path: Path, make: Callable[..., UtilityPosterior], read: Read
+) -> None:
+    bad = make(info={**make().info, "result": "max_iterations"})
+    found = read(write(bad, tmp_path / "bad.html").read_text("utf-8"))
+    assert {"class": "banner"} in found.all("p")
+    assert "did not converge (max iterations)" in found.prose and "Raise max_sweeps" in found.prose
+    assert "the fit itself did not converge" in found.prose
+    assert {"class": "banner"} not in read(page(make())).all("p")
+
+
+def test_draws(make: Callable[..., UtilityPosterior], read: Read) -> None:
+    size = make().data.num_entities
+    draws = np.random.default_rng(0).normal(size=(50, size)) + np.linspace(1, -1, size)
+    posterior = make(
+        belief=DrawsBelief(draws),
+        log_evidence=None,
+        sites={},
+        info={"engine": "samples", "result": "converged", "iterations": 50, "chains": 1},
+        hyperparameters={"near_amplitude": 0.5},
+        hyperparameter_draws={"near_amplitude": np.linspace(0.3, 0.7, 50)},
+    )
+    found = read(page(posterior, relations_evidence=True))
+    assert "0.500 (0.320 to 0.680)" in found.text("bdi")
+    assert "needs a posterior from EP" in found.prose
+    assert "does not check whether the chains have mixed" in found.prose
+    assert "Minka" not in found.prose
+
+
+def test_plain_posterior(make: Callable[..., UtilityPosterior], read: Read) -> None:
+    full = make()
+    fields = ("belief", "parts", "hyperparameters", "log_evidence", "info", "sites", "key")
+    posterior = Posterior(
+        **{name: getattr(full, name) for name in fields}, slices={"w": slice(0, 5), "b": slice(5, 8)}
+    )
+    found = read(page(posterior, relations_evidence=True))
+    assert found.text("h2") == [
+        "Posterior",
+        "Hyperparameters",
+        "How the computation went",
+        "Methods",
+        "Versions",
+    ]
+    assert found.text("caption")[:2] == ["Site w: 5 values", "Site b: 3 values"]
+
+
+def test_sections_come_first(posterior: UtilityPosterior, read: Read) -> None:
+    table = pd.DataFrame({"model": ["xpgp", "attributes"], "accuracy": [0.81234, np.nan], "n": [10, 20000]})
+    text = "First. <script>alert(1)</script>"
+    one = Section("Held out <answers>", [text, "Second."], table, note="Five folds.")
+    found = read(page(posterior, sections=[one, Section("Two")]))
+    assert found.text("h2")[:3] == ["Held out <answers>", "Two", "Ranking"]
+    assert text in found.text("p") and "Five folds." in found.text("p")
+    cells = found.text("bdi")
+    assert cells[:6] == ["xpgp", "0.812", "10", "attributes", "–", "20000"]
+
+
+def test_large_tables_are_cut(posterior: UtilityPosterior, read: Read) -> None:
+    table = pd.DataFrame(np.zeros((300, 40)), index=pd.MultiIndex.from_product([range(3), range(100)]))
+    assert "The first 200 of 300 rows and 30 of 40 columns are shown." in read(
+        page(posterior, sections=[Section("Much", table=table)])
+    ).text("p")
+
+
+def test_sections_of_another_type(posterior: UtilityPosterior) -> None:
+    with pytest.raises(DataError, match=r"sections: got a str; each must be a relpref\.report\.Section"):
+        page(posterior, sections=["text"])
+
+
+def test_many_entities(tables: Callable[..., Any], make: Callable[..., UtilityPosterior], read: Read) -> None:
+    data = tables([f"entity {i} {'with a very long name ' * 40}" for i in range(400)], 300)
+    text = page(make(data))
+    assert len(text) < 1_000_000
+    found = read(text)
+    assert "Of 400 entities, the first 25 and the last 10 are drawn." in found.prose
+    assert "… 365 not shown" in found.text("text")
+    assert "The first 50 of 400 entities" in found.text("caption")
+    assert "Of the 19\u202f900 pairs among the 200 best entities" in found.prose

@@ -1,0 +1,84 @@
+import math
+
+import pytest
+
+from relpref.report.text import (
+    clean,
+    decimals_for,
+    fixed,
+    listed,
+    percent,
+    shorten,
+    signed_percent,
+    significant,
+)
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [
+        (0, "<0.1%"),
+        (0.0123, "1.2%"),
+        (0.0996, "10%"),
+        (0.5, "50%"),
+        (0.994, "99.4%"),
+        (1, ">99.9%"),
+        (math.nan, "–"),
+    ],
+)
+def test_percent(probability: float, shown: str) -> None:
+    assert percent(probability) == shown
+
+
+@pytest.mark.parametrize(("share", "shown"), [(-0.25, "−25%"), (1.3, "130%"), (0.4, "40%"), (-0.001, "0%")])
+def test_signed_percent(share: float, shown: str) -> None:
+    assert signed_percent(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(-1.234, "−1.23"), (-0.001, "0.00"), (math.inf, "–"), (12.0, "12.00")]
+)
+def test_fixed(number: float, shown: str) -> None:
+    assert fixed(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (0, "0"),
+        (0.012345, "0.0123"),
+        (-1234.5, "−1234"),
+        (1e-9, "1.00 × 10⁻⁹"),
+        (-2.5e12, "−2.50 × 10¹²"),
+        (math.nan, "–"),
+        (-math.inf, "−∞"),
+    ],
+)
+def test_significant(number: float, shown: str) -> None:
+    assert significant(number) == shown
+
+
+def test_thousands_stay_together() -> None:
+    assert counted(1, "answer") == "1 answer"
+    assert counted(12000, "entity", "entities") == "12\u202f000 entities"
+    assert unbroken("in 5 000 1234") == "in 5\u202f000 1234"
+
+
+def test_decimals() -> None:
+    assert [decimals_for(v) for v in ([12.0, -3.0], [0.04, 0.01], [0.0], [], [math.nan])] == [2, 3, 2, 2, 2]
+
+
+def test_listed() -> None:
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(list("abcdef"), most=3) == "a, b and 4 more"
+
+
+def test_shorten() -> None:
+    assert shorten("a" * 28) == "a" * 28
+    assert shorten("abcdefghijkl", 7) == "abcd…kl"
+
+
+def test_clean() -> None:
+    assert clean(("x", 1)) == "(x, 1)"
+    assert clean("a" * 5000) == "a" * 2000 + "…"
