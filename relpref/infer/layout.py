@@ -1,7 +1,7 @@
 """Finds out which sites of a program are Gaussian latents, hyperparameters and observations, and checks that EP applies."""
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -17,18 +17,59 @@ from relpref.likelihoods import as_likelihood
 
 _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
 
+Shapes = tuple[
+    Any, ...
+]  # of jax.ShapeDtypeStruct: what can be said of a program before its arrays are looked at
+
+
+@dataclass(frozen=True)
+class _Site:
+    """What a site is, without its values."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    observed: bool
+    gaussian: bool
+    process: bool
+    support: Any
+    problem: str | None
+
+    @classmethod
+    def describe(cls, site: dict[str, Any]) -> "_Site":
+        base = unwrap(site["fn"])
+        problem = None
+        if site["is_observed"]:
+            try:
+                as_likelihood(site["fn"])
+            except UnsupportedProgramError as error:
+                problem = str(error)
+        process = isinstance(base, GaussianProcess)
+        shape = tuple(jnp.shape(site["value"]))
+        gaussian = is_gaussian(site["fn"])
+        return cls(
+            site["name"],
+            type(base).__name__,
+            shape,
+            site["is_observed"],
+            gaussian,
+            process,
+            base.support,
+            problem,
+        )
+
 
 def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout, Values]:
     """Sort a program's sites.
+
+    A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
+    a ``Normal`` prior that is used in any other way is a hyperparameter.
 
     Returns
     -------
     layout : Layout
     medians : dict from hyperparameter to Array
         Of their priors, unconstrained; a draw where the prior has no quantile function.
-
-    A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
-    a ``Normal`` prior that is used in any other way is a hyperparameter.
 
     Raises
     ------
@@ -37,56 +78,48 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
     DataError
         If ``fixed`` names a site that the program does not have.
     """
-    sites = _abstract_sites(call, arrays)
-    observed = tuple(name for name, site in sites.items() if site["is_observed"])
-    free = [name for name, site in sites.items() if not site["is_observed"]]
+    sites = {site.name: site for site in _survey(call, _shapes(arrays))}
+    observed = tuple(name for name, site in sites.items() if site.observed)
+    free = [name for name, site in sites.items() if not site.observed]
     for name in fixed:
         if name not in free:
-            raise DataError(
-                f"fixed names the site {name!r}; the program's unobserved sites are {', '.join(free) or 'none'}"
-            )
+            known = ", ".join(free) or "none"
+            raise DataError(f"fixed names the site {name!r}; the program's unobserved sites are {known}")
     if not observed:
         raise UnsupportedProgramError(
             "the program has no observed site, so there is nothing to infer from; "
             "pass data with answers (data.without_answers() removes them)"
         )
-    for name in observed:
-        try:
-            as_likelihood(sites[name]["fn"])
-        except UnsupportedProgramError as error:
-            raise UnsupportedProgramError(f"observed site {name!r}: {error}") from None
-    for name in free:
-        if unwrap(sites[name]["fn"]).support.is_discrete:
-            raise _refuse(sites[name], "is a discrete latent variable")
+    for site in sites.values():
+        if site.problem is not None:
+            raise UnsupportedProgramError(f"observed site {site.name!r}: {site.problem}")
+        if not site.observed and site.support.is_discrete:
+            raise _refuse(site, "is a discrete latent variable")
 
-    candidates = [name for name in free if name not in fixed and is_gaussian(sites[name]["fn"])]
-    latents = [n for n in candidates if isinstance(unwrap(sites[n]["fn"]), GaussianProcess)]
-    latents += [
-        n
-        for n in candidates
-        if n not in latents and _Probe(call, arrays, sites, observed, (n,), fixed).affine
-    ]
+    def probe(names: tuple[str, ...]) -> _Probe:
+        layout = Layout(tuple((name, sites[name].shape) for name in names), (), observed)
+        return _Probe(call, layout, arrays, fixed)
+
+    candidates = [name for name in free if name not in fixed and sites[name].gaussian]
+    latents = [n for n in candidates if sites[n].process or probe((n,)).affine]
     if not latents:
         raise UnsupportedProgramError(
             "no Gaussian site of the program enters the observed predictors linearly "
             f"(unobserved sites: {', '.join(free) or 'none'}); numpyro's MCMC(NUTS(program)) can run it"
         )
-    latents.sort(key=free.index)
-    probe = _Probe(call, arrays, sites, observed, tuple(latents), fixed)
-    if not probe.affine:
+    found = probe(tuple(latents))
+    if not found.affine:
         raise _refuse(
             sites[latents[0]], "does not enter the observed predictors linearly, or other sites depend on it"
         )
-    hyperparameters = tuple(
-        (n, jnp.shape(sites[n]["value"])) for n in free if n not in latents and n not in fixed
-    )
+    hyperparameters = tuple((n, sites[n].shape) for n in free if n not in latents and n not in fixed)
     layout = replace(
-        probe.layout,
+        found.layout,
         hyperparameters=hyperparameters,
-        num_rows=probe.num_rows,
-        constant_projection=probe.constant_projection,
+        num_rows=found.num_rows,
+        constant_projection=found.constant_projection,
     )
-    return layout, {name: probe.medians[name] for name, _ in hyperparameters}
+    return layout, {name: found.medians[name] for name, _ in hyperparameters}
 
 
 def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
@@ -95,70 +128,70 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
     Raises
     ------
     DataError
-        If a value is not finite or its shape does not fit.
+        If a value is not finite, its shape does not fit, or it lies outside its support.
     """
-    sites = _abstract_sites(call, arrays)
+    sites = {site.name: site for site in _survey(call, _shapes(arrays))}
     result = {}
     for name, value in fixed.items():
         array = np.asarray(value, dtype=np.float64)
         if not np.all(np.isfinite(array)):
             raise DataError(f"fixed[{name!r}] is {value!r}; it must be finite")
         if name in sites:
-            shape = jnp.shape(sites[name]["value"])
+            site = sites[name]
             try:
-                array = np.broadcast_to(array, shape)
+                array = np.broadcast_to(array, site.shape)
             except ValueError:
                 raise DataError(
-                    f"fixed[{name!r}] has shape {array.shape}; the site has shape {shape}"
+                    f"fixed[{name!r}] has shape {array.shape}; the site has shape {site.shape}"
                 ) from None
-            support = sites[name]["fn"].support
             # The edge of an open support is let through: an amplitude of 0 switches a part off.
-            if not np.all(support(array) | support(np.nextafter(array, np.inf))):
-                raise DataError(f"fixed[{name!r}] is {value!r}, outside the site's support, {support}")
+            if not np.all(site.support(array) | site.support(np.nextafter(array, np.inf))):
+                raise DataError(f"fixed[{name!r}] is {value!r}, outside the site's support, {site.support}")
         result[name] = array
     return result
 
 
-def _abstract_sites(call: Call, arrays: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
+def _shapes(arrays: tuple[Any, ...]) -> Shapes:
+    return tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
+
+
+@lru_cache(maxsize=64)
+def _survey(call: Call, shapes: Shapes) -> tuple[_Site, ...]:
     """The program's sample sites, traced for shapes and types alone."""
-    sites: dict[str, dict[str, Any]] = {}
+    sites: list[_Site] = []
 
-    def record(arrays: tuple[Any, ...]) -> None:
-        sites.update(call.trace(arrays, {}))
+    def record(arrays: Shapes) -> None:
+        sites.extend(_Site.describe(s) for s in call.trace(arrays, {}).values() if s["type"] == "sample")
 
-    jax.eval_shape(record, arrays)
-    return {name: site for name, site in sites.items() if site["type"] == "sample"}
+    jax.eval_shape(record, shapes)
+    return tuple(sites)
 
 
 class _Probe:
     """Tries the predictors at a few random latent vectors and two draws of the hyperparameters."""
 
-    def __init__(
-        self,
-        call: Call,
-        arrays: tuple[Any, ...],
-        sites: dict[str, dict[str, Any]],
-        observed: tuple[str, ...],
-        latents: tuple[str, ...],
-        fixed: Values,
-    ) -> None:
-        self.layout = Layout(tuple((n, jnp.shape(sites[n]["value"])) for n in latents), (), observed)
+    def __init__(self, call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> None:
+        self.layout = layout
         generator = np.random.default_rng(0)
-        x, y = generator.standard_normal((2, self.layout.num_latents))
+        x, y = generator.standard_normal((2, layout.num_latents))
         points = np.stack([np.zeros_like(x), x, y, x + y])
-        keys = [jax.random.key_data(jax.random.key(seed)) for seed in (0, 1)]
-        first, self.medians = _probe(call, self.layout, arrays, fixed, points, keys[0])
-        second, _ = _probe(call, self.layout, arrays, fixed, points, keys[1])
+        first, self.medians = _probe(call, layout, arrays, fixed, points, _key_words(0))
+        second, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
         first, second = np.asarray(first), np.asarray(second)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
         superposition = first[3] - first[1] - first[2] + first[0]
         # Affine in x, y and x + y together: this also catches |x| and max(x, 0), which are linear along a ray.
         superposed = bool(np.all(np.abs(superposition) <= slack))
-        self.affine = superposed and not _others_depend(call, self.layout, arrays, fixed)
+        self.affine = superposed and not _others_depend(call, layout, _shapes(arrays), tuple(sorted(fixed)))
         self.constant_projection = bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
         )
+
+
+@lru_cache(maxsize=2)
+def _key_words(seed: int) -> Any:
+    return np.asarray(jax.random.key_data(jax.random.key(seed)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -170,9 +203,7 @@ def _probe(
 
     def predictors(vector: Array) -> Array:
         sites = call.trace(arrays, {**fixed, **layout.unravel(vector)}, key)
-        return jnp.concatenate(
-            [jnp.ravel(as_likelihood(sites[name]["fn"]).predictor) for name in layout.observed]
-        )
+        return jnp.concatenate([jnp.ravel(as_likelihood(sites[n]["fn"]).predictor) for n in layout.observed])
 
     sites = call.trace(arrays, {**fixed, **layout.unravel(points[0])}, key)
     latents = dict(layout.latents)
@@ -192,18 +223,13 @@ def _median(site: dict[str, Any]) -> Array:
     return biject_to(distribution.support).inv(middle)
 
 
-def _refuse(site: dict[str, Any], why: str) -> UnsupportedProgramError:
-    kind = type(unwrap(site["fn"])).__name__
-    return UnsupportedProgramError(
-        f"site {site['name']!r} ({kind}) {why}; numpyro's MCMC(NUTS(program)) can run it"
-    )
-
-
-def _others_depend(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> bool:
+@lru_cache(maxsize=64)
+def _others_depend(call: Call, layout: Layout, shapes: Shapes, fixed: tuple[str, ...]) -> bool:
     """Whether any site's distribution, predictors apart, is computed from the latents."""
 
-    def others(vector: Array) -> list[Any]:
-        sites = call.trace(arrays, {**fixed, **layout.unravel(vector)})
+    def others(vector: Array, arrays: Shapes) -> list[Any]:
+        # The fixed sites' values do not matter here, only that they are not latent.
+        sites = call.trace(arrays, layout.unravel(vector))
         found: list[Any] = []
         for site in sites.values():
             if site["type"] != "sample":
@@ -215,8 +241,9 @@ def _others_depend(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: V
             found += [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
         return found
 
-    jaxpr = jax.make_jaxpr(others)(jnp.zeros(layout.num_latents)).jaxpr
-    return any(_reached(jaxpr, [True]))
+    vector = jax.ShapeDtypeStruct((layout.num_latents,), jnp.zeros(()).dtype)
+    jaxpr = jax.make_jaxpr(others)(vector, shapes).jaxpr
+    return any(_reached(jaxpr, [True] + [False] * (len(jaxpr.invars) - 1)))
 
 
 def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
@@ -236,3 +263,9 @@ def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
             found = [any(marks)] * len(equation.outvars)
         marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
     return [not hasattr(v, "val") and v in marked for v in jaxpr.outvars]
+
+
+def _refuse(site: _Site, why: str) -> UnsupportedProgramError:
+    return UnsupportedProgramError(
+        f"site {site.name!r} ({site.kind}) {why}; numpyro's MCMC(NUTS(program)) can run it"
+    )

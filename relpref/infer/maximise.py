@@ -15,7 +15,7 @@ from relpref.infer.sites import Sites
 
 # While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
 # so its error is of second order in the residual, and the gradient's of first.
-SEARCH_TOLERANCE = 1e-5
+SEARCH_TOLERANCE = 1e-4
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
 
 
@@ -96,7 +96,7 @@ def maximise(
         report(count, value)
         return -value, -gradient
 
-    options: Any = {"maxfun": max_evaluations, "gtol": 1e-3, "ftol": 1e-9, "maxls": 20}
+    options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": 1e-8, "maxls": 20}
     outcome = minimize(objective, np.asarray(vector), jac=True, method="L-BFGS-B", options=options)
     if best is None:
         return Search(start, evaluate(start, cold), count, np.inf, False, failures)
@@ -110,7 +110,7 @@ def maximise(
 def usable(evidence: Evidence) -> bool:
     """Whether EP ended near enough to a fixed point for its evidence and gradient to mean something."""
     ended = CODES[int(evidence.info.code)]
-    near = ended.ok or float(evidence.info.residual) < 100 * SEARCH_TOLERANCE
+    near = ended.ok or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE
     gradients = all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree.leaves(evidence.gradient))
     return (
         near

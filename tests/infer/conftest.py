@@ -275,7 +275,7 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
         def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
             with jax.enable_x64(True):
                 values = {name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()}
-                found = evaluate(call, layout, gap_space, arrays, values, {}, sites, 1e-10, 500)
+                found = evaluate(call, layout, gap_space, True, arrays, values, {}, sites, 1e-10, 500)
                 gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
                 return float(found.log_evidence + found.log_prior), gradient
 

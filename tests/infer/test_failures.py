@@ -169,6 +169,14 @@ def test_too_few_sweeps(fit: Callable[..., Any], data: PreferenceData, posterior
         posterior.mean()
 
 
+def test_warnings_point_at_the_caller(fit: Callable[..., Any], data: PreferenceData) -> None:
+    stopped = fit(data, max_sweeps=1, throw=False)
+    for answer in (stopped.mean, stopped.sample, stopped.ranking, stopped.utilities, stopped.explain):
+        with pytest.warns(InferenceWarning) as caught:
+            answer()
+        assert [warning.filename for warning in caught] == [__file__] * len(caught), answer
+
+
 @pytest.mark.xfail(strict=True, reason="shares() says nothing")
 def test_shares_warn_like_every_other_answer(fit: Callable[..., Any], data: PreferenceData) -> None:
     stopped = fit(data, fixed=None, max_evaluations=1, throw=False)

@@ -225,3 +225,25 @@ def test_many_entities(tables: Callable[..., Any], make: Callable[..., UtilityPo
     assert "… 365 not shown" in found.text("text")
     assert "The first 50 of 400 entities" in found.text("caption")
     assert "Of the 19\u202f900 pairs among the 200 best entities" in found.prose
+
+
+def test_contrast() -> None:
+    """Text meets AA (4.5 : 1) on the paper of either scheme."""
+    from importlib.resources import files
+
+    css = files("relpref.report").joinpath("report.css").read_text("utf-8")
+    schemes = re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)
+    assert len(schemes) == 3  # light, dark, print
+
+    def luminance(colour: str) -> float:
+        channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+    for scheme in schemes:
+        colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", scheme))
+        for ink, paper in [(i, "paper") for i in ("ink", "muted", "accent", "against")] + [
+            ("ink", "warn-paper")
+        ]:
+            light, dark = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)

@@ -4,6 +4,7 @@ import pytest
 
 from relpref.report.text import (
     clean,
+    counted,
     decimals_for,
     fixed,
     listed,
@@ -11,6 +12,7 @@ from relpref.report.text import (
     shorten,
     signed_percent,
     significant,
+    unbroken,
 )
 
 

@@ -1,0 +1,154 @@
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import arviz
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.data import PreferenceData
+from relpref.infer import from_samples
+from relpref.models import xpgp
+
+NATIVE_IS_A_TREE = int(arviz.__version__.split(".")[0]) >= 1
+GROUPS = {
+    "posterior",
+    "posterior_predictive",
+    "log_likelihood",
+    "observed_data",
+    "constant_data",
+    "sample_stats",
+}
+
+
+@pytest.fixture(scope="module")
+def native(posterior: Any) -> Any:
+    return posterior.to_arviz()
+
+
+@pytest.fixture(scope="module")
+def tree(posterior: Any) -> Any:
+    """The DataTree, whichever ArviZ is installed."""
+    from relpref.infer.arviz_bridge import to_datatree
+
+    return to_datatree(posterior)
+
+
+def test_the_type_is_the_installed_arviz(native: Any) -> None:
+    assert type(native).__name__ == ("DataTree" if NATIVE_IS_A_TREE else "InferenceData")
+    names = set(native.children) if NATIVE_IS_A_TREE else set(native.groups())
+    assert names == GROUPS
+
+
+def test_groups_and_dimensions(tree: Any, data: PreferenceData) -> None:
+    assert set(tree.children) == GROUPS
+    drawn = tree["posterior"]
+    assert dict(drawn.sizes) == {"chain": 4, "draw": 250, "entity": 12, "attribute": 2}
+    assert drawn["utility"].dims == ("chain", "draw", "entity")
+    assert drawn["attributes_lengthscale"].dims == ("chain", "draw", "attribute")
+    assert drawn["next_range"].dims == ("chain", "draw")
+    assert drawn["entity"].values.tolist() == list(data.entities)
+    assert drawn["attribute"].values.tolist() == ["x", "y"]
+    for group in ("posterior_predictive", "log_likelihood"):
+        assert tree[group]["answer"].dims == ("chain", "draw", "comparison")
+    assert tree["observed_data"]["answer"].dims == ("comparison",)
+    assert tree["constant_data"]["attributes"].dims == ("entity", "attribute")
+    assert bool(np.all(tree["sample_stats"]["converged"]))
+
+
+def test_counts_are_laid_out_as_single_answers(tree: Any, data: PreferenceData) -> None:
+    assert data.num_answers > data.num_comparisons
+    assert tree["observed_data"].sizes["comparison"] == data.num_answers
+    np.testing.assert_array_equal(tree["observed_data"]["answer"], np.ones(data.num_answers))
+    rows = np.repeat(np.arange(data.num_comparisons), data.count)
+    labels = np.array(data.entities)
+    np.testing.assert_array_equal(tree["constant_data"]["winner"], labels[data.winner[rows]])
+    np.testing.assert_array_equal(tree["constant_data"]["loser"], labels[data.loser[rows]])
+
+
+def test_log_likelihood_is_that_of_the_draws(tree: Any, data: PreferenceData) -> None:
+    from scipy.special import log_ndtr
+
+    utility = tree["posterior"]["utility"].values
+    rows = np.repeat(np.arange(data.num_comparisons), data.count)
+    gap = utility[..., data.winner[rows]] - utility[..., data.loser[rows]]
+    np.testing.assert_allclose(tree["log_likelihood"]["answer"], log_ndtr(gap), rtol=1e-10, atol=1e-12)
+    # Replicated answers favour the winner as often as the model says; 4.5 standard errors.
+    replicated = tree["posterior_predictive"]["answer"].values
+    assert set(np.unique(replicated)) <= {0, 1}
+    expected = np.exp(log_ndtr(gap)).mean(axis=(0, 1))
+    np.testing.assert_allclose(replicated.mean(axis=(0, 1)), expected, rtol=0, atol=4.5 * 0.5 / np.sqrt(1000))
+
+
+def test_the_draws_are_the_posterior(tree: Any, posterior: Any) -> None:
+    utility = tree["posterior"]["utility"].values.reshape(-1, 12)
+    error = (utility.mean(axis=0) - posterior.mean()) / (posterior.sd() / np.sqrt(1000))
+    assert np.max(np.abs(error)) <= 5
+    assert np.ptp(tree["posterior"]["next_range"].values) == 0
+
+
+def test_no_time_stamp_and_the_seed(tree: Any, native: Any) -> None:
+    for group in tree.subtree:
+        assert "created_at" not in group.attrs
+    if not NATIVE_IS_A_TREE:
+        for name in native.groups():
+            assert "created_at" not in native[name].attrs
+        assert "created_at" not in native.attrs
+    assert tree.attrs["random_key"] == "[0, 0]"
+    assert {"inference_library", "inference_library_version", "jax_version", "engine"} <= set(tree.attrs)
+
+
+def test_the_same_call_gives_the_same_tree(posterior: Any, tree: Any) -> None:
+    from relpref.infer.arviz_bridge import to_datatree
+
+    assert tree.identical(to_datatree(posterior))
+    assert not tree.identical(to_datatree(posterior, key=3))
+
+
+def test_netcdf_round_trip(native: Any, tmp_path: Any) -> None:
+    path = str(tmp_path / "run.nc")
+    native.to_netcdf(path)
+    read = arviz.from_netcdf(path)
+    for group in GROUPS:
+        left, right = (x[group].to_dataset() if NATIVE_IS_A_TREE else x[group] for x in (native, read))
+        for name in left.data_vars:
+            np.testing.assert_array_equal(left[name].values, right[name].values)
+        assert left["posterior"].equals(right["posterior"]) if "posterior" in left else True
+
+
+def test_summary_and_loo(native: Any, data: PreferenceData) -> None:
+    with warnings.catch_warnings():
+        # Hyperparameters that do not vary have no effective sample size; ArviZ 1.x says so by a warning.
+        warnings.simplefilter("ignore")
+        table = arviz.summary(native, var_names=["utility"])
+        loo = arviz.loo(native)
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.index) == [f"utility[{label}]" for label in data.entities]
+    assert np.all(table["r_hat"].astype(float) < 1.05)
+    estimate = float(loo.elpd if hasattr(loo, "elpd") else loo["elpd_loo"])
+    assert -data.num_answers < estimate < 0
+
+
+def test_draws_of_a_sampler_are_handed_over(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    samples = {name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()}
+    samples["utility"] = rng.standard_normal((8, 12))
+    from relpref.infer.arviz_bridge import to_datatree
+
+    tree = to_datatree(from_samples(samples, xpgp, data, num_chains=2))
+    drawn = tree["posterior"]
+    assert (drawn.sizes["chain"], drawn.sizes["draw"]) == (2, 4)
+    for name, value in samples.items():
+        np.testing.assert_array_equal(drawn[name].values.reshape(value.shape), value)
+
+
+def test_labels_that_are_not_text(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
+    from relpref.infer.arviz_bridge import to_datatree
+
+    numbers = to_datatree(fit(make_data(names=range(10, 22))))
+    assert numbers["posterior"]["entity"].values.tolist() == list(range(10, 22))
+    names = [("a", k) for k in range(11)] + ["b"]
+    mixed = to_datatree(fit(make_data(names=names)))
+    assert mixed["posterior"]["entity"].values.tolist() == [*(str(name) for name in names[:11]), "b"]
+    assert set(mixed["constant_data"]["winner"].values.tolist()) <= {str(name) for name in names}

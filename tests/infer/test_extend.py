@@ -1,0 +1,101 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
+from relpref.infer import from_samples
+from relpref.models import xpgp
+
+# One with attributes alone, one with a link to an old entity, two that are linked to each other.
+NEWCOMERS = pd.DataFrame({"x": [0.5, -2.0, 1.0], "y": [1.5, 0.0, -3.0]}, index=["alone", "linked", "both"])
+LINKS = pd.DataFrame({"source": ["linked", "both", "e4"], "target": ["e3", "linked", "both"]})
+
+
+def arrive(posterior: Any) -> Any:
+    return posterior.extend(NEWCOMERS, {"next": LINKS})
+
+
+@pytest.fixture(scope="module")
+def extended(posterior: Any) -> Any:
+    return arrive(posterior)
+
+
+def test_it_is_the_model_fitted_from_the_start(
+    extended: Any,
+    data: PreferenceData,
+    parts: Callable[..., Any],
+    oracle: Callable[..., Any],
+    hyperparameters: dict[str, Any],
+) -> None:
+    prior = parts(extended.data, hyperparameters, reference=data)
+    assert all(part.shape == (15, 15) for part in prior.values())
+    truth = oracle(extended.data, sum(prior.values()))
+    np.testing.assert_allclose(extended.mean(), truth.mean, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(extended.covariance(), truth.covariance, rtol=0, atol=1e-6)
+    assert abs(extended.log_evidence - truth.log_evidence) <= 1e-6
+    assert extended.info["result"] == "converged"
+
+
+def test_old_answers_and_hyperparameters_stay(extended: Any, posterior: Any) -> None:
+    assert extended.data.entities == (*posterior.data.entities, "alone", "linked", "both")
+    assert extended.data.num_answers == posterior.data.num_answers
+    for name, value in posterior.hyperparameters.items():
+        np.testing.assert_array_equal(extended.hyperparameters[name], value)
+    assert list(extended.ranking().index.sort_values()) == sorted(extended.data.entities)
+    assert len(extended.prefer([("alone", "e0"), ("both", "linked")])) == 2
+    # Newcomers are less certain than those who were compared.
+    sd = extended.utilities()["sd"]
+    assert sd["alone"] > sd.drop(["alone", "linked", "both"]).max()
+
+
+def test_after_a_round_trip(extended: Any, posterior: Any, tmp_path: Path) -> None:
+    posterior.save(tmp_path / "before.nc")
+    read: Any = relpref.load(tmp_path / "before.nc")
+    later = arrive(read)
+    np.testing.assert_array_equal(later.mean(), extended.mean())
+    np.testing.assert_array_equal(later.covariance(), extended.covariance())
+    later.save(tmp_path / "after.nc")
+    again: Any = relpref.load(tmp_path / "after.nc")
+    np.testing.assert_array_equal(again.mean(), extended.mean())
+    pd.testing.assert_frame_equal(again.explain(), extended.explain())
+    again.save(tmp_path / "again.nc")
+    assert (tmp_path / "after.nc").read_bytes() == (tmp_path / "again.nc").read_bytes()
+
+
+def test_two_steps_equal_one(extended: Any, posterior: Any) -> None:
+    first = posterior.extend(NEWCOMERS.loc[["alone", "linked"]], {"next": LINKS.iloc[:1]})
+    second = first.extend(NEWCOMERS.loc[["both"]], {"next": LINKS.iloc[1:]})
+    np.testing.assert_allclose(second.mean(), extended.mean(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(second.covariance(), extended.covariance(), rtol=0, atol=1e-6)
+
+
+def test_the_scales_were_frozen(extended: Any, data: PreferenceData) -> None:
+    np.testing.assert_array_equal(extended.data.attribute_center, data.attribute_center)
+    np.testing.assert_array_equal(extended.data.attribute_scale, data.attribute_scale)
+
+
+def test_what_does_not_fit_is_refused(posterior: Any) -> None:
+    with pytest.raises(DataError, match="newcomers"):
+        posterior.extend()
+    with pytest.raises(DataError, match="'e3'"):
+        posterior.extend(NEWCOMERS.rename(index={"alone": "e3"}))
+    with pytest.raises(DataError, match="lack the attribute 'y'"):
+        posterior.extend(NEWCOMERS.rename(columns={"y": "weight"}))
+    with pytest.raises(DataError, match="'cites'"):
+        posterior.extend(NEWCOMERS, {"cites": LINKS})
+    with pytest.raises(UnknownLabelError, match="'nobody'"):
+        posterior.extend(NEWCOMERS, {"next": LINKS.replace("e3", "nobody")})
+
+
+def test_draws_cannot_be_extended(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
+    samples = {name: np.stack([np.asarray(value)] * 8) for name, value in hyperparameters.items()}
+    samples["utility"] = np.random.default_rng(0).standard_normal((8, 12))
+    draws: Any = from_samples(samples, xpgp, data)
+    with pytest.raises(UnsupportedProgramError, match="EP"):
+        draws.extend(NEWCOMERS)

@@ -1,0 +1,146 @@
+"""numpyro's own inference on the same programs: agreement with EP, and one surface for both."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import pandas as pd
+import pytest
+from numpyro import handlers
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoMultivariateNormal
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.infer import EP, from_samples, noncentered
+from relpref.models import preference_gp, xpgp
+
+PAIRS = [(f"e{i}", f"e{j}") for i in range(12) for j in range(i)]
+
+
+def sample(program: Any, data: PreferenceData, fixed: dict[str, Any], num_samples: int, seed: int) -> Any:
+    """NUTS at fixed hyperparameters, in float64."""
+    with jax.enable_x64(True):
+        values = {name: np.asarray(value, dtype=np.float64) for name, value in fixed.items()}
+        known = handlers.substitute(noncentered(program), data=values)
+        mcmc = MCMC(NUTS(known), num_warmup=400, num_samples=num_samples, progress_bar=False)
+        mcmc.run(jax.random.key(seed), data)
+        draws = {name: np.asarray(value) for name, value in mcmc.get_samples().items()}
+    count = len(draws["utility_base"])
+    return draws | {n: np.broadcast_to(v, (count, *np.shape(v))) for n, v in values.items()}
+
+
+def check_agreement(sampled: Any, expected: Any) -> None:
+    # With 4000 draws of whitened utilities the effective sample size is above 2000, so a mean is known to 0.022
+    # posterior sds; 4.5 standard errors (0.1) and the 0.03 that EP may be off stay below these bounds.
+    assert np.max(np.abs(sampled.mean() - expected.mean()) / expected.sd()) <= 0.1 + 0.03
+    ratio = sampled.sd() / expected.sd()
+    assert np.all((ratio >= 0.9) & (ratio <= 1.1))
+    difference = sampled.prefer(PAIRS)["probability"] - expected.prefer(PAIRS)["probability"]
+    assert np.max(np.abs(difference)) <= 0.03
+
+
+@pytest.fixture(scope="module")
+def sampled(data: PreferenceData, hyperparameters: dict[str, Any]) -> Any:
+    return from_samples(sample(xpgp, data, hyperparameters, 4000, 0), xpgp, data)
+
+
+def test_xpgp_agrees_with_nuts(sampled: Any, posterior: Any) -> None:
+    check_agreement(sampled, posterior)
+    parts = ["attributes", "next"]
+    error = np.abs(sampled.explain()[parts] - posterior.explain()[parts]).max(axis=0)
+    assert np.all(error <= 0.15 * np.max(posterior.sd()))
+    np.testing.assert_allclose(sampled.explain()["share_next"], posterior.explain()["share_next"], atol=0.05)
+
+
+@pytest.mark.slow
+def test_preference_gp_agrees_with_nuts(data: PreferenceData) -> None:
+    fixed = {"attributes_amplitude": 1.5, "attributes_lengthscale": [1.0, 2.0]}
+    expected = EP(preference_gp, fixed=fixed).run(0, data, progress_bar=False)
+    check_agreement(from_samples(sample(preference_gp, data, fixed, 4000, 1), preference_gp, data), expected)
+
+
+@pytest.mark.slow
+def test_nuts_with_hyperparameters(data: PreferenceData, maximised: Any) -> None:
+    """With the hyperparameters sampled as well, the mean ranking is that at the maximum, and less is certain."""
+    with jax.enable_x64(True):
+        kernel = NUTS(noncentered(xpgp), target_accept_prob=0.9)
+        mcmc = MCMC(kernel, num_warmup=500, num_samples=1000, num_chains=1, progress_bar=False)
+        mcmc.run(jax.random.key(0), data)
+        assert int(mcmc.get_extra_fields()["diverging"].sum()) <= 5
+        samples = mcmc.get_samples()
+    everything = from_samples(samples, xpgp, data)
+    assert everything.hyperparameter_draws["attributes_lengthscale"].shape == (1000, 2)
+    ranks = [table.ranking()["expected_rank"].sort_index() for table in (everything, maximised)]
+    assert np.corrcoef(*ranks)[0, 1] >= 0.95
+
+
+def test_it_has_the_surface_of_an_engine(sampled: Any, posterior: Any) -> None:
+    assert type(sampled) is type(posterior)
+    assert sampled.log_evidence is None
+    assert sampled.info["engine"] == "samples"
+    assert repr(sampled) == "UtilityPosterior(utility[12]; samples: converged)"
+    for name in ("ranking", "utilities", "explain", "shares"):
+        first, second = getattr(sampled, name)(), getattr(posterior, name)()
+        assert list(first.index.sort_values()) == list(second.index.sort_values())
+        if isinstance(first, pd.DataFrame):
+            assert list(first.columns) == list(second.columns)
+            assert np.all(np.isfinite(first))
+    table = sampled.explain()
+    np.testing.assert_allclose(table[["attributes", "next"]].sum(axis=1), table["mean"], rtol=0, atol=1e-9)
+    shares = table[["share_attributes", "share_next"]].sum(axis=1)
+    np.testing.assert_allclose(shares, 1, rtol=0, atol=1e-9)
+    both = sampled.prefer([("e0", "e1"), ("e1", "e0"), ("e2", "e2")])
+    assert abs(both["probability"][:2].sum() - 1) <= 1e-12
+    assert abs(both["p_better"][:2].sum() - 1) <= 1e-12
+    assert both["p_better"][2] == 0.5
+    assert sampled.sample(17).shape == (17, 12)
+    assert set(sampled.hyperparameters) == set(posterior.hyperparameters)
+
+
+def test_centred_and_whitened_samples_mean_the_same(data: PreferenceData, sampled: Any) -> None:
+    draws = sampled.hyperparameter_draws
+    again = from_samples({**draws, "utility": sampled.belief.draws, "unrelated": np.zeros(4000)}, xpgp, data)
+    np.testing.assert_allclose(again.mean(), sampled.mean(), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(again.explain(), sampled.explain(), rtol=0, atol=1e-6)
+
+
+def test_svi_runs_on_the_unchanged_program(data: PreferenceData, posterior: Any) -> None:
+    program = noncentered(xpgp)
+    with jax.enable_x64(True):
+        guide = AutoMultivariateNormal(program, init_loc_fn=numpyro.infer.init_to_median)
+        svi = SVI(program, guide, numpyro.optim.Adam(0.02), Trace_ELBO(num_particles=4))
+        result = svi.run(jax.random.key(0), 1500, data, progress_bar=False)
+        samples = guide.sample_posterior(jax.random.key(1), result.params, sample_shape=(4000,))
+    fitted: Any = from_samples({n: np.asarray(v) for n, v in samples.items()}, xpgp, data)
+    assert np.mean(result.losses[-100:]) < np.mean(result.losses[:20])
+    assert np.corrcoef(fitted.mean(), posterior.mean())[0, 1] >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"next_range": None}, "'next_range'"),
+        ({"utility": None}, "'utility_base'"),
+        ({"next_range": np.ones(7)}, "different numbers"),
+    ],
+)
+def test_samples_that_do_not_fit(
+    change: dict[str, Any], message: str, data: PreferenceData, hyperparameters: dict[str, Any]
+) -> None:
+    samples = {name: np.stack([np.asarray(value)] * 8) for name, value in hyperparameters.items()}
+    samples["utility"] = np.zeros((8, 12))
+    samples = {name: value for name, value in (samples | change).items() if value is not None}
+    with pytest.raises(DataError, match=message):
+        from_samples(samples, xpgp, data)
+
+
+def test_draws_and_chains_must_fit(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
+    one = {name: np.asarray(value)[None] for name, value in hyperparameters.items()}
+    one["utility"] = np.zeros((1, 12))
+    with pytest.raises(DataError, match="fewer than two"):
+        from_samples(one, xpgp, data)
+    eight = {name: np.repeat(value, 8, axis=0) for name, value in one.items()}
+    with pytest.raises(DataError, match="3 chains"):
+        from_samples(eight, xpgp, data, num_chains=3)

@@ -1,0 +1,273 @@
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import h5netcdf
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.errors import StorageError
+from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
+from relpref.kernels import GaussianProcess
+from relpref.linalg import Dense
+from relpref.models import xpgp
+
+
+def measuring(values: Any) -> None:
+    """A program of one's own; its data are no preference data."""
+    f = numpyro.sample("f", GaussianProcess(Dense(np.eye(3) + 0.5)))
+    with numpyro.plate("row", 3):
+        numpyro.sample("y", dist.Normal(f, 0.5), obs=values)
+
+
+@pytest.fixture(scope="module")
+def kinds(
+    posterior: Any, maximised: Any, data: PreferenceData, hyperparameters: dict[str, Any]
+) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    samples = {name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()}
+    samples["utility"] = rng.standard_normal((8, 12))
+    return {
+        "fixed": posterior,
+        "maximised": maximised,
+        "draws": from_samples(samples, xpgp, data, num_chains=2),
+        "plain": EP(measuring).run(5, np.array([0.1, -1.0, 2.0]), progress_bar=False),
+    }
+
+
+def check_same(first: Any, second: Any) -> None:
+    assert type(first) is type(second)
+    assert first.log_evidence == second.log_evidence
+    assert dict(first.info) == dict(second.info)
+    assert dict(first.slices) == dict(second.slices)
+    assert list(first.hyperparameters) == list(second.hyperparameters)
+    for name, value in first.hyperparameters.items():
+        assert type(value) is type(second.hyperparameters[name])
+    for name in ("hyperparameters", "hyperparameter_draws", "sites"):
+        left, right = getattr(first, name), getattr(second, name)
+        assert set(left) == set(right)
+        for key in left:
+            np.testing.assert_array_equal(left[key], right[key], strict=True)
+    np.testing.assert_array_equal(first.key, second.key, strict=True)
+    np.testing.assert_array_equal(first.mean(), second.mean(), strict=True)
+    np.testing.assert_array_equal(first.covariance(), second.covariance(), strict=True)
+    np.testing.assert_array_equal(first.sample(3), second.sample(3), strict=True)
+    if isinstance(first, UtilityPosterior):
+        assert list(map(repr, first.data.entities)) == list(map(repr, second.data.entities))
+        assert first.data.notes == second.data.notes
+        for left, right in zip(jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True):
+            np.testing.assert_array_equal(left, right, strict=True)
+        pd.testing.assert_frame_equal(first.ranking(), second.ranking())
+        pd.testing.assert_frame_equal(first.explain(), second.explain())
+
+
+@pytest.mark.parametrize("kind", ["fixed", "maximised", "draws", "plain"])
+def test_round_trip(kind: str, kinds: dict[str, Any], tmp_path: Path) -> None:
+    kinds[kind].save(tmp_path / "one.nc")
+    read = relpref.load(tmp_path / "one.nc")
+    check_same(kinds[kind], read)
+    read.save(str(tmp_path / "two.nc"))
+    assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.nc", "two.nc"]
+
+
+def test_labels_and_notes_come_back(
+    make_data: Callable[..., PreferenceData], fit: Callable[..., Any], tmp_path: Path
+) -> None:
+    moment = datetime(2024, 2, 29, 12, 30)
+    names = [("a", 1), "1", 1, -4, date(2024, 2, 29), moment, "", "ä\n", 1.5, False, ("b", (1, "c")), 1e300]
+    posterior = fit(make_data(names=names))
+    posterior.save(tmp_path / "labels.nc")
+    check_same(posterior, relpref.load(tmp_path / "labels.nc"))
+
+
+def test_labels_that_cannot_be_stored(
+    make_data: Callable[..., PreferenceData], fit: Callable[..., Any], tmp_path: Path
+) -> None:
+    names: list[Any] = [f"e{k}" for k in range(12)]
+    names[3] = frozenset({1})
+    posterior = fit(make_data(names=names))
+    with pytest.raises(StorageError, match="frozenset"):
+        posterior.save(tmp_path / "labels.nc")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_attributes(fit: Callable[..., Any], tmp_path: Path) -> None:
+    """Arrays of shape (n, 0) are stored, too."""
+    links = pd.DataFrame({"source": list("abc"), "target": list("bcd")})
+    answers = pd.DataFrame({"winner": list("ab"), "loser": list("bd")})
+    data = PreferenceData.from_tables(list("abcd"), answers, {"next": links})
+    assert data.attributes.shape == (4, 0)
+    posterior = fit(data, {"next_amplitude": 1.0, "next_range": 1.0})
+    posterior.save(tmp_path / "bare.nc")
+    read = relpref.load(tmp_path / "bare.nc")
+    check_same(posterior, read)
+    assert isinstance(read, UtilityPosterior)
+    assert list(read.explain().columns) == ["next", "mean", "share_next"]
+
+
+def test_it_is_plain_netcdf(posterior: Any, tmp_path: Path) -> None:
+    import xarray
+
+    posterior.save(tmp_path / "run.nc")
+    with xarray.open_dataset(tmp_path / "run.nc", engine="h5netcdf") as file:
+        np.testing.assert_array_equal(file["mean"], posterior.mean())
+        assert "created" not in " ".join(file.attrs)
+
+
+@pytest.fixture
+def saved(posterior: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "run.nc"
+    posterior.save(path)
+    return path
+
+
+@pytest.mark.parametrize("part", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
+def test_truncated_files(part: float, saved: Path) -> None:
+    content = saved.read_bytes()
+    saved.write_bytes(content[: int(part * len(content))])
+    with pytest.raises(StorageError, match=r"run\.nc"):
+        relpref.load(saved)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n" + bytes(500), b"winner,loser\na,b\n" * 100])
+def test_garbage(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "garbage.nc"
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=r"garbage\.nc"):
+        relpref.load(path)
+
+
+def test_missing_files_and_folders(tmp_path: Path, posterior: Any) -> None:
+    with pytest.raises(StorageError, match="does not exist"):
+        relpref.load(tmp_path / "missing.nc")
+    with pytest.raises(StorageError):
+        relpref.load(tmp_path)
+    with pytest.raises(StorageError, match="is a folder"):
+        posterior.save(tmp_path)
+    with pytest.raises(StorageError, match="cannot write"):
+        posterior.save(tmp_path / "missing" / "run.nc")
+    with pytest.raises(OSError, match="cannot write"):
+        posterior.save(tmp_path / "missing" / "run.nc")
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    with h5netcdf.File(path, "a") as file:
+        change(file)
+
+
+def replace_in_content(path: Path, old: str, new: str) -> None:
+    def change(file: Any) -> None:
+        content = str(file.attrs["relpref"])
+        assert old in content
+        file.attrs["relpref"] = content.replace(old, new)
+
+    edit(path, change)
+
+
+def test_foreign_files(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.nc"
+    with h5netcdf.File(path, "w") as file:
+        file.dimensions["x"] = 3
+        file.create_variable("mean", ("x",), data=np.zeros(3))
+    with pytest.raises(StorageError, match="no relpref posterior"):
+        relpref.load(path)
+
+
+def test_files_from_the_future(saved: Path) -> None:
+    def newer(file: Any) -> None:
+        file.attrs["relpref_schema"] = 99
+
+    edit(saved, newer)
+    with pytest.raises(StorageError, match="schema 99.*newer"):
+        relpref.load(saved)
+
+
+def test_unknown_kinds_of_labels(saved: Path) -> None:
+    replace_in_content(saved, '\\"e3\\"', '{\\"colour\\": \\"red\\"}')
+    with pytest.raises(StorageError, match="'colour'"):
+        relpref.load(saved)
+
+
+@pytest.mark.parametrize("program", ["os:system", "relpref.models.xpgp:no_such", "relpref.none:such"])
+def test_a_file_cannot_name_programs_of_others(program: str, saved: Path) -> None:
+    replace_in_content(saved, "relpref.models.xpgp:xpgp", program)
+    with pytest.raises(StorageError):
+        relpref.load(saved)
+
+
+HALF_A_SITE = pytest.param(
+    "sites/shift", marks=pytest.mark.xfail(strict=True, reason="sites that lack their shift are read")
+)
+
+
+@pytest.mark.parametrize(
+    "missing", ["mean", "covariance", "key", "data/winner", HALF_A_SITE, "hyperparameters/next_range"]
+)
+def test_incomplete_files(missing: str, saved: Path) -> None:
+    import h5py
+
+    with h5py.File(saved, "a") as file:
+        del file[missing]
+    with pytest.raises(StorageError, match=r"run\.nc"):
+        relpref.load(saved)
+
+
+# Kills copies of itself at random moments while they save one posterior over the other, and looks at what is left.
+KILLER = """
+import os, random, signal, sys, time
+import relpref
+first, second, target = sys.argv[1:]
+posteriors = [relpref.load(first), relpref.load(second)]
+whole = [open(path, "rb").read() for path in (first, second)]
+random.seed(0)
+seen = set()
+for trial in range(25):
+    child = os.fork()
+    if child == 0:
+        try:
+            while True:
+                for posterior in posteriors:
+                    posterior.save(target)
+        finally:
+            os._exit(1)
+    time.sleep(random.uniform(0.0, 0.15))
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), status
+    content = open(target, "rb").read()
+    assert content in whole, (trial, len(content))
+    seen.add(whole.index(content))
+print(sorted(seen))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_killed_while_saving_leaves_a_whole_file(
+    posterior: Any, maximised: Any, tmp_path: Path
+) -> None:
+    first, second, target = (tmp_path / name for name in ("first.nc", "second.nc", "target.nc"))
+    posterior.save(first)
+    maximised.save(second)
+    posterior.save(target)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-W", "ignore", "-c", KILLER, str(first), str(second), str(target)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[0, 1]\n"
+    check_same(relpref.load(target), posterior if target.read_bytes() == first.read_bytes() else maximised)
+
+
+def test_posteriors_are_of_their_own_type(kinds: dict[str, Any]) -> None:
+    assert type(kinds["plain"]) is Posterior
+    assert not hasattr(kinds["plain"], "ranking")

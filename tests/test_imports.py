@@ -1,0 +1,156 @@
+"""What an import pulls in, which room may import which, and the names that are public."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import relpref
+
+PACKAGE = Path(relpref.__file__).parent
+
+# A room may import from the rooms below it and from its own. relpref/__init__.py, errors.py and files.py belong to all.
+LEVEL = {
+    "data": 0,
+    "linalg": 0,
+    "kernels": 1,
+    "likelihoods": 1,
+    "models": 2,
+    "infer": 2,
+    "rls": 3,
+    "classifiers": 3,
+    "explore": 4,
+    "diagnostics": 4,
+    "report": 4,
+    "app": 5,
+    "cli": 5,
+}
+# The loaders make data of public files; the demonstrations on top of them may use everything.
+OPEN = ("errors", "files", "data_loaders")
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of what a module imports from the package, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def room(name: str) -> str:
+    return name.split(".")[1]
+
+
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): imports(path)
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+INSIDE = {name: {i for i in found if i.startswith("relpref.")} for name, found in MODULES.items()}
+
+
+def test_every_room_has_its_place() -> None:
+    rooms = {room(name) for name in MODULES if name != "relpref.__init__"}
+    assert rooms <= {*LEVEL, *OPEN}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "relpref.__init__" and room(name) in LEVEL])
+def test_imports_flow_one_way(name: str) -> None:
+    here = room(name)
+    for imported in INSIDE[name]:
+        there = room(imported)
+        if there in LEVEL:
+            assert LEVEL[there] <= LEVEL[here], f"{name} imports {imported}"
+            assert {here, there} != {"models", "infer"}, f"{name} imports {imported}"
+            assert {here, there} != {"data", "linalg"}, f"{name} imports {imported}"
+
+
+def test_one_module_talks_to_arviz() -> None:
+    users = [
+        name
+        for name, found in MODULES.items()
+        if any(i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found)
+    ]
+    assert users == ["relpref.infer.arviz_bridge"]
+
+
+def run(script: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    command = [sys.executable, "-W", "error", "-c", script]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = ("jax", "numpyro", "pandas", "scipy", "sklearn", "arviz", "matplotlib", "networkx", "xarray", "h5py")
+    print_loaded = f"print([name for name in {heavy} if name in sys.modules])"
+    assert run(f"import sys, relpref; dir(relpref); relpref.__version__; {print_loaded}") == "[]\n"
+
+
+def test_the_rooms_load_only_what_they_need() -> None:
+    heavy = ("sklearn", "arviz", "arviz_base", "matplotlib", "xarray", "h5py", "h5netcdf")
+    script = "import sys, relpref; relpref.infer, relpref.models, relpref.kernels, relpref.likelihoods, relpref.data"
+    assert run(f"{script}; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
+
+
+def test_jax_keeps_its_configuration() -> None:
+    script = "import jax, relpref; relpref.infer, relpref.models; print(jax.config.jax_enable_x64)"
+    assert run(script) == "False\n"
+
+
+NAMES = {
+    "relpref": ["PreferenceData", "Relation", "__version__", "load"],
+    "relpref.infer": [
+        "EP",
+        "InferenceWarning",
+        "Posterior",
+        "Result",
+        "UtilityPosterior",
+        "from_samples",
+        "noncentered",
+    ],
+    "relpref.kernels": [
+        "AttributeKernel",
+        "GaussianProcess",
+        "GraphKernel",
+        "Precomputed",
+        "RegularizedLaplacian",
+        "SquaredExponential",
+    ],
+    "relpref.likelihoods": [
+        "GaussianLikelihood",
+        "Likelihood",
+        "ProbitComparison",
+        "TiltedMoments",
+        "as_likelihood",
+    ],
+    "relpref.linalg": [
+        "BlockDiagonal",
+        "CovarianceOperator",
+        "Dense",
+        "Factor",
+        "LinearMap",
+        "NamedSum",
+        "cholesky",
+        "real",
+    ],
+    "relpref.models": ["preference_gp", "xpgp"],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_public_names(name: str) -> None:
+    module = __import__(name, fromlist=["__all__"])
+    assert sorted(module.__all__) == NAMES[name]
+    assert all(hasattr(module, public) for public in module.__all__)
+
+
+def test_unknown_names_are_errors() -> None:
+    with pytest.raises(AttributeError, match="'no_such'"):
+        relpref.no_such  # noqa: B018
+    assert {"PreferenceData", "infer", "models"} <= set(dir(relpref))
