@@ -141,10 +141,11 @@ def evaluate(
 
 def _log_evidence(problem: Problem, sites: Sites, cavity: Cavity) -> Array:
     """The rows' share of log Z; each of a row's identical sites contributes once."""
-    t, c = 1 / cavity.variance, cavity.mean / cavity.variance
-    tau, nu = sites
-    normalizer = problem.tilted(cavity.mean, cavity.variance).log_normalizer
-    correction = 0.5 * jnp.log1p(tau / t) + 0.5 * (tau * c**2 / t - 2 * nu * c - nu**2) / (tau + t)
+    (mean, variance), (tau, nu) = cavity, sites
+    normalizer = problem.tilted(mean, variance).log_normalizer
+    # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
+    quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
+    correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
     return jnp.sum(problem.counts * (normalizer + correction))
 
 

@@ -147,9 +147,13 @@ def init(problem: Problem, sites: Sites) -> State:
 
 
 def cavities(sites: Sites, marginals: Marginals) -> Cavity:
-    """Remove one site from each row's marginal: t = 1/v − τ, c = m/v − ν."""
-    precision = 1 / marginals.variance - sites.precision
-    return Cavity((marginals.mean / marginals.variance - sites.shift) / precision, 1 / precision)
+    """Remove one site from each row's marginal: 1/t = v/(1 − vτ), c/t = (m − vν)/(1 − vτ).
+
+    Written so, it holds for v = 0, too: two entities that are one and the same to the prior.
+    """
+    left = 1 - marginals.variance * sites.precision
+    mean = (marginals.mean - marginals.variance * sites.shift) / left
+    return Cavity(mean, marginals.variance / left)
 
 
 def step(problem: Problem, state: State) -> tuple[State, Array]:
@@ -170,8 +174,9 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
     target = Sites(moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink)
     tilted_mean = cavity.mean + cavity.variance * moments.gradient
-    mean_error = jnp.abs(tilted_mean - marginals.mean) / jnp.sqrt(marginals.variance)
-    variance_error = jnp.abs(cavity.variance * shrink / marginals.variance - 1)
+    spread = jnp.where(marginals.variance == 0, 1.0, jnp.sqrt(marginals.variance))
+    mean_error = jnp.abs(tilted_mean - marginals.mean) / spread
+    variance_error = jnp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
     residual = jnp.max(jnp.maximum(mean_error, variance_error), initial=0.0)
 
     prior_ok = jnp.all(jnp.isfinite(marginals.variance)) & jnp.all(jnp.isfinite(marginals.mean))
@@ -180,7 +185,7 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
         & jnp.isfinite(residual)
         & jnp.all(jnp.isfinite(target.shift) & jnp.isfinite(target.precision))
     )
-    positive = jnp.all((target.precision >= 0) & (cavity.variance > 0)) | ~finite
+    positive = jnp.all((target.precision >= 0) & (cavity.variance >= 0)) | ~finite
     usable = jnp.where(fresh, finite + 2 * positive + 4 * prior_ok, 7)
     good = finite & positive
     accepted = fresh & good
@@ -223,7 +228,7 @@ def _held(problem: Problem, fit: Fit, sites: Sites, mean: Array, fresh: Array) -
     change = problem.counts * (sites.precision - before.precision)
     pull = problem.counts * sites.shift - jnp.where(fresh, 0.0, change * mean)
     moved = problem.space.response(fit.factor, pull, problem.projection)
-    variance = 1 / (1 / known.variance + sites.precision - before.precision)
+    variance = known.variance / (1 + known.variance * (sites.precision - before.precision))
     return Marginals(moved, jnp.where(fresh, known.variance, variance), known.log_determinant)
 
 

@@ -67,7 +67,7 @@ def test_loads_nothing_and_runs_nothing(posterior: UtilityPosterior, read: Read)
             if not name.startswith("xmlns"):
                 assert "://" not in (value or "")
     assert "url(" not in found.source.replace("url(#", "")
-    assert "@import" not in found.source
+    assert "@import" not in found.source and "DejaVu" not in found.source
     (policy,) = [a["content"] for a in found.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 

@@ -1,0 +1,108 @@
+"""log Φ, its slope and its curvature against a continued fraction in extended precision."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import special
+
+from relpref.likelihoods import ProbitComparison
+
+GRID = np.unique(np.concatenate([-np.logspace(-8, 6, 400), np.logspace(-8, np.log10(30), 200), [0.0]]))
+
+
+def mills(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """r = φ/Φ at −x for x ≥ 3, and r − x, by Laplace's continued fraction r = x + 1/(x + 2/(x + 3/…)))."""
+    x = x.astype(np.longdouble)
+    tail = np.zeros_like(x)
+    for k in range(600, 0, -1):
+        tail = k / (x + tail)
+    return x + tail, tail
+
+
+def reference(z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """log Φ, φ/Φ and its negative derivative r(r + z), in extended precision in the left tail."""
+    z = z.astype(np.longdouble)
+    logarithm, ratio, curvature = (np.empty_like(z) for _ in range(3))
+    left = z < -3
+    ratio[left], excess = mills(-z[left])
+    logarithm[left] = -z[left] ** 2 / 2 - np.log(2 * np.longdouble(np.pi)) / 2 - np.log(ratio[left])
+    curvature[left] = ratio[left] * excess
+    body = np.asarray(z[~left], dtype=np.float64)
+    logarithm[~left] = special.log_ndtr(body)
+    ratio[~left] = np.exp(-(body**2) / 2 - np.log(2 * np.pi) / 2 - special.log_ndtr(body))
+    curvature[~left] = ratio[~left] * (ratio[~left] + z[~left])
+    return logarithm, ratio, curvature
+
+
+def computed(z: Any, dtype: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The same three from the likelihood, whose cavity without variance leaves the bare functions."""
+    with jax.enable_x64(dtype == np.float64):
+        gap = jnp.asarray(z, dtype)
+        moments = ProbitComparison(gap).tilted(jnp.ones(gap.shape, jnp.int32), gap, jnp.zeros_like(gap))
+        assert all(moment.dtype == dtype for moment in moments)
+        first, second, third = (np.asarray(moment) for moment in moments)
+    return first, second, third
+
+
+def relative(found: NDArray[Any], truth: NDArray[Any]) -> float:
+    return float(np.max(np.abs(found - truth) / np.abs(truth)))
+
+
+def test_the_reference_is_right() -> None:
+    # 50 digits from the asymptotic series and from quadrature.
+    logarithm, ratio, curvature = reference(np.array([-10.0, -40.0]))
+    np.testing.assert_allclose(logarithm.astype(float), [-53.23128515051247, -804.6084420137538], rtol=1e-15)
+    np.testing.assert_allclose(ratio.astype(float), [10.098093233962512, 40.02496887207635], rtol=1e-13)
+    np.testing.assert_allclose(curvature.astype(float), [0.990549362, 0.999377331], rtol=1e-6)
+
+
+def test_float64() -> None:
+    logarithm, ratio, curvature = computed(GRID, np.float64)
+    expected = reference(GRID)
+    assert relative(logarithm, expected[0]) <= 1e-12
+    assert relative(ratio, expected[1]) <= 1e-11
+    assert relative(curvature, expected[2]) <= 1e-6
+
+
+def test_float64_curvature_is_better_still_near_the_middle() -> None:
+    z = np.linspace(-8, 8, 400)
+    assert relative(computed(z, np.float64)[2], reference(z)[2]) <= 1e-10
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_no_negative_precision_anywhere(dtype: Any) -> None:
+    logarithm, ratio, curvature = computed(np.concatenate([GRID, -np.logspace(6, 15, 50)]), dtype)
+    assert np.all(logarithm <= 0)
+    assert np.all(ratio >= 0)
+    assert np.all((curvature >= 0) & (curvature <= 1))
+    assert np.all(np.isfinite(ratio)) and np.all(np.isfinite(curvature))
+
+
+def test_float32() -> None:
+    z = GRID[np.abs(GRID) > 1e-4].astype(np.float32)
+    z = z[z < 8]
+    logarithm, ratio, curvature = computed(z, np.float32)
+    expected = reference(z)
+    assert relative(logarithm, expected[0]) <= 1e-5
+    assert relative(ratio, expected[1]) <= 1e-4
+    assert relative(curvature, expected[2]) <= 1e-3
+
+
+def test_slopes_are_finite_everywhere() -> None:
+    with jax.enable_x64(True):
+        for value in (0, 1):
+
+            def log_prob(gap: Any, value: int = value) -> Any:
+                return ProbitComparison(gap).log_prob(value)
+
+            slopes, curvatures = jax.jit(
+                lambda z, f=log_prob: (jax.vmap(jax.grad(f))(z), jax.vmap(jax.grad(jax.grad(f)))(z))
+            )(jnp.asarray(GRID))
+            sign = 1 if value else -1
+            expected = reference(sign * GRID)
+            np.testing.assert_allclose(slopes, sign * expected[1].astype(float), rtol=1e-11, atol=1e-300)
+            np.testing.assert_allclose(curvatures, -expected[2].astype(float), rtol=1e-6, atol=1e-300)
