@@ -30,9 +30,11 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     StorageError
         If the folder is missing or cannot be written, or the disk is full.
     """
-    target = Path(path)
+    target = Path(path).resolve()  # through a link, so that the link stays
     if target.is_dir():
         raise StorageError(f"{target} is a folder; give the name of a file in it")
+    if target.exists() and not target.is_file():
+        raise StorageError(f"{target} is not an ordinary file; choose another name")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
         os.close(handle)

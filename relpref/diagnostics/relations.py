@@ -39,7 +39,7 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
     Raises
     ------
     UnsupportedProgramError
-        If the posterior has no evidence, does not know its program, or has one part only.
+        If the posterior has no evidence, does not know its program or its priors, or has one part only.
     InferenceError
         If the posterior's own fit did not converge. Where only a fit without a part fails, its row says so.
 
@@ -53,6 +53,11 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
         raise UnsupportedProgramError(
             "the comparison needs a posterior from EP that knows its program; "
             "fit with EP in this session, or with a program of relpref.models before saving"
+        )
+    if not origin.complete:
+        raise UnsupportedProgramError(
+            "the fit used priors of its own, which a saved posterior does not keep, so fitting again would be another model; "
+            "compare before saving, or fit again"
         )
     result = Result[posterior.info["result"]]
     if not result.ok:

@@ -67,15 +67,14 @@ def encode_origin(origin: Origin | None) -> str | None:
     """How the program was called, if a later session can call it the same way.
 
     That is: a program of this package, with the data as its only positional argument, and options that are plain values, kernels
-    without matrices, or likelihoods of the package. Priors are left out: a saved posterior's hyperparameters are fixed.
+    without matrices, or likelihoods of the package. Priors are left out, and the origin is marked as incomplete then.
     """
     if origin is None or len(origin.args) != 1 or not _ours(origin.program):
         return None
     kwargs = {name: value for name, value in origin.kwargs.items() if name != "priors"}
     try:
-        return dump(
-            {"program": _name(origin.program), "kwargs": _encode(kwargs), "engine": dict(origin.engine)}
-        )
+        call = {"program": _name(origin.program), "kwargs": _encode(kwargs), "engine": dict(origin.engine)}
+        return dump(call | {"complete": origin.complete and not origin.kwargs.get("priors")})
     except TypeError:
         return None
 
@@ -85,7 +84,9 @@ def decode_origin(stored: str | None, data: Any) -> Origin | None:
     if stored is None:
         return None
     content = json.loads(stored)
-    return Origin(_find(content["program"]), (data,), _decode(content["kwargs"]), content["engine"])
+    return Origin(
+        _find(content["program"]), (data,), _decode(content["kwargs"]), content["engine"], content["complete"]
+    )
 
 
 def _ours(thing: Any) -> bool:

@@ -183,7 +183,7 @@ class EP:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
 
         found = prior(call, layout, arrays, unconstrained, fixed)
-        origin = Origin(self.program, args, kwargs, self.options)
+        origin = Origin(self.program, args, kwargs, {**self.options, "fixed": self.fixed})
         return assemble(layout, found, fixed, final, info, key, origin)
 
     def _gap_space(self, layout: Layout) -> bool:

@@ -28,13 +28,17 @@ class Origin:
     args, kwargs
         As the program was called.
     engine : dict
-        Options of the engine.
+        Options of the engine, ``fixed`` among them.
+    complete : bool
+        False where priors of the user's own were lost because a file cannot hold them: fitting again with other
+        hyperparameters would then be another model.
     """
 
     program: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     engine: Mapping[str, Any] = field(default_factory=dict)
+    complete: bool = True
 
 
 @dataclass(frozen=True)

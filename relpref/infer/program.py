@@ -20,7 +20,7 @@ from numpyro.distributions.transforms import biject_to
 from relpref.infer.spaces import Map
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Likelihood, as_likelihood
-from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense
+from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense, real
 
 Values = dict[str, Any]
 Program = Callable[..., None]
@@ -164,9 +164,9 @@ def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, CovarianceOp
     if isinstance(base, GaussianProcess):
         return jnp.zeros(size), base.covariance
     if isinstance(base, dist.Normal):
-        location, scale = (jnp.broadcast_to(x, shape).reshape(size) for x in (base.loc, base.scale))
+        location, scale = (jnp.broadcast_to(real(x), shape).reshape(size) for x in (base.loc, base.scale))
         return location, Dense(jnp.diag(jnp.square(scale)))
-    return jnp.broadcast_to(base.loc, shape).reshape(size), Dense(base.covariance_matrix)
+    return jnp.broadcast_to(real(base.loc), shape).reshape(size), Dense(real(base.covariance_matrix))
 
 
 def constrain(sites: Mapping[str, dict[str, Any]], unconstrained: Values) -> tuple[Values, Array]:

@@ -128,13 +128,14 @@ class UtilityPosterior(Posterior):
         -------
         Series
             By part: Cov(part, total)/Var(total) over the entities; they add up to 1, and one that works against the
-            others is negative.
+            others is negative. NaN where the means are all equal.
         """
         means = self._parts().means
         centred = {name: value - value.mean() for name, value in means.items()}
         total = np.sum(list(centred.values()), axis=0)
+        spread = float(total @ total) or np.nan  # where all means are equal nothing is there to be shared
         return pd.Series(
-            {name: float(value @ total / (total @ total)) for name, value in centred.items()}, name="share"
+            {name: float(value @ total) / spread for name, value in centred.items()}, name="share"
         )
 
     def extend(
@@ -180,7 +181,7 @@ class UtilityPosterior(Posterior):
         return pd.Index(_objects(self.data.entities), name="entity", tupleize_cols=False)
 
     def _parts(self) -> Parts:
-        (parts,) = self.parts.values()
+        parts = next(iter(self.parts.values()), Parts({}, {}))
         if not parts.means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return parts

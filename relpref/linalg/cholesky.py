@@ -26,6 +26,7 @@ class Factor(NamedTuple):
     jitter: Array
 
 
+@jax.jit
 def cholesky(matrix: Array) -> Factor:
     """Factorise a covariance, adding the smallest jitter of a fixed ladder that makes it positive definite.
 
