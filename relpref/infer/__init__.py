@@ -2,9 +2,10 @@
 
 from relpref.infer.ep import EP
 from relpref.infer.noncentered import noncentered
-from relpref.infer.posterior import InferenceWarning, Posterior
+from relpref.infer.posterior import Posterior
 from relpref.infer.result import Result
 from relpref.infer.samples import from_samples
 from relpref.infer.utility_posterior import UtilityPosterior
+from relpref.infer.warn import InferenceWarning
 
 __all__ = ["EP", "InferenceWarning", "Posterior", "Result", "UtilityPosterior", "from_samples", "noncentered"]

@@ -98,9 +98,8 @@ class GaussianBelief:
         variance = self.scale[first, first] + self.scale[second, second] - 2 * self.scale[first, second]
         variance = np.maximum(variance, 0.0)  # rounding, where two entities are the same to the model
         sd = np.sqrt(variance)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            standard = np.where(sd > 0, mean / sd, np.sign(mean) * np.inf)
-        positive = np.where(np.isnan(standard), 0.5, ndtr(standard))
+        certain = sd == 0  # then the order is known, or there is none
+        positive = np.where(certain, 0.5 + 0.5 * np.sign(mean), ndtr(mean / np.where(certain, 1.0, sd)))
         return Margins(mean, sd, positive, ndtr(mean / np.sqrt(1 + variance)))
 
     def sd(self) -> Floats:

@@ -178,11 +178,13 @@ class EP:
                 final, result = retried, Result.converged
         if result.ok and search is not None and not search.converged:
             result = Result.hyperparameters_not_converged
+        found = prior(call, layout, gap_space, arrays, unconstrained, fixed)
+        if not bool(found.definite):
+            result = Result.prior_not_positive_definite
         info = self._describe(layout, gap_space, result, final, search)
         if not result.ok and self.options["throw"]:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
 
-        found = prior(call, layout, arrays, unconstrained, fixed)
         origin = Origin(self.program, args, kwargs, {**self.options, "fixed": self.fixed})
         return assemble(layout, found, fixed, final, info, key, origin)
 

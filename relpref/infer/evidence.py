@@ -159,16 +159,26 @@ class Prior(NamedTuple):
     location : Array, shape (n,)
     blocks : dict from site to (dict from part to Array)
         Covariance matrices of each site's named parts; of a site without, the whole under the empty name.
+    definite : Array
+        Whether it is a covariance, up to jitter; taken for granted unless ``check`` was asked for.
     """
 
     hyperparameters: Values
     location: Array
     blocks: dict[str, dict[str, Array]]
+    definite: Array
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def prior(call: Call, layout: Layout, arrays: tuple[Any, ...], unconstrained: Values, fixed: Values) -> Prior:
-    """Evaluate the prior."""
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def prior(
+    call: Call,
+    layout: Layout,
+    check: bool,
+    arrays: tuple[Any, ...],
+    unconstrained: Values,
+    fixed: Values,
+) -> Prior:
+    """Evaluate the prior; ``check`` that it is positive definite where EP has not factorised it (in gap space)."""
     placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
     hyperparameters, _ = constrain(call.trace(arrays, {**fixed, **placeholder}), unconstrained)
     sites = call.trace(arrays, {**fixed, **hyperparameters, **placeholder})
@@ -180,4 +190,10 @@ def prior(call: Call, layout: Layout, arrays: tuple[Any, ...], unconstrained: Va
         }
         for name, (_, covariance) in pairs.items()
     }
-    return Prior(hyperparameters, jnp.concatenate([location for location, _ in pairs.values()]), blocks)
+    definite = jnp.asarray(True)
+    if check:
+        roots = [covariance.root().lower for _, covariance in pairs.values()]
+        definite = jnp.all(jnp.asarray([jnp.all(jnp.isfinite(root)) for root in roots]))
+    return Prior(
+        hyperparameters, jnp.concatenate([location for location, _ in pairs.values()]), blocks, definite
+    )

@@ -10,7 +10,9 @@ from relpref.infer.belief import GaussianBelief, key_words
 from relpref.infer.evidence import Evidence, Prior
 from relpref.infer.posterior import Origin, Parts, Posterior
 from relpref.infer.program import Layout, Values
+from relpref.infer.result import Result
 from relpref.infer.utility_posterior import UtilityPosterior
+from relpref.infer.warn import warn_user
 
 _UTILITY = "utility"
 
@@ -32,8 +34,6 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:
     """What connects the entities, for ``info``, with a warning where nothing does."""
-    import warnings
-
     groups = len(np.unique(data.groups()))
     if groups == 1:
         return {}
@@ -43,7 +43,7 @@ def group_notes(data: PreferenceData) -> dict[str, Any]:
         f"{groups} groups of entities are tied together by no comparison, relation or attribute; "
         "utilities can be compared within a group only"
     )
-    warnings.warn(note, stacklevel=6)
+    warn_user(note)
     return {"groups": note}
 
 
@@ -70,12 +70,13 @@ def assemble(
         total = block_diag(*totals.values())
         covariance = total - total @ np.asarray(evidence.weights) @ total
         covariance = 0.5 * (covariance + covariance.T)
-    parts, mean = {}, np.array(prior.location)
+    parts: dict[str, Parts] = {}
+    mean = np.array(prior.location)
     for site, rows in layout.slices.items():
         mean[rows] += totals[site] @ alpha[rows]
         named = {part: matrix for part, matrix in blocks[site].items() if part}
         means = {part: matrix @ alpha[rows] for part, matrix in named.items()}  # E[part] = K_p α
-        if len(named) == 1:
+        if len(named) <= 1:
             shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
         else:
             # Cov(part, total) = K_p − K_p R K, its diagonal.
@@ -84,12 +85,22 @@ def assemble(
                 part: np.diagonal(matrix) - np.sum(matrix * pulled, axis=1) for part, matrix in named.items()
             }
         parts[site] = Parts(means, shares)
+    log_evidence = float(evidence.log_evidence)
+    if Result[info["result"]].empty:
+        # No sweep gave a posterior: not one number may look like an answer.
+        log_evidence = np.nan
+        for array in (
+            mean,
+            covariance,
+            *(v for p in parts.values() for d in (p.means, p.covariances) for v in d.values()),
+        ):
+            array[...] = np.nan
     hyperparameters = {**fixed, **prior.hyperparameters}
     common = {
         "belief": GaussianBelief(mean, covariance),
         "parts": parts,
         "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
-        "log_evidence": float(evidence.log_evidence),
+        "log_evidence": log_evidence,
         "info": info,
         "sites": {
             "precision": np.asarray(evidence.sites.precision),

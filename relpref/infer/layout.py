@@ -173,16 +173,18 @@ class _Probe:
     def __init__(self, call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> None:
         self.layout = layout
         generator = np.random.default_rng(0)
-        x, y = generator.standard_normal((2, layout.num_latents))
-        points = np.stack([np.zeros_like(x), x, y, x + y])
+        x, z = generator.standard_normal((2, layout.num_latents))
+        y = -x * generator.uniform(
+            0.3, 3.0, layout.num_latents
+        )  # of the other sign, so that |x| and max(x, 0) show
+        points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
         first, self.medians = _probe(call, layout, arrays, fixed, points, _key_words(0))
         second, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
         first, second = np.asarray(first), np.asarray(second)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
-        superposition = first[3] - first[1] - first[2] + first[0]
-        # Affine in x, y and x + y together: this also catches |x| and max(x, 0), which are linear along a ray.
-        superposed = bool(np.all(np.abs(superposition) <= slack))
+        errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
+        superposed = all(bool(np.all(np.abs(error) <= slack)) for error in errors)
         self.affine = superposed and not _others_depend(call, layout, _shapes(arrays), tuple(sorted(fixed)))
         self.constant_projection = bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)

@@ -1,7 +1,6 @@
 """What an engine hands back: beliefs about a program's Gaussian sites, and how they were found."""
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,10 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from relpref.errors import DataError
 from relpref.infer.belief import Belief, Floats, generator
 from relpref.infer.result import Result
-
-
-class InferenceWarning(UserWarning):
-    """An answer comes from an inference that did not converge."""
+from relpref.infer.warn import InferenceWarning, warn_user
 
 
 @dataclass(frozen=True)
@@ -166,6 +162,7 @@ class Posterior:
         """
         from relpref.infer.arviz_bridge import to_arviz
 
+        self._warn_if_not_converged()
         return to_arviz(self, num_samples, key)
 
     def __repr__(self) -> str:
@@ -203,4 +200,4 @@ class Posterior:
     def _warn_if_not_converged(self) -> None:
         result = Result[self.info["result"]]
         if not result.ok:
-            warnings.warn(f"{result.name}: {result.value}", InferenceWarning, stacklevel=4)
+            warn_user(f"{result.name}: {result.value}", InferenceWarning)

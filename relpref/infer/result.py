@@ -37,6 +37,11 @@ class Result(Enum):
         """Whether the answers may be used without a warning."""
         return self is Result.converged
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are no answers at all: no sweep gave a posterior, and every number is NaN."""
+        return self in (Result.nonfinite, Result.negative_precision, Result.prior_not_positive_definite)
+
 
 # The numbers a jitted loop can carry for them.
 CODES = tuple(Result)

@@ -112,6 +112,7 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
         "slices": {name: [rows.start, rows.stop] for name, rows in posterior.slices.items()},
         "parts": {site: list(parts.means) for site, parts in posterior.parts.items()},
         "hyperparameters": list(posterior.hyperparameters),
+        "sites": list(posterior.sites),
         "log_evidence": posterior.log_evidence,
         "info": dict(posterior.info),
         "origin": None,
@@ -145,9 +146,7 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
         "hyperparameters": {name: float(v) if v.ndim == 0 else v for name, v in hyperparameters.items()},
         "log_evidence": content["log_evidence"],
         "info": content["info"],
-        "sites": {
-            name: arrays[f"sites/{name}"] for name in ("precision", "shift") if f"sites/{name}" in arrays
-        },
+        "sites": {name: arrays[f"sites/{name}"] for name in content["sites"]},
         "key": arrays["key"],
     }
     if content["data"] is None:

@@ -42,21 +42,8 @@ class UtilityPosterior(Posterior):
         n = self.belief.size
         relative = self.belief.project(np.eye(n) - 1 / n)
         lower, upper = relative.interval(interval)
-        ranks = _ranks(self.belief.draw(RANK_DRAWS, self._rng(key)))
-        tail = (1 - interval) / 2
-        table = pd.DataFrame(
-            {
-                "mean": relative.mean(),
-                "sd": relative.sd(),
-                "lower": lower,
-                "upper": upper,
-                "expected_rank": ranks.mean(axis=0),
-                "rank_lower": np.quantile(ranks, tail, axis=0, method="inverted_cdf").astype(int),
-                "rank_upper": np.quantile(ranks, 1 - tail, axis=0, method="inverted_cdf").astype(int),
-                "p_best": (ranks == 1).mean(axis=0),
-            },
-            index=self._labels(),
-        )
+        columns = {"mean": relative.mean(), "sd": relative.sd(), "lower": lower, "upper": upper}
+        table = pd.DataFrame(columns | self._rank_columns(interval, key), index=self._labels())
         return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
     def utilities(self, interval: float = 0.9) -> pd.DataFrame:
@@ -130,6 +117,7 @@ class UtilityPosterior(Posterior):
             By part: Cov(part, total)/Var(total) over the entities; they add up to 1, and one that works against the
             others is negative. NaN where the means are all equal.
         """
+        self._warn_if_not_converged()
         means = self._parts().means
         centred = {name: value - value.mean() for name, value in means.items()}
         total = np.sum(list(centred.values()), axis=0)
@@ -176,6 +164,22 @@ class UtilityPosterior(Posterior):
         )
         assert isinstance(extended, UtilityPosterior)
         return extended
+
+    def _rank_columns(self, interval: float, key: Any) -> dict[str, Any]:
+        """Summaries of the rank of every entity, from draws."""
+        draws = self.belief.draw(RANK_DRAWS, self._rng(key))
+        if not np.all(np.isfinite(draws)):
+            nothing = np.full(self.belief.size, np.nan)
+            return dict.fromkeys(("expected_rank", "rank_lower", "rank_upper", "p_best"), nothing)
+        ranks = _ranks(draws)
+        tail = (1 - interval) / 2
+        lower, upper = np.quantile(ranks, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
+        return {
+            "expected_rank": ranks.mean(axis=0),
+            "rank_lower": lower,
+            "rank_upper": upper,
+            "p_best": (ranks == 1).mean(axis=0),
+        }
 
     def _labels(self) -> pd.Index:
         return pd.Index(_objects(self.data.entities), name="entity", tupleize_cols=False)

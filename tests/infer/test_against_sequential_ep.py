@@ -76,7 +76,6 @@ def truths() -> dict[str, Any]:
 def test_parallel_ep_reaches_the_sequential_fixed_point(
     name: str,
     space: str,
-    request: pytest.FixtureRequest,
     make_data: Callable[..., PreferenceData],
     hyperparameters: dict[str, Any],
     fit: Callable[..., Any],
@@ -84,8 +83,6 @@ def test_parallel_ep_reaches_the_sequential_fixed_point(
     oracle: Callable[..., Any],
     truths: dict[str, Any],
 ) -> None:
-    if (name, space) == ("compared duplicates", "gap"):
-        request.applymarker(pytest.mark.xfail(strict=True, reason="a gap without variance gives nonfinite"))
     data, fixed = PROBLEMS[name](make_data, hyperparameters)
     found = fit(data, fixed, space=space, tol=1e-10)
     if name not in truths:

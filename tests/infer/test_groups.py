@@ -24,7 +24,6 @@ def test_nothing_ties_them_together(fit: Callable[..., Any]) -> None:
     assert "2 groups" in posterior.info["groups"]
 
 
-@pytest.mark.xfail(strict=True, reason="it points at a line of the engine")
 def test_the_warning_points_at_the_caller(fit: Callable[..., Any]) -> None:
     with pytest.warns(UserWarning, match="2 groups") as caught:
         fit(bare(["ab", "cd"]), FIXED)

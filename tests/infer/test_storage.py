@@ -206,13 +206,8 @@ def test_a_file_cannot_name_programs_of_others(program: str, saved: Path) -> Non
         relpref.load(saved)
 
 
-HALF_A_SITE = pytest.param(
-    "sites/shift", marks=pytest.mark.xfail(strict=True, reason="sites that lack their shift are read")
-)
-
-
 @pytest.mark.parametrize(
-    "missing", ["mean", "covariance", "key", "data/winner", HALF_A_SITE, "hyperparameters/next_range"]
+    "missing", ["mean", "covariance", "key", "data/winner", "sites/shift", "hyperparameters/next_range"]
 )
 def test_incomplete_files(missing: str, saved: Path) -> None:
     import h5py

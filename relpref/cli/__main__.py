@@ -1,0 +1,7 @@
+"""``python -m relpref.cli`` is the same as ``relpref``."""
+
+import sys
+
+from relpref.cli.entry import main
+
+sys.exit(main())

@@ -1,0 +1,91 @@
+"""Runs a command and turns whatever happens into an exit code."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from relpref.cli.parser import parse
+from relpref.errors import DataError, RelprefError, StorageError
+
+_INFERENCE, _INPUT, _INTERRUPTED = 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the program. Only then is the process set up as that of a program: compiled code is cached, and
+        characters that a terminal cannot show are escaped.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    try:
+        try:
+            chosen = parse(sys.argv[1:] if arguments is None else arguments)
+            if arguments is None:
+                _set_up()
+            with _warnings_as_lines():
+                chosen.command(chosen)
+            return 0
+        finally:
+            # Here, where a broken pipe can still be handled.
+            sys.stdout.flush()
+    except SystemExit as leaving:  # --help, --version and wrong usage
+        return leaving.code if isinstance(leaving.code, int) else 0
+    except BrokenPipeError:
+        # The reader has seen enough. The interpreter flushes stdout once more on its way out: into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _fail(_INTERRUPTED, "interrupted, nothing was written")
+    except (DataError, StorageError) as error:
+        return _fail(_INPUT, f"error: {error}")
+    except RelprefError as error:
+        return _fail(_INFERENCE, f"error: {error}")
+    except OSError as error:  # stdout on a full disk, for example
+        return _fail(_INPUT, f"error: {error.filename or 'the output'}: {error.strerror or error}")
+
+
+def _fail(code: int, message: str) -> int:
+    print(f"relpref: {' '.join(message.splitlines())}", file=sys.stderr)
+    return code
+
+
+def _set_up() -> None:
+    from relpref.cli.cache import keep_compiled_code
+
+    keep_compiled_code()
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Show warnings as one line each, without the place in the code."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> Any:
+        print(f"relpref: warning: {' '.join(str(message).splitlines())}", file=sys.stderr)
+
+    shown = warnings.showwarning
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown

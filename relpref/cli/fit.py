@@ -1,0 +1,113 @@
+"""``relpref fit``: from tables to a run."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from relpref.cli.output import document, say
+from relpref.data import PreferenceData
+from relpref.data.folder import Files, find_files
+from relpref.errors import DataError
+from relpref.infer import EP, Posterior
+from relpref.models import preference_gp, xpgp
+from relpref.runs import check_target, copies, save_run
+
+_MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Fit."""
+    speaks = not chosen.json and not chosen.quiet
+    tables = _tables(chosen)
+    check_target(chosen.out, replace=chosen.force, how="--force replaces it")
+    given = copies(tables)
+    data = PreferenceData.from_files(*tables)
+    if speaks:
+        say(f"Read: {data.describe()}")
+        for note in _notes(data, chosen.model):
+            say(f"  {note}")
+    options = {"restarts": chosen.restarts}
+    engine = EP(_MODELS[chosen.model], **options)
+    posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet)
+    save_run(
+        chosen.out, posterior, given, command="fit", model=chosen.model, seed=chosen.seed, options=options
+    )
+    if chosen.json:
+        document(
+            {
+                "command": "fit",
+                "run": str(chosen.out),
+                "model": chosen.model,
+                "seed": chosen.seed,
+                "data": {"description": data.describe(), "notes": _notes(data, chosen.model), **sizes(data)},
+                **outcome(posterior),
+            }
+        )
+    elif speaks:
+        say(f"Fitted {chosen.model}: {sentence(posterior)}")
+        say(f"The run is in {chosen.out}: try relpref rank {chosen.out}")
+
+
+def _notes(data: PreferenceData, model: str) -> list[str]:
+    """What was tidied or is not looked at."""
+    unused = [f"{model} does not look at relations"] if model == "preference_gp" and data.relations else []
+    return [*data.notes, *unused]
+
+
+def sizes(data: PreferenceData) -> dict[str, Any]:
+    """How much there is, for a JSON document."""
+    return {
+        "entities": data.num_entities,
+        "attributes": data.attribute_names,
+        "answers": data.num_answers,
+        "relations": {name: graph.num_edges for name, graph in data.relations.items()},
+    }
+
+
+def outcome(posterior: Posterior) -> dict[str, Any]:
+    """What came out, for a JSON document."""
+    return {
+        "result": posterior.info["result"],
+        "log_evidence": posterior.log_evidence,
+        "hyperparameters": posterior.hyperparameters,
+        "info": posterior.info,
+    }
+
+
+def sentence(posterior: Posterior) -> str:
+    """What came out, in one line."""
+    values = ", ".join(f"{name} {_shown(value)}" for name, value in posterior.hyperparameters.items())
+    return f"{posterior.info['result']}, log evidence {posterior.log_evidence:.2f}, {values}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    numbers = [f"{number:.3g}" for number in value]
+    return f"[{', '.join(numbers[:6])}{', ...' if len(numbers) > 6 else ''}]"
+
+
+def _tables(chosen: argparse.Namespace) -> Files:
+    if chosen.folder is not None:
+        if chosen.entities or chosen.comparisons or chosen.relation:
+            raise DataError("--folder stands for --entities, --comparisons and --relation; give it alone, or these")
+        return find_files(chosen.folder)
+    for name in ("entities", "comparisons"):
+        if getattr(chosen, name) is None:
+            raise DataError(f"--{name} is missing; give --entities and --comparisons, or --folder")
+    return Files(Path(chosen.entities), Path(chosen.comparisons), _relations(chosen.relation))
+
+
+def _relations(given: Sequence[str]) -> dict[str, Path]:
+    relations: dict[str, Path] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or not name or not path:
+            raise DataError(f"--relation {text}: write the name and the file, such as --relation cites=links.csv")
+        if name in relations:
+            raise DataError(f"--relation {text}: there is a relation {name!r} already; give every relation its own name")
+        relations[name] = Path(path)
+    return relations

@@ -1,0 +1,35 @@
+"""The run that a command is about, and the labels that it is asked about."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from relpref.errors import DataError
+from relpref.infer import UtilityPosterior
+from relpref.runs import Run, load_run
+
+
+def opened(folder: str) -> tuple[Run, UtilityPosterior]:
+    """Read a run and its posterior.
+
+    Raises
+    ------
+    DataError
+        If it does not rank entities.
+    StorageError
+        If it cannot be read.
+    """
+    run = load_run(folder)
+    if not isinstance(run.posterior, UtilityPosterior):
+        raise DataError(f"{folder}: this run has no utilities of entities, so there is nothing to rank")
+    return run, run.posterior
+
+
+def labels(posterior: UtilityPosterior, texts: Sequence[str]) -> list[Any]:
+    """The labels meant by texts: labels that are no text themselves are found by how they are printed."""
+    known = set(posterior.data.entities)
+    if all(text in known for text in texts):
+        return list(texts)
+    printed: dict[str, Any] = {}
+    for label in posterior.data.entities:
+        printed.setdefault(str(label), label)
+    return [text if text in known else printed.get(text, text) for text in texts]

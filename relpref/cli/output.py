@@ -1,0 +1,80 @@
+"""How results are printed: as a table for people, or as one JSON document."""
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+
+def say(text: str) -> None:
+    """Print a line for people."""
+    print(text)
+
+
+def document(content: Mapping[str, Any]) -> None:
+    """Print a JSON document; NaN and infinities become null."""
+    text = json.dumps(_plain(content), indent=2, allow_nan=False)
+    print(text)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Columns under each other.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequence of str
+    left : sequence of int
+        Columns of text, which begin at the left; the others are numbers.
+
+    Returns
+    -------
+    str
+        Lines without spaces at their ends.
+    """
+    lines = [header, *rows]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(_padded(cell, width, at in left) for at, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in lines
+    )
+
+
+def label(value: Any) -> str:
+    """A label as it can be shown in a line of a terminal: what cannot be printed is escaped."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _padded(cell: str, width: int, left: bool) -> str:
+    space = " " * (width - _width(cell))
+    return cell + space if left else space + cell
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date):
+        return value.isoformat()
+    if value is None or isinstance(value, str | int):
+        return value
+    return str(value)

@@ -1,0 +1,164 @@
+"""What can be said on the command line. Nothing heavy is imported before a command is known."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from relpref import __version__
+from relpref.errors import DataError
+
+_EXITS = "exit codes: 0 fine, 1 inference failed, 2 input or storage cannot be used, 130 interrupted"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments; ``command`` of the result is the function to call with it.
+
+    Raises
+    ------
+    DataError
+        If they make no sense.
+    SystemExit
+        After ``--help`` and ``--version``.
+    """
+    return _parser().parse_args(list(arguments))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong usage as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the arguments."""
+        raise DataError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="relpref",
+        description="Rank things by pairwise answers, their attributes and the relations between them.",
+        epilog=f"relpref COMMAND --help shows an example of each. {_EXITS}.",
+    )
+    parser.add_argument("--version", action="version", version=f"relpref {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+
+    demo = _add(commands, "demo", "fit bundled real data, say what its relation adds", "relpref demo --out demo/")
+    demo.add_argument("--out", default="demo", metavar="FOLDER", help="where the run goes (default: demo)")
+    _seed(demo)
+    _quiet(demo)
+
+    fit = _add(
+        commands,
+        "fit",
+        "fit tables, save the run",
+        "relpref fit --entities items.csv --comparisons answers.csv --relation cites=links.csv --out run/",
+    )
+    fit.add_argument("--entities", metavar="FILE", help="the first column is the label, the others numeric attributes")
+    fit.add_argument("--comparisons", metavar="FILE", help="columns winner, loser and, if need be, count")
+    fit.add_argument(
+        "--relation",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="columns source, target and, if need be, weight; may be repeated",
+    )
+    fit.add_argument("--folder", help="read entities.csv, comparisons.csv and relations/*.csv from here instead")
+    fit.add_argument("--out", required=True, metavar="FOLDER", help="where the run goes")
+    fit.add_argument(
+        "--model",
+        default="xpgp",
+        choices=("xpgp", "preference_gp"),
+        help="xpgp uses attributes and relations, preference_gp attributes alone (default: xpgp)",
+    )
+    _seed(fit)
+    fit.add_argument("--restarts", type=_positive, default=1, metavar="N", help="starts of the search (default: 1)")
+    fit.add_argument("--force", action="store_true", help="replace the run that is there")
+    _quiet(fit)
+
+    rank = _add(commands, "rank", "rank the entities of a run, best first", "relpref rank run/ --top 10")
+    _run(rank)
+    rank.add_argument("--interval", type=_number, default=0.9, metavar="P", help="of the intervals (default: 0.9)")
+    rank.add_argument("--top", type=_positive, metavar="K", help="show the first K only")
+    form = rank.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="as a CSV table, all digits")
+    _json(form)
+
+    prefer = _add(
+        commands, "prefer", "how likely the first of two is preferred", "relpref prefer run/ tea coffee water coffee"
+    )
+    _run(prefer)
+    prefer.add_argument(
+        "labels", nargs="+", metavar="LABEL", help="two labels for each question; write -- before one that begins with -"
+    )
+    _json(prefer)
+
+    report = _add(
+        commands, "report", "write a page about a run", "relpref report run/ --out ranking.html"
+    )
+    _run(report)
+    report.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
+    _json(report)
+    return parser
+
+
+def _add(commands: Any, name: str, summary: str, example: str) -> Any:
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=_deferred(name))
+    return parser
+
+
+def _deferred(name: str) -> Callable[[argparse.Namespace], None]:
+    def command(chosen: argparse.Namespace) -> None:
+        import_module(f"relpref.cli.{name}").run(chosen)
+
+    return command
+
+
+def _run(parser: Any) -> None:
+    parser.add_argument("run", metavar="RUN", help="the folder that relpref fit wrote")
+
+
+def _seed(parser: Any) -> None:
+    parser.add_argument("--seed", type=_seed_number, default=0, metavar="N", help="of the random numbers (default: 0)")
+
+
+def _json(parser: Any) -> None:
+    parser.add_argument("--json", action="store_true", help="as one JSON document")
+
+
+def _quiet(parser: Any) -> None:
+    _json(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress, and no words about the result")
+
+
+def _positive(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def _seed_number(text: str) -> int:
+    number = _whole(text)
+    if not 0 <= number < 2**32:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {2**32 - 1}")
+    return number
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None

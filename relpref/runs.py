@@ -1,0 +1,311 @@
+"""The folder of a run: the tables it was made from, how, and what came out.
+
+``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file; ``data/`` holds the tables as
+they were given; ``posterior.nc`` is the posterior; ``report.html`` the report, where one was written. There are no
+dates and no timings: the same tables, seed and versions give the same bytes.
+"""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from relpref.data.folder import Files
+from relpref.errors import DataError, StorageError
+from relpref.folders import previous, replaced_folder
+from relpref.infer import Posterior
+
+SCHEMA = 1
+RECORD, POSTERIOR, REPORT, TABLES = "run.json", "posterior.nc", "report.html", "data"
+_SCHEMA_KEY = "relpref_run"
+_PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A table as it was given.
+
+    Attributes
+    ----------
+    name : str
+        Where it goes in the folder of the run, for example ``data/entities.csv``.
+    given : str
+        Name of the file it was read from, without its folder.
+    content : bytes
+    """
+
+    name: str
+    given: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run read back.
+
+    Attributes
+    ----------
+    folder : Path
+    posterior : Posterior
+    metadata : dict
+        The content of ``run.json``.
+    """
+
+    folder: Path
+    posterior: Posterior
+    metadata: Mapping[str, Any]
+
+
+def copies(tables: Files) -> tuple[Copy, ...]:
+    """Read the tables of a data set as they are.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read.
+    """
+    named = {"entities": tables.entities, "comparisons": tables.comparisons}
+    named |= {f"relations/{name}": path for name, path in tables.relations.items()}
+    found = []
+    for name, path in named.items():
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError(f"{path}: the file cannot be read ({error.strerror}); check its name") from error
+        found.append(Copy(f"{TABLES}/{name}{Path(path).suffix.lower()}", Path(path).name, content))
+    return tuple(found)
+
+
+def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
+    """Refuse a folder into which no run can be written, before anything is computed.
+
+    Parameters
+    ----------
+    folder : path
+    replace : bool
+        Whether a run that is there may be replaced; anything else is never touched.
+    how : str
+        What to do to replace it, for the message.
+
+    Raises
+    ------
+    StorageError
+        If the folder is a run that is to be kept, holds anything else, or cannot be replaced.
+    """
+    target = Path(folder)
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise StorageError(f"{target}: this is a file or a link, not a folder; give the name of a new folder")
+    if target.exists() and target.samefile(Path.cwd()):
+        raise StorageError(f"{target}: this is the folder you are in; give the name of a new folder")
+    if os.path.ismount(target):
+        raise StorageError(f"{target}: this is where a disk is mounted; give the name of a folder inside it")
+    _check_writable(target)
+    if not target.exists() or not any(target.iterdir()):
+        return
+    record = _own_record(target)
+    if record is None:
+        raise StorageError(
+            f"{target}: the folder holds something that is not a run of relpref, and that is never touched; "
+            "give the name of a new folder"
+        )
+    foreign = _foreign(target, record)
+    if foreign:
+        raise StorageError(
+            f"{target}: the run may not be replaced, because {foreign[0]} is not part of it and would be lost; "
+            "move it away, or give the name of a new folder"
+        )
+    if not replace:
+        raise StorageError(f"{target}: there is a run already; {how}, or give the name of a new folder")
+
+
+def save_run(
+    folder: str | os.PathLike[str],
+    posterior: Posterior,
+    tables: tuple[Copy, ...],
+    *,
+    command: str,
+    model: str,
+    seed: int,
+    options: Mapping[str, Any],
+    report: Callable[[Path], object] | None = None,
+) -> None:
+    """Write a run, in place of the one that is there; whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        See `check_target`.
+    posterior : Posterior
+    tables : tuple of Copy
+        What it was made from.
+    command, model : str
+        Of the command line.
+    seed : int
+    options : mapping
+        Of the engine, as plain values.
+    report : callable, optional
+        Called with the name of a file; writes the report there.
+
+    Raises
+    ------
+    StorageError
+        If something cannot be written; the earlier run is untouched then.
+    """
+    check_target(folder, replace=True, how="")
+    with replaced_folder(folder) as part:
+        for table in tables:
+            file = part / table.name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("xb") as opened:  # two relations whose names differ in case only may be one file
+                opened.write(table.content)
+        posterior.save(part / POSTERIOR)
+        if report is not None:
+            report(part / REPORT)
+        record = {
+            _SCHEMA_KEY: SCHEMA,
+            "command": command,
+            "model": model,
+            "seed": seed,
+            "options": dict(options),
+            "tables": [
+                {"file": table.name, "given": table.given, "sha256": _digest(table.content)} for table in tables
+            ],
+            "posterior": {"file": POSTERIOR, "sha256": _digest((part / POSTERIOR).read_bytes())},
+            "versions": _versions(),
+        }
+        text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        (part / RECORD).write_text(text, encoding="utf-8")
+
+
+def load_run(folder: str | os.PathLike[str]) -> Run:
+    """Read a run.
+
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    Run
+        With its posterior.
+
+    Raises
+    ------
+    StorageError
+        If the folder is missing, not a run, damaged, or from a newer version.
+    """
+    from relpref.infer.storage import load
+
+    path = Path(folder)
+    record = read_record(path)
+    try:
+        expected = record["posterior"]["sha256"]
+        file = path / record["posterior"]["file"]
+        content = file.read_bytes()
+    except (KeyError, TypeError) as error:
+        raise StorageError(f"{path / RECORD}: there is no {error} in it; {_again(path)}") from error
+    except OSError as error:
+        raise StorageError(f"{path / POSTERIOR}: cannot be read ({error.strerror}); {_again(path)}") from error
+    if _digest(content) != expected:
+        raise StorageError(
+            f"{file}: the file is damaged or was changed, its checksum is not that in {RECORD}; {_again(path)}"
+        )
+    return Run(path, load(file), record)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read ``run.json`` and check that this version can read the run.
+
+    Raises
+    ------
+    StorageError
+        If the folder is missing, not a run, damaged, or from a newer version.
+    """
+    if not folder.exists() and previous(folder).is_dir():
+        raise StorageError(
+            f"{folder}: there is no such folder; a command that was killed while it replaced the run left it in "
+            f"{previous(folder)}: rename that"
+        )
+    if not folder.is_dir():
+        what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise StorageError(f"{folder}: {what}; give the folder that relpref fit --out wrote")
+    file = folder / RECORD
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise StorageError(
+            f"{folder}: this is not a run, there is no {RECORD} in it; make one with "
+            f"relpref fit --folder {folder} --out run/"
+            if (folder / "entities.csv").exists()
+            else f"{folder}: this is not a run, there is no {RECORD} in it; give the folder that relpref fit --out wrote"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"{file}: cannot be read ({error}); {_again(folder)}") from error
+    record = _parsed(text)
+    if record is None:
+        raise StorageError(f"{file}: the file is damaged or not of relpref; {_again(folder)}")
+    if record[_SCHEMA_KEY] > SCHEMA:
+        raise StorageError(
+            f"{file}: the run has the schema {record[_SCHEMA_KEY]}, this relpref reads up to {SCHEMA}; "
+            "install a newer one: pip install --upgrade relpref"
+        )
+    return record
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    """The content of ``run.json``; None if it is anything else."""
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return None
+    schema = record.get(_SCHEMA_KEY) if isinstance(record, dict) else None
+    return record if isinstance(schema, int) and not isinstance(schema, bool) else None
+
+
+def _own_record(folder: Path) -> dict[str, Any] | None:
+    try:
+        return _parsed((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:
+    """Files in the folder of a run that this program did not write."""
+    tables = record.get("tables", [])
+    own = {RECORD, POSTERIOR, REPORT, *(table.get("file") for table in tables if isinstance(table, dict))}
+    ignored = {".DS_Store", "Thumbs.db"}
+    inside = (path for path in sorted(folder.rglob("*")) if not path.is_dir() and path.name not in ignored)
+    return [path for path in inside if path.relative_to(folder).as_posix() not in own]
+
+
+def _check_writable(target: Path) -> None:
+    there = target.absolute().parent
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        raise StorageError(f"{target}: {there} is a file, not a folder; give the name of a folder that can be made")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise StorageError(f"{target}: nothing can be written in {there}; give the name of a folder elsewhere")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    from relpref import __version__
+
+    return {
+        "relpref": __version__,
+        "python": platform.python_version(),
+        **{package: version(package) for package in _PACKAGES},
+    }
+
+
+def _again(folder: Path) -> str:
+    return f"fit again (the tables are in {folder / TABLES})"

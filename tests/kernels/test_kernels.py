@@ -1,0 +1,214 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from relpref.data import Graph
+from relpref.errors import DataError
+from relpref.kernels import Precomputed, RegularizedLaplacian, SquaredExponential
+
+STEP = np.finfo(float).eps ** (1 / 3)
+EDGES = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 5), (5, 6)]  # two components and one node without an edge
+WEIGHTS = [1.0, 0.5, 2.0, 1.0, 3.0, 0.25, 1.0]
+
+
+@pytest.fixture
+def graph() -> Graph:
+    source, target = np.array(EDGES).T
+    return Graph(8, source, target, WEIGHTS)
+
+
+def dense(kernel: Any, *args: Any, **parameters: Any) -> Any:
+    with jax.enable_x64(True):
+        values = {name: jnp.asarray(value, float) for name, value in parameters.items() if name != "normalize"}
+        switches = {name: value for name, value in parameters.items() if name == "normalize"}
+        return np.asarray(kernel(*args, **values, **switches).dense())
+
+
+def points(n: int = 9, d: int = 3) -> Any:
+    return np.random.default_rng(0).standard_normal((n, d))
+
+
+def test_squared_exponential_entry_by_entry() -> None:
+    x, lengthscale = points(), np.array([0.5, 1.0, 3.0])
+    found = dense(SquaredExponential(), x, lengthscale=lengthscale)
+    for i in range(9):
+        for j in range(9):
+            expected = np.exp(-0.5 * sum(((x[i, k] - x[j, k]) / lengthscale[k]) ** 2 for k in range(3)))
+            assert abs(found[i, j] - expected) <= 1e-14
+    shared = dense(SquaredExponential(shared_lengthscale=True), x, lengthscale=0.7)
+    np.testing.assert_allclose(
+        shared, dense(SquaredExponential(), x, lengthscale=[0.7] * 3), rtol=0, atol=1e-15
+    )
+
+
+def test_squared_exponential_is_a_covariance() -> None:
+    for shift in (0.0, 1e4):
+        covariance = dense(SquaredExponential(), points(40) + shift, lengthscale=2.0)
+        np.testing.assert_array_equal(np.diag(covariance), 1.0)
+        np.testing.assert_allclose(covariance, covariance.T, rtol=0, atol=1e-15)
+        assert np.linalg.eigvalsh(covariance)[0] >= -1e-10
+        assert covariance.max() <= 1.0
+    # Where they are does not matter.
+    near = dense(SquaredExponential(), points(), lengthscale=2.0)
+    np.testing.assert_allclose(
+        dense(SquaredExponential(), points() + 1e4, lengthscale=2.0), near, rtol=0, atol=1e-10
+    )
+
+
+def check_gradient(f: Callable[[Any], Any], at: Any) -> None:
+    """Compare the gradient of a weighted sum of the covariance with central differences."""
+    with jax.enable_x64(True):
+        start = jnp.asarray(at, float)
+        gradient = np.asarray(jax.grad(f)(start))
+        assert np.all(np.isfinite(gradient))
+        for entry in np.ndindex(start.shape):
+            step = STEP * max(1.0, abs(float(start[entry])))
+            ends = [float(f(start.at[entry].add(side * step))) for side in (1, -1)]
+            slope = (ends[0] - ends[1]) / (2 * step)
+            assert abs(gradient[entry] - slope) <= 1e-6 * max(1.0, float(np.abs(gradient).max()))
+
+
+@pytest.mark.parametrize("rows", [range(9), [0, 0, 1, 1, 1, 2, 3, 4, 5]])
+def test_squared_exponential_gradient(rows: Any) -> None:
+    x = points()[list(rows)]
+    weights = np.random.default_rng(1).standard_normal((9, 9))
+    check_gradient(
+        lambda ell: jnp.sum(weights * SquaredExponential()(jnp.asarray(x), lengthscale=ell).dense()),
+        [0.5, 1.0, 3.0],
+    )
+
+
+def test_squared_exponential_gradient_in_the_attributes_of_duplicates() -> None:
+    x = points()[[0, 0, 1]]
+    weights = np.random.default_rng(1).standard_normal((3, 3))
+    check_gradient(
+        lambda at: jnp.sum(weights * SquaredExponential()(at, lengthscale=jnp.ones(3)).dense()), x
+    )
+
+
+def test_squared_exponential_priors() -> None:
+    (name,) = SquaredExponential().parameters(4)
+    assert name == "lengthscale"
+    each = SquaredExponential().parameters(4)["lengthscale"]
+    assert each.shape() == (4,)
+    shared = SquaredExponential(shared_lengthscale=True).parameters(4)["lengthscale"]
+    assert shared.shape() == ()
+    draws = np.asarray(shared.sample(jax.random.key(0), (4000,)))
+    assert abs(np.log(np.median(draws)) - np.log(2.0)) <= 0.1
+
+
+def laplacian(n: int = 8) -> Any:
+    matrix = np.zeros((n, n))
+    for (i, j), w in zip(EDGES, WEIGHTS, strict=True):
+        matrix[[i, j], [i, j]] += w
+        matrix[[i, j], [j, i]] -= w
+    return matrix
+
+
+@pytest.mark.parametrize("reach", [0.05, 1.0, 7.0, 100.0])
+def test_regularised_laplacian_is_the_inverse(reach: float, graph: Graph) -> None:
+    expected = np.linalg.inv(laplacian() + np.eye(8) / reach**2)
+    found = dense(RegularizedLaplacian(), graph, normalize=False, range=reach)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * expected.max())
+    assert np.linalg.eigvalsh(found)[0] > 0
+
+
+@pytest.mark.parametrize("reach", [0.05, 1.0, 7.0, 1000.0])
+def test_normalised_gaps_have_a_mean_variance_of_two(reach: float, graph: Graph) -> None:
+    found = dense(RegularizedLaplacian(), graph, range=reach)
+    gaps = [
+        found[i, i] + found[j, j] - 2 * found[i, j]
+        for group in ([0, 1, 2, 3], [4, 5, 6])
+        for i in group
+        for j in group
+        if i != j
+    ]
+    assert abs(np.mean(gaps) - 2) <= 1e-9
+    raw = dense(RegularizedLaplacian(), graph, normalize=False, range=reach)
+    ratio = found / np.where(raw == 0, 1, raw)
+    np.testing.assert_allclose(ratio[raw > 1e-9], ratio[0, 0], rtol=1e-9)
+
+
+def test_the_default_normalises(graph: Graph) -> None:
+    np.testing.assert_array_equal(
+        dense(RegularizedLaplacian(), graph, range=1.0),
+        dense(RegularizedLaplacian(), graph, normalize=True, range=1.0),
+    )
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_regularised_laplacian_gradient(normalize: bool, graph: Graph) -> None:
+    weights = np.random.default_rng(1).standard_normal((8, 8))
+    kernel = RegularizedLaplacian()
+    for reach in (0.3, 1.0, 5.0):
+        check_gradient(lambda r: jnp.sum(weights * kernel(graph, normalize=normalize, range=r).dense()), reach)
+
+
+def test_regularised_laplacian_prior(graph: Graph) -> None:
+    prior = RegularizedLaplacian().parameters(graph)["range"]
+    draws = np.asarray(prior.sample(jax.random.key(0), (4000,)))
+    degree = np.diag(laplacian())
+    median = np.sqrt(10 / degree[degree > 0].mean())
+    assert abs(np.log(np.median(draws)) - np.log(median)) <= 0.1
+
+
+def test_a_graph_without_edges() -> None:
+    empty = Graph(3, [], [], [])
+    np.testing.assert_allclose(
+        dense(RegularizedLaplacian(), empty, normalize=False, range=2.0), 4 * np.eye(3), rtol=1e-12
+    )
+    assert RegularizedLaplacian().parameters(empty)["range"].shape() == ()
+
+
+@pytest.mark.xfail(strict=True, reason="no pair of one component, so the mean gap variance is 0/0")
+def test_normalising_a_graph_without_edges_gives_numbers() -> None:
+    found = dense(RegularizedLaplacian(), Graph(3, [], [], []), range=2.0)
+    assert np.all(np.isfinite(found))
+    assert np.linalg.eigvalsh(found)[0] > 0
+
+
+@pytest.mark.parametrize("name", ["mixed_n100", "graph_n80", "attributes_n60", "hub_n40"])
+def test_gold_covariances(name: str) -> None:
+    with np.load(Path(__file__).parents[1] / "gold" / f"ep_{name}.npz") as file:
+        problem = {key: file[key] for key in file.files}
+    n = len(problem["K"])
+    covariance = 1e-8 * np.eye(n)
+    attributes = dense(SquaredExponential(), problem["attributes"], lengthscale=problem["lengthscale"])
+    covariance += problem["amp_attribute"] ** 2 * attributes
+    row, column = np.nonzero(np.triu(problem["adjacency"]))
+    graph = Graph(n, row, column, problem["adjacency"][row, column])
+    relation = dense(RegularizedLaplacian(), graph, normalize=False, range=problem["iota"])
+    covariance += problem["amp_relation"] ** 2 * relation
+    np.testing.assert_allclose(covariance, problem["K"], rtol=0, atol=1e-11)
+
+
+def test_precomputed() -> None:
+    matrix = np.array([[2.0, 0.5], [0.5, 1.0]])
+    for given in (matrix, matrix.tolist()):
+        kernel = Precomputed(given)
+        assert kernel.parameters(7) == {}
+        np.testing.assert_array_equal(dense(kernel, None), matrix)
+        np.testing.assert_array_equal(dense(kernel, None, normalize=False), matrix)
+    leaves, structure = jax.tree.flatten(Precomputed(matrix))
+    assert len(leaves) == 1
+    np.testing.assert_array_equal(dense(jax.tree.unflatten(structure, leaves), None), matrix)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones(3), r"shape \(3,\).*square"),
+        (np.ones((2, 3)), r"shape \(2, 3\).*square"),
+        ([[1.0, np.nan], [np.nan, 1.0]], "nan at row 0, column 1"),
+        ([[1.0, 0.0], [0.0, np.inf]], "inf at row 1, column 1"),
+        ([[1.0, 0.5], [0.4, 1.0]], r"not symmetric.*\(K \+ K.T\) / 2"),
+    ],
+)
+def test_precomputed_refuses(matrix: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Precomputed(matrix)

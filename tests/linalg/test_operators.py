@@ -1,0 +1,104 @@
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense, NamedSum, real
+
+RNG = np.random.default_rng(0)
+
+
+def spd(n: int) -> Any:
+    root = RNG.standard_normal((n, n))
+    return root @ root.T + np.eye(n)
+
+
+A, B, C, D = spd(4), spd(4), spd(3), spd(2)
+ZERO = np.zeros
+
+
+def operators() -> dict[str, tuple[Any, Any]]:
+    """Each kind of operator, with the matrix that it stands for."""
+    a, b, c, d = (Dense(jnp.asarray(matrix)) for matrix in (A, B, C, D))
+    block = np.block([[A + B, ZERO((4, 3))], [ZERO((3, 4)), C]])
+    nested = np.block([[block, ZERO((7, 2))], [ZERO((2, 7)), D]])
+    return {
+        "dense": (a, A),
+        "sum": (NamedSum({"second": b, "first": a}), A + B),
+        "sum of one": (NamedSum({"only": a}), A),
+        "blocks": (BlockDiagonal((NamedSum({"x": a, "y": b}), c)), block),
+        "one block": (BlockDiagonal((c,)), C),
+        "nested": (BlockDiagonal((BlockDiagonal((NamedSum({"x": a, "y": b}), c)), d)), nested),
+        "sum of blocks": (
+            NamedSum({"x": BlockDiagonal((c, d)), "y": BlockDiagonal((c, d))}),
+            2 * np.block([[C, ZERO((3, 2))], [ZERO((2, 3)), D]]),
+        ),
+    }
+
+
+NAMES = ["dense", "sum", "sum of one", "blocks", "one block", "nested", "sum of blocks"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_against_dense_algebra(name: str) -> None:
+    with jax.enable_x64(True):
+        operator, matrix = operators()[name]
+        n = len(matrix)
+        assert isinstance(operator, CovarianceOperator)
+        assert operator.size == n
+        np.testing.assert_allclose(operator.dense(), matrix, rtol=1e-14)
+        vector, several, weights = (np.asarray(RNG.standard_normal(s)) for s in (n, (n, 3), (n, n)))
+        np.testing.assert_allclose(operator.matmul(jnp.asarray(vector)), matrix @ vector, rtol=1e-12)
+        np.testing.assert_allclose(operator.matmul(jnp.asarray(several)), matrix @ several, rtol=1e-12)
+        np.testing.assert_allclose(
+            operator.inner(jnp.asarray(weights)), np.sum(weights * matrix), rtol=1e-11
+        )
+        design = RNG.standard_normal((5, n))
+        found = operator.congruence(lambda v: jnp.asarray(design) @ v)
+        np.testing.assert_allclose(found, design @ matrix @ design.T, rtol=1e-11)
+        lower, jitter = operator.root()
+        assert float(jitter) == 0
+        np.testing.assert_allclose(lower @ lower.T, matrix, rtol=0, atol=1e-13 * matrix.max())
+        scaled = operator.scaled(jnp.asarray(2.5))
+        assert type(scaled) is type(operator)
+        np.testing.assert_allclose(scaled.dense(), 2.5 * matrix, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_pass_through_jax(name: str) -> None:
+    with jax.enable_x64(True):
+        operator, matrix = operators()[name]
+        through = jax.jit(lambda one: one.scaled(2.0))(operator)
+        assert type(through) is type(operator)
+        np.testing.assert_allclose(through.dense(), 2 * matrix, rtol=1e-13)
+        slope = jax.grad(lambda factor: jnp.sum(operator.scaled(factor).dense()))(jnp.asarray(1.0))
+        np.testing.assert_allclose(slope, matrix.sum(), rtol=1e-12)
+
+
+def test_slices() -> None:
+    blocks = BlockDiagonal((Dense(jnp.eye(4)), Dense(jnp.eye(3)), Dense(jnp.eye(2))))
+    assert blocks.slices == (slice(0, 4), slice(4, 7), slice(7, 9))
+
+
+def test_names_are_kept_when_scaled() -> None:
+    parts = NamedSum({"second": Dense(jnp.eye(2)), "first": Dense(jnp.eye(2))})
+    assert list(parts.scaled(jnp.asarray(2.0)).parts) == ["second", "first"]
+
+
+def test_congruence_of_a_gather() -> None:
+    """The map that comparisons use."""
+    with jax.enable_x64(True):
+        winner, loser = np.array([0, 1, 6, 3]), np.array([4, 2, 5, 0])
+        operator, matrix = operators()["blocks"]
+        found = operator.congruence(lambda v: v[winner] - v[loser])
+        design = np.eye(7)[winner] - np.eye(7)[loser]
+        np.testing.assert_allclose(found, design @ matrix @ design.T, rtol=1e-12)
+
+
+def test_real() -> None:
+    assert real([1, 2]).dtype == jnp.float32
+    with jax.enable_x64(True):
+        assert real(np.ones(2, np.float32)).dtype == jnp.float64
+    assert real(np.ones(2)).dtype == jnp.float32

@@ -1,0 +1,195 @@
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from numpyro import handlers
+from numpyro.infer import Predictive
+from numpyro.infer.util import log_density
+from scipy import special, stats
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.kernels import Precomputed, SquaredExponential
+from relpref.likelihoods import as_likelihood
+from relpref.models import preference_gp, xpgp
+
+HYPERPARAMETERS = {
+    "attributes_amplitude": 1.2,
+    "attributes_lengthscale": np.array([0.7, 2.0]),
+    "cites_amplitude": 0.8,
+    "cites_range": 1.5,
+}
+
+
+def tables(attributes: bool = True) -> Any:
+    labels = list("abcde")
+    entities = pd.DataFrame({"x": [1.0, 2.0, 4.0, 4.5, 6.0], "y": [0.0, 1.0, 0.0, 1.0, 3.0]}, index=labels)
+    answers = pd.DataFrame({"winner": list("abcd"), "loser": list("bcda"), "count": [1, 3, 1, 2]})
+    links = pd.DataFrame({"source": list("abcd"), "target": list("bcde")})
+    return (entities if attributes else labels), answers, {"cites": links}
+
+
+@pytest.fixture(scope="module")
+def data() -> PreferenceData:
+    return PreferenceData.from_tables(*tables())
+
+
+@pytest.fixture(scope="module")
+def bare() -> PreferenceData:
+    return PreferenceData.from_tables(*tables(attributes=False))
+
+
+def trace(program: Any, *args: Any, values: Any = None, **kwargs: Any) -> Any:
+    seeded = handlers.seed(program, rng_seed=0)
+    return handlers.trace(handlers.substitute(seeded, data=values or {})).get_trace(*args, **kwargs)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_sites_and_plates(double: bool, data: PreferenceData) -> None:
+    with jax.enable_x64(double):
+        sites = trace(xpgp, data)
+        names = [name for name, site in sites.items() if site["type"] == "sample"]
+        assert names == [*HYPERPARAMETERS, "utility", "answer"]
+        assert sites["attributes_lengthscale"]["value"].shape == (2,)
+        assert sites["utility"]["value"].shape == (5,)
+        assert sites["utility"]["value"].dtype == (jnp.float64 if double else jnp.float32)
+        assert sites["utility"]["infer"]["event_dims"] == ["entity"]
+        assert list(sites["utility"]["fn"].covariance.parts) == ["attributes", "cites"]
+        assert sites["comparison"]["type"] == "plate"
+        assert [frame.name for frame in sites["answer"]["cond_indep_stack"]] == ["comparison"]
+        assert sites["answer"]["is_observed"]
+        assert sites["answer"]["value"].shape == (4,)
+        np.testing.assert_array_equal(sites["answer"]["scale"], data.count)
+        assert all(np.all(np.isfinite(site["value"])) for n, site in sites.items() if n in names)
+
+
+def test_preference_gp_ignores_relations(data: PreferenceData) -> None:
+    sites = trace(preference_gp, data)
+    names = [name for name, site in sites.items() if site["type"] == "sample"]
+    assert names == ["attributes_amplitude", "attributes_lengthscale", "utility", "answer"]
+    assert list(sites["utility"]["fn"].covariance.parts) == ["attributes"]
+    with jax.enable_x64(True):
+        both = [
+            trace(preference_gp, one, values=HYPERPARAMETERS)["utility"]["fn"].covariance.dense()
+            for one in (data, data.without_relation("cites"))
+        ]
+    np.testing.assert_array_equal(*both)
+
+
+def test_the_log_density_is_the_model(data: PreferenceData) -> None:
+    utility = np.random.default_rng(0).standard_normal(5)
+    with jax.enable_x64(True):
+        values = {**HYPERPARAMETERS, "utility": utility}
+        found, _ = log_density(xpgp, (data,), {}, {n: jnp.asarray(v, float) for n, v in values.items()})
+    x = data.attributes
+    x = (x - x.mean(axis=0)) / x.std(axis=0) / HYPERPARAMETERS["attributes_lengthscale"]
+    covariance = 1.44 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2))
+    chain = np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1)
+    relation = np.linalg.inv(chain + np.eye(5) / 1.5**2)
+    gaps = np.diag(relation)[:, None] + np.diag(relation) - 2 * relation
+    covariance += 0.64 * relation * 2 / (gaps.sum() / 20)
+    expected = stats.multivariate_normal(np.zeros(5), covariance).logpdf(utility)
+    expected += np.sum(data.count * special.log_ndtr(utility[data.winner] - utility[data.loser]))
+    expected += stats.halfnorm.logpdf([1.2, 0.8], scale=2.0).sum()
+    ell = HYPERPARAMETERS["attributes_lengthscale"]
+    expected += stats.lognorm.logpdf(ell, 1.0, scale=np.sqrt(2)).sum()
+    expected += stats.lognorm.logpdf(1.5, 1.0, scale=np.sqrt(10 / 1.6))
+    assert abs(float(found) - expected) <= 1e-9
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("program", [xpgp, preference_gp])
+def test_prior_predictive(program: Any, double: bool, data: PreferenceData) -> None:
+    with jax.enable_x64(double):
+        draws = Predictive(program, num_samples=20)(jax.random.key(0), data.without_answers())
+        assert draws["answer"].shape == (20, 4)
+        assert set(np.unique(draws["answer"])) == {0, 1}
+        assert draws["utility"].shape == (20, 5)
+        assert np.all(np.isfinite(draws["utility"]))
+
+
+def test_conditioned_and_substituted(data: PreferenceData) -> None:
+    utility = np.linspace(2, -2, 5)
+    conditioned = handlers.condition(xpgp, data={"utility": utility})
+    sites = trace(conditioned, data)
+    assert sites["utility"]["is_observed"]
+    gaps = as_likelihood(sites["answer"]["fn"]).predictor
+    np.testing.assert_allclose(gaps, utility[data.winner] - utility[data.loser], rtol=1e-6)
+    sites = trace(xpgp, data, values=HYPERPARAMETERS)
+    assert float(sites["cites_range"]["value"]) == 1.5
+
+
+def test_switches(data: PreferenceData) -> None:
+    with jax.enable_x64(True):
+        raw = trace(xpgp, data, values=HYPERPARAMETERS, standardize=False, normalize=False)
+        parts = {name: part.dense() for name, part in raw["utility"]["fn"].covariance.parts.items()}
+    x = data.attributes / HYPERPARAMETERS["attributes_lengthscale"]
+    attributes = 1.44 * np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(parts["attributes"], attributes, rtol=0, atol=1e-12)
+    chain = np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1)
+    np.testing.assert_allclose(
+        parts["cites"], 0.64 * np.linalg.inv(chain + np.eye(5) / 1.5**2), rtol=0, atol=1e-12
+    )
+
+
+def test_kernels_of_ones_own(data: PreferenceData) -> None:
+    matrix = np.eye(5) + 0.5
+    sites = trace(
+        xpgp,
+        data,
+        attribute_kernel=SquaredExponential(shared_lengthscale=True),
+        relation_kernels={"cites": Precomputed(matrix)},
+        values={"cites_amplitude": 2.0},
+    )
+    names = [name for name, site in sites.items() if site["type"] == "sample"]
+    assert names == ["attributes_amplitude", "attributes_lengthscale", "cites_amplitude", "utility", "answer"]
+    assert sites["attributes_lengthscale"]["value"].shape == ()
+    np.testing.assert_allclose(sites["utility"]["fn"].covariance.parts["cites"].dense(), 4 * matrix, rtol=1e-6)
+
+
+def test_priors_of_ones_own(data: PreferenceData) -> None:
+    priors = {"cites_range": dist.Uniform(3.0, 4.0), "attributes_amplitude": dist.Delta(0.25)}
+    sites = trace(xpgp, data, priors=priors)
+    assert 3 <= float(sites["cites_range"]["value"]) <= 4
+    assert float(sites["attributes_amplitude"]["value"]) == 0.25
+
+
+@pytest.mark.parametrize("program", [xpgp, preference_gp])
+def test_unknown_priors_are_refused(program: Any, data: PreferenceData) -> None:
+    with pytest.raises(DataError, match="'cites_reach'.*attributes_amplitude"):
+        trace(program, data, priors={"cites_reach": dist.Normal(0.0, 1.0)})
+
+
+def test_unknown_relations_are_refused(data: PreferenceData) -> None:
+    with pytest.raises(DataError, match="'sites'.*cites"):
+        trace(xpgp, data, relation_kernels={"sites": Precomputed(np.eye(5))})
+    with pytest.raises(DataError, match="'cites'.*none"):
+        trace(xpgp, data.without_relation("cites"), relation_kernels={"cites": Precomputed(np.eye(5))})
+
+
+def test_no_attributes(bare: PreferenceData) -> None:
+    names = [name for name, site in trace(xpgp, bare).items() if site["type"] == "sample"]
+    assert names == ["cites_amplitude", "cites_range", "utility", "answer"]
+    with pytest.raises(DataError, match="xpgp"):
+        trace(preference_gp, bare)
+    sites = trace(preference_gp, bare, attribute_kernel=Precomputed(np.eye(5)))
+    assert sites["utility"]["value"].shape == (5,)
+
+
+def test_no_relations(data: PreferenceData) -> None:
+    alone = data.without_relation("cites")
+    first, second = (
+        [name for name, site in trace(program, alone).items() if site["type"] == "sample"]
+        for program in (xpgp, preference_gp)
+    )
+    assert first == second
+
+
+@pytest.mark.xfail(strict=True, reason="numpyro's plate asserts that it is not empty")
+def test_no_comparisons_yet(data: PreferenceData) -> None:
+    sites = trace(xpgp, data.select_comparisons(np.zeros(4, bool)))
+    assert sites["answer"]["value"].shape == (0,)
