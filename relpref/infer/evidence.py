@@ -108,8 +108,7 @@ def evaluate(
     alpha = projection.adjoint(dual)
     in_entities = isinstance(space, EntitySpace)
     parts = max(len(getattr(block, "parts", ())) for block in reading.covariance.blocks)
-    needed = with_gradient or not in_entities or parts > 1
-    weights = space.weights(factor, precision, projection) if needed else None
+    weights = space.weights(factor, precision, projection)
     fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
     found = Evidence(
         log_evidence=log_evidence,
@@ -118,17 +117,17 @@ def evaluate(
         sites=sites,
         info=info._replace(code=jnp.where(fine, info.code, code(Result.nonfinite))),
         alpha=alpha,
-        weights=weights,
+        weights=weights if with_gradient or not in_entities or parts > 1 else None,
         white=factor.white if in_entities else None,
     )
     if not with_gradient:
         return found
-    gap_weights = space.gap_weights(factor, precision) if isinstance(space, GapSpace) else None
+    gap_weights = space.gap_weights(factor, precision) if isinstance(space, GapSpace) else weights
 
     def surrogate(unconstrained: Values) -> Array:
         # ∂log Z = ½ ∂tr((ααᵀ − R)K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant.
         moving = read(call, arrays, layout, unconstrained, fixed)
-        if gap_space:
+        if isinstance(space, GapSpace):
             gram = moving.covariance.congruence(moving.projection.apply)
             prior = jnp.vdot(jnp.outer(dual, dual) - gap_weights, gram)
         else:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from relpref.likelihoods.normal import log_ndtr, log_ndtr_curvature, mills_ratio
@@ -46,7 +47,7 @@ class ProbitComparison(dist.Distribution):
         """Draw answers."""
         return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
 
-    def log_prob(self, value: Array) -> Array:
+    def log_prob(self, value: ArrayLike) -> Array:
         """Return log Φ(±gap)."""
         return log_ndtr(jnp.where(value, self.gap, -self.gap))
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 # Jitter tried in turn, as multiples of n·eps·mean(diag K): rounding alone makes the smallest eigenvalue of an
@@ -45,7 +46,7 @@ def cholesky(matrix: Array) -> Factor:
     """
     n = matrix.shape[-1]
     fixed = jax.lax.stop_gradient(matrix)
-    unit = n * jnp.finfo(matrix.dtype).eps * jnp.mean(jnp.abs(jnp.diagonal(fixed)))
+    unit = n * np.finfo(matrix.dtype).eps * jnp.mean(jnp.abs(jnp.diagonal(fixed)))
     steps = jnp.asarray(_STEPS, matrix.dtype)
 
     identity = jnp.eye(n, dtype=matrix.dtype)
