@@ -1,47 +1,62 @@
-"""What the relation adds, on real data: travellers' choices among air, train, bus and car, some of them held out.
+"""What a relation adds, on real data: travellers' choices among air, train, bus and car, some of them held out.
 
 Three models are fitted to the choices of three quarters of the travellers: by attributes alone, by attributes and the
-relation, and by attributes and the same relation with its nodes shuffled, a control from which nothing can be learned. The
-others' choices then show what the relation is worth. Their alternatives stay in the data, only their answers do not.
+relation, and by attributes and the same relation with its nodes exchanged at random, a control from which nothing can be learned.
+The choices of the others then show what the relation is worth. Their alternatives stay in the data, their answers do not.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from relpref.data import PreferenceData
 from relpref.data_loaders import ModeChoice, load_modechoice
 from relpref.data_loaders.modechoice import MODES
 from relpref.infer import EP, UtilityPosterior
+from relpref.kernels import SquaredExponential
 from relpref.models import xpgp
 
 HELD_OUT = 0.25
 INTERVAL = 0.9
 ALONE, RELATION, SHUFFLED = "attributes alone", "attributes and relation", "attributes and shuffled relation"
+# One lengthscale: the attributes are those of four modes on two kinds of trips, eight points that cannot tell three.
+KERNEL = SquaredExponential(shared_lengthscale=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Demo:
-    """The three fits and how well each predicts the travellers that were held out.
+class Experiment:
+    """Which travellers are held out, and the data of each model.
 
     Attributes
     ----------
     choices : ModeChoice
         The bundled tables.
     learned, held_out : DataFrame
-        Comparisons that were learned from, and those that were not.
-    posteriors : dict from model to UtilityPosterior
-        In the order of the table.
+        Comparisons that are learned from, and those that are not.
+    data : dict from model to PreferenceData
     """
 
     choices: ModeChoice
     learned: pd.DataFrame
     held_out: pd.DataFrame
+    data: dict[str, PreferenceData]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The three fits and how well each predicts the travellers that were held out.
+
+    Attributes
+    ----------
+    experiment : Experiment
+    posteriors : dict from model to UtilityPosterior
+    """
+
+    experiment: Experiment
     posteriors: dict[str, UtilityPosterior]
 
     @property
@@ -49,99 +64,84 @@ class Demo:
         """That of the model with the relation."""
         return self.posteriors[RELATION]
 
-    @property
-    def num_held_out(self) -> int:
-        """Number of travellers that were held out."""
-        return len(self.losses)
-
     @cached_property
     def losses(self) -> pd.DataFrame:
         """Mean negative log probability of a held-out traveller's three comparisons: one row each, one column per model."""
-        pairs = list(zip(self.held_out["winner"], self.held_out["loser"], strict=True))
-        of = self.choices.traveller.loc[self.held_out["winner"]].to_numpy()
+        held_out = self.experiment.held_out
+        pairs = list(zip(held_out["winner"], held_out["loser"], strict=True))
         each = {
             name: -np.log(posterior.prefer(pairs)["probability"].to_numpy())
             for name, posterior in self.posteriors.items()
         }
-        return pd.DataFrame(each, index=of).groupby(level=0).mean()
+        traveller = self.experiment.choices.traveller.loc[held_out["winner"]].to_numpy()
+        return pd.DataFrame(each, index=traveller).groupby(level=0).mean()
 
     def table(self) -> pd.DataFrame:
-        """One row per model: log loss, its gain over the attributes alone with a standard error, and log evidence.
+        """One row per model: ``log_loss``, its ``gain`` over the attributes alone, ``gain_se`` and ``log_evidence``.
 
-        The standard error is that of the mean over travellers, not comparisons: the three comparisons of one traveller are one choice.
+        The standard error is that of a mean over travellers: the three comparisons of one traveller are one choice.
         """
-        losses = self.losses
-        gains = losses.rsub(losses[ALONE], axis=0)
-        error = gains.std(ddof=1) / np.sqrt(len(gains))
-        evidence = {name: posterior.log_evidence for name, posterior in self.posteriors.items()}
+        gains = self.losses.rsub(self.losses[ALONE], axis=0)
         columns = {
-            "log_loss": losses.mean(),
+            "log_loss": self.losses.mean(),
             "gain": gains.mean(),
-            "gain_se": error,
-            "log_evidence": pd.Series(evidence),
+            "gain_se": gains.std(ddof=1) / np.sqrt(len(gains)),
+            "log_evidence": pd.Series(
+                {name: fitted.log_evidence for name, fitted in self.posteriors.items()}
+            ),
         }
         return pd.DataFrame(columns).loc[list(self.posteriors)].rename_axis("model")
 
     def modes(self) -> pd.DataFrame:
-        """The average utility of each mode's alternatives, less that of all: mean, sd and interval, best first."""
-        mode = self.choices.mode.loc[list(self.posterior.data.entities)].to_numpy()
-        of_mode = np.stack([(mode == name) / np.sum(mode == name) for name in MODES])
-        weights = of_mode - 1 / mode.size
+        """The average utility of each mode's alternatives less that of all: mean, sd and interval, best first."""
+        mode = self.experiment.choices.mode.loc[list(self.posterior.data.entities)].to_numpy()
+        weights = np.stack([(mode == name) / np.sum(mode == name) for name in MODES]) - 1 / mode.size
         mean, sd = self.posterior.mean(weights), self.posterior.sd(weights)
-        reach = float(_quantile(0.5 + INTERVAL / 2)) * sd
-        table = pd.DataFrame(
-            {"mean": mean, "sd": sd, "lower": mean - reach, "upper": mean + reach}, index=pd.Index(MODES, name="mode")
-        )
+        reach = ndtri(0.5 + INTERVAL / 2) * sd
+        columns = {"mean": mean, "sd": sd, "lower": mean - reach, "upper": mean + reach}
+        table = pd.DataFrame(columns, index=pd.Index(MODES, name="mode"))
         return table.sort_values("mean", ascending=False, kind="stable")
 
 
-def run_demo(seed: int = 0, *, progress_bar: bool = True) -> Demo:
-    """Fit the three models.
+def prepare(seed: int = 0) -> Experiment:
+    """Load the tables and hold travellers out.
 
     Parameters
     ----------
     seed : int
-        Decides which travellers are held out and how the nodes are shuffled.
-    progress_bar : bool
-        Show the search while it runs, where a person watches.
-
-    Returns
-    -------
-    Demo
-        See there.
+        Decides who is held out and how the nodes of the control are exchanged.
     """
     choices = load_modechoice()
     rng = np.random.default_rng(seed)
-    travellers = choices.travellers.index.to_numpy()
-    held = rng.choice(travellers, size=round(HELD_OUT * travellers.size), replace=False)
+    everyone = choices.travellers.index.to_numpy()
+    held = rng.choice(everyone, size=round(HELD_OUT * everyone.size), replace=False)
     is_held = choices.traveller.loc[choices.comparisons["winner"]].isin(held).to_numpy()
-    learned, held_out = choices.comparisons[~is_held], choices.comparisons[is_held]
+    learned = choices.comparisons[~is_held]
 
     data = PreferenceData.from_tables(choices.entities, learned, choices.relations)
-    shuffled = PreferenceData.from_tables(choices.entities, learned, _shuffled(choices, rng))
-    # The two with a relation have equal shapes: they share one compilation.
-    versions = {ALONE: data.without_relation("mode"), RELATION: data, SHUFFLED: shuffled}
-    posteriors = {
-        name: EP(xpgp).run(jax.random.key(seed), version, progress_bar=progress_bar)
-        for name, version in versions.items()
-    }
-    return Demo(choices, learned, held_out, dict(_utilities(posteriors)))
-
-
-def _utilities(posteriors: dict[str, Any]) -> Iterable[tuple[str, UtilityPosterior]]:
-    for name, posterior in posteriors.items():
-        assert isinstance(posterior, UtilityPosterior)
-        yield name, posterior
-
-
-def _shuffled(choices: ModeChoice, rng: np.random.Generator) -> dict[str, pd.DataFrame]:
-    """The same graph over the same entities, its nodes exchanged at random."""
     labels = choices.entities.index.to_numpy()
-    other = pd.Series(rng.permutation(labels), index=labels)
-    return {name: links.apply(lambda column: column.map(other)) for name, links in choices.relations.items()}
+    exchanged = pd.Series(rng.permutation(labels), index=labels)
+    relations = {
+        name: links.apply(lambda end: end.map(exchanged)) for name, links in choices.relations.items()
+    }
+    shuffled = PreferenceData.from_tables(choices.entities, learned, relations)
+    versions = {ALONE: data.without_relation("mode"), RELATION: data, SHUFFLED: shuffled}
+    return Experiment(choices, learned, choices.comparisons[is_held], versions)
 
 
-def _quantile(probability: float) -> Any:
-    from scipy.special import ndtri
+def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
+    """Fit the three models.
 
-    return ndtri(probability)
+    Parameters
+    ----------
+    experiment : Experiment
+    seed : int
+    progress_bar : bool
+        Show the search while it runs, where a person watches.
+    """
+    posteriors = {}
+    for name, data in experiment.data.items():  # the last two have equal shapes and share one compilation
+        fitted = EP(xpgp).run(jax.random.key(seed), data, progress_bar=progress_bar, attribute_kernel=KERNEL)
+        assert isinstance(fitted, UtilityPosterior)
+        posteriors[name] = fitted
+    return Outcome(experiment, posteriors)

@@ -123,6 +123,12 @@ def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> 
         raise StorageError(f"{target}: there is a run already; {how}, or give the name of a new folder")
 
 
+def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
+    """Whether a folder is a run that a certain command wrote."""
+    record = _own_record(Path(folder))
+    return record is not None and record.get("command") == command
+
+
 def save_run(
     folder: str | os.PathLike[str],
     posterior: Posterior,
@@ -173,7 +179,8 @@ def save_run(
             "seed": seed,
             "options": dict(options),
             "tables": [
-                {"file": table.name, "given": table.given, "sha256": _digest(table.content)} for table in tables
+                {"file": table.name, "given": table.given, "sha256": _digest(table.content)}
+                for table in tables
             ],
             "posterior": {"file": POSTERIOR, "sha256": _digest((part / POSTERIOR).read_bytes())},
             "versions": _versions(),
@@ -210,7 +217,9 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
     except (KeyError, TypeError) as error:
         raise StorageError(f"{path / RECORD}: there is no {error} in it; {_again(path)}") from error
     except OSError as error:
-        raise StorageError(f"{path / POSTERIOR}: cannot be read ({error.strerror}); {_again(path)}") from error
+        raise StorageError(
+            f"{path / POSTERIOR}: cannot be read ({error.strerror}); {_again(path)}"
+        ) from error
     if _digest(content) != expected:
         raise StorageError(
             f"{file}: the file is damaged or was changed, its checksum is not that in {RECORD}; {_again(path)}"
@@ -288,9 +297,13 @@ def _check_writable(target: Path) -> None:
     while not there.exists():
         there = there.parent
     if not there.is_dir():
-        raise StorageError(f"{target}: {there} is a file, not a folder; give the name of a folder that can be made")
+        raise StorageError(
+            f"{target}: {there} is a file, not a folder; give the name of a folder that can be made"
+        )
     if not os.access(there, os.W_OK | os.X_OK):
-        raise StorageError(f"{target}: nothing can be written in {there}; give the name of a folder elsewhere")
+        raise StorageError(
+            f"{target}: nothing can be written in {there}; give the name of a folder elsewhere"
+        )
 
 
 def _digest(content: bytes) -> str:

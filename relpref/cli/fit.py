@@ -93,7 +93,9 @@ def _shown(value: Any) -> str:
 def _tables(chosen: argparse.Namespace) -> Files:
     if chosen.folder is not None:
         if chosen.entities or chosen.comparisons or chosen.relation:
-            raise DataError("--folder stands for --entities, --comparisons and --relation; give it alone, or these")
+            raise DataError(
+                "--folder stands for --entities, --comparisons and --relation; give it alone, or these"
+            )
         return find_files(chosen.folder)
     for name in ("entities", "comparisons"):
         if getattr(chosen, name) is None:
@@ -106,8 +108,12 @@ def _relations(given: Sequence[str]) -> dict[str, Path]:
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or not name or not path:
-            raise DataError(f"--relation {text}: write the name and the file, such as --relation cites=links.csv")
+            raise DataError(
+                f"--relation {text}: write the name and the file, such as --relation cites=links.csv"
+            )
         if name in relations:
-            raise DataError(f"--relation {text}: there is a relation {name!r} already; give every relation its own name")
+            raise DataError(
+                f"--relation {text}: there is a relation {name!r} already; give every relation its own name"
+            )
         relations[name] = Path(path)
     return relations

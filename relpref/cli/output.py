@@ -12,13 +12,13 @@ import numpy as np
 
 def say(text: str) -> None:
     """Print a line for people."""
-    print(text)
+    print(text, flush=True)
 
 
 def document(content: Mapping[str, Any]) -> None:
     """Print a JSON document; NaN and infinities become null."""
     text = json.dumps(_plain(content), indent=2, allow_nan=False)
-    print(text)
+    print(text, flush=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
@@ -39,7 +39,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[i
     lines = [header, *rows]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
-        "  ".join(_padded(cell, width, at in left) for at, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        "  ".join(
+            _padded(cell, width, at in left)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
         for line in lines
     )
 
@@ -55,7 +58,8 @@ def label(value: Any) -> str:
 def _width(text: str) -> int:
     """Columns of a terminal that a text takes."""
     return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
     )
 
 

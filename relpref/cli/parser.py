@@ -41,7 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"relpref {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
 
-    demo = _add(commands, "demo", "fit bundled real data, say what its relation adds", "relpref demo --out demo/")
+    demo = _add(
+        commands, "demo", "fit bundled real data, say what its relation adds", "relpref demo --out demo/"
+    )
     demo.add_argument("--out", default="demo", metavar="FOLDER", help="where the run goes (default: demo)")
     _seed(demo)
     _quiet(demo)
@@ -52,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
         "fit tables, save the run",
         "relpref fit --entities items.csv --comparisons answers.csv --relation cites=links.csv --out run/",
     )
-    fit.add_argument("--entities", metavar="FILE", help="the first column is the label, the others numeric attributes")
+    fit.add_argument(
+        "--entities", metavar="FILE", help="the first column is the label, the others numeric attributes"
+    )
     fit.add_argument("--comparisons", metavar="FILE", help="columns winner, loser and, if need be, count")
     fit.add_argument(
         "--relation",
@@ -61,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=FILE",
         help="columns source, target and, if need be, weight; may be repeated",
     )
-    fit.add_argument("--folder", help="read entities.csv, comparisons.csv and relations/*.csv from here instead")
+    fit.add_argument(
+        "--folder", help="read entities.csv, comparisons.csv and relations/*.csv from here instead"
+    )
     fit.add_argument("--out", required=True, metavar="FOLDER", help="where the run goes")
     fit.add_argument(
         "--model",
@@ -70,30 +76,38 @@ def _parser() -> argparse.ArgumentParser:
         help="xpgp uses attributes and relations, preference_gp attributes alone (default: xpgp)",
     )
     _seed(fit)
-    fit.add_argument("--restarts", type=_positive, default=1, metavar="N", help="starts of the search (default: 1)")
+    fit.add_argument(
+        "--restarts", type=_positive, default=1, metavar="N", help="starts of the search (default: 1)"
+    )
     fit.add_argument("--force", action="store_true", help="replace the run that is there")
     _quiet(fit)
 
     rank = _add(commands, "rank", "rank the entities of a run, best first", "relpref rank run/ --top 10")
     _run(rank)
-    rank.add_argument("--interval", type=_number, default=0.9, metavar="P", help="of the intervals (default: 0.9)")
+    rank.add_argument(
+        "--interval", type=_number, default=0.9, metavar="P", help="of the intervals (default: 0.9)"
+    )
     rank.add_argument("--top", type=_positive, metavar="K", help="show the first K only")
     form = rank.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="as a CSV table, all digits")
     _json(form)
 
     prefer = _add(
-        commands, "prefer", "how likely the first of two is preferred", "relpref prefer run/ tea coffee water coffee"
+        commands,
+        "prefer",
+        "how likely the first of two is preferred",
+        "relpref prefer run/ tea coffee water coffee",
     )
     _run(prefer)
     prefer.add_argument(
-        "labels", nargs="+", metavar="LABEL", help="two labels for each question; write -- before one that begins with -"
+        "labels",
+        nargs="+",
+        metavar="LABEL",
+        help="two labels for each question; write -- before one that begins with -",
     )
     _json(prefer)
 
-    report = _add(
-        commands, "report", "write a page about a run", "relpref report run/ --out ranking.html"
-    )
+    report = _add(commands, "report", "write a page about a run", "relpref report run/ --out ranking.html")
     _run(report)
     report.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
     _json(report)
@@ -124,7 +138,9 @@ def _run(parser: Any) -> None:
 
 
 def _seed(parser: Any) -> None:
-    parser.add_argument("--seed", type=_seed_number, default=0, metavar="N", help="of the random numbers (default: 0)")
+    parser.add_argument(
+        "--seed", type=_seed_number, default=0, metavar="N", help="of the random numbers (default: 0)"
+    )
 
 
 def _json(parser: Any) -> None:

@@ -15,7 +15,10 @@ def run(chosen: argparse.Namespace) -> None:
     if chosen.csv:
         ranking.to_csv(sys.stdout, lineterminator="\n")
     elif chosen.json:
-        rows = [{"entity": entity, **row} for entity, row in zip(ranking.index, ranking.to_dict("records"), strict=True)]
+        rows = [
+            {"entity": entity, **row}
+            for entity, row in zip(ranking.index, ranking.to_dict("records"), strict=True)
+        ]
         document(
             {
                 "command": "rank",

@@ -77,7 +77,9 @@ def load_modechoice() -> ModeChoice:
     table["route"] = np.where(first.loc[table["traveller"]].to_numpy(), "A", "B")
 
     chosen = table[table["choice"] == 1].set_index("traveller")
-    travellers = chosen[["hinc", "psize", "route", "mode"]].set_axis(["income", "party", "route", "chosen"], axis=1)
+    travellers = chosen[["hinc", "psize", "route", "mode"]].set_axis(
+        ["income", "party", "route", "chosen"], axis=1
+    )
     offers = table.assign(entity=table["traveller"] + ":" + table["mode"]).set_index("entity")
     return ModeChoice(
         entities=_typical(offers),
@@ -108,7 +110,9 @@ def _typical(offers: Any) -> Any:
 def _comparisons(offers: Any) -> Any:
     chosen = offers[offers["choice"] == 1].reset_index().set_index("traveller")["entity"]
     others = offers[offers["choice"] == 0]
-    return pd.DataFrame({"winner": chosen.loc[others["traveller"]].to_numpy(), "loser": others.index.to_numpy()})
+    return pd.DataFrame(
+        {"winner": chosen.loc[others["traveller"]].to_numpy(), "loser": others.index.to_numpy()}
+    )
 
 
 def _alike(offers: Any) -> Any:

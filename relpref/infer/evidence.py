@@ -94,12 +94,12 @@ def evaluate(
     """Run EP from the given sites and return the evidence with its gradient."""
     reading = read(call, arrays, layout, unconstrained, fixed)
     problem = build(reading, gap_space)
-    (sites, factor, marginals), info = run(problem, sites, tolerance, max_sweeps)
+    (sites, factor, marginals), log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
     space, projection = problem.space, problem.projection
     precision, shift = problem.counts * sites.precision, problem.counts * sites.shift
     cavity = cavities(sites, marginals)
     log_evidence = (
-        _log_evidence(problem, sites, cavity)
+        _log_evidence(problem.counts, log_normalizer, sites, cavity)
         - marginals.log_determinant
         + 0.5 * jnp.vdot(shift, marginals.mean)
     )
@@ -138,14 +138,13 @@ def evaluate(
     return found._replace(gradient=jax.grad(surrogate)(unconstrained))
 
 
-def _log_evidence(problem: Problem, sites: Sites, cavity: Cavity) -> Array:
+def _log_evidence(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
     """The rows' share of log Z; each of a row's identical sites contributes once."""
     (mean, variance), (tau, nu) = cavity, sites
-    normalizer = problem.tilted(mean, variance).log_normalizer
     # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
     quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
     correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
-    return jnp.sum(problem.counts * (normalizer + correction))
+    return jnp.sum(counts * (log_normalizer + correction))
 
 
 class Prior(NamedTuple):

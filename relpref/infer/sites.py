@@ -95,6 +95,8 @@ class State(NamedTuple):
         Those of the last usable fresh sweep and where their update points; a step to unusable sites is taken again, shorter.
     damping : Array
         Fraction of an update that is taken.
+    log_normalizer : Array, shape (m,)
+        log Ẑ of every row at the last fresh sweep.
     residual, held_residual : Array
         Of the last usable fresh sweep, and of the last sweep.
     held : Array
@@ -107,6 +109,7 @@ class State(NamedTuple):
     base: Sites
     aim: Sites
     damping: Array
+    log_normalizer: Array
     residual: Array
     held_residual: Array
     held: Array
@@ -141,9 +144,8 @@ def init(problem: Problem, sites: Sites) -> State:
     shapes = jax.eval_shape(lambda: posterior(problem, sites))
     fit = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     one = jnp.ones((), sites.precision.dtype)
-    return State(
-        sites, fit, fit.marginals.mean, sites, sites, one, one * jnp.inf, one * jnp.inf, jnp.asarray(-1)
-    )
+    mean, nowhere = fit.marginals.mean, one * jnp.inf
+    return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, jnp.asarray(-1))
 
 
 def cavities(sites: Sites, marginals: Marginals) -> Cavity:
@@ -212,6 +214,7 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
         base=base,
         aim=aim,
         damping=damping,
+        log_normalizer=jnp.where(fresh, moments.log_normalizer, state.log_normalizer),
         residual=jnp.where(accepted, residual, state.residual),
         held_residual=residual,
         held=jnp.where(hold, jnp.maximum(state.held, 0) + 1, -1),
@@ -241,13 +244,15 @@ def posterior(problem: Problem, sites: Sites) -> Fit:
 
 def run(
     problem: Problem, sites: Sites, tolerance: float | Array, max_sweeps: int | Array
-) -> tuple[Fit, Info]:
+) -> tuple[Fit, Array, Info]:
     """Sweep until the residual is within the tolerance, the sweeps are used up, or no damping helps.
 
     Returns
     -------
     fit : Fit
         Of the last fresh sweep.
+    log_normalizer : Array, shape (m,)
+        log Ẑ of every row there.
     info : Info
     """
 
@@ -281,7 +286,11 @@ def run(
         ],
         code(Result.max_iterations),
     )
-    return state.fit, Info(sweeps, state.residual, state.damping, outcome, problem.space.jitter)
+    return (
+        state.fit,
+        state.log_normalizer,
+        Info(sweeps, state.residual, state.damping, outcome, problem.space.jitter),
+    )
 
 
 def _choose(condition: Array, yes: Any, no: Any) -> Any:

@@ -149,7 +149,7 @@ def laplacian_kernel(data: PreferenceData, reach: float) -> Floats:
     for i, j, w in zip(graph.source, graph.target, graph.weight, strict=True):
         laplacian[[i, j], [i, j]] += w
         laplacian[[i, j], [j, i]] -= w
-    return np.linalg.inv(laplacian + np.eye(data.num_entities) / reach**2)
+    return np.asarray(np.linalg.inv(laplacian + np.eye(data.num_entities) / reach**2), dtype=np.float64)
 
 
 def mean_gap_variance(covariance: Floats, data: PreferenceData) -> float:
@@ -223,7 +223,9 @@ def sequential_ep(
             continue
         v, mu = float(row @ sigma @ row), float(row @ mean)
         t, c = 1 / v - precision[s], mu / v - shift[s]
-        integral = -0.5 * np.log1p(precision[s] / t) + 0.5 * ((c + shift[s]) ** 2 / (t + precision[s]) - c**2 / t)
+        integral = -0.5 * np.log1p(precision[s] / t) + 0.5 * (
+            (c + shift[s]) ** 2 / (t + precision[s]) - c**2 / t
+        )
         log_evidence += tilted(s, c / t, 1 / t)[0] - integral
     total = projection.T @ shift
     # det(I + AᵀTA K), by the m x m side of Sylvester's identity, which stays symmetric.
@@ -274,7 +276,9 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
 
         def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
             with jax.enable_x64(True):
-                values = {name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()}
+                values = {
+                    name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()
+                }
                 found = evaluate(call, layout, gap_space, True, arrays, values, {}, sites, 1e-10, 500)
                 gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
                 return float(found.log_evidence + found.log_prior), gradient

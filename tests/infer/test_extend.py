@@ -68,6 +68,7 @@ def test_after_a_round_trip(extended: Any, posterior: Any, tmp_path: Path) -> No
     assert (tmp_path / "after.nc").read_bytes() == (tmp_path / "again.nc").read_bytes()
 
 
+@pytest.mark.slow
 def test_two_steps_equal_one(extended: Any, posterior: Any) -> None:
     first = posterior.extend(NEWCOMERS.loc[["alone", "linked"]], {"next": LINKS.iloc[:1]})
     second = first.extend(NEWCOMERS.loc[["both"]], {"next": LINKS.iloc[1:]})

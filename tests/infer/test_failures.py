@@ -22,7 +22,6 @@ from relpref.likelihoods import ProbitComparison, TiltedMoments
 from relpref.linalg import Dense
 from relpref.models import xpgp
 
-
 BROKEN = 5.0  # a factor beyond this stands for NaN
 
 
@@ -178,9 +177,7 @@ def test_warnings_point_at_the_caller(name: str, fit: Callable[..., Any], data: 
 
 
 @pytest.mark.parametrize("name", ["shares", "to_arviz"])
-def test_these_warn_like_every_other_answer(
-    name: str, fit: Callable[..., Any], data: PreferenceData
-) -> None:
+def test_these_warn_like_every_other_answer(name: str, fit: Callable[..., Any], data: PreferenceData) -> None:
     stopped = fit(data, fixed=None, max_evaluations=1, throw=False)
     with pytest.warns(InferenceWarning, match="hyperparameters_not_converged"):
         getattr(stopped, name)()

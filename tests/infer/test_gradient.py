@@ -33,9 +33,7 @@ def check(at: Callable[[dict[str, Any]], tuple[float, dict[str, Any]]], point: d
 
 
 @pytest.mark.parametrize("gap_space", [False, True])
-def test_xpgp(
-    gap_space: bool, data: PreferenceData, objective: Callable[..., Any]
-) -> None:
+def test_xpgp(gap_space: bool, data: PreferenceData, objective: Callable[..., Any]) -> None:
     at = objective(xpgp, data, gap_space=gap_space)
     rng = np.random.default_rng(1)
     for _ in range(5):

@@ -31,7 +31,8 @@ def test_the_warning_points_at_the_caller(fit: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "answers"), [(["ab", "bc"], ["ab", "cd"]), (["ab", "cd"], ["ab", "bc"]), (["ad", "bc"], ["ab", "cd"])]
+    ("links", "answers"),
+    [(["ab", "bc"], ["ab", "cd"]), (["ab", "cd"], ["ab", "bc"]), (["ad", "bc"], ["ab", "cd"])],
 )
 def test_answers_or_links_tie_them_together(links: Any, answers: Any, fit: Callable[..., Any]) -> None:
     with warnings.catch_warnings():

@@ -212,7 +212,9 @@ def test_explain_adds_up_and_is_the_conditional_expectation(
         covariance = np.diag(part - part @ reduction @ sum(prior.values()))
         share = covariance / np.diag(posterior.covariance())
         np.testing.assert_allclose(table[f"share_{name}"], share, rtol=0, atol=1e-9)
-        np.testing.assert_allclose(posterior.parts["utility"].covariances[name], covariance, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            posterior.parts["utility"].covariances[name], covariance, rtol=0, atol=1e-9
+        )
 
 
 def test_shares_of_the_spread(posterior: Any) -> None:

@@ -70,7 +70,7 @@ def test_nuts_with_hyperparameters(data: PreferenceData, maximised: Any) -> None
         mcmc.run(jax.random.key(0), data)
         assert int(mcmc.get_extra_fields()["diverging"].sum()) <= 5
         samples = mcmc.get_samples()
-    everything = from_samples(samples, xpgp, data)
+    everything: Any = from_samples(samples, xpgp, data)
     assert everything.hyperparameter_draws["attributes_lengthscale"].shape == (1000, 2)
     ranks = [table.ranking()["expected_rank"].sort_index() for table in (everything, maximised)]
     assert np.corrcoef(*ranks)[0, 1] >= 0.95
@@ -101,11 +101,14 @@ def test_it_has_the_surface_of_an_engine(sampled: Any, posterior: Any) -> None:
 
 def test_centred_and_whitened_samples_mean_the_same(data: PreferenceData, sampled: Any) -> None:
     draws = sampled.hyperparameter_draws
-    again = from_samples({**draws, "utility": sampled.belief.draws, "unrelated": np.zeros(4000)}, xpgp, data)
+    again: Any = from_samples(
+        {**draws, "utility": sampled.belief.draws, "unrelated": np.zeros(4000)}, xpgp, data
+    )
     np.testing.assert_allclose(again.mean(), sampled.mean(), rtol=0, atol=1e-10)
     np.testing.assert_allclose(again.explain(), sampled.explain(), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_svi_runs_on_the_unchanged_program(data: PreferenceData, posterior: Any) -> None:
     program = noncentered(xpgp)
     with jax.enable_x64(True):

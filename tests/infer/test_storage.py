@@ -8,6 +8,7 @@ from typing import Any
 
 import h5netcdf
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -25,7 +26,7 @@ from relpref.models import xpgp
 
 def measuring(values: Any) -> None:
     """A program of one's own; its data are no preference data."""
-    f = numpyro.sample("f", GaussianProcess(Dense(np.eye(3) + 0.5)))
+    f = numpyro.sample("f", GaussianProcess(Dense(jnp.eye(3) + 0.5)))
     with numpyro.plate("row", 3):
         numpyro.sample("y", dist.Normal(f, 0.5), obs=values)
 

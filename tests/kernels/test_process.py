@@ -23,7 +23,9 @@ def test_log_prob() -> None:
         process = GaussianProcess(Dense(jnp.asarray(matrix)))
         found = process.log_prob(jnp.asarray(values))
         assert found.shape == (3, 2)
-        np.testing.assert_allclose(found, stats.multivariate_normal(np.zeros(4), matrix).logpdf(values), rtol=1e-12)
+        np.testing.assert_allclose(
+            found, stats.multivariate_normal(np.zeros(4), matrix).logpdf(values), rtol=1e-12
+        )
         assert process.log_prob(jnp.asarray(values[0, 0])).shape == ()
 
 
@@ -61,9 +63,9 @@ def test_shape_and_mean() -> None:
 
 def test_it_is_a_pytree() -> None:
     process = GaussianProcess(NamedSum({"a": Dense(jnp.eye(3)), "b": Dense(2 * jnp.eye(3))}))
-    through = jax.jit(lambda one: one)(process)
+    through: Any = jax.jit(lambda one: one)(process)
     assert isinstance(through, GaussianProcess)
-    assert list(through.covariance.parts) == ["a", "b"]
+    assert list(getattr(through.covariance, "parts", {})) == ["a", "b"]
     np.testing.assert_allclose(through.log_prob(jnp.ones(3)), process.log_prob(jnp.ones(3)), rtol=1e-6)
     leaves, structure = jax.tree.flatten(process)
     jax.tree.unflatten(structure, [object() for _ in leaves])
@@ -72,5 +74,5 @@ def test_it_is_a_pytree() -> None:
 @pytest.mark.xfail(strict=True, reason="JAX sorts the keys of a dict")
 def test_parts_keep_their_order_through_jax() -> None:
     process = GaussianProcess(NamedSum({"b": Dense(jnp.eye(2)), "a": Dense(2 * jnp.eye(2))}))
-    through = jax.jit(lambda one: one)(process)
+    through: Any = jax.jit(lambda one: one)(process)
     assert list(through.covariance.parts) == ["b", "a"]

@@ -46,7 +46,9 @@ def test_a_singular_covariance() -> None:
     np.testing.assert_allclose(lower @ lower.T, LOW_RANK, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("matrix", [-np.eye(4), np.diag([1.0, 1.0, -1e-3]), np.array([[1.0, 2.0], [2.0, 1.0]])])
+@pytest.mark.parametrize(
+    "matrix", [-np.eye(4), np.diag([1.0, 1.0, -1e-3]), np.array([[1.0, 2.0], [2.0, 1.0]])]
+)
 def test_indefinite_matrices_give_no_factor(matrix: Any) -> None:
     lower, _ = factor(matrix)
     assert np.any(np.isnan(lower))

@@ -17,7 +17,7 @@ from relpref.kernels import Precomputed, SquaredExponential
 from relpref.likelihoods import as_likelihood
 from relpref.models import preference_gp, xpgp
 
-HYPERPARAMETERS = {
+HYPERPARAMETERS: dict[str, Any] = {
     "attributes_amplitude": 1.2,
     "attributes_lengthscale": np.array([0.7, 2.0]),
     "cites_amplitude": 0.8,
@@ -101,8 +101,7 @@ def test_the_log_density_is_the_model(data: PreferenceData) -> None:
     assert abs(float(found) - expected) <= 1e-9
 
 
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("program", [xpgp, preference_gp])
+@pytest.mark.parametrize(("program", "double"), [(xpgp, False), (xpgp, True), (preference_gp, True)])
 def test_prior_predictive(program: Any, double: bool, data: PreferenceData) -> None:
     with jax.enable_x64(double):
         draws = Predictive(program, num_samples=20)(jax.random.key(0), data.without_answers())
@@ -148,7 +147,9 @@ def test_kernels_of_ones_own(data: PreferenceData) -> None:
     names = [name for name, site in sites.items() if site["type"] == "sample"]
     assert names == ["attributes_amplitude", "attributes_lengthscale", "cites_amplitude", "utility", "answer"]
     assert sites["attributes_lengthscale"]["value"].shape == ()
-    np.testing.assert_allclose(sites["utility"]["fn"].covariance.parts["cites"].dense(), 4 * matrix, rtol=1e-6)
+    np.testing.assert_allclose(
+        sites["utility"]["fn"].covariance.parts["cites"].dense(), 4 * matrix, rtol=1e-6
+    )
 
 
 def test_priors_of_ones_own(data: PreferenceData) -> None:

@@ -1,0 +1,82 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from relpref.cli import main
+
+ENTITIES = "name,size,price\ntea,1,2\ncoffee,2,3\nwater,0.5,0\ncola,1.5,2\n007,1.25,5\nNA,3,1\n"
+COMPARISONS = (
+    "winner,loser,count\ntea,coffee,3\ncoffee,water,2\ntea,water,1\ncola,water,2\n007,cola,1\nNA,007,1\n"
+)
+LINKS = "source,target,weight\ntea,coffee,1\ncola,water,2\ncoffee,cola,1\nNA,007,0.5\n"
+
+
+class Said(NamedTuple):
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def _write_tables(folder: Path, **texts: str) -> Path:
+    content = {"entities": ENTITIES, "comparisons": COMPARISONS, "relations/hot": LINKS} | {
+        name.replace("__", "/"): text for name, text in texts.items()
+    }
+    for name, text in content.items():
+        file = folder / f"{name}.csv"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return folder
+
+
+def _snapshot(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="session")
+def write_tables() -> Callable[..., Path]:
+    """Write a folder of tables; keywords replace the text of one of them (``relations__hot``)."""
+    return _write_tables
+
+
+@pytest.fixture(scope="session")
+def snapshot() -> Callable[[Path], dict[str, bytes]]:
+    """Every file under a folder, hidden ones included, with its content."""
+    return _snapshot
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``tables/`` and ``run/``, made once; do not write into it."""
+    folder = tmp_path_factory.mktemp("made")
+    _write_tables(folder / "tables")
+    assert main(["fit", "--folder", str(folder / "tables"), "--out", str(folder / "run"), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own with ``tables/`` and ``run/``; it is the current one."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run the command line in this process."""
+
+    def run(*arguments: object) -> Said:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Said(code, *capsys.readouterr())
+
+    return run

@@ -1,0 +1,174 @@
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.cli.output import document, label, table
+from relpref.runs import load_run
+
+
+def test_rank_for_people(place: Path, ask: Any) -> None:
+    said = ask("rank", "run/")
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0].split() == ["entity", "utility", "90", "%", "interval", "rank", "90", "%", "interval", "p", "best"]
+    ranking = load_run("run").posterior.ranking()
+    assert [line.split()[1] for line in lines[1:]] == list(ranking.index)
+    assert len(ask("rank", "run", "--top", 2).out.splitlines()) == 3
+    assert len(ask("rank", "run", "--top", 200).out.splitlines()) == 7
+
+
+def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> None:
+    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "--csv").out)))
+    found = json.loads(ask("rank", "run", "--json").out)
+    assert found["entities"] == 6
+    assert [row["entity"] for row in rows] == [row["entity"] for row in found["ranking"]]
+    assert {"007", "NA"} <= {row["entity"] for row in rows}  # labels from CSV are text
+    for one, other in zip(rows, found["ranking"], strict=True):
+        assert {name: float(value) for name, value in one.items() if name != "entity"} == {
+            name: value for name, value in other.items() if name != "entity"
+        }
+
+
+def test_interval(place: Path, ask: Any) -> None:
+    narrow = json.loads(ask("rank", "run", "--json", "--interval", 0.5).out)
+    wide = json.loads(ask("rank", "run", "--json").out)
+    assert (narrow["interval"], wide["interval"]) == (0.5, 0.9)
+    for one, other in zip(narrow["ranking"], wide["ranking"], strict=True):
+        assert other["lower"] < one["lower"] < one["upper"] < other["upper"]
+    assert "50 % interval" in ask("rank", "run", "--interval", 0.5).out
+    for wrong in ("0", "1", "90", "nan"):
+        said = ask("rank", "run", "--interval", wrong)
+        assert (said.code, said.out) == (2, "")
+        assert "a probability between 0 and 1" in said.err
+
+
+def test_prefer(place: Path, ask: Any) -> None:
+    said = ask("prefer", "run", "tea", "coffee", "coffee", "tea", "--json")
+    there, back = json.loads(said.out)["pairs"]
+    assert (there["first"], there["second"]) == ("tea", "coffee")
+    assert there["probability"] + back["probability"] == pytest.approx(1, abs=1e-12)
+    expected = load_run("run").posterior.prefer([("tea", "coffee")])
+    assert there["probability"] == expected["probability"][0]
+    lines = ask("prefer", "run", "tea", "coffee", "NA", "007").out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["tea", "coffee"], ["NA", "007"]]
+
+
+def test_prefer_suggests_near_labels(place: Path, ask: Any) -> None:
+    said = ask("prefer", "run", "cofee", "tea", "--json")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        "relpref: error: labels, position 0: 'cofee' is not the label of an entity; nearest: 'coffee'; use one of these\n"
+    )
+
+
+def test_prefer_wants_pairs(place: Path, ask: Any) -> None:
+    said = ask("prefer", "run", "tea", "coffee", "water")
+    assert said.code == 2
+    assert "the label 'water' has no other to be compared with" in said.err
+
+
+def test_labels_that_are_no_text_are_found_by_how_they_are_printed(
+    place: Path, ask: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyarrow")
+    folder = place / "parquet"
+    folder.mkdir()
+    labels = pd.Index([3, 1, 2], name="id")
+    pd.DataFrame({"x": [0.0, 1.0, 2.0]}, index=labels).to_parquet(folder / "entities.parquet")
+    pd.DataFrame({"winner": [3, 1], "loser": [1, 2]}).to_parquet(folder / "comparisons.parquet")
+    assert ask("fit", "--folder", folder, "--out", "numbers").code == 0
+    assert (place / "numbers/data/entities.parquet").exists()
+    pair = json.loads(ask("prefer", "numbers", "3", "1", "--json").out)["pairs"][0]
+    assert (pair["first"], pair["second"]) == (3, 1)
+    said = ask("prefer", "numbers", "3", "4")
+    assert said.code == 2 and "'4' is not the label of an entity" in said.err
+
+
+def test_labels_that_look_like_options(place: Path, ask: Any, write_tables: Any) -> None:
+    tables = write_tables(
+        place / "dashes",
+        entities="name,x\n--json,1\n-1,2\n",
+        comparisons="winner,loser\n--json,-1\n",
+        relations__hot="source,target\n--json,-1\n",
+    )
+    assert ask("fit", "--folder", tables, "--out", "dashed").code == 0
+    said = ask("prefer", "dashed", "--", "--json", "-1")
+    assert said.code == 0
+    assert said.out.splitlines()[1].split()[:2] == ["--json", "-1"]
+
+
+def test_odd_labels_stay_on_their_line(place: Path, ask: Any, write_tables: Any) -> None:
+    tables = write_tables(
+        place / "odd",
+        entities='name,x\n"a\nb",1\n\x1b[31mred,2\n日本,3\n"c, ""d""",4\n',
+        comparisons='winner,loser\n"a\nb",日本\n日本,"c, ""d"""\n',
+        relations__hot="source,target\n\x1b[31mred,日本\n",
+    )
+    assert ask("fit", "--folder", tables, "--out", "oddities").code == 0
+    shown = ask("rank", "oddities").out
+    assert len(shown.splitlines()) == 5
+    assert "a\\nb" in shown and "\\x1b[31mred" in shown and "日本" in shown
+    exact = json.loads(ask("rank", "oddities", "--json").out)
+    assert {row["entity"] for row in exact["ranking"]} == {"a\nb", "\x1b[31mred", "日本", 'c, "d"'}
+    rows = list(csv.DictReader(io.StringIO(ask("rank", "oddities", "--csv").out, newline="")))
+    assert {row["entity"] for row in rows} == {"a\nb", "\x1b[31mred", "日本", 'c, "d"'}
+
+
+def test_report(place: Path, ask: Any, snapshot: Any) -> None:
+    before = snapshot(place / "run")
+    said = ask("report", "run/")
+    assert said == (0, "The report is in run/report.html\n", "")
+    page = (place / "run/report.html").read_bytes()
+    assert {**before, "report.html": page} == snapshot(place / "run")
+    assert json.loads(ask("report", "run", "--out", "page.html", "--json").out)["report"] == "page.html"
+    assert (place / "page.html").read_bytes() == page
+    assert ask("rank", "run").code == 0  # it is still a run
+
+
+@pytest.mark.parametrize("out", ["no/such/folder.html", "tables"])
+def test_report_that_cannot_be_written(
+    place: Path, ask: Any, out: str, monkeypatch: pytest.MonkeyPatch, snapshot: Any
+) -> None:
+    before = snapshot(place)
+    said = ask("report", "run", "--out", out)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("relpref: error: ")
+    assert snapshot(place) == before
+
+
+def test_columns_line_up_with_wide_letters() -> None:
+    lines = table(("what", "n"), [("日本", "1"), ("e\u0301a", "10")]).splitlines()
+    assert lines == ["what   n", "日本   1", "e\u0301a    10"]
+
+
+def test_label_escapes_what_cannot_be_shown() -> None:
+    assert label("a\tb\x00\u202e") == "a\\tb\\x00\\u202e"
+    assert label(("a", 1)) == "('a', 1)"
+    assert label("naïve 日本") == "naïve 日本"
+
+
+def test_a_document_is_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
+    document(
+        {
+            "number": np.float64("nan"),
+            "array": np.array([1.5, np.inf]),
+            "label": ("a", 1, True, None),
+            "day": pd.Timestamp("2020-02-03"),
+            "other": {2: 1 + 2j},
+            "text": "\ud800",
+        }
+    )
+    assert json.loads(capsys.readouterr().out) == {
+        "number": None,
+        "array": [1.5, None],
+        "label": ["a", 1, True, None],
+        "day": "2020-02-03T00:00:00",
+        "other": {"2": "(1+2j)"},
+        "text": "\ud800",
+    }

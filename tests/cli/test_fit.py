@@ -1,0 +1,194 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpref import PreferenceData
+from relpref.runs import load_run
+
+TABLES = ("--entities", "tables/entities.csv", "--comparisons", "tables/comparisons.csv")
+RELATION = ("--relation", "hot=tables/relations/hot.csv")
+
+
+def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snapshot: Any) -> None:
+    said = ask("fit", *TABLES, *RELATION, "--out", "new/run")
+    assert said.code == 0
+    assert said.err == ""  # no progress where nobody watches
+    lines = said.out.splitlines()
+    assert lines[0] == f"Read: {PreferenceData.from_folder('tables').describe()}"
+    assert lines[1].startswith("Fitted xpgp: converged, log evidence -")
+    assert lines[-1] == "The run is in new/run: try relpref rank new/run"
+    assert sorted(snapshot(place / "new/run")) == [
+        "data/comparisons.csv",
+        "data/entities.csv",
+        "data/relations/hot.csv",
+        "posterior.nc",
+        "run.json",
+    ]
+
+
+def test_notes_follow_what_was_read(place: Path, ask: Any) -> None:
+    (place / "tables/comparisons.csv").write_text(
+        (place / "tables/comparisons.csv").read_text() + "tea,coffee,1\n"
+    )
+    lines = ask("fit", "--folder", "tables", "--out", "other").out.splitlines()
+    assert lines[1] == "  comparisons: 7 rows merged into 6 distinct ones, counts added up"
+
+
+def test_a_relation_that_is_not_looked_at_is_mentioned(place: Path, ask: Any) -> None:
+    said = ask("fit", "--folder", "tables", "--out", "other", "--model", "preference_gp")
+    assert "preference_gp does not look at relations" in said.out
+    assert "hot_amplitude" not in said.out
+
+
+def test_files_and_folder_and_time_make_no_difference(place: Path, ask: Any, snapshot: Any) -> None:
+    assert ask("fit", *TABLES, *RELATION, "--out", "other", "--quiet") == (0, "", "")
+    assert snapshot(place / "other") == snapshot(place / "run")
+
+
+def test_copies_are_the_files_byte_for_byte(place: Path, ask: Any) -> None:
+    odd = "\ufeff" + (place / "tables/entities.csv").read_text().replace("\n", "\r\n")
+    (place / "items.CSV").write_bytes(odd.encode())
+    said = ask(
+        "fit",
+        "--entities",
+        "items.CSV",
+        "--comparisons",
+        "tables/comparisons.csv",
+        "--relation",
+        "hot=tables/relations/hot.csv",
+        "--out",
+        "other",
+    )
+    assert said.code == 0
+    assert (place / "other/data/entities.csv").read_bytes() == odd.encode()
+    record = json.loads((place / "other/run.json").read_text())
+    assert [table["given"] for table in record["tables"]] == ["items.CSV", "comparisons.csv", "hot.csv"]
+
+
+def test_a_run_can_be_fitted_again_from_its_own_tables(place: Path, ask: Any, snapshot: Any) -> None:
+    before = snapshot(place / "run")
+    assert ask("fit", "--folder", "run/data", "--out", "run", "--force").code == 0
+    assert snapshot(place / "run") == before
+
+
+def test_json_is_one_document(place: Path, ask: Any) -> None:
+    said = ask("fit", "--folder", "tables", "--out", "other", "--seed", 7, "--restarts", 2, "--json")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert found["run"] == "other"
+    assert found["seed"] == 7
+    assert found["result"] == "converged"
+    assert found["data"]["answers"] == 10
+    assert found["data"]["relations"] == {"hot": 4}
+    run = load_run("other")
+    assert found["log_evidence"] == run.posterior.log_evidence
+    assert run.metadata["options"] == {"restarts": 2}
+    assert len(found["hyperparameters"]["attributes_lengthscale"]) == 2
+
+
+def test_a_run_that_is_there_is_kept(place: Path, ask: Any, snapshot: Any) -> None:
+    before = snapshot(place)
+    said = ask("fit", "--folder", "tables", "--out", "run")
+    assert said == (
+        2,
+        "",
+        "relpref: error: run: there is a run already; --force replaces it, or give the name of a new folder\n",
+    )
+    assert snapshot(place) == before
+
+
+def test_force_replaces_a_run_whole(place: Path, ask: Any, snapshot: Any) -> None:
+    assert ask("report", "run").code == 0
+    (place / "tables/relations/hot.csv").unlink()
+    (place / "tables/relations/cold.csv").write_text("source,target\ntea,coffee\n")
+    assert ask("fit", "--folder", "tables", "--out", "run", "--force").code == 0
+    assert sorted(snapshot(place / "run")) == [
+        "data/comparisons.csv",
+        "data/entities.csv",
+        "data/relations/cold.csv",
+        "posterior.nc",
+        "run.json",
+    ]
+    assert sorted(path.name for path in place.iterdir()) == ["run", "tables"]  # nothing hidden is left
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("there", ["notes.txt", "run.json", "data/entities.csv"])
+def test_a_folder_that_is_no_run_is_never_touched(
+    place: Path, ask: Any, there: str, force: tuple[str, ...], snapshot: Any
+) -> None:
+    mine = place / "mine" / there
+    mine.parent.mkdir(parents=True)
+    mine.write_text('{"scripts": {}}')
+    before = snapshot(place)
+    said = ask("fit", "--folder", "tables", "--out", "mine", *force)
+    assert (said.code, said.out) == (2, "")
+    assert (
+        "mine: the folder holds something that is not a run of relpref, and that is never touched" in said.err
+    )
+    assert snapshot(place) == before
+
+
+def test_a_run_with_files_of_somebody_else_is_not_replaced(place: Path, ask: Any, snapshot: Any) -> None:
+    (place / "run/data/answers.sqlite").write_text("answers")
+    before = snapshot(place)
+    said = ask("fit", "--folder", "tables", "--out", "run", "--force")
+    assert said.code == 2
+    assert "run/data/answers.sqlite is not part of it and would be lost" in said.err
+    assert snapshot(place) == before
+
+
+def test_an_empty_folder_is_used(place: Path, ask: Any) -> None:
+    (place / "empty").mkdir()
+    assert ask("fit", "--folder", "tables", "--out", "empty").code == 0
+    assert load_run("empty").posterior.data.num_entities == 6
+
+
+def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, ask: Any) -> None:
+    (place / "file").write_text("")
+    (place / "link").symlink_to("run")
+    (place / "empty").mkdir()
+    for out, reason in {
+        "file": "file: this is a file or a link",
+        "link": "link: this is a file or a link",
+        "file/run": "is a file, not a folder",
+        ".": "this is the folder you are in",
+        "/proc": "this is where a disk is mounted",
+    }.items():
+        said = ask("fit", "--folder", "no such folder", "--out", out)
+        # The tables are looked for first, but not read.
+        assert said.code == 2 and "no such folder: there is no such folder" in said.err
+        said = ask("fit", "--folder", "tables", "--out", out)
+        assert (said.code, said.out) == (2, ""), out
+        assert reason in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--folder", "tables", *TABLES), "--folder stands for --entities"),
+        (("--entities", "tables/entities.csv"), "--comparisons is missing"),
+        ((), "--entities is missing"),
+        ((*TABLES, "--relation", "tables/relations/hot.csv"), "write the name and the file"),
+        ((*TABLES, "--relation", "=tables/relations/hot.csv"), "write the name and the file"),
+        ((*TABLES, "--relation", "hot="), "write the name and the file"),
+        ((*TABLES, *RELATION, *RELATION), "there is a relation 'hot' already"),
+        ((*TABLES, "--relation", "a b=tables/relations/hot.csv"), "'a b' cannot be the name of a relation"),
+        ((*TABLES, "--relation", "../x=tables/relations/hot.csv"), "'../x' cannot be the name of a relation"),
+        ((*TABLES, "--model", "xgp"), "invalid choice: 'xgp'"),
+        ((*TABLES, "--restarts", "0"), "0 is less than 1"),
+        ((*TABLES, "--restarts", "two"), "'two' is not a whole number"),
+        ((*TABLES, "--seed", "-1"), "-1 is not between 0 and"),
+        ((*TABLES, "--sed", "1"), "unrecognized arguments: --sed 1"),
+    ],
+)
+def test_wrong_usage(place: Path, ask: Any, arguments: tuple[str, ...], reason: str, snapshot: Any) -> None:
+    before = snapshot(place)
+    said = ask("fit", *arguments, "--out", "other")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("relpref: error: ")
+    assert said.err.count("\n") == 1
+    assert reason in said.err
+    assert snapshot(place) == before
