@@ -1,7 +1,9 @@
 """The Python blocks of the README run as they stand, one after the other."""
 
 import re
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,11 @@ def blocks() -> list[str]:
 
 def test_readme_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in blocks():
-        exec(compile(block, str(README), "exec"), names)
+    names: dict[str, Any] = {}
+    for number, block in enumerate(blocks()):
+        script = tmp_path / f"block_{number}.py"
+        script.write_text(block, encoding="utf-8")
+        names = runpy.run_path(str(script), init_globals=names)
     assert (tmp_path / "run.nc").stat().st_size > 1000
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "gesha" in page

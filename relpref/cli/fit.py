@@ -23,8 +23,8 @@ def run(chosen: argparse.Namespace) -> None:
     speaks = not chosen.json and not chosen.quiet
     tables = _tables(chosen)
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
-    given = copies(tables)
     data = PreferenceData.from_files(*tables)
+    given = copies(tables)
     if speaks:
         say(f"Read: {data.describe()}")
         for note in _notes(data, chosen.model):

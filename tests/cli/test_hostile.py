@@ -1,0 +1,153 @@
+"""Input that cannot be used: one clear line, exit code 2, nothing written."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENTITIES = "tables/entities.csv"
+COMPARISONS = "tables/comparisons.csv"
+LINKS = "tables/relations/hot.csv"
+
+# file -> what it holds instead -> what the message says
+CASES: list[tuple[str, str | bytes | None, str]] = [
+    (ENTITIES, None, "there is no entities.csv"),
+    (ENTITIES, "", "the file is empty"),
+    (ENTITIES, "name,x\n", "the table has no rows"),
+    (ENTITIES, "name,x\ntea,1\ntea,2\n", "line 3 (label 'tea'): the label 'tea' was already used"),
+    (ENTITIES, "name,x\ntea,1\ncoffee,NaN\n", "line 3 (label 'coffee'), column 'x': the value is missing"),
+    (ENTITIES, "name,x\ntea,1\ncoffee,\n", "the value is missing"),
+    (ENTITIES, "name,x\ntea,1\ncoffee,inf\n", "is not finite"),
+    (ENTITIES, "name,x\ntea,big\ncoffee,1\n", "'big' is not a number"),
+    (ENTITIES, "name,x\ntea,1e200\ncoffee,1\n", "rescale the column"),
+    (ENTITIES, "name,x,x\ntea,1,2\n", "the column 'x' occurs twice"),
+    (ENTITIES, "name;x\ntea;1\n", "save the table separated by commas"),
+    (ENTITIES, "name,x\ntea,1\n,2\n", "the label is empty"),
+    (ENTITIES, b"name,x\ntea,1\nc\xe9,2\n", "is not UTF-8"),
+    (ENTITIES, "name,x\ntea,1\n".encode("utf-16"), "save it again as comma-separated UTF-8"),
+    (ENTITIES, b"\x89PNG\r\n\x1a\n\x00\x00", "there is a zero byte"),
+    (ENTITIES, 'name,x\n"tea,1\ncoffee,2\n', "quotation mark that is not closed"),
+    (ENTITIES, "name,x\ntea,1\ncoffee\n", "line 3: 1 cell where the header has 2"),
+    (ENTITIES, "name" + "".join(f",x{i}" for i in range(10_000)) + "\n", "more than the limit of"),
+    (COMPARISONS, None, "there is no comparisons.csv"),
+    (COMPARISONS, "winner,loser\n", "the table has no rows"),
+    (COMPARISONS, "winner,loser\ntea,tea\n", "'tea' is compared with itself"),
+    (COMPARISONS, "winner,loser\ntea,cofee\n", "'cofee' is not the label of an entity; nearest: 'coffee'"),
+    (COMPARISONS, "Winner,Loser\ntea,coffee\n", "did you mean 'winner' where it says 'Winner'?"),
+    (COMPARISONS, "tea,coffee\nwater,tea\n", "there is no column 'winner'"),
+    (COMPARISONS, "winner,loser,rater\ntea,coffee,anna\n", "answers of different raters are not told apart"),
+    (COMPARISONS, "winner,loser,count\ntea,coffee,-1\n", "not a positive whole number"),
+    (COMPARISONS, "winner,loser,count\ntea,coffee,1.5\n", "not a positive whole number"),
+    (COMPARISONS, "winner,loser,count\ntea,coffee,99999999999\n", "not a positive whole number"),
+    (LINKS, "source,target\n", "the table has no rows"),
+    (LINKS, "source,target\ntea,milk\n", "'milk' is not the label of an entity"),
+    (LINKS, "source,target\ntea,tea\n", "no edge is left"),
+    (LINKS, "source,target,weight\ntea,coffee,-1\n", "the weight -1.0 is negative"),
+    (LINKS, "source,target,weight\ntea,coffee,heavy\n", "'heavy' is not a number"),
+    (LINKS, "source,target,weight\ntea,coffee,1\ncoffee,tea,2\n", "in one direction and 2.0"),
+    (LINKS, "from,to\ntea,coffee\n", "there is no column 'source'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"), CASES, ids=[f"{i}-{case[2][:30]}" for i, case in enumerate(CASES)]
+)
+def test_tables(
+    place: Path, ask: Any, snapshot: Any, file: str, content: str | bytes | None, reason: str
+) -> None:
+    if content is None:
+        (place / file).unlink()
+    else:
+        (place / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = snapshot(place)
+    for how in ((), ("--json",), ("--force",)):
+        said = ask("fit", "--folder", "tables", "--out", "run" if "--force" in how else "other", *how)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith("relpref: error: ")
+        assert said.err.count("\n") == 1
+        assert reason in said.err
+        assert len(said.err) < 600
+    assert snapshot(place) == before
+
+
+def test_the_file_is_named(place: Path, ask: Any) -> None:
+    arguments = ["--entities", "missing.csv", "--comparisons", COMPARISONS, "--out", "other"]
+    assert "missing.csv: there is no such file" in ask("fit", *arguments).err
+    (place / "items.xlsx").write_bytes(b"PK")
+    arguments[1] = "items.xlsx"
+    assert "items.xlsx: tables are read from files ending in .csv or .parquet" in ask("fit", *arguments).err
+    arguments[1] = "tables"
+    assert "tables are read from files ending in" in ask("fit", *arguments).err
+    (place / "folder.csv").mkdir()
+    arguments[1] = "folder.csv"
+    assert "folder.csv" in ask("fit", *arguments).err
+
+
+def test_nothing_to_tell_entities_apart(place: Path, ask: Any) -> None:
+    (place / ENTITIES).write_text("name\ntea\ncoffee\n")
+    (place / COMPARISONS).write_text("winner,loser\ntea,coffee\n")
+    arguments = ["fit", "--entities", ENTITIES, "--comparisons", COMPARISONS, "--out", "other"]
+    said = ask(*arguments)
+    assert said.code == 2 and "neither attributes nor relations" in said.err
+    said = ask(*arguments, "--relation", "hot=tables/relations/hot.csv", "--model", "preference_gp")
+    assert said.code == 2 and "is not the label of an entity" in said.err
+    (place / LINKS).write_text("source,target\ntea,coffee\n")
+    said = ask(*arguments, "--relation", "hot=tables/relations/hot.csv", "--model", "preference_gp")
+    assert said.code == 2 and "preference_gp ranks by attributes" in said.err
+    assert not (place / "other").exists()
+
+
+def test_inference_that_fails_is_exit_code_1(
+    place: Path, ask: Any, snapshot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from relpref.errors import InferenceError, UnsupportedProgramError
+    from relpref.infer import EP, Result
+
+    before = snapshot(place)
+    for error in (
+        InferenceError("diverged: the sites moved away", Result.diverged),
+        UnsupportedProgramError("no such program"),
+    ):
+
+        def fail(self: object, *arguments: object, error: Exception = error, **options: object) -> None:
+            raise error
+
+        monkeypatch.setattr(EP, "run", fail)
+        said = ask("fit", "--folder", "tables", "--out", "run", "--force", "--json")
+        assert said == (1, "", f"relpref: error: {error}\n")
+    assert snapshot(place) == before
+
+
+@pytest.mark.parametrize("command", [("rank",), ("prefer",), ("report",)])
+def test_runs(place: Path, ask: Any, command: tuple[str, ...]) -> None:
+    def refused(folder: object) -> str:
+        labels = ("tea", "coffee") if command == ("prefer",) else ()
+        said = ask(*command, folder, *labels)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith("relpref: error: ") and said.err.count("\n") == 1
+        return str(said.err)
+
+    assert "missing: there is no such folder" in refused("missing")
+    assert "run.json: this is a file, not a folder" in refused("run/run.json")
+    assert "relpref fit --folder tables --out run/" in refused("tables")
+    assert "give the folder that relpref fit --out wrote" in refused("tables/relations")
+
+    def broken(name: str, content: bytes | None) -> str:
+        shutil.copytree("run", "broken", dirs_exist_ok=True)
+        if content is None:
+            (place / "broken" / name).unlink()
+        else:
+            (place / "broken" / name).write_bytes(content)
+        return refused("broken")
+
+    posterior, record = (place / "run/posterior.nc").read_bytes(), (place / "run/run.json").read_bytes()
+    assert "posterior.nc: cannot be read" in broken("posterior.nc", None)
+    for damaged in (b"", posterior[:-1], posterior[:1000], posterior.replace(b"\x3f", b"\x3e", 1)):
+        message = broken("posterior.nc", damaged)
+        assert "damaged or was changed" in message and "fit again" in message
+    for damaged in (b"", record[:100], b"[]", b'{"name": "x"}', b"\xff\xfe", b'{"relpref_run": true}'):
+        assert "broken/run.json" in broken("run.json", damaged)
+    newer = record.replace(b'"relpref_run": 1', b'"relpref_run": 2')
+    assert "has the schema 2, this relpref reads up to 1; install a newer one" in broken("run.json", newer)
+    assert "there is no 'posterior' in it" in broken("run.json", b'{"relpref_run": 1}')

@@ -1,0 +1,65 @@
+"""The program itself: signals, pipes, the cache of compiled code, and equal bytes from different processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = [sys.executable, "-m", "relpref.cli"]
+FIT = [*PROGRAM, "fit", "--folder", "tables", "--out"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {"RELPREF_CACHE": "off"} | os.environ | more
+
+
+def test_two_processes_and_kept_code_give_the_same_bytes(place: Path, snapshot: Any) -> None:
+    for out in ("one", "two"):
+        settings = environment(RELPREF_CACHE=str(place / "cache"))
+        done = subprocess.run([*FIT, out], env=settings, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert any(path.name.startswith("jit_evaluate") for path in (place / "cache").rglob("*"))
+    assert snapshot(place / "one") == snapshot(place / "two") == snapshot(place / "run")
+
+
+def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
+    program = subprocess.Popen(
+        [*PROGRAM, "rank", "run"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert program.stdout is not None and program.stderr is not None
+    program.stdout.close()
+    assert program.stderr.read() == b""
+    program.stderr.close()
+    assert program.wait() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_said_once(place: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "rank", "run"], env=environment(), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (2, "relpref: error: the output: No space left on device\n")
+
+
+def test_interrupted(place: Path, snapshot: Any) -> None:
+    before = snapshot(place)
+    program = subprocess.Popen(
+        [*FIT, "run", "--force", "--restarts", "100000"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline().startswith("Read: ")
+    time.sleep(0.5)
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=60)
+    assert (program.returncode, out, err) == (130, "", "relpref: interrupted, nothing was written\n")
+    assert snapshot(place) == before
