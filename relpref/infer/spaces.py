@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.lax import optimization_barrier
 from jax.lax.linalg import triangular_solve
@@ -98,7 +99,11 @@ class GapSpace:
 
     def marginals(self, factor: Factorised, shift: Array, projection: Map) -> Marginals:
         """Posterior of the projections."""
-        variance = jnp.diagonal(self.gram) - jnp.sum(jnp.square(factor.white), axis=0)
+        before = jnp.diagonal(self.gram)
+        variance = before - jnp.sum(jnp.square(factor.white), axis=0)
+        # Two entities that are the same to the prior have a gap variance of 0 but for rounding, of either sign.
+        rounding = 10 * np.finfo(before.dtype).eps * jnp.max(before, initial=0.0)
+        variance = jnp.where(jnp.abs(variance) <= rounding, 0.0, variance)
         mean = self.response(factor, shift, projection)
         return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(factor.lower))))
 

@@ -1,5 +1,6 @@
 """Posteriors in netCDF files: read back without pickle, without the program, and byte for byte the same when saved again."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -58,13 +59,31 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     StorageError
         If the file is missing, damaged, not a posterior, or from a newer version.
     """
+    file_path = Path(path)
+    arrays, attributes = _read(file_path)
+    schema = attributes.get("relpref_schema")
+    if schema is None:
+        raise StorageError(f"{file_path} is a netCDF file, but holds no relpref posterior")
+    if int(schema) > SCHEMA:
+        raise StorageError(
+            f"{file_path} has schema {int(schema)}; this relpref reads up to {SCHEMA}: install a newer one"
+        )
+    if attributes.get("relpref_sha256") != _checksum(arrays, str(attributes.get("relpref"))):
+        raise StorageError(f"{file_path} is damaged: its checksum does not fit; save the posterior again")
+    try:
+        return _unpack(arrays, json.loads(attributes["relpref"]))
+    except (KeyError, ValueError, TypeError, json.JSONDecodeError) as error:
+        raise StorageError(f"{file_path} is incomplete ({error!r}); save the posterior again") from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every array of a file by its path in it, and the file's attributes."""
     import h5netcdf
 
-    file_path = Path(path)
-    if not file_path.exists():
-        raise StorageError(f"{file_path} does not exist; give the file that posterior.save(...) wrote")
+    if not path.exists():
+        raise StorageError(f"{path} does not exist; give the file that posterior.save(...) wrote")
     try:
-        with h5netcdf.File(file_path, "r") as file:
+        with h5netcdf.File(path, "r") as file:
             attributes = {name: file.attrs[name] for name in file.attrs}
             arrays = {name: np.asarray(variable[...]) for name, variable in file.variables.items()}
             for group, content in file.groups.items():
@@ -73,18 +92,8 @@ def load(path: str | os.PathLike[str]) -> Posterior:
                     for name, variable in content.variables.items()
                 }
     except Exception as error:  # HDF5 raises many types on a damaged file
-        raise StorageError(f"{file_path} cannot be read as a posterior ({error}); save it again") from error
-    schema = attributes.get("relpref_schema")
-    if schema is None:
-        raise StorageError(f"{file_path} is a netCDF file, but holds no relpref posterior")
-    if int(schema) > SCHEMA:
-        raise StorageError(
-            f"{file_path} has schema {int(schema)}; this relpref reads up to {SCHEMA}: install a newer one"
-        )
-    try:
-        return _unpack(arrays, json.loads(attributes["relpref"]))
-    except (KeyError, ValueError, TypeError, json.JSONDecodeError) as error:
-        raise StorageError(f"{file_path} is incomplete ({error!r}); save the posterior again") from error
+        raise StorageError(f"{path} cannot be read as a posterior ({error}); save it again") from error
+    return arrays, attributes
 
 
 def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
@@ -122,7 +131,19 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
         more, content["data"] = _pack_data(posterior.data)
         arrays |= more
         content["origin"] = encode_origin(posterior.origin)
-    return arrays, {"relpref_schema": SCHEMA, "relpref_version": __version__, "relpref": dump(content)}
+    text = dump(content)
+    attributes = {"relpref_schema": SCHEMA, "relpref_version": __version__, "relpref": text}
+    return arrays, attributes | {"relpref_sha256": _checksum(arrays, text)}
+
+
+def _checksum(arrays: Mapping[str, Any], text: str) -> str:
+    """Of the content, so that a flipped bit is found whatever HDF5 makes of it."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {np.shape(arrays[name])}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:

@@ -186,6 +186,10 @@ class UtilityPosterior(Posterior):
 
     def _parts(self) -> Parts:
         parts = next(iter(self.parts.values()), Parts({}, {}))
+        # JAX sorts dictionaries; people expect the attributes first and then the relations as they gave them.
+        order = [name for name in ("attributes", *self.data.relations) if name in parts.means]
+        order += [name for name in parts.means if name not in order]
+        parts = Parts({n: parts.means[n] for n in order}, {n: parts.covariances[n] for n in order})
         if not parts.means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return parts

@@ -53,5 +53,7 @@ class RegularizedLaplacian:
         values = 1 / (eigenvalues + precision)
         if normalize:
             reference, gap_weights, _ = (real(array) for array in graph.reference)
-            values = values * (2 / jnp.sum(gap_weights / (reference + precision)))
+            gap_variance = jnp.sum(gap_weights / (reference + precision))
+            # A graph without edges has no gap within a component, and nothing to scale by.
+            values = values * jnp.where(gap_variance > 0, 2 / jnp.where(gap_variance > 0, gap_variance, 1), 1)
         return Dense((vectors * values) @ vectors.T)

@@ -5,9 +5,25 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import erfc, erfcx
 
-# r(z)(r(z) + z) for z → −∞ with x = −z: 1 − 1/x² + 6/x⁴ − 50/x⁶ + …, the derivative of the Mills ratio's series
-# (Abramowitz & Stegun 26.2.12).
+# Asymptotic series in 1/x² for z = −x → −∞ (Abramowitz & Stegun 26.2.12): x Φ(z)/φ(z), and its consequence for
+# r(z)(r(z) + z), the derivative of r = φ/Φ with the sign turned.
+_TAIL_SERIES = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0)
 _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
+
+
+def _switch(z: Array) -> float:
+    """Where the series take over: both sides agree there to the dtype's precision."""
+    return -30.0 if z.dtype == jnp.float64 else -10.0
+
+
+def _series(coefficients: tuple[float, ...], z: Array) -> Array:
+    inverse_square = 1.0 / jnp.square(jnp.minimum(z, _switch(z)))
+    return jnp.polyval(jnp.asarray(coefficients[::-1], z.dtype), inverse_square)
+
+
+def _scaled_tail(z: Array) -> Array:
+    """2Φ(z)exp(z²/2) = erfcx(−z/√2), for z above the switch."""
+    return erfcx(-jnp.maximum(z, _switch(z)) * jnp.sqrt(0.5).astype(z.dtype))
 
 
 @jax.custom_jvp
@@ -23,11 +39,14 @@ def log_ndtr(z: Array) -> Array:
     Array
         Same shape. Its derivative is `mills_ratio`, computed without cancellation.
     """
+    far = jnp.minimum(z, _switch(z))
     left = jnp.minimum(z, -1.0)
     right = jnp.maximum(z, -1.0)
-    tail = -0.5 * left * left + jnp.log(0.5 * erfcx(-left * jnp.sqrt(0.5).astype(z.dtype)))
+    half_log_two_pi = jnp.asarray(0.5 * jnp.log(2 * jnp.pi), z.dtype)
+    asymptotic = -0.5 * far * far - jnp.log(-far) - half_log_two_pi + jnp.log(_series(_TAIL_SERIES, z))
+    tail = -0.5 * left * left + jnp.log(0.5 * _scaled_tail(left))
     body = jnp.log1p(-0.5 * erfc(right * jnp.sqrt(0.5).astype(z.dtype)))
-    return jnp.where(z < -1.0, tail, body)
+    return jnp.where(z < _switch(z), asymptotic, jnp.where(z < -1.0, tail, body))
 
 
 @log_ndtr.defjvp
@@ -39,7 +58,8 @@ def _log_ndtr_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array,
 @jax.custom_jvp
 def mills_ratio(z: Array) -> Array:
     """φ(z)/Φ(z), the derivative of log Φ."""
-    return jnp.sqrt(2.0 / jnp.pi).astype(z.dtype) / erfcx(-z * jnp.sqrt(0.5).astype(z.dtype))
+    near = jnp.sqrt(2.0 / jnp.pi).astype(z.dtype) / _scaled_tail(z)
+    return jnp.where(z < _switch(z), -jnp.minimum(z, _switch(z)) / _series(_TAIL_SERIES, z), near)
 
 
 @mills_ratio.defjvp
@@ -52,11 +72,8 @@ def log_ndtr_curvature(z: Array) -> Array:
     """−(log Φ)''(z) = r(z)(z + r(z)) with r = φ/Φ; between 0 and 1.
 
     The product cancels for very negative z (in float64 it leaves [0, 1] near z = −1e5), so the asymptotic series takes
-    over below −30 (−10 in float32), where both agree to the dtype's precision.
+    over below −30 (−10 in float32).
     """
-    switch = -30.0 if z.dtype == jnp.float64 else -10.0
-    near = jnp.maximum(z, switch)
+    near = jnp.maximum(z, _switch(z))
     ratio = mills_ratio(near)
-    inverse_square = 1.0 / jnp.square(jnp.minimum(z, switch))
-    series = jnp.polyval(jnp.asarray(_CURVATURE_SERIES[::-1], z.dtype), inverse_square)
-    return jnp.where(z < switch, series, ratio * (near + ratio))
+    return jnp.where(z < _switch(z), _series(_CURVATURE_SERIES, z), ratio * (near + ratio))

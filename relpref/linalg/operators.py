@@ -4,7 +4,7 @@ Everything outside this folder asks an operator for what it needs (a product, a 
 that a dense matrix lies underneath.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate, pairwise
@@ -90,7 +90,7 @@ class Dense:
         return self.matrix
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
 class NamedSum:
     """A sum of covariances whose parts keep their names.
@@ -102,6 +102,15 @@ class NamedSum:
     """
 
     parts: Mapping[str, CovarianceOperator]
+
+    def tree_flatten(self) -> tuple[tuple[CovarianceOperator, ...], tuple[str, ...]]:
+        """Children and names, in the order they were given (JAX would sort a dictionary's keys)."""
+        return tuple(self.parts.values()), tuple(self.parts)
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], parts: Iterable[CovarianceOperator]) -> "NamedSum":
+        """The inverse of `tree_flatten`."""
+        return cls(dict(zip(names, parts, strict=True)))
 
     @property
     def size(self) -> int:

@@ -1,7 +1,7 @@
 """What the preference programs share: priors, the prior of the utilities, and the answers."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import jax.numpy as jnp
 import numpyro
@@ -73,7 +73,9 @@ def sample_answers(data: PreferenceData, utility: Array, likelihood: type[Probit
     """The answers, winner first; unobserved where the data only asks questions (XPGP eq. 6)."""
     gap = utility[data.winner] - utility[data.loser]
     observed = jnp.ones(data.winner.shape, jnp.int32) if data.answered else None
-    with numpyro.plate("comparison", data.winner.shape[0]), repeated(data.count):
+    rows = data.winner.shape[0]
+    plate = numpyro.plate("comparison", rows) if rows else nullcontext()  # numpyro has no empty plates
+    with plate, repeated(data.count):
         numpyro.sample("answer", likelihood(gap), obs=observed)
 
 

@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,7 +47,7 @@ def test_help_loads_nothing_heavy() -> None:
         "import sys; from relpref.cli import main; code = main(['--help']); "
         f"print([name for name in {heavy} if name in sys.modules], code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-W", "error", "-c", script]
+    environment = os.environ | {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[] 0"

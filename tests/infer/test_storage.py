@@ -18,7 +18,7 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import StorageError
-from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
+from relpref.infer import EP, Posterior, UtilityPosterior, from_samples, storage
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 from relpref.models import xpgp
@@ -174,6 +174,27 @@ def replace_in_content(path: Path, old: str, new: str) -> None:
         file.attrs["relpref"] = content.replace(old, new)
 
     edit(path, change)
+    reseal(path)
+
+
+def reseal(path: Path) -> None:
+    """Make the checksum fit again, as somebody who forges a file would."""
+    arrays, attributes = storage._read(path)
+    checksum = storage._checksum(arrays, attributes["relpref"])
+
+    def change(file: Any) -> None:
+        file.attrs["relpref_sha256"] = checksum
+
+    edit(path, change)
+
+
+def test_a_flipped_bit_is_found(saved: Path) -> None:
+    def flip(file: Any) -> None:
+        file.variables["mean"][0] += 1e-9
+
+    edit(saved, flip)
+    with pytest.raises(StorageError, match="checksum"):
+        relpref.load(saved)
 
 
 def test_foreign_files(tmp_path: Path) -> None:
@@ -215,6 +236,7 @@ def test_incomplete_files(missing: str, saved: Path) -> None:
 
     with h5py.File(saved, "a") as file:
         del file[missing]
+    reseal(saved)
     with pytest.raises(StorageError, match=r"run\.nc"):
         relpref.load(saved)
 

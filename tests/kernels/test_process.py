@@ -3,7 +3,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from numpyro.distributions import MultivariateNormal
 from scipy import stats
 
@@ -71,7 +70,6 @@ def test_it_is_a_pytree() -> None:
     jax.tree.unflatten(structure, [object() for _ in leaves])
 
 
-@pytest.mark.xfail(strict=True, reason="JAX sorts the keys of a dict")
 def test_parts_keep_their_order_through_jax() -> None:
     process = GaussianProcess(NamedSum({"b": Dense(jnp.eye(2)), "a": Dense(2 * jnp.eye(2))}))
     through: Any = jax.jit(lambda one: one)(process)

@@ -190,7 +190,6 @@ def test_no_relations(data: PreferenceData) -> None:
     assert first == second
 
 
-@pytest.mark.xfail(strict=True, reason="numpyro's plate asserts that it is not empty")
 def test_no_comparisons_yet(data: PreferenceData) -> None:
     sites = trace(xpgp, data.select_comparisons(np.zeros(4, bool)))
     assert sites["answer"]["value"].shape == (0,)
