@@ -5,11 +5,14 @@ relation, and by attributes and the same relation with its nodes exchanged at ra
 The choices of the others then show what the relation is worth. Their alternatives stay in the data, their answers do not.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 from scipy.special import ndtri
 
@@ -19,10 +22,12 @@ from relpref.data_loaders.modechoice import MODES
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import SquaredExponential
 from relpref.models import xpgp
+from relpref.models.preference import AMPLITUDE_PRIOR
 
 HELD_OUT = 0.25
 INTERVAL = 0.9
 ALONE, RELATION, SHUFFLED = "attributes alone", "attributes and relation", "attributes and shuffled relation"
+_NOTHING = 1e-6
 # One lengthscale: the attributes are those of four modes on two kinds of trips, eight points that cannot tell three.
 KERNEL = SquaredExponential(shared_lengthscale=True)
 
@@ -38,6 +43,7 @@ class Experiment:
     learned, held_out : DataFrame
         Comparisons that are learned from, and those that are not.
     data : dict from model to PreferenceData
+        The attributes alone have the relation, too: it is their prior that does not let it in, see `fit`.
     """
 
     choices: ModeChoice
@@ -63,6 +69,13 @@ class Outcome:
     def posterior(self) -> UtilityPosterior:
         """That of the model with the relation."""
         return self.posteriors[RELATION]
+
+    def hyperparameters(self, model: str) -> Mapping[str, Any]:
+        """Those that were found for a model."""
+        found = self.posteriors[model].hyperparameters
+        return {
+            name: value for name, value in found.items() if model != ALONE or not name.startswith("mode_")
+        }
 
     @cached_property
     def losses(self) -> pd.DataFrame:
@@ -125,7 +138,7 @@ def prepare(seed: int = 0) -> Experiment:
         name: links.apply(lambda end: end.map(exchanged)) for name, links in choices.relations.items()
     }
     shuffled = PreferenceData.from_tables(choices.entities, learned, relations)
-    versions = {ALONE: data.without_relation("mode"), RELATION: data, SHUFFLED: shuffled}
+    versions = {ALONE: data, RELATION: data, SHUFFLED: shuffled}
     return Experiment(choices, learned, choices.comparisons[is_held], versions)
 
 
@@ -140,8 +153,17 @@ def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> 
         Show the search while it runs, where a person watches.
     """
     posteriors = {}
-    for name, data in experiment.data.items():  # the last two have equal shapes and share one compilation
-        fitted = EP(xpgp).run(jax.random.key(seed), data, progress_bar=progress_bar, attribute_kernel=KERNEL)
+    for name, data in experiment.data.items():
+        # Leaving the relation out and holding its amplitude at nothing come to the same. This way all three are one program
+        # with arrays of equal shapes (the scale of the prior is one of them), and only the first has to wait for the compiler.
+        scale = np.asarray(_NOTHING if name == ALONE else AMPLITUDE_PRIOR.scale, dtype=np.float64)
+        fitted = EP(xpgp).run(
+            jax.random.key(seed),
+            data,
+            progress_bar=progress_bar,
+            attribute_kernel=KERNEL,
+            priors={"mode_amplitude": dist.HalfNormal(scale)},
+        )
         assert isinstance(fitted, UtilityPosterior)
         posteriors[name] = fitted
     return Outcome(experiment, posteriors)

@@ -125,7 +125,7 @@ def _tables(experiment: Experiment) -> tuple[Copy, ...]:
 def _for_machines(outcome: Outcome, seed: int, out: Path) -> dict[str, object]:
     models = outcome.table().reset_index().to_dict("records")
     for model in models:
-        model["hyperparameters"] = outcome.posteriors[model["model"]].hyperparameters
+        model["hyperparameters"] = outcome.hyperparameters(model["model"])
     return {
         "command": "demo",
         "run": str(out),

@@ -11,8 +11,8 @@ from jax import Array
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.evidence import Evidence, evaluate, prior, use_gap_space
-from relpref.infer.faces import assemble
+from relpref.infer.evidence import Evidence, evaluate, use_gap_space
+from relpref.infer.faces import assemble, positive_definite
 from relpref.infer.layout import broadcast_fixed, discover
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
 from relpref.infer.posterior import Origin, Posterior
@@ -178,15 +178,14 @@ class EP:
                 final, result = retried, Result.converged
         if result.ok and search is not None and not search.converged:
             result = Result.hyperparameters_not_converged
-        found = prior(call, layout, gap_space, arrays, unconstrained, fixed)
-        if not bool(found.definite):
+        if gap_space and not positive_definite(final):
             result = Result.prior_not_positive_definite
         info = self._describe(layout, gap_space, result, final, search)
         if not result.ok and self.options["throw"]:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
 
         origin = Origin(self.program, args, kwargs, {**self.options, "fixed": self.fixed})
-        return assemble(layout, found, fixed, final, info, key, origin)
+        return assemble(layout, fixed, final, info, key, origin)
 
     def _gap_space(self, layout: Layout) -> bool:
         if self.options["space"] == "entity" and not layout.constant_projection:

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from relpref.infer.program import Call, Layout, Observation, Reading, Values, constrain, gaussian_parts, read
+from relpref.infer.program import Call, Layout, Observation, Reading, Values, read
 from relpref.infer.result import Result, code
 from relpref.infer.sites import Cavity, Info, Problem, Sites, cavities, run
 from relpref.infer.spaces import EntitySpace, GapSpace, Space
 from relpref.likelihoods import TiltedMoments
+from relpref.linalg import CovarianceOperator
 
 
 class Evidence(NamedTuple):
@@ -35,6 +36,12 @@ class Evidence(NamedTuple):
         R; the posterior covariance is K − K R K. None where nobody needs it.
     white : Array, shape (n, r), or None
         V; the posterior covariance is VVᵀ. None in gap space.
+    hyperparameters : dict
+        On their supports.
+    location : Array, shape (n,)
+        Prior mean of the latent vector.
+    blocks : dict from site to (dict from part to Array)
+        Prior covariance of each site's named parts; of a site without, the whole under the empty name.
     """
 
     log_evidence: Array
@@ -45,6 +52,9 @@ class Evidence(NamedTuple):
     alpha: Array
     weights: Array | None
     white: Array | None
+    hyperparameters: Values
+    location: Array
+    blocks: dict[str, dict[str, Array]]
 
 
 def use_gap_space(layout: Layout) -> bool:
@@ -119,6 +129,9 @@ def evaluate(
         alpha=alpha,
         weights=weights if with_gradient or not in_entities or parts > 1 else None,
         white=factor.white if in_entities else None,
+        hyperparameters=reading.hyperparameters,
+        location=reading.location,
+        blocks=dict(zip(layout.slices, map(_parts, reading.covariance.blocks), strict=True)),
     )
     if not with_gradient:
         return found
@@ -138,6 +151,10 @@ def evaluate(
     return found._replace(gradient=jax.grad(surrogate)(unconstrained))
 
 
+def _parts(covariance: CovarianceOperator) -> dict[str, Array]:
+    return {name: part.dense() for name, part in getattr(covariance, "parts", {"": covariance}).items()}
+
+
 def _log_evidence(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
     """The rows' share of log Z; each of a row's identical sites contributes once."""
     (mean, variance), (tau, nu) = cavity, sites
@@ -145,53 +162,3 @@ def _log_evidence(counts: Array, log_normalizer: Array, sites: Sites, cavity: Ca
     quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
     correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
     return jnp.sum(counts * (log_normalizer + correction))
-
-
-class Prior(NamedTuple):
-    """A program's Gaussian prior at given hyperparameters.
-
-    Attributes
-    ----------
-    hyperparameters : dict
-        On their supports.
-    location : Array, shape (n,)
-    blocks : dict from site to (dict from part to Array)
-        Covariance matrices of each site's named parts; of a site without, the whole under the empty name.
-    definite : Array
-        Whether it is a covariance, up to jitter; taken for granted unless ``check`` was asked for.
-    """
-
-    hyperparameters: Values
-    location: Array
-    blocks: dict[str, dict[str, Array]]
-    definite: Array
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def prior(
-    call: Call,
-    layout: Layout,
-    check: bool,
-    arrays: tuple[Any, ...],
-    unconstrained: Values,
-    fixed: Values,
-) -> Prior:
-    """Evaluate the prior; ``check`` that it is positive definite where EP has not factorised it (in gap space)."""
-    placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
-    hyperparameters, _ = constrain(call.trace(arrays, {**fixed, **placeholder}), unconstrained)
-    sites = call.trace(arrays, {**fixed, **hyperparameters, **placeholder})
-    pairs = {name: gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents}
-    blocks = {
-        name: {
-            part: operator.dense()
-            for part, operator in getattr(covariance, "parts", {"": covariance}).items()
-        }
-        for name, (_, covariance) in pairs.items()
-    }
-    definite = jnp.asarray(True)
-    if check:
-        roots = [covariance.root().lower for _, covariance in pairs.values()]
-        definite = jnp.all(jnp.asarray([jnp.all(jnp.isfinite(root)) for root in roots]))
-    return Prior(
-        hyperparameters, jnp.concatenate([location for location, _ in pairs.values()]), blocks, definite
-    )

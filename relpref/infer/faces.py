@@ -7,12 +7,13 @@ from scipy.linalg import block_diag
 
 from relpref.data import PreferenceData
 from relpref.infer.belief import GaussianBelief, key_words
-from relpref.infer.evidence import Evidence, Prior
+from relpref.infer.evidence import Evidence
 from relpref.infer.posterior import Origin, Parts, Posterior
 from relpref.infer.program import Layout, Values
 from relpref.infer.result import Result
 from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.infer.warn import warn_user
+from relpref.linalg import cholesky
 
 _UTILITY = "utility"
 
@@ -47,9 +48,14 @@ def group_notes(data: PreferenceData) -> dict[str, Any]:
     return {"groups": note}
 
 
+def positive_definite(evidence: Evidence) -> bool:
+    """Whether every site's prior covariance is one, up to jitter; EP in gap space factorises none of them."""
+    totals = [sum(np.asarray(part) for part in parts.values()) for parts in evidence.blocks.values()]
+    return all(bool(np.all(np.isfinite(np.asarray(cholesky(total).lower)))) for total in totals)
+
+
 def assemble(
     layout: Layout,
-    prior: Prior,
     fixed: Values,
     evidence: Evidence,
     info: dict[str, Any],
@@ -60,7 +66,7 @@ def assemble(
     alpha = np.asarray(evidence.alpha)
     blocks = {
         site: {part: np.asarray(matrix) for part, matrix in parts.items()}
-        for site, parts in prior.blocks.items()
+        for site, parts in evidence.blocks.items()
     }
     totals = {site: sum(parts.values()) for site, parts in blocks.items()}
     if evidence.white is not None:
@@ -71,7 +77,7 @@ def assemble(
         covariance = total - total @ np.asarray(evidence.weights) @ total
         covariance = 0.5 * (covariance + covariance.T)
     parts: dict[str, Parts] = {}
-    mean = np.array(prior.location)
+    mean = np.array(evidence.location)
     for site, rows in layout.slices.items():
         mean[rows] += totals[site] @ alpha[rows]
         named = {part: matrix for part, matrix in blocks[site].items() if part}
@@ -95,7 +101,7 @@ def assemble(
             *(v for p in parts.values() for d in (p.means, p.covariances) for v in d.values()),
         ):
             array[...] = np.nan
-    hyperparameters = {**fixed, **prior.hyperparameters}
+    hyperparameters = {**fixed, **evidence.hyperparameters}
     common = {
         "belief": GaussianBelief(mean, covariance),
         "parts": parts,

@@ -124,6 +124,8 @@ class Reading(NamedTuple):
 
     Attributes
     ----------
+    hyperparameters : dict
+        On their supports; without the fixed ones.
     covariance : BlockDiagonal
         Prior covariance of the joint latent vector.
     location : Array, shape (n,)
@@ -137,6 +139,7 @@ class Reading(NamedTuple):
         Log density of the hyperparameters in the unconstrained space.
     """
 
+    hyperparameters: Values
     covariance: BlockDiagonal
     location: Array
     offset: Array
@@ -206,6 +209,7 @@ def read(
     offset, apply = jax.linearize(predictors, location)
     transpose = jax.linear_transpose(apply, location)
     return Reading(
+        hyperparameters=hyperparameters,
         covariance=BlockDiagonal(tuple(covariance for _, covariance in parts)),
         location=location,
         offset=offset,

@@ -29,7 +29,8 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
         "p",
         "best",
     ]
-    ranking = load_run("run").posterior.ranking()
+    posterior: Any = load_run("run").posterior
+    ranking = posterior.ranking()
     assert [line.split()[1] for line in lines[1:]] == list(ranking.index)
     assert len(ask("rank", "run", "--top", 2).out.splitlines()) == 3
     assert len(ask("rank", "run", "--top", 200).out.splitlines()) == 7
@@ -65,7 +66,8 @@ def test_prefer(place: Path, ask: Any) -> None:
     there, back = json.loads(said.out)["pairs"]
     assert (there["first"], there["second"]) == ("tea", "coffee")
     assert there["probability"] + back["probability"] == pytest.approx(1, abs=1e-12)
-    expected = load_run("run").posterior.prefer([("tea", "coffee")])
+    posterior: Any = load_run("run").posterior
+    expected = posterior.prefer([("tea", "coffee")])
     assert there["probability"] == expected["probability"][0]
     lines = ask("prefer", "run", "tea", "coffee", "NA", "007").out.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["tea", "coffee"], ["NA", "007"]]

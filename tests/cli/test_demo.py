@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +12,8 @@ from relpref import demo
 from relpref.cli import demo_words as words
 from relpref.data_loaders import ModeChoice, load_modechoice
 from relpref.demo import ALONE, RELATION, SHUFFLED, Outcome
+from relpref.infer import EP
+from relpref.models import xpgp
 
 
 def few(number: int) -> ModeChoice:
@@ -44,12 +47,11 @@ def test_held_out_answers_are_not_learned_from() -> None:
         for table in (experiment.learned, experiment.held_out)
     )
     assert not learned & held_out
-    for name, data in experiment.data.items():
+    for data in experiment.data.values():
         assert data.num_entities == 840  # those held out are there, too
         assert data.num_answers == len(experiment.learned)
         winners = [str(data.entities[row]) for row in data.winner]
         assert {label.partition(":")[0] for label in winners} == learned
-        assert list(data.relations) == ([] if name == ALONE else ["mode"])
     assert set(demo.prepare(4).held_out["winner"]) != set(experiment.held_out["winner"])
 
 
@@ -80,6 +82,8 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
     alone, real, shuffled = found["models"]
     assert (alone["model"], real["model"], shuffled["model"]) == (ALONE, RELATION, SHUFFLED)
     assert alone["gain"] == alone["gain_se"] == 0
+    assert list(alone["hyperparameters"]) == ["attributes_amplitude", "attributes_lengthscale"]
+    assert "mode_range" in real["hyperparameters"]
     assert real["gain"] == pytest.approx(alone["log_loss"] - real["log_loss"])
     assert 0 < real["gain_se"] and 0.1 < real["log_loss"] < 2
     assert f"{real['gain']:+.3f} ± {real['gain_se']:.3f}" in said.out
@@ -187,3 +191,15 @@ def test_the_whole_demo(tmp_path: Path, ask: Any) -> None:
     assert losses[RELATION] < losses[ALONE] < losses[SHUFFLED] < np.log(2)
     evidence = {row["model"]: row["log_evidence"] for row in found["models"]}
     assert evidence[RELATION] > evidence[SHUFFLED] > evidence[ALONE]
+
+
+@pytest.mark.slow
+def test_an_amplitude_held_at_nothing_is_no_relation() -> None:
+    experiment = demo.prepare()
+    data = experiment.data[RELATION]
+    alone = replace(experiment, data={ALONE: data})
+    held = demo.fit(alone).posteriors[ALONE]
+    left_out = EP(xpgp).run(jax.random.key(0), data.without_relation("mode"), attribute_kernel=demo.KERNEL)
+    assert held.log_evidence == pytest.approx(left_out.log_evidence, abs=1e-2)
+    np.testing.assert_allclose(held.mean(), left_out.mean(), atol=1e-2)
+    np.testing.assert_allclose(held.sd(), left_out.sd(), rtol=1e-2)

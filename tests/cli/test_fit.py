@@ -136,7 +136,8 @@ def test_a_run_with_files_of_somebody_else_is_not_replaced(place: Path, ask: Any
 def test_an_empty_folder_is_used(place: Path, ask: Any) -> None:
     (place / "empty").mkdir()
     assert ask("fit", "--folder", "tables", "--out", "empty").code == 0
-    assert load_run("empty").posterior.data.num_entities == 6
+    posterior: Any = load_run("empty").posterior
+    assert posterior.data.num_entities == 6
 
 
 def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, ask: Any) -> None:
