@@ -150,9 +150,6 @@ class EP:
         first = (
             cold if start is None else Sites(*(jnp.asarray(start[name]) for name in ("precision", "shift")))
         )
-
-        searching = bool(layout.hyperparameters)
-
         searching = bool(layout.hyperparameters)
 
         def at(unconstrained: Values, sites: Sites, tolerance: float) -> Evidence:

@@ -73,7 +73,7 @@ def assemble(
         white = np.asarray(evidence.white)
         covariance = white @ white.T
     else:
-        total = block_diag(*totals.values())
+        total = block_diag(*(totals[site] for site in layout.slices))  # JAX sorts dictionaries
         covariance = total - total @ np.asarray(evidence.weights) @ total
         covariance = 0.5 * (covariance + covariance.T)
     parts: dict[str, Parts] = {}

@@ -5,9 +5,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
+from relpref.infer import EP
 from relpref.infer.spaces import EntitySpace, GapSpace, Map, lower_of_product
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
 
 
@@ -52,3 +57,28 @@ def test_against_dense_algebra(kind: Any, problem: dict[str, Any]) -> None:
     np.testing.assert_allclose(covariance - covariance @ weights @ covariance, posterior, rtol=0, atol=1e-9)
     half_log_ratio = 0.5 * (np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(posterior)[1])
     np.testing.assert_allclose(marginals.log_determinant, half_log_ratio, rtol=1e-9)
+
+
+FIRST, SECOND = np.array([0, 1, 2, 3, 0]), np.array([2, 1, 0, 2, 1])
+
+
+def two_sites(kernel: Any) -> None:
+    """Sites whose names do not sort in the order of the program."""
+    f = numpyro.sample("zeta", GaussianProcess(Dense(jnp.asarray(kernel))))
+    with numpyro.plate("place", 3):
+        g = numpyro.sample("Alpha", dist.Normal(0.7, 1.5))
+    with numpyro.plate("row", 5):
+        gap = f[FIRST] - f[SECOND[::-1]] + 2 * g[SECOND] - 0.3
+        numpyro.sample("y", ProbitComparison(gap), obs=jnp.array([1, 1, 0, 1, 1]))
+
+
+def test_two_sites_in_both_spaces() -> None:
+    factor = np.random.default_rng(0).standard_normal((4, 4))
+    kernel = factor @ factor.T + np.eye(4)
+    spaces: list[Any] = ["gap", "entity"]
+    fits = [EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces]
+    for site in ("zeta", "Alpha"):
+        left, right = (fit.covariance(site=site) for fit in fits)
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(*(fit.mean(site=site) for fit in fits), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(fits[0].log_evidence, fits[1].log_evidence, rtol=0, atol=1e-8)
