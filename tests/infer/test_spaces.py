@@ -76,9 +76,9 @@ def test_two_sites_in_both_spaces() -> None:
     factor = np.random.default_rng(0).standard_normal((4, 4))
     kernel = factor @ factor.T + np.eye(4)
     spaces: list[Any] = ["gap", "entity"]
-    fits = [EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces]
+    fits: list[Any] = [EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces]
+    gap, entity = fits
     for site in ("zeta", "Alpha"):
-        left, right = (fit.covariance(site=site) for fit in fits)
-        np.testing.assert_allclose(left, right, rtol=0, atol=1e-8)
-        np.testing.assert_allclose(*(fit.mean(site=site) for fit in fits), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(fits[0].log_evidence, fits[1].log_evidence, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(gap.mean(site=site), entity.mean(site=site), rtol=0, atol=1e-8)
+        np.testing.assert_allclose(gap.covariance(site=site), entity.covariance(site=site), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(gap.log_evidence, entity.log_evidence, rtol=0, atol=1e-8)
