@@ -16,6 +16,9 @@ RELPREF_DATA := $(CURDIR)/../shared/data
 endif
 endif
 export RELPREF_DATA
+# OpenBLAS' threads wait for each other without sleeping; small factorisations are faster with one.
+OPENBLAS_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help

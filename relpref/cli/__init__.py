@@ -6,7 +6,8 @@ command fails.
 
 The program keeps what JAX compiled in ``$XDG_CACHE_HOME/relpref/jax`` (``~/.cache/relpref/jax``), so that the second fit of tables
 of the same size starts sooner. ``RELPREF_CACHE=off`` switches that off, ``RELPREF_CACHE=/some/folder`` puts it elsewhere; the
-folder can be deleted at any time. Importing relpref never touches it.
+folder can be deleted at any time. OpenBLAS is held to one thread; ``OPENBLAS_NUM_THREADS`` says otherwise. Importing relpref does
+none of this.
 """
 
 from relpref.cli.entry import main

@@ -19,8 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the program. Only then is the process set up as that of a program: compiled code is cached, and
-        characters that a terminal cannot show are escaped.
+        By default those of the program. Only then is the process set up as that of a program: compiled code is cached, OpenBLAS
+        works in one thread, and characters that a terminal cannot show are escaped.
 
     Returns
     -------
@@ -63,6 +63,9 @@ def _set_up() -> None:
     from relpref.cli.cache import keep_compiled_code
 
     keep_compiled_code()
+    # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a thousand entities two of them
+    # are no faster than one on idle processors, and take three times as long where others work, too. JAX keeps its own threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
