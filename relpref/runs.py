@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from relpref.data.folder import Files
@@ -138,6 +139,7 @@ def save_run(
     model: str,
     seed: int,
     options: Mapping[str, Any],
+    replace: bool,
     report: Callable[[Path], object] | None = None,
 ) -> None:
     """Write a run, in place of the one that is there; whole or not at all.
@@ -154,15 +156,17 @@ def save_run(
     seed : int
     options : mapping
         Of the engine, as plain values.
+    replace : bool
+        Whether a run that is there may be replaced.
     report : callable, optional
         Called with the name of a file; writes the report there.
 
     Raises
     ------
     StorageError
-        If something cannot be written; the earlier run is untouched then.
+        If something cannot be written, or see `check_target`; what is there is untouched then.
     """
-    check_target(folder, replace=True, how="")
+    check_target(folder, replace=replace, how="it was written meanwhile")
     with replaced_folder(folder) as part:
         for table in tables:
             file = part / table.name
@@ -249,7 +253,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise StorageError(
             f"{folder}: this is not a run, there is no {RECORD} in it; make one with "
-            f"relpref fit --folder {folder} --out run/"
+            f"relpref fit --folder {quote(str(folder))} --out run/"
             if (folder / "entities.csv").exists()
             else f"{folder}: this is not a run, there is no {RECORD} in it; give the folder that relpref fit --out wrote"
         ) from None

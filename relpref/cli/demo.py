@@ -3,6 +3,7 @@
 import argparse
 import textwrap
 from pathlib import Path
+from shlex import quote
 
 import pandas as pd
 
@@ -21,7 +22,8 @@ def run(chosen: argparse.Namespace) -> None:
     """Fit, print, write the report and the run."""
     out = Path(chosen.out)
     # An earlier demo can always be made again; a run of somebody's own cannot.
-    check_target(out, replace=is_run_of(out, "demo"), how="the demo does not replace it")
+    replace = is_run_of(out, "demo")
+    check_target(out, replace=replace, how="the demo does not replace it")
     experiment = prepare(chosen.seed)
     speaks = not chosen.json and not chosen.quiet
     if speaks:
@@ -35,6 +37,7 @@ def run(chosen: argparse.Namespace) -> None:
         model="xpgp",
         seed=chosen.seed,
         options={"restarts": 1, "attribute_kernel": repr(KERNEL), "held_out": HELD_OUT},
+        replace=replace,
         report=lambda path: _report(outcome, path),
     )
     if chosen.json:
@@ -74,7 +77,8 @@ def _tell(outcome: Outcome, out: Path) -> None:
     _paragraph(words.SAMPLE)
     say("")
     first = outcome.experiment.held_out.iloc[0]
-    say(f"Try: relpref rank {out} --top 5, or relpref prefer {out} {first['winner']} {first['loser']}")
+    name = quote(str(out))
+    say(f"Try: relpref rank {name} --top 5, or relpref prefer {name} {first['winner']} {first['loser']}")
     say(f"The report is in {out / REPORT}")
 
 

@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 chosen.command(chosen)
             return 0
         finally:
-            # Here, where a broken pipe can still be handled.
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it is None where the shell closed it
+                sys.stdout.flush()  # here, where a broken pipe can still be handled
     except SystemExit as leaving:  # --help, --version and wrong usage
         return leaving.code if isinstance(leaving.code, int) else 0
     except BrokenPipeError:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import jax
@@ -33,7 +34,14 @@ def run(chosen: argparse.Namespace) -> None:
     engine = EP(_MODELS[chosen.model], **options)
     posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet)
     save_run(
-        chosen.out, posterior, given, command="fit", model=chosen.model, seed=chosen.seed, options=options
+        chosen.out,
+        posterior,
+        given,
+        command="fit",
+        model=chosen.model,
+        seed=chosen.seed,
+        options=options,
+        replace=chosen.force,
     )
     if chosen.json:
         document(
@@ -48,7 +56,7 @@ def run(chosen: argparse.Namespace) -> None:
         )
     elif speaks:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
-        say(f"The run is in {chosen.out}: try relpref rank {chosen.out}")
+        say(f"The run is in {chosen.out}: try relpref rank {quote(chosen.out)}")
 
 
 def _notes(data: PreferenceData, model: str) -> list[str]:

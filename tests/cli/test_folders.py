@@ -29,7 +29,8 @@ class Stub:
 def save(folder: Path, content: bytes, *names: str, **more: Any) -> None:
     tables = tuple(Copy(f"data/{name}.csv", f"{name}.csv", content) for name in names)
     posterior: Any = Stub(content)
-    save_run(folder, posterior, tables, command="fit", model="xpgp", seed=0, options={}, **more)
+    settings: dict[str, Any] = {"command": "fit", "model": "xpgp", "seed": 0, "options": {}, "replace": True}
+    save_run(folder, posterior, tables, **{**settings, **more})
 
 
 @pytest.fixture(params=[True, False], ids=["swap", "rename"])
@@ -113,6 +114,14 @@ def test_names_that_are_one_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="File exists"):
         save(tmp_path / "run", b"new", "relations/hot", "relations/hot")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_appeared_meanwhile_is_kept(tmp_path: Path, snapshot: Any) -> None:
+    save(tmp_path / "run", b"old", "entities", replace=False)
+    before = snapshot(tmp_path)
+    with pytest.raises(StorageError, match="there is a run already; it was written meanwhile"):
+        save(tmp_path / "run", b"new", "entities", replace=False)
+    assert snapshot(tmp_path) == before
 
 
 def test_a_run_left_aside_is_mentioned(tmp_path: Path) -> None:
