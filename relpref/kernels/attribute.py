@@ -1,5 +1,6 @@
 """Kernels on attribute vectors."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -9,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from numpy.typing import ArrayLike
 
-from relpref.errors import DataError
-from relpref.linalg import CovarianceOperator, Dense, real
+from relpref.linalg import CovarianceOperator, Dense
 
 
 class AttributeKernel(Protocol):
@@ -25,15 +24,14 @@ class AttributeKernel(Protocol):
         """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
 
 
-@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class SquaredExponential:
-    """exp(−½ Σ_d (x_d − x'_d)²/ℓ_d²) (XPGP eq. 1, where ρ = 1/ℓ).
+class Stationary(ABC):
+    """A function of the distance r of two entities, r² = Σ_d (x_d − x'_d)²/ℓ_d²; its subclasses say which.
 
     Parameters
     ----------
     shared_lengthscale : bool
-        One ℓ for all attributes, as in the paper; by default each attribute has its own, so that an attribute
+        One ℓ for all attributes, as in XPGP; by default each attribute has its own, so that an attribute
         that does not matter can be switched off by a long one.
 
     Notes
@@ -55,54 +53,75 @@ class SquaredExponential:
 
     def __call__(self, attributes: Array, *, lengthscale: Array) -> Dense:
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
-        return Dense(jnp.exp(-0.5 * squared_distances(attributes / lengthscale)))
+        return Dense(self.correlation(squared_distances(attributes / lengthscale)))
+
+    @abstractmethod
+    def correlation(self, squared: Array) -> Array:
+        """The kernel, elementwise, from r²; 1 at 0."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Precomputed:
-    """A covariance given as a matrix, whatever the attributes or links are.
+class SquaredExponential(Stationary):
+    """exp(−r²/2): infinitely smooth (XPGP eq. 1, where ρ = 1/ℓ). See `Stationary` for r and ℓ."""
+
+    def correlation(self, squared: Array) -> Array:
+        """exp(−r²/2)."""
+        return jnp.exp(-0.5 * squared)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Matern32(Stationary):
+    """(1 + √3 r) exp(−√3 r): once differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
+
+    def correlation(self, squared: Array) -> Array:
+        """(1 + √3 r) exp(−√3 r)."""
+        scaled = safe_sqrt(3 * squared)
+        return (1 + scaled) * jnp.exp(-scaled)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Matern52(Stationary):
+    """(1 + √5 r + 5r²/3) exp(−√5 r): twice differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
+
+    def correlation(self, squared: Array) -> Array:
+        """(1 + √5 r + 5r²/3) exp(−√5 r)."""
+        scaled = safe_sqrt(5 * squared)
+        return (1 + scaled + jnp.square(scaled) / 3) * jnp.exp(-scaled)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Linear:
+    """Σ_d w_d x_d x'_d with w_d = ℓ_d⁻² / Σ_e ℓ_e⁻²: utility is a weighted sum of the attributes.
 
     Parameters
     ----------
-    covariance : array, shape (n, n)
-        Symmetric positive semidefinite, in the order of the entities.
+    shared_lengthscale : bool
+        All attributes weigh the same, and there is no hyperparameter but the amplitude.
 
-    Raises
-    ------
-    DataError
-        If it is not a square, finite and symmetric matrix.
+    Notes
+    -----
+    The weights add up to 1, so that on standardised attributes the mean gap variance of two entities is 2, what the
+    stationary kernels give far apart, and amplitudes can be compared. Hence only ratios of the ℓ count; their prior
+    is that of the stationary kernels. A constant shift of an attribute changes no gap.
     """
 
-    covariance: ArrayLike
+    shared_lengthscale: bool = field(default=False, metadata={"static": True})
 
-    def __post_init__(self) -> None:
-        """Check the matrix where it is a concrete one (JAX also rebuilds this object around tracers)."""
-        if isinstance(self.covariance, np.ndarray | list | tuple):
-            matrix = np.asarray(self.covariance, dtype=np.float64)
-            if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-                raise DataError(
-                    f"Precomputed covariance has shape {matrix.shape}; it must be a square matrix"
-                )
-            if not np.all(np.isfinite(matrix)):
-                row, column = np.argwhere(~np.isfinite(matrix))[0]
-                raise DataError(
-                    f"Precomputed covariance holds {matrix[row, column]} at row {row}, column {column}; "
-                    "all entries must be finite"
-                )
-            if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max(initial=0.0)):
-                raise DataError(
-                    "Precomputed covariance is not symmetric; give (K + K.T) / 2 if that is what you mean"
-                )
-            object.__setattr__(self, "covariance", matrix)
+    def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
+        """``lengthscale``, shape (d,); none when shared."""
+        return {} if self.shared_lengthscale else SquaredExponential().parameters(num_attributes)
 
-    def parameters(self, domain: object) -> Mapping[str, dist.Distribution]:
-        """None."""
-        return {}
-
-    def __call__(self, domain: object, *, normalize: bool = True) -> Dense:
-        """The matrix as it was given; attributes or graph are not looked at, and nothing is scaled."""
-        return Dense(real(self.covariance))
+    def __call__(self, attributes: Array, *, lengthscale: Array | float = 1.0) -> Dense:
+        """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
+        # Relative to the shortest, because ℓ⁻² may overflow; a common factor of the ℓ changes nothing.
+        shortest = jax.lax.stop_gradient(jnp.min(jnp.asarray(lengthscale), initial=jnp.inf))
+        relative = jnp.broadcast_to(shortest / lengthscale, attributes.shape[1:])
+        scaled = attributes * relative / jnp.sqrt(jnp.sum(jnp.square(relative)))
+        return Dense(scaled @ scaled.T)
 
 
 def squared_distances(points: Array) -> Array:
@@ -111,3 +130,9 @@ def squared_distances(points: Array) -> Array:
     norms = jnp.sum(jnp.square(centred), axis=1)
     squared = jnp.maximum(norms[:, None] + norms[None, :] - 2 * centred @ centred.T, 0.0)
     return squared * (1 - jnp.eye(points.shape[0], dtype=squared.dtype))
+
+
+def safe_sqrt(squared: Array) -> Array:
+    """Square root whose gradient at 0 is 0 instead of infinite; right where what is built on it is even in the root."""
+    positive = squared > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)

@@ -8,6 +8,8 @@ import numpy as np
 from relpref.diagnostics.relations import ATTRIBUTES, keywords, site_part
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.kernels import RegularizedLaplacian, SquaredExponential
+from relpref.kernels.attribute import Stationary
+from relpref.linalg import real
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.contributions import part_name
 from relpref.report.grid import cell, grid
@@ -102,12 +104,14 @@ def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -
         return ""
     options = keywords(posterior.origin)
     if part == ATTRIBUTES:
-        if not isinstance(options.get("attribute_kernel") or SquaredExponential(), SquaredExponential):
+        attribute_kernel = options.get("attribute_kernel") or SquaredExponential()
+        if not isinstance(attribute_kernel, Stationary):
             return ""
         if kind == "amplitude":
             return f"entities far apart typically differ by {fixed(np.sqrt(2) * number)}"
         if kind == "lengthscale" and options.get("standardize", True):
-            return f"correlation {fixed(np.exp(-0.5 / number**2))} one standard deviation apart"
+            correlation = float(attribute_kernel.correlation(real(number**-2)))
+            return f"correlation {fixed(correlation)} one standard deviation apart"
         return ""
     kernel = (options.get("relation_kernels") or {}).get(part) or RegularizedLaplacian()
     if part not in posterior.data.relations or not isinstance(kernel, RegularizedLaplacian):

@@ -6,11 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
+from scipy.special import gamma, kv
 
 from relpref.data import Graph
 from relpref.errors import DataError
-from relpref.kernels import Precomputed, RegularizedLaplacian, SquaredExponential
+from relpref.kernels import Linear, Matern32, Matern52, Precomputed, RegularizedLaplacian, SquaredExponential
 
+KERNELS: tuple[Any, ...] = (SquaredExponential(), Matern32(), Matern52(), Linear())
 STEP = np.finfo(float).eps ** (1 / 3)
 EDGES = [
     (0, 1),
@@ -85,19 +88,59 @@ def check_gradient(f: Callable[[Any], Any], at: Any) -> None:
 
 
 @pytest.mark.parametrize("rows", [range(9), [0, 0, 1, 1, 1, 2, 3, 4, 5]])
-def test_squared_exponential_gradient(rows: Any) -> None:
-    x = points()[list(rows)]
-    weights = np.random.default_rng(1).standard_normal((9, 9))
-    check_gradient(
-        lambda ell: jnp.sum(weights * SquaredExponential()(jnp.asarray(x), lengthscale=ell).dense()),
-        [0.5, 1.0, 3.0],
-    )
+def test_gradient_in_the_lengthscales(rows: Any) -> None:
+    x = jnp.asarray(points()[list(rows)])
+    weights = np.random.default_rng(1).standard_normal((len(KERNELS), 9, 9))
+
+    def weighted(lengthscales: Any) -> Any:
+        covariances = [
+            kernel(x, lengthscale=ell).dense() for kernel, ell in zip(KERNELS, lengthscales, strict=True)
+        ]
+        return sum(jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True))
+
+    check_gradient(weighted, [[0.5, 1.0, 3.0], [0.4, 1.0, 2.0], [0.6, 1.5, 3.0], [0.5, 1.0, 3.0]])
 
 
-def test_squared_exponential_gradient_in_the_attributes_of_duplicates() -> None:
+def test_gradient_in_the_attributes_of_duplicates() -> None:
     x = points()[[0, 0, 1]]
-    weights = np.random.default_rng(1).standard_normal((3, 3))
-    check_gradient(lambda at: jnp.sum(weights * SquaredExponential()(at, lengthscale=jnp.ones(3)).dense()), x)
+    weights = np.random.default_rng(1).standard_normal((len(KERNELS), 3, 3))
+
+    def weighted(at: Any) -> Any:
+        covariances = [kernel(at, lengthscale=jnp.ones(3)).dense() for kernel in KERNELS]
+        return sum(jnp.sum(w * covariance) for w, covariance in zip(weights, covariances, strict=True))
+
+    check_gradient(weighted, x)
+
+
+@pytest.mark.parametrize(("kernel", "order"), [(Matern32(), 1.5), (Matern52(), 2.5)])
+def test_matern_is_the_bessel_form(kernel: Any, order: float) -> None:
+    x, lengthscale = points(), np.array([0.5, 1.0, 3.0])
+    found = dense(kernel, x, lengthscale=lengthscale)
+    distance = np.sqrt(2 * order) * cdist(x / lengthscale, x / lengthscale)
+    np.fill_diagonal(distance, 1.0)
+    # Rasmussen & Williams 2006, eq. 4.14.
+    expected = 2 ** (1 - order) / gamma(order) * distance**order * kv(order, distance)
+    np.fill_diagonal(expected, 1.0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(np.diag(found), 1.0)
+    assert dense(kernel, points()[[0, 0, 1]], lengthscale=1.0)[0, 1] == 1.0
+
+
+def test_linear_entry_by_entry_and_its_scale() -> None:
+    x, lengthscale = points(40), np.array([0.5, 1.0, 3.0])
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    weights = lengthscale**-2 / np.sum(lengthscale**-2)
+    found = dense(Linear(), x, lengthscale=lengthscale)
+    np.testing.assert_allclose(found, (x * weights) @ x.T, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        dense(Linear(), x, lengthscale=1e-200 * lengthscale), found, rtol=0, atol=1e-14
+    )
+    np.testing.assert_allclose(dense(Linear(shared_lengthscale=True), x), x @ x.T / 3, rtol=0, atol=1e-14)
+    gaps = np.diag(found)[:, None] + np.diag(found) - 2 * found
+    assert abs(np.sum(gaps) / (40 * 39) - 2 * 40 / 39) <= 1e-12
+    assert Linear(shared_lengthscale=True).parameters(3) == {}
+    assert Linear().parameters(3)["lengthscale"].shape() == (3,)
+    assert not np.any(dense(Linear(), np.zeros((4, 0)), lengthscale=np.zeros(0)))
 
 
 def test_squared_exponential_priors() -> None:
