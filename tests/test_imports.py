@@ -139,13 +139,16 @@ NAMES = {
     ],
     "relpref.kernels": [
         "AttributeKernel",
+        "Diffusion",
         "GaussianProcess",
         "GraphKernel",
+        "HiddenCommonCause",
         "Linear",
         "Matern32",
         "Matern52",
         "Precomputed",
         "RegularizedLaplacian",
+        "RelationVectors",
         "SquaredExponential",
     ],
     "relpref.likelihoods": [

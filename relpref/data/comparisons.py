@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.data.arrays import read_only
 from relpref.data.columns import counts
-from relpref.data.graph import read_only
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.messages import counted, shown
 from relpref.data.tables import as_table, check_columns

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relpref.data.arrays import read_only
 from relpref.data.columns import numbers
-from relpref.data.graph import read_only
 from relpref.data.labels import LabelIndex, Place, plain_labels
 from relpref.data.messages import counted, listed, nearest, shown
 from relpref.data.tables import Table

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relpref.data.arrays import read_only
 from relpref.data.entities import align_attributes, index_entities, read_entities
-from relpref.data.graph import Graph, read_only
+from relpref.data.graph import Graph
 from relpref.data.labels import LabelIndex
 from relpref.data.messages import shown
 from relpref.data.relation import check_known, relation_edges

@@ -2,41 +2,22 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.data.arrays import read_only
+from relpref.data.cliques import clique_counts
+from relpref.data.spectrum import Spectrum, spectrum
+from relpref.data.untraced import Untraced
 from relpref.errors import DataError
 
 # Beyond these the degrees or the eigenvalues of the Laplacian leave the range of float64.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
-
-
-class Spectrum(NamedTuple):
-    """Eigendecomposition of the combinatorial Laplacian D - W, one connected component at a time.
-
-    Attributes
-    ----------
-    eigenvalues : array of float64, shape (n,)
-        Ascending; exactly 0 once per component.
-    eigenvectors : array of float64, shape (n, n)
-        Column k belongs to eigenvalue k and vanishes outside one component; for the eigenvalue 0 it is
-        exactly constant on it.
-    gap_weights : array of float64, shape (n,)
-        Weights w such that ``sum(w * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the ordered
-        pairs i != j inside components, for K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c - 1) for the
-        non-zero eigenvalues of a component of s nodes, 0 for the zero eigenvalues.
-    """
-
-    eigenvalues: Any
-    eigenvectors: Any
-    gap_weights: Any
 
 
 class ScaleReference(NamedTuple):
@@ -50,27 +31,25 @@ class ScaleReference(NamedTuple):
         Its gap weights, see `Spectrum`.
     mean_degree : float64
         Its mean weighted degree over the nodes with an edge.
+    component : array of int32, shape (k,)
+        Numbers of its connected components; its nodes are the first k of every graph grown from it.
     """
 
     eigenvalues: Any
     gap_weights: Any
     mean_degree: Any
-
-
-def read_only(array: Any) -> Any:
-    """Return the array after forbidding writes into it."""
-    array.flags.writeable = False
-    return array
+    component: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An immutable undirected graph; a JAX pytree whose leaves are its arrays.
+    """An immutable undirected graph; a JAX pytree whose leaves are what kernels need.
 
     Edges may be given in any order and orientation; they are stored with source < target, sorted.
-    Flattening it (also by passing it to a compiled function) computes the spectrum.
-    Methods and properties other than ``spectrum``, ``reference`` and the sizes need concrete arrays:
-    they do not work inside a compiled function that has the graph as an argument.
+    Flattening it (also by passing it to a compiled function) computes the leaves ``weight_matrix``, ``spectrum``,
+    ``reference`` and, where wanted, ``cliques``. The list of edges is no leaf, so that graphs with different numbers
+    of edges share one compilation: inside a compiled function that has the graph as an argument, only the leaves,
+    ``num_nodes`` and ``completeness`` are those of the argument.
 
     Parameters
     ----------
@@ -82,6 +61,8 @@ class Graph:
         Positive weights.
     frozen_reference : ScaleReference, optional
         What kernels are scaled by, if not by this graph itself.
+    counts_cliques : bool
+        Whether ``cliques`` is wanted, see `with_cliques`.
 
     Raises
     ------
@@ -95,6 +76,7 @@ class Graph:
     target: Any
     weight: Any
     frozen_reference: ScaleReference | None = None
+    counts_cliques: bool = False
 
     def __post_init__(self) -> None:
         """Check the edges and bring them into their order."""
@@ -169,16 +151,44 @@ class Graph:
         return np.asarray(read_only(component.astype(np.int32)))
 
     @cached_property
+    def completeness(self) -> Literal["incomplete", "weighted", "constant"]:
+        """Whether every two of more than two nodes are joined, and then whether all weights are equal."""
+        size = self.num_nodes
+        if size < 3 or self.num_edges < size * (size - 1) // 2:
+            return "incomplete"
+        return "constant" if np.ptp(self.weight) == 0 else "weighted"
+
+    @cached_property
+    def weight_matrix(self) -> NDArray[np.float64]:
+        """Symmetric matrix of weights W, dense, of shape (n, n)."""
+        return np.asarray(read_only(self.adjacency().toarray()))
+
+    @cached_property
     def spectrum(self) -> Spectrum:
         """Eigendecomposition of the Laplacian, computed when first used: O(s**3) per component."""
-        return _spectrum(self)
+        return spectrum(self.adjacency(), self.component)
+
+    @cached_property
+    def cliques(self) -> NDArray[np.float64] | None:
+        """Number of maximal cliques of a triangulation that hold both nodes, shape (n, n); see `with_cliques`."""
+        if not self.counts_cliques:
+            return None
+        return np.asarray(read_only(clique_counts(self.num_nodes, self.source, self.target)))
 
     @cached_property
     def reference(self) -> ScaleReference:
         """What kernels are scaled by: the graph itself, or the graph before newcomers were added."""
         if self.frozen_reference is not None:
             return self.frozen_reference
-        return ScaleReference(self.spectrum.eigenvalues, self.spectrum.gap_weights, self.mean_degree)
+        values, _, gap_weights = self.spectrum
+        return ScaleReference(values, gap_weights, self.mean_degree, self.component)
+
+    def with_cliques(self) -> "Graph":
+        """Return the graph with ``cliques``, which ``HiddenCommonCause(method="cliques")`` needs."""
+        graph = object.__new__(Graph)
+        graph.__dict__.update({**self.__dict__, "counts_cliques": True})
+        graph.__dict__.pop("cliques", None)
+        return graph
 
     def grown(self, num_nodes: int, source: ArrayLike, target: ArrayLike, weight: ArrayLike) -> "Graph":
         """Return the graph with more nodes and edges, and the scale of reference of this one.
@@ -201,84 +211,41 @@ class Graph:
             np.concatenate([self.target, np.asarray(target, dtype=np.int32)]),
             np.concatenate([self.weight, np.asarray(weight, dtype=np.float64)]),
             frozen_reference=self.reference,
+            counts_cliques=self.counts_cliques,
         )
 
     def __repr__(self) -> str:
         """Return the sizes."""
-        return f"Graph({self.num_nodes} nodes, {getattr(self.source, 'shape', ('?',))[0]} edges)"
+        return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
 
 
-def _spectrum(graph: Graph) -> Spectrum:
-    size = graph.num_nodes
-    eigenvalues = np.zeros(size)
-    gap_weights = np.zeros(size)
-    eigenvectors = np.zeros((size, size))
-    adjacency = graph.adjacency()
-    # Nodes sorted by component: each component is one slice of `nodes`.
-    nodes = np.argsort(graph.component, kind="stable")
-    sizes = np.bincount(graph.component) if size else np.zeros(0, dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    pairs = float(np.sum(sizes * (sizes - 1.0)))
-    blocks = []
-    for start, end in pairwise(starts):
-        members = nodes[start:end]
-        values, vectors = _component_spectrum(adjacency, members)
-        eigenvalues[start:end] = values
-        gap_weights[start + 1 : end] = 2 * (end - start) / pairs if pairs else 0.0
-        blocks.append((members, slice(start, end), vectors))
-    order = np.argsort(eigenvalues, kind="stable")
-    rank = np.empty(size, dtype=np.int64)
-    rank[order] = np.arange(size)
-    for members, columns, vectors in blocks:
-        eigenvectors[np.ix_(members, rank[columns])] = vectors
-    return Spectrum(read_only(eigenvalues[order]), read_only(eigenvectors), read_only(gap_weights[order]))
+_LEAVES = ("weight_matrix", "spectrum", "reference", "cliques")
 
 
-def _component_spectrum(
-    adjacency: Any, members: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenpairs of the Laplacian of one connected component, the constant vector first."""
-    size = members.size
-    values = np.zeros(size)
-    vectors = np.full((size, size), 1 / np.sqrt(size))
-    if size == 1:
-        return values, vectors
-    block = -adjacency[members][:, members].toarray()
-    degree = -block.sum(axis=1)
-    np.fill_diagonal(block, degree)
-    # The constant vector is moved to the top of the spectrum (every eigenvalue is at most twice the largest
-    # degree), so that it cannot mix with the vectors of eigenvalues that are nearly 0.
-    block += 3 * degree.max() / size
-    raised, raised_vectors = scipy.linalg.eigh(block, driver="evd", overwrite_a=True, check_finite=False)
-    # A connected component has positive eigenvalues only: what is below 0 is rounding.
-    values[1:] = np.maximum(raised[:-1], 0.0)
-    vectors[:, 1:] = raised_vectors[:, :-1]
-    return values, vectors
+def _static(graph: Graph) -> tuple[Any, ...]:
+    return graph.num_nodes, graph.completeness, Untraced((graph.source, graph.target, graph.weight))
 
 
-def _flatten_with_keys(graph: Graph) -> tuple[list[tuple[Any, Any]], int]:
-    names = ("source", "target", "weight", "spectrum", "reference")
-    return [(jax.tree_util.GetAttrKey(name), getattr(graph, name)) for name in names], graph.num_nodes
+def _flatten_with_keys(graph: Graph) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    return [(jax.tree_util.GetAttrKey(name), getattr(graph, name)) for name in _LEAVES], _static(graph)
 
 
-def _flatten(graph: Graph) -> tuple[tuple[Any, ...], int]:
-    return (graph.source, graph.target, graph.weight, graph.spectrum, graph.reference), graph.num_nodes
+def _flatten(graph: Graph) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    return tuple(getattr(graph, name) for name in _LEAVES), _static(graph)
 
 
-def _unflatten(num_nodes: int, children: Any) -> Graph:
+def _unflatten(static: tuple[Any, ...], children: Any) -> Graph:
     # No checks: leaves may be tracers or placeholders.
-    source, target, weight, spectrum, reference = children
+    num_nodes, completeness, edges = static
     graph = object.__new__(Graph)
-    content = {
-        "num_nodes": num_nodes,
-        "source": source,
-        "target": target,
-        "weight": weight,
-        "frozen_reference": reference,
-        "spectrum": spectrum,
-        "reference": reference,
-    }
-    graph.__dict__.update(content)
+    graph.__dict__.update(zip(_LEAVES, children, strict=True))
+    graph.__dict__.update(zip(("source", "target", "weight"), edges.content, strict=True))
+    graph.__dict__.update(
+        num_nodes=num_nodes,
+        completeness=completeness,
+        frozen_reference=graph.reference,
+        counts_cliques=graph.cliques is not None,
+    )
     return graph
 
 

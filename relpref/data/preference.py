@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.data.arrays import read_only
 from relpref.data.comparisons import NAME as COMPARISONS
 from relpref.data.comparisons import chosen_rows, merge, read_comparisons
 from relpref.data.entities import (
@@ -21,7 +22,7 @@ from relpref.data.entities import (
 )
 from relpref.data.extension import extended
 from relpref.data.folder import find_files
-from relpref.data.graph import Graph, read_only
+from relpref.data.graph import Graph
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.messages import counted, shown
 from relpref.data.preference_tree import register_as_pytree
@@ -310,6 +311,20 @@ class PreferenceData:
         self._check_something_left(graphs, self.attribute_names)
         kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}:"))
         return replace(self, _graphs=graphs, notes=kept)
+
+    def with_cliques(self, name: str) -> "PreferenceData":
+        """Return the data with the cliques of a relation counted, for ``HiddenCommonCause(method="cliques")``.
+
+        Raises
+        ------
+        DataError
+            If there is no such relation.
+        """
+        check_known(name, self._graphs)
+        graphs = {
+            other: graph.with_cliques() if other == name else graph for other, graph in self._graphs.items()
+        }
+        return replace(self, _graphs=graphs)
 
     def without_attributes(self) -> "PreferenceData":
         """Return the data without attributes.

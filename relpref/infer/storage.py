@@ -189,6 +189,7 @@ def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
         "entities": encode_labels(data.entities),
         "attribute_names": list(data.attribute_names),
         "relations": list(data.relations),
+        "cliques": [name for name, graph in data.relations.items() if graph.counts_cliques],
         "answered": data.answered,
         "notes": list(data.notes),
     }
@@ -200,9 +201,13 @@ def _unpack_data(arrays: Mapping[str, Any], content: dict[str, Any]) -> Preferen
     for row, name in enumerate(content["relations"]):
         prefix = f"data/relation_{row}_"
         frozen = [arrays.get(f"{prefix}reference_{field}") for field in ScaleReference._fields]
-        reference = None if frozen[0] is None else ScaleReference(frozen[0], frozen[1], np.float64(frozen[2]))
+        reference = None
+        if frozen[0] is not None:
+            values, gap_weights, mean_degree, component = frozen
+            reference = ScaleReference(values, gap_weights, np.float64(mean_degree), component)
         edges = (arrays[prefix + "source"], arrays[prefix + "target"], arrays[prefix + "weight"])
-        graphs[name] = Graph(len(entities), *edges, frozen_reference=reference)
+        cliques = name in content["cliques"]
+        graphs[name] = Graph(len(entities), *edges, frozen_reference=reference, counts_cliques=cliques)
     names = ("attributes", "attribute_center", "attribute_scale", "winner", "loser", "count")
     fields = {name: arrays[f"data/{name}"] for name in names}
     for array in fields.values():

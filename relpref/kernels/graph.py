@@ -1,6 +1,6 @@
 """Kernels on relation graphs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,12 +48,65 @@ class RegularizedLaplacian:
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
         """Covariance matrix of the nodes."""
-        eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
         precision = 1 / jnp.square(range)
-        values = 1 / (eigenvalues + precision)
-        if normalize:
-            reference, gap_weights, _ = (real(array) for array in graph.reference)
-            gap_variance = jnp.sum(gap_weights / (reference + precision))
-            # A graph without edges has no gap within a component, and nothing to scale by.
-            values = values * jnp.where(gap_variance > 0, 2 / jnp.where(gap_variance > 0, gap_variance, 1), 1)
-        return Dense((vectors * values) @ vectors.T)
+        return _spectral(graph, lambda eigenvalues: 1 / (eigenvalues + precision), normalize)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Diffusion:
+    """exp(−tΔ), the heat that has flowed along the links after the time t (Kondor & Lafferty 2002).
+
+    Notes
+    -----
+    Smoother than `RegularizedLaplacian`, as the squared exponential is smoother than Matérn kernels. ``normalize`` is as there.
+    Prior of t: log-normal with log-sd 1 and median 1/mean degree, the time in which a typical node would give away 63 % of its
+    heat if nothing came back; two log-sds reach from 13 % to all but 1/1600 of it.
+    """
+
+    def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
+        """``time``, a scalar."""
+        return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
+
+    def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Dense:
+        """Covariance matrix of the nodes."""
+        return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize)
+
+
+def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool) -> Dense:
+    """A function of the Laplacian; its mean gap variance needs only the eigenvalues, see `Spectrum`."""
+    eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
+    values = function(eigenvalues)
+    if normalize:
+        reference = graph.reference
+        gap_variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
+        values = values * unit_scale(gap_variance)
+    return Dense((vectors * values) @ vectors.T)
+
+
+def unit_scale(gap_variance: Array) -> Array:
+    """What brings a mean gap variance to 2; 1 for a graph without a gap within a component, which sets no scale."""
+    return jnp.where(gap_variance > 0, 2 / jnp.where(gap_variance > 0, gap_variance, 1), 1)
+
+
+def rescaled(covariance: Array, graph: Graph) -> Array:
+    """Scale a covariance to a mean gap variance of 2 over the pairs within a component.
+
+    Parameters
+    ----------
+    covariance : Array, shape (n, n)
+        Of the graph's nodes.
+    graph : Graph
+        The pairs are those of its graph of reference: newcomers do not change the scale by their own gaps.
+
+    Returns
+    -------
+    Array, shape (n, n)
+    """
+    component = jnp.asarray(graph.reference.component)
+    known = covariance[: component.size, : component.size]
+    together = (component[:, None] == component[None, :]).astype(covariance.dtype)
+    # Σ K_ii + K_jj − 2 K_ij over the ordered pairs; those with i = j add nothing.
+    total = 2 * jnp.sum(jnp.diagonal(known) * jnp.sum(together, axis=1)) - 2 * jnp.sum(together * known)
+    pairs = jnp.sum(together) - component.size
+    return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1))

@@ -7,7 +7,13 @@ import numpy as np
 
 from relpref.diagnostics.relations import ATTRIBUTES, keywords, site_part
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.kernels import RegularizedLaplacian, SquaredExponential
+from relpref.kernels import (
+    Diffusion,
+    HiddenCommonCause,
+    RegularizedLaplacian,
+    RelationVectors,
+    SquaredExponential,
+)
 from relpref.kernels.attribute import Stationary
 from relpref.linalg import real
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
@@ -17,6 +23,8 @@ from relpref.report.text import clean, fixed, percent, significant
 
 _TITLE = "Hyperparameters"
 _MOST_ROWS = 40
+# Kernels that ``normalize`` scales to a known gap variance.
+_SCALED = (RegularizedLaplacian, Diffusion, HiddenCommonCause, RelationVectors)
 
 _MEANINGS = {
     "amplitude": (
@@ -30,6 +38,10 @@ _MEANINGS = {
     "range": (
         "Range: how far utility reaches along links. Near 0 every entity stands for itself; the longer it is, the more "
         "those that are linked are alike."
+    ),
+    "time": (
+        "Time: how long utility has spread along links like heat. Near 0 every entity stands for itself; the longer it is, "
+        "the more those that are linked are alike."
     ),
 }
 
@@ -114,11 +126,11 @@ def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -
             return f"correlation {fixed(correlation)} one standard deviation apart"
         return ""
     kernel = (options.get("relation_kernels") or {}).get(part) or RegularizedLaplacian()
-    if part not in posterior.data.relations or not isinstance(kernel, RegularizedLaplacian):
+    if part not in posterior.data.relations or not isinstance(kernel, _SCALED):
         return ""
     if kind == "amplitude" and options.get("normalize", True):
         return f"two of its entities typically differ by {fixed(np.sqrt(2) * number)}"
-    if kind == "range":
+    if kind == "range" and isinstance(kernel, RegularizedLaplacian):
         pull = posterior.data.relations[part].mean_degree * number**2
         return f"a typical entity leans {percent(pull / (1 + pull))} on its neighbours"
     return ""

@@ -1,12 +1,15 @@
+from itertools import combinations
 from typing import Any
 
 import jax
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.data import Graph
+from relpref.data.cliques import maximal_cliques
 from relpref.errors import DataError
 
 
@@ -131,21 +134,72 @@ def test_pytree_round_trip_and_placeholders() -> None:
     again = jax.tree.map(lambda leaf: leaf, graph)
     np.testing.assert_array_equal(again.laplacian(), graph.laplacian())
     assert again.spectrum.eigenvalues is graph.spectrum.eigenvalues
-    assert len(jax.tree.leaves(graph)) == 9
+    assert len(jax.tree.leaves(graph)) == 8
     placeholders = jax.tree.map(lambda leaf: object(), graph)
     assert placeholders.num_nodes == 12
     assert "Graph(12 nodes" in repr(placeholders)
-    assert {path[0].name for path, _ in jax.tree.leaves_with_path(graph)} >= {"source", "spectrum"}
+    assert {path[0].name for path, _ in jax.tree.leaves_with_path(graph)} == {
+        "weight_matrix",
+        "spectrum",
+        "reference",
+    }
 
 
-def test_spectrum_inside_a_compiled_function() -> Any:
+def test_one_compilation_serves_graphs_with_different_edges() -> Any:
+    traced = []
+
     @jax.jit
     def trace_of_kernel(graph: Any) -> Any:
+        traced.append(graph)
         return (graph.spectrum.eigenvalues * graph.spectrum.eigenvectors**2).sum()
 
     with jax.enable_x64(True):
-        graph = random_graph(2)
-        np.testing.assert_allclose(trace_of_kernel(graph), np.trace(graph.laplacian()), rtol=1e-12)
+        for edges in (9, 4, 30):
+            graph = random_graph(2, edges=edges)
+            np.testing.assert_allclose(trace_of_kernel(graph), np.trace(graph.laplacian()), rtol=1e-12)
+    assert len(traced) == 1
+
+
+def test_completeness() -> None:
+    low, high = np.triu_indices(4, 1)
+    assert Graph(4, low, high, np.ones(6)).completeness == "constant"
+    assert Graph(4, low, high, np.arange(1, 7)).completeness == "weighted"
+    assert Graph(5, low, high, np.ones(6)).completeness == "incomplete"
+    assert Graph(2, [0], [1], [1.0]).completeness == "incomplete"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cliques_are_those_of_a_triangulation(seed: Any) -> None:
+    graph = random_graph(seed, edges=6 + 2 * seed)
+    cliques = maximal_cliques(12, graph.source, graph.target)
+    filled: Any = nx.Graph()
+    filled.add_nodes_from(range(12))
+    filled.add_edges_from(pair for clique in cliques for pair in combinations(clique, 2))
+    assert nx.is_chordal(filled)
+    assert all(
+        filled.has_edge(*edge) for edge in zip(graph.source.tolist(), graph.target.tolist(), strict=True)
+    )
+    expected = {frozenset(clique) for clique in nx.chordal_graph_cliques(filled)}
+    assert {frozenset(clique) for clique in cliques} == expected
+    assert len(cliques) == len(expected)
+    counts = graph.with_cliques().cliques
+    for i in range(12):
+        for j in range(12):
+            assert counts[i, j] == sum({i, j} <= clique for clique in expected)
+    original: Any = nx.Graph(list(zip(graph.source.tolist(), graph.target.tolist(), strict=True)))
+    if nx.is_chordal(original):
+        assert filled.number_of_edges() == graph.num_edges
+
+
+def test_cliques_are_counted_when_asked_for_and_again_after_growth() -> None:
+    graph = random_graph(3)
+    assert graph.cliques is None
+    counted = graph.with_cliques()
+    assert len(jax.tree.leaves(counted)) == 9
+    grown = counted.grown(13, [12], [0], [1.0])
+    assert grown.cliques is not None
+    assert grown.cliques.shape == (13, 13)
+    assert graph.grown(13, [], [], []).cliques is None
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,0 +1,95 @@
+"""The hidden common cause kernel of linked entities."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from relpref.data import Graph
+from relpref.errors import DataError
+from relpref.kernels.graph import rescaled
+from relpref.linalg import Dense, real
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class HiddenCommonCause:
+    """Entities are alike if they share hidden causes (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP section 3.1).
+
+    Every group of linked entities has a hidden cause of its own, and an entity is the sum of its causes brought to unit
+    variance: with U the number of groups that hold both of two entities, the kernel is U_ij / √(U_ii U_jj).
+
+    Parameters
+    ----------
+    method : {"edges", "cliques"}
+        The groups: the two ends of each link (their method II; a link of weight w counts w times, so that U = D + W), or the
+        maximal cliques of the triangulated graph, whatever the weights (method I), which the data must have counted:
+        ``data.with_cliques("name")``.
+    regularization : float
+        Added to the diagonal of U, in units of the mean weight of a link (of one clique).
+
+    Raises
+    ------
+    DataError
+        If the method is another one or the regularisation is not positive; when called, if the cliques have not been counted,
+        or all entities are linked to each other alike, so that every correlation is the same.
+
+    Notes
+    -----
+    There is no hyperparameter but the amplitude. Links reach one step (or one clique) far: entities without a common group are
+    independent. ``normalize`` is as for `RegularizedLaplacian`.
+    """
+
+    method: Literal["edges", "cliques"] = field(default="edges", metadata={"static": True})
+    regularization: float = field(default=1e-4, metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.method not in ("edges", "cliques"):
+            raise DataError(
+                f'HiddenCommonCause: there is no method {self.method!r}; use "edges" or "cliques"'
+            )
+        if not 0 < self.regularization < float("inf"):
+            raise DataError(
+                f"HiddenCommonCause: the regularization is {self.regularization}; give a positive number, such as 1e-4"
+            )
+
+    def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
+        """None."""
+        return {}
+
+    def __call__(self, graph: Graph, *, normalize: bool = True) -> Dense:
+        """Covariance matrix of the nodes."""
+        self._check(graph)
+        shared = self._edges(graph) if self.method == "edges" else self._cliques(graph)
+        scale = jnp.sqrt(jnp.diagonal(shared))
+        correlation = shared / (scale[:, None] * scale[None, :])
+        return Dense(rescaled(correlation, graph) if normalize else correlation)
+
+    def _check(self, graph: Graph) -> None:
+        if self.method == "cliques" and graph.cliques is None:
+            raise DataError(
+                'HiddenCommonCause(method="cliques"): the cliques of the relation have not been counted; '
+                'call data.with_cliques("<name of the relation>") and pass what it returns'
+            )
+        constant = ("constant", "weighted") if self.method == "cliques" else ("constant",)
+        if graph.completeness in constant:
+            remedy = "keep only the stronger links" if self.method == "cliques" else "give weights"
+            raise DataError(
+                "HiddenCommonCause: every two entities are linked alike, so all correlations are the same and the relation "
+                f"says nothing; {remedy} or link only those above a threshold"
+            )
+
+    def _edges(self, graph: Graph) -> Array:
+        weights = real(graph.weight_matrix)
+        links = jnp.sum(weights > 0)
+        mean = jnp.where(links > 0, jnp.sum(weights) / jnp.maximum(links, 1), 1.0)
+        return weights + jnp.diag(jnp.sum(weights, axis=1) + self.regularization * mean)
+
+    def _cliques(self, graph: Graph) -> Array:
+        counts = real(graph.cliques)  # type: ignore[arg-type]  # checked above
+        return counts + self.regularization * jnp.eye(graph.num_nodes)

@@ -1,0 +1,191 @@
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+from scipy.spatial.distance import cdist
+
+from relpref.data import Graph
+from relpref.errors import DataError
+from relpref.kernels import (
+    Diffusion,
+    HiddenCommonCause,
+    Linear,
+    Matern32,
+    Precomputed,
+    RegularizedLaplacian,
+    RelationVectors,
+    SquaredExponential,
+)
+
+# Two components and one node without an edge.
+EDGES = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (4, 5), (5, 6)]
+WEIGHTS = [1.0, 0.5, 2.0, 1.0, 3.0, 0.25, 1.0]
+LOW, HIGH = np.array(EDGES).T
+GRAPH = Graph(8, LOW, HIGH, WEIGHTS).with_cliques()
+EDGELESS = Graph(8, [], [], []).with_cliques()
+CASES: list[tuple[Any, dict[str, Any]]] = [
+    (RegularizedLaplacian(), {"range": 1.3}),
+    (Diffusion(), {"time": 0.4}),
+    (HiddenCommonCause(), {}),
+    (HiddenCommonCause(method="cliques"), {}),
+    (RelationVectors(), {"lengthscale": 0.8}),
+    (RelationVectors(Matern32(shared_lengthscale=True)), {"lengthscale": 0.8}),
+    (RelationVectors(Linear(shared_lengthscale=True)), {}),
+]
+
+
+@partial(jax.jit, static_argnums=3)
+def _matrix(kernel: Any, graph: Any, parameters: Any, normalize: bool) -> Any:
+    return kernel(graph, normalize=normalize, **parameters).dense()
+
+
+def dense(kernel: Any, graph: Graph = GRAPH, *, normalize: bool = False, **parameters: Any) -> Any:
+    with jax.enable_x64(True):
+        return np.asarray(_matrix(kernel, graph, parameters, normalize))
+
+
+def mean_gap(covariance: Any, component: Any) -> float:
+    gaps = [
+        covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+        for i in range(len(component))
+        for j in range(len(component))
+        if i != j and component[i] == component[j]
+    ]
+    return float(np.mean(gaps))
+
+
+@pytest.mark.parametrize("time", [0.01, 0.4, 6.0])
+def test_diffusion_is_the_matrix_exponential(time: float) -> None:
+    expected = scipy.linalg.expm(-time * GRAPH.laplacian())
+    np.testing.assert_allclose(dense(Diffusion(), time=time), expected, rtol=0, atol=1e-12)
+
+
+def test_hidden_common_cause_counts_the_links() -> None:
+    # A link is a cause of both of its ends: B Bᵀ of the incidence matrix, each link as often as it weighs.
+    incidence = np.zeros((8, 7))
+    for link, (ends, weight) in enumerate(zip(EDGES, WEIGHTS, strict=True)):
+        incidence[list(ends), link] = np.sqrt(weight)
+    shared = incidence @ incidence.T + 1e-4 * np.mean(WEIGHTS) * np.eye(8)
+    expected = shared / np.sqrt(np.outer(np.diag(shared), np.diag(shared)))
+    np.testing.assert_allclose(dense(HiddenCommonCause()), expected, rtol=0, atol=1e-14)
+    # The unit of the weights does not matter.
+    other = Graph(8, LOW, HIGH, 1e-9 * np.array(WEIGHTS)).with_cliques()
+    np.testing.assert_allclose(dense(HiddenCommonCause(), other), expected, rtol=0, atol=1e-12)
+
+
+def test_hidden_common_cause_counts_the_cliques() -> None:
+    # The graph is chordal: two triangles that share the link 0 - 2, a path of two links, and a node alone.
+    cliques = [{0, 1, 2}, {0, 2, 3}, {4, 5}, {5, 6}, {7}]
+    shared = np.array(
+        [[sum({i, j} <= clique for clique in cliques) for j in range(8)] for i in range(8)], float
+    )
+    shared += 0.01 * np.eye(8)
+    expected = shared / np.sqrt(np.outer(np.diag(shared), np.diag(shared)))
+    found = dense(HiddenCommonCause(method="cliques", regularization=0.01))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+
+
+def test_relation_vectors_are_attributes() -> None:
+    rows = GRAPH.adjacency().toarray()
+    distance = cdist(rows, rows)
+    found = dense(RelationVectors(), lengthscale=0.8)
+    np.testing.assert_allclose(found, np.exp(-0.5 * (distance / 0.8) ** 2), rtol=0, atol=1e-14)
+    matern = dense(RelationVectors(Matern32(shared_lengthscale=True)), lengthscale=0.8)
+    scaled = np.sqrt(3) * distance / 0.8
+    np.testing.assert_allclose(matern, (1 + scaled) * np.exp(-scaled), rtol=0, atol=1e-13)
+    # Normalised: linked rows have a root mean square length of 1.
+    length = np.sqrt(np.mean(np.sum(rows[:7] ** 2, axis=1)))
+    expected = np.exp(-0.5 * (distance / length / 0.8) ** 2)
+    expected *= 2 / mean_gap(expected, GRAPH.component)
+    found = dense(RelationVectors(), normalize=True, lengthscale=0.8)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kernel", "parameters"), CASES)
+def test_every_kernel(kernel: Any, parameters: Any) -> None:
+    raw, found = dense(kernel, **parameters), dense(kernel, normalize=True, **parameters)
+    assert abs(mean_gap(found, GRAPH.component) - 2) <= 1e-9
+    if not isinstance(kernel, RelationVectors):  # whose rows are scaled too
+        np.testing.assert_allclose(found / found[0, 0], raw / raw[0, 0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, found.T, rtol=0, atol=1e-14)
+    assert np.linalg.eigvalsh(found)[0] >= -1e-12
+    assert set(kernel.parameters(GRAPH)) == set(parameters)
+    assert all(prior.shape() == () for prior in kernel.parameters(GRAPH).values())
+    # Newcomers do not change what it is scaled by; the old nodes' pairs alone count where there is no spectrum.
+    grown = GRAPH.grown(9, [8, 8], [0, 4], [5.0, 1.0])
+    raw, found = dense(kernel, grown, **parameters), dense(kernel, grown, normalize=True, **parameters)
+    if isinstance(kernel, RegularizedLaplacian | Diffusion):
+        expected = raw * 2 / mean_gap(dense(kernel, **parameters), GRAPH.component)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    assert np.all(np.isfinite(found))
+    if not isinstance(kernel, RegularizedLaplacian | Diffusion):
+        assert abs(mean_gap(found, GRAPH.component) - 2) <= 1e-9
+
+
+@pytest.mark.parametrize(("kernel", "parameters"), CASES)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_graph_without_edges_gives_numbers(kernel: Any, parameters: Any, normalize: bool) -> None:
+    found = dense(kernel, EDGELESS, normalize=normalize, **parameters)
+    assert np.all(np.isfinite(found))
+    assert np.linalg.eigvalsh(found)[0] >= -1e-12
+    for prior in kernel.parameters(EDGELESS).values():
+        assert np.isfinite(prior.log_prob(1.0))
+
+
+def test_gradients() -> None:
+    weights = np.random.default_rng(1).standard_normal((6, 8, 8))
+    kernels: tuple[Any, ...] = (
+        Diffusion(),
+        RelationVectors(),
+        RelationVectors(Matern32(shared_lengthscale=True)),
+    )
+    names = ("time", "lengthscale", "lengthscale")
+
+    def weighted(values: Any) -> Any:
+        matrices = [
+            kernel(GRAPH, normalize=normalize, **{name: value}).dense()
+            for normalize in (True, False)
+            for kernel, name, value in zip(kernels, names, values, strict=True)
+        ]
+        return sum(jnp.sum(w * matrix) for w, matrix in zip(weights, matrices, strict=True))
+
+    with jax.enable_x64(True):
+        value, slopes = jax.jit(weighted), jax.jit(jax.grad(weighted))
+        at = jnp.array([0.4, 0.7, 1.1])
+        found = np.asarray(slopes(at))
+        for entry in range(3):
+            ends = [float(value(at.at[entry].add(step))) for step in (6e-6, -6e-6)]
+            assert abs(found[entry] - (ends[0] - ends[1]) / 1.2e-5) <= 1e-6 * np.abs(found).max()
+
+
+def test_diffusion_prior() -> None:
+    draws = np.asarray(Diffusion().parameters(GRAPH)["time"].sample(jax.random.key(0), (4000,)))
+    assert abs(np.log(np.median(draws)) + np.log(GRAPH.mean_degree)) <= 0.1
+
+
+def test_what_says_nothing_is_refused() -> None:
+    low, high = np.triu_indices(4, 1)
+    alike, weighted = (Graph(4, low, high, w).with_cliques() for w in (np.ones(6), np.arange(1.0, 7.0)))
+    with pytest.raises(DataError, match="every two entities are linked alike.*give weights or.*threshold"):
+        HiddenCommonCause()(alike)
+    with pytest.raises(DataError, match="threshold"):
+        dense(HiddenCommonCause(), alike)
+    for graph in (alike, weighted):
+        with pytest.raises(DataError, match="keep only the stronger links"):
+            HiddenCommonCause(method="cliques")(graph)
+    assert HiddenCommonCause()(weighted).size == 4
+    with pytest.raises(DataError, match=r"data.with_cliques\("):
+        HiddenCommonCause(method="cliques")(Graph(4, [0], [1], [1.0]))
+    method: Any = "nodes"
+    with pytest.raises(DataError, match='no method .nodes.; use "edges" or "cliques"'):
+        HiddenCommonCause(method=method)
+    with pytest.raises(DataError, match="regularization is 0"):
+        HiddenCommonCause(regularization=0.0)
+    for kernel in (SquaredExponential(), Linear()):
+        with pytest.raises(DataError, match="shared_lengthscale=True"):
+            RelationVectors(kernel).parameters(Graph(4, [0], [1], [1.0]))
+    assert RelationVectors(Precomputed(np.eye(8))).parameters(GRAPH) == {}
