@@ -152,9 +152,13 @@ NAMES = {
         "SquaredExponential",
     ],
     "relpref.likelihoods": [
+        "Comparison",
         "GaussianLikelihood",
+        "GradedComparison",
         "Likelihood",
+        "LogisticComparison",
         "ProbitComparison",
+        "SoftComparison",
         "TiltedMoments",
         "as_likelihood",
     ],

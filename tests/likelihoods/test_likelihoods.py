@@ -134,7 +134,7 @@ def test_samples_have_the_frequency() -> None:
 def test_it_is_a_pytree() -> None:
     likelihood = ProbitComparison(jnp.asarray([0.5, -1.0]))
     leaves, structure = jax.tree.flatten(likelihood)
-    assert len(leaves) == 1
+    assert len(leaves) == 3
     again = jax.tree.unflatten(structure, leaves)
     assert isinstance(again, ProbitComparison)
     np.testing.assert_array_equal(again.log_prob(1), likelihood.log_prob(1))
@@ -142,7 +142,7 @@ def test_it_is_a_pytree() -> None:
     np.testing.assert_array_equal(through.gap, likelihood.gap)
     assert through.batch_shape == (2,)
     # Placeholders that are no arrays must pass, too: JAX puts them there.
-    jax.tree.unflatten(structure, [object()])
+    jax.tree.unflatten(structure, [object()] * 3)
 
 
 def test_wrong_values_are_refused_where_asked() -> None:

@@ -1,0 +1,248 @@
+"""Every kind of answer against its definition, integrated numerically over the noise and the cavity."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from relpref.likelihoods import (
+    Comparison,
+    GradedComparison,
+    LogisticComparison,
+    ProbitComparison,
+    SoftComparison,
+)
+from relpref.likelihoods.interval import interval_moments
+
+# One shape for everything, so that each kind compiles once.
+_RNG = np.random.default_rng(5)
+MEANS = np.r_[-3.0, -1, 0, 0, 0.7, 2, -6, 4, -60, 60, -25, 30, _RNG.normal(0, 4, 12)]
+VARIANCES = np.r_[0.1, 1, 0.5, 30, 2, 9, 0.3, 100, 1, 2, 400, 48.9, np.exp(_RNG.uniform(-4, 6, 12))]
+SIZE = MEANS.size
+SCALE = np.tile([1.0, 0.6, 2.5], SIZE // 3)
+SHIFT = np.tile([0.0, 0.4, -0.3, 0.2], SIZE // 4)
+THRESHOLDS = np.array([0.3, 0.9, 2.0])
+# Each kind: how it is made, the values of the rows, and p(value | z) of a standardised gap z.
+Make = Callable[..., Comparison]
+
+
+def plain(found: Any) -> Any:
+    """As NumPy arrays, which stay in double precision outside of JAX's."""
+    return jax.tree.map(np.asarray, found)
+
+
+def graded_log(value: int, z: Any, scale: float) -> Any:
+    ends = np.r_[THRESHOLDS, np.inf]
+    low, high = (
+        (-ends[0], ends[0])
+        if value == 0
+        else (np.sign(value) * ends[abs(value) - 1], np.sign(value) * ends[abs(value)])
+    )
+    low, high = min(low, high) / scale - z, max(low, high) / scale - z
+    flip = low + high > 0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    with np.errstate(divide="ignore"):
+        return special.log_ndtr(high) + np.log1p(-np.exp(special.log_ndtr(low) - special.log_ndtr(high)))
+
+
+def soft_log(value: float, z: Any, scale: float) -> Any:
+    report = special.ndtri(value)
+    return stats.norm.logpdf(report / scale, z) - np.log(scale) - stats.norm.logpdf(report)
+
+
+def signed(log: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda value, z, scale: log(z if value else -z)
+
+
+KINDS: dict[str, tuple[Make, Any, Callable[..., Any]]] = {
+    "probit": (ProbitComparison, np.arange(SIZE) % 2, signed(special.log_ndtr)),
+    "logistic": (LogisticComparison, np.arange(SIZE) % 2, signed(special.log_expit)),
+    "graded": (
+        lambda gap, **k: GradedComparison(gap, k.pop("thresholds", THRESHOLDS), **k),
+        np.arange(SIZE) % 7 - 3,
+        graded_log,
+    ),
+    "soft": (SoftComparison, np.linspace(0.02, 0.99, SIZE), soft_log),
+}
+
+
+def integrated(log: Callable[[Any], Any], mean: float, variance: float) -> tuple[float, float, float]:
+    """log Ẑ, its derivative and minus its second, by adaptive quadrature of the integrand scaled by its largest value."""
+    sd = np.sqrt(variance)
+
+    def exponent(z: Any) -> Any:
+        return log(z) - 0.5 * (z - mean) ** 2 / variance
+
+    ends = (min(mean, 0) - 12 * sd - 12, max(mean, 0) + 12 * sd + 12)  # the mode lies between the two
+    grid = np.linspace(*ends, 200_001)
+    values = exponent(grid)
+    top, peak = values.max(), grid[values.argmax()]
+    inside = grid[values > top - 40]
+    points = np.linspace(inside[0], inside[-1], 9)[1:-1]
+
+    def moment(weight: Callable[[float], float]) -> float:
+        # The factor is above 1/2, so that an absolute error is a relative one.
+        total = integrate.quad(
+            lambda z: weight(z) * np.exp(exponent(z) - top),
+            inside[0],
+            inside[-1],
+            points=points,
+            epsabs=0,
+            epsrel=1e-12,
+            limit=400,
+        )
+        return float(total[0])
+
+    zeroth = moment(lambda z: 1.0)
+    first = peak + moment(lambda z: z - peak) / zeroth
+    spread = moment(lambda z: (z - first) ** 2) / zeroth
+    value = top + np.log(zeroth) - 0.5 * np.log(2 * np.pi * variance)
+    return value, (first - mean) / variance, (variance - spread) / variance**2
+
+
+@pytest.mark.filterwarnings("ignore::scipy.integrate.IntegrationWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments(kind: str) -> None:
+    make, values, log = KINDS[kind]
+    with jax.enable_x64(True):
+        found = plain(
+            jax.jit(lambda v, m, s: make(m, scale=SCALE, shift=SHIFT).tilted(v, m, s))(
+                values, jnp.asarray(MEANS), jnp.asarray(VARIANCES)
+            )
+        )
+    for k in range(SIZE):
+        s = SCALE[k]
+        cavity = ((MEANS[k] + SHIFT[k]) / s, VARIANCES[k] / s**2)
+        value, slope, bend = integrated(partial(log, values[k], scale=s), *cavity)
+        for moment, truth in zip(found, (value, slope / s, bend / s**2), strict=True):
+            assert abs(moment[k] - truth) <= 2e-8 * max(1.0, abs(truth)), (k, cavity)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_certain_gaps_and_all_derivatives(kind: str) -> None:
+    """At variance 0 the moments are log_prob's own derivatives; those in scale, shift and thresholds fit central differences."""
+    make, values, _ = KINDS[kind]
+
+    def total(parameters: dict[str, Any], variance: Any) -> Any:
+        mean, rest = parameters["mean"], {k: v for k, v in parameters.items() if k != "mean"}
+        return make(mean, **rest).tilted(values, mean, variance)
+
+    with jax.enable_x64(True):
+        mean = jnp.clip(jnp.asarray(MEANS), -30, 30)
+        parameters = {"mean": mean, "scale": jnp.asarray(SCALE), "shift": jnp.asarray(SHIFT)}
+        if kind == "graded":
+            parameters["thresholds"] = jnp.asarray(THRESHOLDS)
+
+        @jax.jit
+        def everything(parameters: dict[str, Any], variance: Any) -> Any:
+            slopes = jax.grad(lambda p: jnp.sum(total(p, variance).log_normalizer))(parameters)
+            return total(parameters, variance), slopes
+
+        likelihood = make(mean, scale=SCALE, shift=SHIFT)
+        moments, slopes = everything(parameters, jnp.zeros(SIZE))
+        np.testing.assert_allclose(moments.log_normalizer, likelihood.log_prob(values), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(moments.gradient, slopes["mean"], rtol=1e-8, atol=1e-10)
+
+        variance = jnp.asarray(VARIANCES)
+        moments, slopes = everything(parameters, variance)
+        np.testing.assert_allclose(moments.gradient, slopes["mean"], rtol=1e-7, atol=1e-9)
+        assert np.all(moments.curvature >= 0)
+        for name, value in parameters.items():
+            for entry in range(value.size if name == "thresholds" else 1):
+                step = 1e-5 * (np.arange(3) == entry if name == "thresholds" else np.ones(SIZE))
+                up, down = (
+                    everything(parameters | {name: value + sign * step}, variance)[0].log_normalizer
+                    for sign in (1, -1)
+                )
+                slope = slopes[name] if name != "thresholds" else slopes[name][entry]
+                difference = (up - down) / 2e-5
+                got = difference if name != "thresholds" else difference.sum()
+                np.testing.assert_allclose(got, slope, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_extreme_cavities(kind: str) -> None:
+    """Finite, and a positive tilted variance, however far the answer is from what was expected."""
+    make, values, _ = KINDS[kind]
+    mean, variance = (
+        grid.ravel()
+        for grid in np.meshgrid(
+            np.r_[-np.logspace(-2, 5, 30), 0, np.logspace(-2, 5, 30)], np.r_[0, np.logspace(-6, 6, 30)]
+        )
+    )
+    value = np.resize(values, mean.size)
+    with jax.enable_x64(True):
+        found = plain(
+            jax.jit(lambda v, m, s: make(m).tilted(v, m, s))(value, jnp.asarray(mean), jnp.asarray(variance))
+        )
+    assert all(np.all(np.isfinite(moment)) for moment in found)
+    assert np.all(found.curvature >= 0)
+    assert np.all(variance * found.curvature < 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
+    make, _, _ = KINDS[kind]
+    gap = np.array([-1.5, 0.0, 0.4, 2.5])
+    with jax.enable_x64(True):
+        likelihood = make(jnp.asarray(gap), scale=0.8, shift=0.3)
+        draws = np.asarray(likelihood.sample(jax.random.key(1), (20_000,)))
+        if kind == "soft":
+            x = np.linspace(-6, 7.5, 1001)[:, None]  # p = Φ(x)
+            p, weight = special.ndtr(x), stats.norm.pdf(x) * (x[1] - x[0])
+            mass = weight * np.exp(likelihood.log_prob(jnp.broadcast_to(p, (1001, 4))))
+            np.testing.assert_allclose(mass.sum(axis=0), 1, rtol=1e-7)
+            middle = (mass * p).sum(axis=0)
+            spread = draws.std(axis=0) / np.sqrt(20_000)
+        else:
+            grades = np.arange(-3, 4) if kind == "graded" else np.arange(2)
+            mass = np.stack([np.exp(likelihood.log_prob(jnp.full(4, grade))) for grade in grades])
+            np.testing.assert_allclose(mass.sum(axis=0), 1, rtol=1e-12)
+            middle = (mass * (grades > 0)[:, None]).sum(axis=0)
+            assert set(np.unique(draws)) <= set(grades)
+            draws = draws > 0
+            spread = np.sqrt(middle * (1 - middle) / 20_000)
+        predicted = likelihood.predict(likelihood.gap, jnp.zeros(4))
+    assert np.all(np.abs(draws.mean(axis=0) - middle) < 4.9 * spread + 1e-4)
+    np.testing.assert_allclose(predicted["probability"], middle, rtol=1e-7)
+    if kind == "graded":
+        np.testing.assert_allclose(predicted["tie"], mass[3], rtol=1e-10)
+
+
+def test_one_threshold_at_zero_is_the_probit() -> None:
+    with jax.enable_x64(True):
+        mean, variance = jnp.asarray(MEANS), jnp.asarray(VARIANCES)
+        graded = GradedComparison(mean, np.zeros(1)).tilted(
+            jnp.asarray(KINDS["probit"][1]) * 2 - 1, mean, variance
+        )
+        probit = ProbitComparison(mean).tilted(jnp.asarray(KINDS["probit"][1]), mean, variance)
+    for one, other in zip(graded, probit, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
+    width = np.repeat([1e-7, 9e-3, 1.1e-2, 2e-2], 3)
+    middle = np.tile([0.0, 0.9, -3.0], 4)
+    with jax.enable_x64(True):
+        ends = (jnp.asarray(middle - width / 2), jnp.asarray(middle + width / 2))
+        found = plain(jax.jit(interval_moments)(*ends))
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    density = stats.norm.pdf(middle[:, None] + width[:, None] * nodes / 2)
+    np.testing.assert_allclose(found.log_normalizer, np.log(width / 2 * (density @ weights)), rtol=1e-9)
+    np.testing.assert_allclose(found.gradient, middle * (1 - width**2 / 12), rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(found.curvature, 1 - width**2 / 12, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_they_are_pytrees(kind: str) -> None:
+    make, values, _ = KINDS[kind]
+    likelihood = make(jnp.asarray(MEANS), scale=SCALE, shift=SHIFT)
+    again = jax.jit(lambda one: one)(likelihood)
+    np.testing.assert_allclose(again.log_prob(values), likelihood.log_prob(values), rtol=1e-6)
+    assert again.batch_shape == (SIZE,)
+    jax.tree.unflatten(jax.tree.structure(likelihood), [object()] * len(likelihood.leaves))
