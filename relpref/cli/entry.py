@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has seen enough. The interpreter flushes stdout once more on its way out: into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        return _fail(_INTERRUPTED, "interrupted, nothing was written")
+    except KeyboardInterrupt as interrupt:  # a command that keeps what it has says so
+        return _fail(_INTERRUPTED, str(interrupt) or "interrupted, nothing was written")
     except (DataError, StorageError) as error:
         return _fail(_INPUT, f"error: {error}")
     except RelprefError as error:

@@ -111,6 +111,19 @@ def _parser() -> argparse.ArgumentParser:
     _run(report)
     report.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
     _json(report)
+
+    data = _add(commands, "data", "list public data sets, fetch one", "relpref data get cora --folder data/")
+    actions = data.add_subparsers(
+        title="actions", metavar="ACTION", dest="action", required=True, parser_class=_Parser
+    )
+    listing = actions.add_parser("list", help="names, terms and addresses")
+    _json(listing)
+    get = actions.add_parser("get", help="fetch a set whose terms allow it; go on where it broke off")
+    get.add_argument("name", metavar="NAME", help="as in the list")
+    get.add_argument(
+        "--folder", help="where the data sets go (default: what RELPREF_DATA says, otherwise data)"
+    )
+    _quiet(get)
     return parser
 
 

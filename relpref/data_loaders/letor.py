@@ -1,0 +1,278 @@
+"""Queries with judged documents, in the text format of LETOR 2, 3 and 4 (Liu et al. 2007, Qin et al. 2010)."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from relpref.data import PreferenceData
+from relpref.data.messages import counted, listed, shown
+from relpref.data_loaders.registry import find
+from relpref.data_loaders.similarity import DERIVED, NOTE, nearest_neighbours
+from relpref.errors import DataError
+
+# The files of a fold by the beginning of their names: LETOR 2 and 3 say trainingset.txt (or .TXT), LETOR 4 train.txt.
+PARTS = {"train": "training", "vali": "validation", "test": "test"}
+_LINE = re.compile(r"(\S+)\s+qid:(\S+)\s+([^#]*)#\s*docid\s*=\s*(\S+).*")
+_SHAPE = "label qid:QUERY 1:value 2:value ... #docid = DOCUMENT"
+
+
+@dataclass(frozen=True, eq=False)
+class LetorQuery:
+    """One query with its documents.
+
+    Attributes
+    ----------
+    qid : str
+        Label of the query.
+    features : DataFrame, shape (n, d)
+        By document; columns ``feature_1`` to ``feature_d``.
+    relevance : Series of int, length n
+        Judgement of each document, 0 for irrelevant; the larger, the more relevant.
+    part : str
+        ``training``, ``validation`` or ``test``: where the fold puts the query.
+    """
+
+    qid: str
+    features: pd.DataFrame
+    relevance: pd.Series
+    part: str
+
+    def preferences(self) -> pd.DataFrame:
+        """Every pair of documents of different relevance (XPGP section 6).
+
+        Returns
+        -------
+        DataFrame
+            ``winner`` is the more relevant of the two, ``loser`` the other.
+        """
+        return pairs_of(self.relevance)
+
+    def problem(
+        self, comparisons: pd.DataFrame | None = None, relations: Mapping[str, Any] | None = None
+    ) -> PreferenceData:
+        """The query as data of a preference model.
+
+        Parameters
+        ----------
+        comparisons : DataFrame, optional
+            Rows of `preferences` that are known; all of them by default.
+        relations : mapping of str to edges, optional
+            Relations between the documents, see `PreferenceData.from_tables`. By default one graph named
+            ``similarity_derived``: nearest neighbours among the features. LETOR's own relation files hold more than that
+            does, so the data carries a note that says where the graph comes from. ``{}`` means no relation.
+
+        Returns
+        -------
+        PreferenceData
+            Entities are the documents, attributes the features.
+        """
+        known = self.preferences() if comparisons is None else comparisons
+        if relations is not None:
+            return PreferenceData.from_tables(self.features, known, relations)
+        data = PreferenceData.from_tables(self.features, known, {DERIVED: nearest_neighbours(self.features)})
+        return replace(data, notes=(*data.notes, NOTE))
+
+
+def pairs_of(relevance: pd.Series) -> pd.DataFrame:
+    """Every pair of labels of which one is more relevant than the other.
+
+    Parameters
+    ----------
+    relevance : Series of int
+        By label.
+
+    Returns
+    -------
+    DataFrame
+        ``winner``, ``loser``, in the order of the series.
+    """
+    levels, labels = relevance.to_numpy(), relevance.index.to_numpy()
+    winner, loser = np.nonzero(levels[:, None] > levels[None, :])
+    return pd.DataFrame({"winner": labels[winner], "loser": labels[loser]})
+
+
+def load_queries(
+    folder: str | os.PathLike[str] | None = None, *, fold: int = 1, part: str | None = None
+) -> dict[str, LetorQuery]:
+    """Read the three files of a fold.
+
+    Parameters
+    ----------
+    folder : path, optional
+        With the folders Fold1 to Fold5, for example ``LETOR3/OHSUMED/QueryLevelNorm``; by default LETOR 2.0's OHSUMED,
+        ``$RELPREF_DATA/letor2_ohsumed``. A folder ``Data`` in between is found.
+    fold : int
+        1 to 5. Each holds all queries; the folds differ in which of them are for training.
+    part : {"training", "validation", "test"}, optional
+        Read only this part.
+
+    Returns
+    -------
+    dict from str to LetorQuery
+        By query, numbers in ascending order.
+
+    Raises
+    ------
+    DataError
+        If a file is missing, a line has another form, or a document occurs twice in a query; the message names file and line.
+    """
+    if part is not None and part not in PARTS.values():
+        raise DataError(f"part is {part!r}; it is one of {listed(PARTS.values())}")
+    files = _files(find("letor2-ohsumed", folder), fold)
+    queries: dict[str, LetorQuery] = {}
+    for name, file in files.items():
+        if part not in (None, name):
+            continue
+        for qid, query in read_queries(file, part=name).items():
+            if qid in queries:
+                raise DataError(f"{file}: the query {qid} is in {files[queries[qid].part]}, too; keep one")
+            queries[qid] = query
+    return dict(sorted(queries.items(), key=lambda item: _numerically(item[0])))
+
+
+def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[str, LetorQuery]:
+    """Read one file of lines ``label qid:QUERY 1:value 2:value ... #docid = DOCUMENT``.
+
+    Parameters
+    ----------
+    path : path
+    part : str
+        What the queries are marked with.
+
+    Returns
+    -------
+    dict from str to LetorQuery
+        By query, in the order of the file.
+
+    Raises
+    ------
+    DataError
+        At the first line of another form; the message names it.
+    """
+    file = Path(path)
+    documents: dict[str, dict[str, int]] = {}
+    rows: dict[str, list[tuple[int, list[float]]]] = {}
+    width = None
+    for number, line in _lines(file):
+        where = f"{file}, line {number}"
+        label, qid, cells, document = _split(line, where)
+        values = _values(cells.split(), where, width)
+        width = len(values)
+        seen = documents.setdefault(qid, {})
+        if document in seen:
+            raise DataError(
+                f"{where}: the document {document} of query {qid} was on line {seen[document]} already; keep one of the two"
+            )
+        seen[document] = number
+        rows.setdefault(qid, []).append((_judgement(label, where), values))
+    if not rows:
+        raise DataError(f"{file}: the file holds no documents; it should hold lines of the form {_SHAPE}")
+    return {qid: _query(qid, list(documents[qid]), found, part) for qid, found in rows.items()}
+
+
+def _files(folder: Path, fold: int) -> dict[str, Path]:
+    """The files of a fold by part, whatever the case of their names."""
+    inside = [folder, *(child for child in _children(folder) if child.name.lower() == "data")]
+    places = [child for place in inside for child in _children(place) if child.name.lower() == f"fold{fold}"]
+    if not places:
+        raise DataError(
+            f"{folder}: there is no folder Fold{fold} in it; give the folder that holds Fold1 to Fold5"
+        )
+    found: dict[str, Path] = {}
+    for child in sorted(_children(places[0])):
+        for beginning, part in PARTS.items():
+            if child.suffix.lower() == ".txt" and child.name.lower().startswith(beginning):
+                found[part] = child
+    if missing := [part for part in PARTS.values() if part not in found]:
+        raise DataError(
+            f"{places[0]}: there is no {missing[0]} file; expected one whose name begins with "
+            f"{next(start for start, part in PARTS.items() if part == missing[0])!r} and ends in .txt"
+        )
+    return {part: found[part] for part in PARTS.values()}
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except NotADirectoryError:
+        return []
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, counted from 1."""
+    try:
+        with file.open(encoding="utf-8", newline=None) as stream:
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    yield number, line
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
+        ) from None
+    except OSError as error:
+        raise DataError(
+            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
+        ) from None
+
+
+def _split(line: str, where: str) -> tuple[str, str, str, str]:
+    match = _LINE.match(line.strip())
+    if match is None:
+        raise DataError(
+            f"{where}: {shown(line.strip())} does not have the form {_SHAPE}; correct or remove the line"
+        )
+    label, qid, cells, document = match.groups()
+    return label, qid, cells, document
+
+
+def _values(cells: list[str], where: str, width: int | None) -> list[float]:
+    values = []
+    for number, cell in enumerate(cells, start=1):
+        feature, _, text = cell.partition(":")
+        if feature != str(number):
+            raise DataError(
+                f"{where}: found {shown(cell)} where feature {number} is due; features are numbered 1, 2, 3, ..."
+            )
+        try:
+            values.append(float(text))
+        except ValueError:
+            values.append(np.nan)
+        if not np.isfinite(values[-1]):
+            remedy = "use the MIN or QueryLevelNorm files" if text == "NULL" else "correct or remove the line"
+            raise DataError(
+                f"{where}: the value {shown(text)} of feature {number} is not a finite number; {remedy}"
+            )
+    if width is not None and len(values) != width:
+        raise DataError(
+            f"{where}: there are {counted(len(values), 'feature')}, but {width} on the lines before; correct or remove the line"
+        )
+    return values
+
+
+def _judgement(label: str, where: str) -> int:
+    if not label.isascii() or not label.isdigit():
+        remedy = "leave out what nobody judged" if label == "-1" else "correct the line"
+        raise DataError(f"{where}: the label {shown(label)} is not a judgement 0, 1, 2, ...; {remedy}")
+    return int(label)
+
+
+def _query(qid: str, documents: list[str], rows: list[tuple[int, list[float]]], part: str) -> LetorQuery:
+    index = pd.Index(documents, name="document")
+    values = np.array([values for _, values in rows])
+    columns = [f"feature_{number}" for number in range(1, values.shape[1] + 1)]
+    return LetorQuery(
+        qid=qid,
+        features=pd.DataFrame(values, index=index, columns=columns),
+        relevance=pd.Series([label for label, _ in rows], index=index, name="relevance"),
+        part=part,
+    )
+
+
+def _numerically(qid: str) -> tuple[int, str]:
+    return (int(qid), "") if qid.isascii() and qid.isdigit() else (np.iinfo(np.int64).max, qid)

@@ -1,0 +1,195 @@
+"""Papers with their words, classes and citations, as the Planetoid project stores them (Yang et al. 2016)."""
+
+import io
+import os
+import pickle
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from numpy.typing import NDArray
+
+from relpref.data_loaders.registry import find
+from relpref.errors import DataError
+
+_PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph")
+
+
+@dataclass(frozen=True, eq=False)
+class CitationNetwork:
+    """Papers 0 to n - 1.
+
+    Attributes
+    ----------
+    words : sparse array of float64, shape (n, d)
+        1 where a paper has a word, 0 elsewhere.
+    classes : array of int64, shape (n,)
+        The class of each paper.
+    links : DataFrame
+        ``source`` < ``target``: one row for every two papers of which one cites the other. The files do not say which.
+    """
+
+    words: Any
+    classes: NDArray[np.int64]
+    links: pd.DataFrame
+
+
+def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> CitationNetwork:
+    """Read a citation network.
+
+    The files are Python 2 pickles. They are read by an unpickler that knows arrays, sparse matrices, lists and dictionaries,
+    and refuses everything else, so that opening a file from somewhere else runs none of its code.
+
+    Parameters
+    ----------
+    name : {"cora"}
+    folder : path, optional
+        With the eight files ``ind.<name>.*``; ``$RELPREF_DATA/planetoid`` by default.
+
+    Returns
+    -------
+    CitationNetwork
+
+    Raises
+    ------
+    DataError
+        If a file is missing, holds something else, or the parts do not fit together.
+    """
+    if name != "cora":
+        raise DataError(f"name is {name!r}; this loader knows 'cora'")
+    place = find(name, folder)
+    files = {part: place / f"ind.{name}.{part}" for part in _PARTS}
+    parts = {part: _unpickle(file) for part, file in files.items()}
+    words = scipy.sparse.vstack([_matrix(parts[part], files[part]) for part in ("allx", "tx")], format="csr")
+    one_hot = np.concatenate([_array(parts[part], files[part]) for part in ("ally", "ty")])
+    # The rows of tx and ty belong to the papers that test.index names, in its order.
+    order = np.arange(len(one_hot))
+    index = _index(place / f"ind.{name}.test.index")
+    first = len(one_hot) - len(index)
+    if words.shape[0] != len(one_hot) or not np.array_equal(np.sort(index), order[first:]):
+        raise DataError(
+            f"{place}: the files do not fit together ({words.shape[0]} rows of words, {len(one_hot)} of classes, "
+            f"{len(index)} test papers); fetch them again with `relpref data get {name}`"
+        )
+    order[index] = np.arange(first, len(one_hot))
+    return CitationNetwork(
+        words=words[order],
+        classes=one_hot[order].argmax(axis=1),
+        links=_links(parts["graph"], files["graph"], len(one_hot)),
+    )
+
+
+def two_hop(links: pd.DataFrame) -> pd.DataFrame:
+    """Join every two papers that share a neighbour (XPGP section 6: two documents linked by the same page).
+
+    Parameters
+    ----------
+    links : DataFrame
+        ``source``, ``target``.
+
+    Returns
+    -------
+    DataFrame
+        ``source`` < ``target``, each pair once. All neighbours of a paper form a clique.
+    """
+    labels = pd.Index(np.unique(links[["source", "target"]].to_numpy()))
+    ends = [labels.get_indexer(links[end]) for end in ("source", "target")]
+    size = len(labels)
+    adjacency = scipy.sparse.csr_array((np.ones(len(links)), ends), shape=(size, size))
+    adjacency = adjacency + adjacency.T
+    shared = scipy.sparse.triu(adjacency @ adjacency, 1, format="csr")
+    shared.sort_indices()
+    source, target = shared.nonzero()
+    return pd.DataFrame({"source": labels[source], "target": labels[target]})
+
+
+class _SparseMatrix:
+    """What is left of a pickled scipy matrix: its attributes, whatever scipy calls them by now."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Rebuilds arrays, sparse matrices, lists and dictionaries; nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Look up one of the few names these files need."""
+        known: dict[tuple[str, str], Any] = {
+            ("__builtin__", "list"): list,
+            ("collections", "defaultdict"): defaultdict,
+            ("numpy", "dtype"): np.dtype,
+            ("numpy", "ndarray"): np.ndarray,
+            ("numpy.core.multiarray", "_reconstruct"): _empty,
+            ("scipy.sparse.csr", "csr_matrix"): _SparseMatrix,
+        }
+        if (module, name) not in known:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which citation networks do not need")
+        return known[module, name]
+
+
+def _empty(kind: type, shape: tuple[int, ...], code: str) -> NDArray[Any]:
+    """The array that unpickling fills."""
+    return np.ndarray(shape, dtype=code)
+
+
+def _unpickle(file: Path) -> Any:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{file}: the file cannot be read ({error.strerror}); `relpref data get cora` fetches it"
+        ) from None
+    try:
+        return _Unpickler(io.BytesIO(content), encoding="latin1").load()
+    except Exception as error:  # a damaged pickle can fail in any way
+        raise DataError(
+            f"{file}: this is not the pickle it should be ({error}); `relpref data get cora` fetches the published one"
+        ) from error
+
+
+def _matrix(value: Any, file: Path) -> Any:
+    try:
+        held = vars(value)
+        parts = (held["data"], held["indices"], held["indptr"])
+        return scipy.sparse.csr_array(parts, shape=held["_shape"], dtype=np.float64)
+    except (TypeError, KeyError, ValueError) as error:
+        raise DataError(f"{file}: expected a sparse matrix ({error!r}); fetch the file again") from None
+
+
+def _array(value: Any, file: Path) -> NDArray[Any]:
+    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
+        raise DataError(
+            f"{file}: expected an array of classes, got {type(value).__name__}; fetch the file again"
+        )
+    return value
+
+
+def _index(file: Path) -> NDArray[np.int64]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{file}: the file cannot be read ({error}); `relpref data get cora` fetches it"
+        ) from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip().isdigit():
+            raise DataError(
+                f"{file}, line {number}: {line!r} is not the number of a paper; fetch the file again"
+            )
+    return np.array([int(line) for line in lines], dtype=np.int64)
+
+
+def _links(graph: Any, file: Path, size: int) -> pd.DataFrame:
+    if not isinstance(graph, dict):
+        raise DataError(
+            f"{file}: expected a dictionary of neighbours, got {type(graph).__name__}; fetch the file again"
+        )
+    ends = np.array([(paper, other) for paper, others in graph.items() for other in others], dtype=np.int64)
+    if ends.size == 0 or ends.min() < 0 or ends.max() >= size:
+        raise DataError(
+            f"{file}: the papers are 0 to {size - 1}, and a link leads elsewhere; fetch the file again"
+        )
+    ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
+    return pd.DataFrame(ends, columns=["source", "target"])
