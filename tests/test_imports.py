@@ -131,6 +131,7 @@ NAMES = {
     "relpref.infer": [
         "EP",
         "InferenceWarning",
+        "Laplace",
         "Posterior",
         "Result",
         "UtilityPosterior",

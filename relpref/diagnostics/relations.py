@@ -10,8 +10,9 @@ import pandas as pd
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer import EP, Posterior, Result, UtilityPosterior
+from relpref.infer import Posterior, Result, UtilityPosterior
 from relpref.infer.posterior import Origin
+from relpref.infer.refit import engine_again
 
 ATTRIBUTES = "attributes"
 
@@ -114,14 +115,14 @@ def _refit(posterior: UtilityPosterior, origin: Origin, part: str, progress_bar:
     fixed = {
         site: value for site, value in _fixed(posterior, origin).items() if site_part(posterior, site) != part
     }
-    engine = EP(_unbound(origin.program), **{**origin.engine, "fixed": fixed, "throw": True})
+    engine = engine_again(origin, _unbound(origin.program), fixed=fixed, throw=True)
     try:
         with warnings.catch_warnings():
             # That groups of entities come apart without the part is what the evidence is about to show.
             warnings.simplefilter("ignore", UserWarning)
             fitted = engine.run(posterior.key, *args, progress_bar=progress_bar, **kwargs)
     except InferenceError as error:
-        return float("nan"), f"EP on the rest ended with {error.result.name}"
+        return float("nan"), f"{origin.engine['engine']} on the rest ended with {error.result.name}"
     except DataError as error:
         return float("nan"), str(error)
     if fitted.log_evidence is None or part in parts_of(fitted):

@@ -1,6 +1,7 @@
 """Engines: they read a program and hand back a posterior."""
 
 from relpref.infer.ep import EP
+from relpref.infer.laplace import Laplace
 from relpref.infer.noncentered import noncentered
 from relpref.infer.posterior import Posterior
 from relpref.infer.result import Result
@@ -8,4 +9,13 @@ from relpref.infer.samples import from_samples
 from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.infer.warn import InferenceWarning
 
-__all__ = ["EP", "InferenceWarning", "Posterior", "Result", "UtilityPosterior", "from_samples", "noncentered"]
+__all__ = [
+    "EP",
+    "InferenceWarning",
+    "Laplace",
+    "Posterior",
+    "Result",
+    "UtilityPosterior",
+    "from_samples",
+    "noncentered",
+]

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from relpref.infer.belief import DrawsBelief, generator
+from relpref.infer.mixture import MixtureBelief
 from relpref.infer.pointwise import answers, prepare
 from relpref.infer.posterior import Posterior
 from relpref.infer.utility_posterior import UtilityPosterior
@@ -35,8 +36,12 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
     from arviz_base import from_dict
 
     rng = generator(posterior.key if key is None else key)
-    kept = isinstance(posterior.belief, DrawsBelief)
-    total = len(posterior.belief.draws) if isinstance(posterior.belief, DrawsBelief) else num_samples
+    total = num_samples
+    kept = isinstance(posterior.belief, DrawsBelief | MixtureBelief)
+    if isinstance(posterior.belief, DrawsBelief):
+        total = len(posterior.belief.draws)
+    elif isinstance(posterior.belief, MixtureBelief):
+        total = len(posterior.belief.locations)  # one draw for each of the hyperparameters
     chains = int(posterior.info.get("chains", 1)) if kept else _CHAINS
     per_chain = total // chains
     vector = posterior.belief.draw(total, rng)[: chains * per_chain]

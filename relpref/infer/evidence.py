@@ -1,22 +1,21 @@
-"""The EP evidence of a program at given hyperparameters, and its exact gradient."""
+"""What every deterministic engine computes of a program at given hyperparameters: sites, evidence and its exact gradient."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-from relpref.infer.program import Call, Layout, Observation, Reading, Values, read
+from relpref.infer.program import Call, Layout, Observation, Reading, Values
 from relpref.infer.result import Result, code
-from relpref.infer.sites import Cavity, Info, Problem, Sites, cavities, run
-from relpref.infer.spaces import EntitySpace, GapSpace, Space
+from relpref.infer.sites import Fit, Info, Problem, Sites
+from relpref.infer.spaces import EntitySpace, GapSpace, Marginals, Space
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import CovarianceOperator
 
 
 class Evidence(NamedTuple):
-    """EP at one value of the hyperparameters.
+    """An engine's sites at one value of the hyperparameters, and what follows from them.
 
     Attributes
     ----------
@@ -28,6 +27,8 @@ class Evidence(NamedTuple):
         Of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not asked for.
     sites : Sites
         At the fixed point.
+    marginals : Marginals
+        Of the predictors less their prior means.
     info : Info
         With what the prior's root needed as jitter.
     alpha : Array, shape (n,)
@@ -48,6 +49,7 @@ class Evidence(NamedTuple):
     log_prior: Array
     gradient: Values
     sites: Sites
+    marginals: Marginals
     info: Info
     alpha: Array
     weights: Array | None
@@ -55,6 +57,25 @@ class Evidence(NamedTuple):
     hyperparameters: Values
     location: Array
     blocks: dict[str, dict[str, Array]]
+
+
+class Evaluation(Protocol):
+    """How an engine finds the sites and the evidence of a program at given hyperparameters; a jitted function."""
+
+    def __call__(
+        self,
+        call: Call,
+        layout: Layout,
+        gap_space: bool,
+        with_gradient: bool,
+        arrays: tuple[Any, ...],
+        unconstrained: Values,
+        fixed: Values,
+        sites: Sites,
+        tolerance: Any,
+        max_sweeps: Any,
+    ) -> Evidence:
+        """Start from the given sites; the first four arguments are static."""
 
 
 def use_gap_space(layout: Layout) -> bool:
@@ -88,77 +109,49 @@ def tilted(
     return TiltedMoments(*(jnp.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def evaluate(
-    call: Call,
-    layout: Layout,
-    gap_space: bool,
-    with_gradient: bool,
-    arrays: tuple[Any, ...],
-    unconstrained: Values,
-    fixed: Values,
-    sites: Sites,
-    tolerance: Array,
-    max_sweeps: Array,
+def conclude(
+    layout: Layout, reading: Reading, problem: Problem, fit: Fit, log_evidence: Array, info: Info, whole: bool
 ) -> Evidence:
-    """Run EP from the given sites and return the evidence with its gradient."""
-    reading = read(call, arrays, layout, unconstrained, fixed)
-    problem = build(reading, gap_space)
-    (sites, factor, marginals), log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
-    space, projection = problem.space, problem.projection
-    precision, shift = problem.counts * sites.precision, problem.counts * sites.shift
-    cavity = cavities(sites, marginals)
-    log_evidence = (
-        _log_evidence(problem.counts, log_normalizer, sites, cavity)
-        - marginals.log_determinant
-        + 0.5 * jnp.vdot(shift, marginals.mean)
-    )
-
-    dual = shift - precision * marginals.mean
-    alpha = projection.adjoint(dual)
+    """What every engine reports of the sites it found, the gradient left out; ``whole`` asks for the weights in any case."""
+    sites, factor, marginals = fit
+    space, precision = problem.space, problem.counts * sites.precision
     in_entities = isinstance(space, EntitySpace)
     parts = max(len(getattr(block, "parts", ())) for block in reading.covariance.blocks)
-    weights = space.weights(factor, precision, projection)
     fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
-    found = Evidence(
+    return Evidence(
         log_evidence=log_evidence,
         log_prior=reading.log_prior,
         gradient={},
         sites=sites,
+        marginals=marginals,
         info=info._replace(code=jnp.where(fine, info.code, code(Result.nonfinite))),
-        alpha=alpha,
-        weights=weights if with_gradient or not in_entities or parts > 1 else None,
+        alpha=problem.projection.adjoint(dual_vector(problem, fit)),
+        weights=space.weights(factor, precision, problem.projection)
+        if whole or not in_entities or parts > 1
+        else None,
         white=factor.white if in_entities else None,
         hyperparameters=reading.hyperparameters,
         location=reading.location,
         blocks=dict(zip(layout.slices, map(_parts, reading.covariance.blocks), strict=True)),
     )
-    if not with_gradient:
-        return found
-    gap_weights = space.gap_weights(factor, precision) if isinstance(space, GapSpace) else weights
 
-    def surrogate(unconstrained: Values) -> Array:
-        # ∂log Z = ½ ∂tr((ααᵀ − R)K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant.
-        moving = read(call, arrays, layout, unconstrained, fixed)
-        if isinstance(space, GapSpace):
-            gram = moving.covariance.congruence(moving.projection.apply)
-            prior = jnp.vdot(jnp.outer(dual, dual) - gap_weights, gram)
-        else:
-            prior = jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights)
-        answers = tilted(moving.observations, moving.offset, cavity.mean, cavity.variance)
-        return 0.5 * prior + jnp.sum(problem.counts * answers.log_normalizer) + moving.log_prior
 
-    return found._replace(gradient=jax.grad(surrogate)(unconstrained))
+def dual_vector(problem: Problem, fit: Fit) -> Array:
+    """β = ν − T·mean: the posterior mean of the projections is their prior covariance times β."""
+    return problem.counts * (fit.sites.shift - fit.sites.precision * fit.marginals.mean)
+
+
+def prior_surrogate(problem: Problem, fit: Fit, evidence: Evidence, moving: Reading) -> Array:
+    """A function of the moving prior whose derivative is ½ tr((ααᵀ − R) ∂K), sites held constant."""
+    if isinstance(problem.space, GapSpace):
+        dual = dual_vector(problem, fit)
+        weights = problem.space.gap_weights(fit.factor, problem.counts * fit.sites.precision)
+        gram = moving.covariance.congruence(moving.projection.apply)
+        return 0.5 * jnp.vdot(jnp.outer(dual, dual) - weights, gram)
+    assert evidence.weights is not None  # asked for where a gradient is
+    pull = jnp.vdot(evidence.alpha, moving.covariance.matmul(evidence.alpha))
+    return 0.5 * (pull - moving.covariance.inner(evidence.weights))
 
 
 def _parts(covariance: CovarianceOperator) -> dict[str, Array]:
     return {name: part.dense() for name, part in getattr(covariance, "parts", {"": covariance}).items()}
-
-
-def _log_evidence(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
-    """The rows' share of log Z; each of a row's identical sites contributes once."""
-    (mean, variance), (tau, nu) = cavity, sites
-    # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
-    quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
-    correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
-    return jnp.sum(counts * (log_normalizer + correction))

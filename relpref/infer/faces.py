@@ -6,8 +6,9 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from relpref.data import PreferenceData
-from relpref.infer.belief import GaussianBelief, key_words
+from relpref.infer.belief import Floats, GaussianBelief, key_words
 from relpref.infer.evidence import Evidence
+from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Origin, Parts, Posterior
 from relpref.infer.program import Layout, Values
 from relpref.infer.result import Result
@@ -16,6 +17,7 @@ from relpref.infer.warn import warn_user
 from relpref.linalg import cholesky
 
 _UTILITY = "utility"
+MOST_NUMBERS = 30_000_000  # in the covariances of a mixture: 240 MB
 
 
 def preference_data(origin: Origin) -> PreferenceData | None:
@@ -54,6 +56,43 @@ def positive_definite(evidence: Evidence) -> bool:
     return all(bool(np.all(np.isfinite(np.asarray(cholesky(total).lower)))) for total in totals)
 
 
+def latent_moments(layout: Layout, evidence: Evidence) -> tuple[Floats, Floats]:
+    """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
+    alpha = np.asarray(evidence.alpha)
+    totals = {
+        site: np.sum([np.asarray(part) for part in parts.values()], axis=0)
+        for site, parts in evidence.blocks.items()
+    }
+    mean = np.array(evidence.location)
+    for site, rows in layout.slices.items():
+        mean[rows] += totals[site] @ alpha[rows]
+    if evidence.white is not None:
+        white = np.asarray(evidence.white)
+        return mean, white @ white.T
+    total = block_diag(*(totals[site] for site in layout.slices))  # JAX sorts dictionaries
+    covariance = total - total @ np.asarray(evidence.weights) @ total
+    return mean, 0.5 * (covariance + covariance.T)
+
+
+def named_parts(layout: Layout, evidence: Evidence, covariance: Floats) -> dict[str, Parts]:
+    """Every site's named parts: E[part] = K_p α and Cov(part, total) = K_p − K_p R K, its diagonal."""
+    alpha = np.asarray(evidence.alpha)
+    found: dict[str, Parts] = {}
+    for site, rows in layout.slices.items():
+        named = {part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part}
+        means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
+        if len(named) <= 1:
+            shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
+        else:
+            total = np.sum(list(named.values()), axis=0)
+            pulled = total @ np.asarray(evidence.weights)[rows, rows]
+            shares = {
+                part: np.diagonal(matrix) - np.sum(matrix * pulled, axis=1) for part, matrix in named.items()
+            }
+        found[site] = Parts(means, shares)
+    return found
+
+
 def assemble(
     layout: Layout,
     fixed: Values,
@@ -63,43 +102,14 @@ def assemble(
     origin: Origin,
 ) -> Posterior:
     """Turn an engine's arrays into a posterior; JAX arrays end here."""
-    alpha = np.asarray(evidence.alpha)
-    blocks = {
-        site: {part: np.asarray(matrix) for part, matrix in parts.items()}
-        for site, parts in evidence.blocks.items()
-    }
-    totals = {site: sum(parts.values()) for site, parts in blocks.items()}
-    if evidence.white is not None:
-        white = np.asarray(evidence.white)
-        covariance = white @ white.T
-    else:
-        total = block_diag(*(totals[site] for site in layout.slices))  # JAX sorts dictionaries
-        covariance = total - total @ np.asarray(evidence.weights) @ total
-        covariance = 0.5 * (covariance + covariance.T)
-    parts: dict[str, Parts] = {}
-    mean = np.array(evidence.location)
-    for site, rows in layout.slices.items():
-        mean[rows] += totals[site] @ alpha[rows]
-        named = {part: matrix for part, matrix in blocks[site].items() if part}
-        means = {part: matrix @ alpha[rows] for part, matrix in named.items()}  # E[part] = K_p α
-        if len(named) <= 1:
-            shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
-        else:
-            # Cov(part, total) = K_p − K_p R K, its diagonal.
-            pulled = totals[site] @ np.asarray(evidence.weights)[rows, rows]
-            shares = {
-                part: np.diagonal(matrix) - np.sum(matrix * pulled, axis=1) for part, matrix in named.items()
-            }
-        parts[site] = Parts(means, shares)
+    mean, covariance = latent_moments(layout, evidence)
+    parts = named_parts(layout, evidence, covariance)
     log_evidence = float(evidence.log_evidence)
     if Result[info["result"]].empty:
         # No sweep gave a posterior: not one number may look like an answer.
         log_evidence = np.nan
-        for array in (
-            mean,
-            covariance,
-            *(v for p in parts.values() for d in (p.means, p.covariances) for v in d.values()),
-        ):
+        numbers = [v for p in parts.values() for d in (p.means, p.covariances) for v in d.values()]
+        for array in (mean, covariance, *numbers):
             array[...] = np.nan
     hyperparameters = {**fixed, **evidence.hyperparameters}
     common = {
@@ -115,6 +125,61 @@ def assemble(
         "key": key_words(key),
     }
     return choose(origin, layout.slices, common)
+
+
+def thinned(rows: list[Any], size: int) -> list[Any]:
+    """As many of the draws, evenly, as there is room for a covariance of each."""
+    most = max(2, MOST_NUMBERS // max(size, 1) ** 2)
+    if len(rows) <= most:
+        return rows
+    return [rows[int(row)] for row in np.linspace(0, len(rows) - 1, most)]
+
+
+def assemble_mixture(
+    layout: Layout,
+    fixed: Values,
+    found: list[Evidence],
+    draws: dict[str, Floats],
+    info: dict[str, Any],
+    key: Any,
+    origin: Origin,
+) -> Posterior:
+    """One Gaussian for each draw of the hyperparameters, all of equal weight."""
+    components = [latent_moments(layout, evidence) for evidence in found]
+    by_draw = [
+        named_parts(layout, evidence, covariance)
+        for evidence, (_, covariance) in zip(found, components, strict=True)
+    ]
+    belief = MixtureBelief(np.stack([mean for mean, _ in components]), np.stack([c for _, c in components]))
+    if Result[info["result"]].empty:
+        belief = MixtureBelief(belief.locations * np.nan, belief.scales * np.nan)
+    averages = {name: value.mean(axis=0) for name, value in draws.items()}
+    common = {
+        "belief": belief,
+        "parts": {
+            site: _mixed_parts([parts[site] for parts in by_draw], belief.locations[:, rows])
+            for site, rows in layout.slices.items()
+        },
+        "hyperparameters": {name: plain(value) for name, value in {**fixed, **averages}.items()},
+        "hyperparameter_draws": draws,
+        "log_evidence": None,
+        "info": info,
+        "sites": {},
+        "key": key_words(key),
+    }
+    return choose(origin, layout.slices, common)
+
+
+def _mixed_parts(parts: list[Parts], totals: Floats) -> Parts:
+    """By the laws of total expectation and total covariance."""
+    means, covariances = {}, {}
+    centred = totals - totals.mean(axis=0)
+    for name in parts[0].means:
+        each = np.stack([part.means[name] for part in parts])
+        means[name] = each.mean(axis=0)
+        within = np.mean([part.covariances[name] for part in parts], axis=0)
+        covariances[name] = within + np.mean(centred * each, axis=0)
+    return Parts(means, covariances)
 
 
 def plain(value: Any) -> Any:

@@ -91,7 +91,7 @@ def maximise(
         value = float(evidence.log_evidence + evidence.log_prior)
         gradient = np.asarray(ravel_pytree(evidence.gradient)[0])
         if best is None or value > best.objective:
-            best = Search(unconstrained, evidence, count, float(np.abs(gradient).max(initial=0.0)), False)
+            best = Search(unconstrained, evidence, count, gradient_norm(evidence), False)
             sites = evidence.sites
         report(count, value)
         return -value, -gradient
@@ -105,6 +105,11 @@ def maximise(
     best.converged = bool(outcome.success) or best.gradient_norm < 1e-2
     best.failures = failures
     return best
+
+
+def gradient_norm(evidence: Evidence) -> float:
+    """Largest absolute entry of the gradient."""
+    return float(np.abs(np.asarray(ravel_pytree(evidence.gradient)[0])).max(initial=0.0))
 
 
 def usable(evidence: Evidence) -> bool:

@@ -31,6 +31,10 @@ class Result(Enum):
         "The search for hyperparameters stopped before the gradient vanished. "
         "Raise max_evaluations, try restarts, or give tighter priors."
     )
+    hyperparameters_not_mixed = (
+        "The chains over the hyperparameters disagree (R-hat above 1.2). "
+        "Raise draws and warmup, give tighter priors, or maximise the evidence instead."
+    )
 
     @property
     def ok(self) -> bool:

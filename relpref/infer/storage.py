@@ -12,8 +12,9 @@ import numpy as np
 from relpref.data import Graph, PreferenceData, ScaleReference
 from relpref.errors import StorageError
 from relpref.files import replaced
-from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief
+from relpref.infer.belief import Belief, DrawsBelief, Floats, GaussianBelief
 from relpref.infer.encoding import decode_label, decode_origin, dump, encode_labels, encode_origin
+from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.utility_posterior import UtilityPosterior
 
@@ -103,6 +104,8 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
     arrays: dict[str, Any] = {"key": posterior.key}
     if isinstance(belief, GaussianBelief):
         arrays |= {"mean": belief.location, "covariance": belief.scale}
+    elif isinstance(belief, MixtureBelief):
+        arrays |= {"means": belief.locations, "covariances": belief.scales}
     elif isinstance(belief, DrawsBelief):
         arrays["draws"] = belief.draws
     arrays |= {f"sites/{name}": value for name, value in posterior.sites.items()}
@@ -146,12 +149,15 @@ def _checksum(arrays: Mapping[str, Any], text: str) -> str:
     return digest.hexdigest()
 
 
+def _unpack_belief(arrays: Mapping[str, Any]) -> Belief:
+    if "draws" in arrays:
+        return DrawsBelief(arrays["draws"])
+    if "means" in arrays:
+        return MixtureBelief(arrays["means"], arrays["covariances"])
+    return GaussianBelief(arrays["mean"], arrays["covariance"])
+
+
 def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
-    belief = (
-        DrawsBelief(arrays["draws"])
-        if "draws" in arrays
-        else GaussianBelief(arrays["mean"], arrays["covariance"])
-    )
     parts = {}
     for row, (site, names) in enumerate(content["parts"].items()):
         means = {name: arrays[f"parts/mean_{row}_{column}"] for column, name in enumerate(names)}
@@ -160,7 +166,7 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
     hyperparameters = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
     drawn = {name: arrays.get(f"hyperparameter_draws/{name}") for name in hyperparameters}
     common: dict[str, Any] = {
-        "belief": belief,
+        "belief": _unpack_belief(arrays),
         "hyperparameter_draws": {name: value for name, value in drawn.items() if value is not None},
         "slices": {name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
         "parts": parts,

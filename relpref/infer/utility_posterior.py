@@ -149,19 +149,26 @@ class UtilityPosterior(Posterior):
         UnsupportedProgramError
             If the posterior does not know its program (draws from MCMC, or a program of one's own read back from a file).
         """
-        if self.origin is None or not self.sites:
+        if self.origin is None or not self.origin.engine:
             raise UnsupportedProgramError(
-                "extend needs an EP posterior that knows its program; "
-                "fit with EP in this session, or with a program of relpref.models before saving"
+                "extend needs a posterior from EP or Laplace that knows its program; "
+                "fit with one of them in this session, or with a program of relpref.models before saving"
             )
-        from relpref.infer.ep import EP
+        from relpref.infer.integrate import DRAWS_INFO
+        from relpref.infer.refit import engine_again
 
         data = self.data.extend(entities, relations)
         args = tuple(data if argument is self.data else argument for argument in self.origin.args)
-        engine = EP(self.origin.program, **{**self.origin.engine, "fixed": dict(self.hyperparameters)})
-        extended = engine.run_from(
-            self.sites, self.key, *args, progress_bar=progress_bar, **self.origin.kwargs
-        )
+        draws = self.hyperparameter_draws
+        known = {name: value for name, value in self.hyperparameters.items() if name not in draws}
+        engine = engine_again(self.origin, fixed=known)
+        if draws:
+            told = {name: self.info[name] for name in DRAWS_INFO if name in self.info}
+            extended = engine.run_at_draws(draws, self.key, *args, info=told, **self.origin.kwargs)
+        else:
+            extended = engine.run_from(
+                self.sites, self.key, *args, progress_bar=progress_bar, **self.origin.kwargs
+            )
         assert isinstance(extended, UtilityPosterior)
         return extended
 

@@ -29,11 +29,25 @@ _READINGS = {
     "evaluations": ("Evaluations", "of the evidence while searching for hyperparameters"),
     "failed_evaluations": (
         "Failed evaluations",
-        "tried hyperparameters at which EP failed; the search turned back from them",
+        "tried hyperparameters at which the engine failed; the search turned back from them",
     ),
     "gradient_norm": ("Gradient", "largest slope that is left at the hyperparameters found; 0 at a maximum"),
     "log_prior": ("Log prior", "log density of the hyperparameters under their prior"),
     "chains": ("Chains", "independent runs of the sampler"),
+    "draws": ("Draws", "of the hyperparameters, all chains together"),
+    "r_hat": (
+        "R-hat",
+        "of the hyperparameters, the largest: 1 where the chains agree, above 1.1 they do not yet",
+    ),
+    "ess": (
+        "Effective draws",
+        "of the hyperparameters, the fewest: so many independent draws would say as much",
+    ),
+    "divergences": ("Divergences", "steps the sampler could not follow; a few in a hundred are too many"),
+}
+_ENGINES = {
+    "EP": "expectation propagation: a Gaussian that matches the posterior answer by answer",
+    "Laplace": "Laplace's approximation: a Gaussian that touches the posterior at its mode",
 }
 _ELSEWHERE = ("engine", "result", "groups", "hyperparameters")
 
@@ -42,7 +56,7 @@ def computation(posterior: Posterior) -> Chapter:
     """The chapter."""
     info = posterior.info
     result = Result[info["result"]]
-    sampled = bool(posterior.hyperparameter_draws) or info["engine"] == "samples"
+    sampled = info["engine"] == "samples"
     rows = [[Cell("Engine"), cell(info["engine"]), Cell(_engine(sampled, info))]]
     meaning = "taken as it is" if sampled and result.ok else result.value
     rows.append([Cell("Result"), cell(result.name.replace("_", " ")), cell(meaning, 400)])
@@ -80,11 +94,7 @@ def banner(posterior: Posterior) -> str | None:
 def _engine(sampled: bool, info: Mapping[str, Any]) -> str:
     if sampled:
         return "draws from the posterior, made by a sampler"
-    return (
-        "expectation propagation: a Gaussian that matches the posterior answer by answer"
-        if info["engine"] == "EP"
-        else ""
-    )
+    return _ENGINES.get(str(info["engine"]), "")
 
 
 def _value(value: Any) -> Cell:

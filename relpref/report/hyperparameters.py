@@ -58,7 +58,7 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
         kinds.append(_kind(posterior, name))
     searched = "evaluations" in posterior.info
     if posterior.hyperparameter_draws:
-        intro = "Averages over the draws, with 90% intervals."
+        intro = "Averages over draws from their posterior, with 90% intervals."
     elif searched:
         intro = "Found by maximising the log evidence plus the log prior: the values under which the answers are most credible."
     else:

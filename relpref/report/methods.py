@@ -26,6 +26,28 @@ _MINKA = (
 )
 
 
+_WILLIAMS_BARBER = (
+    "Williams, C. K. I. and Barber, D. (1998). Bayesian classification with Gaussian processes. "
+    "IEEE Transactions on Pattern Analysis and Machine Intelligence 20(12)."
+)
+_APPROXIMATIONS = {
+    "EP": (
+        (
+            "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian "
+            "term that is fitted to it in the company of all the others."
+        ),
+        _MINKA,
+    ),
+    "Laplace": (
+        (
+            "The posterior was approximated by Laplace's method: a Gaussian at its mode, as curved as it is there (Williams and Barber "
+            "1998). Where answers are few its means lie too near to 0; expectation propagation is more accurate."
+        ),
+        _WILLIAMS_BARBER,
+    ),
+}
+
+
 def methods(posterior: Posterior) -> Chapter:
     """The chapter."""
     blocks: list[Block] = []
@@ -35,13 +57,15 @@ def methods(posterior: Posterior) -> Chapter:
         relational = any(part != ATTRIBUTES for part in parts)
         sources.append(_KERSTING_XU if relational or not parts else _CHU_GHAHRAMANI)
         blocks.append(Text(_model(relational)))
-    if posterior.info["engine"] == "EP":
-        sources.append(_MINKA)
-        text = (
-            "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian "
-            "term that is fitted to it in the company of all the others."
-        )
-        if "evaluations" in posterior.info:
+    if posterior.info["engine"] in _APPROXIMATIONS:
+        text, source = _APPROXIMATIONS[posterior.info["engine"]]
+        sources.append(source)
+        if posterior.hyperparameter_draws:
+            text += (
+                " The hyperparameters were drawn from their posterior by the no-U-turn sampler on the evidence, and every answer on "
+                "this page is an average over the draws, so their uncertainty is in the intervals."
+            )
+        elif "evaluations" in posterior.info:
             text += (
                 " Hyperparameters were set to the values that maximise the evidence and their prior. Their own uncertainty is not "
                 "in the intervals, which makes these somewhat too narrow on small data: in a simulation with 20 entities and 30 "

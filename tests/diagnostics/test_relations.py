@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 from relpref.data import PreferenceData
-from relpref.diagnostics import evidence_without_each, relations
+from relpref.diagnostics import evidence_without_each
 from relpref.diagnostics.relations import keywords, site_part
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.posterior import Origin, Parts
+from relpref.infer.refit import ENGINES
 from relpref.kernels import RegularizedLaplacian, SquaredExponential
 from relpref.models import preference_gp, xpgp
 from relpref.report.page import render
@@ -113,7 +114,7 @@ class Engine:
 
 @pytest.fixture
 def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Engine]:
-    monkeypatch.setattr(relations, "EP", Engine)
+    monkeypatch.setitem(ENGINES, "EP", Engine)  # type: ignore[arg-type]
     monkeypatch.setattr(Engine, "calls", [])
     monkeypatch.setattr(Engine, "posterior", given, raising=False)
     return Engine
@@ -132,7 +133,7 @@ def test_how_the_program_is_called_again(
     def program(first: int, *, data: PreferenceData, **options: Any) -> None:
         raise AssertionError("only the engine calls it")
 
-    options = {"tol": 1e-6, "fixed": {"near_range": 1.0, "attributes_amplitude": 2.0}}
+    options = {"engine": "EP", "tol": 1e-6, "fixed": {"near_range": 1.0, "attributes_amplitude": 2.0}}
     origin = Origin(partial(program, 5, data=data), (), OPTIONS, options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

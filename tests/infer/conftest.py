@@ -260,13 +260,13 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
 
     Returns a function of the unconstrained hyperparameters.
     """
-    from relpref.infer.evidence import evaluate
+    from relpref.infer import EP
     from relpref.infer.layout import discover
     from relpref.infer.program import Call
     from relpref.infer.sites import Sites
 
     def prepare(
-        program: Any, *args: Any, gap_space: bool, **kwargs: Any
+        program: Any, *args: Any, gap_space: bool, engine: Any = EP, **kwargs: Any
     ) -> Callable[[Mapping[str, Any]], tuple[float, dict[str, Any]]]:
         with jax.enable_x64(True):
             call, arrays = Call.split(program, args, kwargs)
@@ -279,7 +279,7 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
                 values = {
                     name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()
                 }
-                found = evaluate(call, layout, gap_space, True, arrays, values, {}, sites, 1e-10, 500)
+                found = engine.evaluate(call, layout, gap_space, True, arrays, values, {}, sites, 1e-10, 500)
                 gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
                 return float(found.log_evidence + found.log_prior), gradient
 

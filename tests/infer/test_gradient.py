@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from relpref.data import PreferenceData
+from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
@@ -33,8 +34,9 @@ def check(at: Callable[[dict[str, Any]], tuple[float, dict[str, Any]]], point: d
 
 
 @pytest.mark.parametrize("gap_space", [False, True])
-def test_xpgp(gap_space: bool, data: PreferenceData, objective: Callable[..., Any]) -> None:
-    at = objective(xpgp, data, gap_space=gap_space)
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_xpgp(engine: Any, gap_space: bool, data: PreferenceData, objective: Callable[..., Any]) -> None:
+    at = objective(xpgp, data, gap_space=gap_space, engine=engine)
     rng = np.random.default_rng(1)
     for _ in range(5):
         point = {
@@ -65,6 +67,13 @@ def everywhere(unit: Any, measured: Any) -> None:
         numpyro.sample("answer", ProbitComparison(gap), obs=np.array([1, 0, 1, 1, 1]))
     with numpyro.plate("measurement", len(ROWS)):
         numpyro.sample("measured", dist.Normal(f[ROWS], noise), obs=measured)
+
+
+def test_hyperparameters_everywhere_under_laplace(objective: Callable[..., Any]) -> None:
+    at = objective(everywhere, UNIT, MEASURED, gap_space=True, engine=Laplace)
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        check(at, {name: rng.normal(0.0, 0.5) for name in ("amplitude", "discernment", "bias", "noise")})
 
 
 def test_hyperparameters_everywhere(

@@ -1,0 +1,385 @@
+"""What the engines that approximate a posterior by a Gaussian share: options, the search for hyperparameters, the result."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions.transforms import biject_to
+
+from relpref.errors import DataError, InferenceError
+from relpref.infer.em import expectation_maximisation
+from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
+from relpref.infer.faces import assemble, assemble_mixture, positive_definite, thinned
+from relpref.infer.integrate import UNMIXED, integrate
+from relpref.infer.layout import broadcast_fixed, discover
+from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
+from relpref.infer.posterior import Origin, Posterior
+from relpref.infer.program import Call, Layout, Program, Values, read
+from relpref.infer.progress import Progress
+from relpref.infer.result import CODES, Result
+from relpref.infer.sites import Sites
+
+Strategy = Literal["maximise", "em", "nuts"]
+
+_STRATEGIES = ("maximise", "em", "nuts")
+# Where the approximation itself is wanted, and not only its evidence, the sites have to settle further than for a search.
+_CLOSE = 1e-6
+
+
+class GaussianEngine:
+    """A Gaussian approximation of the posterior of a numpyro program, at hyperparameters it finds or integrates over.
+
+    Parameters
+    ----------
+    program : callable
+        A numpyro program whose latent sites are Gaussian vectors and whose observed sites, from `relpref.likelihoods`, have
+        predictors affine in them. Every other latent site is a hyperparameter.
+    hyperparameters : {"maximise", "em", "nuts"}
+        ``"maximise"`` climbs log evidence plus log prior by its exact gradient. ``"em"`` reaches the same place by the paper's
+        expectation maximisation (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them from evidence times prior, starting at the
+        maximum, and returns a mixture of one posterior for each draw. The prior density is always that of the unconstrained
+        values, so an amplitude is judged on the log scale and does not collapse to 0.
+    fixed : mapping from site to value, optional
+        Hyperparameters that are known; scalars are broadcast.
+    restarts : int
+        Starting points of the search: the prior's median, then draws from it.
+    draws, warmup : int
+        For ``"nuts"``: hyperparameter draws to keep, and steps to tune the sampler by before.
+    tol : float
+        When the sites have settled; see the engine.
+    max_sweeps : int
+        For each run of the engine at one value of the hyperparameters.
+    max_evaluations : int
+        Of the evidence, for each start.
+    space : {"auto", "entity", "gap"}
+        Where the algebra happens; "auto" takes the cheaper.
+    throw : bool
+        Raise where the result is not ``converged``; otherwise the posterior carries the code and its answers warn.
+    """
+
+    name: ClassVar[str]
+    evaluate: ClassVar[Evaluation]
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        hyperparameters: Strategy = "maximise",
+        fixed: Mapping[str, Any] | None = None,
+        restarts: int = 1,
+        draws: int = 200,
+        warmup: int = 200,
+        tol: float = 1e-8,
+        max_sweeps: int = 500,
+        max_evaluations: int = 200,
+        space: Literal["auto", "entity", "gap"] = "auto",
+        throw: bool = True,
+    ) -> None:
+        if not callable(program):
+            raise DataError(
+                f"program is {program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
+            )
+        if hyperparameters not in _STRATEGIES:
+            raise DataError(
+                f"hyperparameters is {hyperparameters!r}; it is 'maximise', 'em' or 'nuts'; "
+                "give known values with fixed="
+            )
+        if space not in ("auto", "entity", "gap"):
+            raise DataError(f"space is {space!r}; it is 'auto', 'entity' or 'gap'")
+        for name, number, least in (
+            ("restarts", restarts, 1),
+            ("draws", draws, 2),
+            ("warmup", warmup, 1),
+            ("max_sweeps", max_sweeps, 1),
+            ("max_evaluations", max_evaluations, 1),
+        ):
+            if number < least:
+                raise DataError(f"{name} is {number}; it must be at least {least}")
+        if not 0 < tol < 1:
+            raise DataError(f"tol is {tol}; it must lie between 0 and 1")
+        self.program = program
+        self.fixed = dict(fixed or {})
+        self.options: dict[str, Any] = {
+            "hyperparameters": hyperparameters,
+            "restarts": restarts,
+            "draws": draws,
+            "warmup": warmup,
+            "tol": tol,
+            "max_sweeps": max_sweeps,
+            "max_evaluations": max_evaluations,
+            "space": space,
+            "throw": throw,
+        }
+
+    def run(self, rng_key: Any, *args: Any, progress_bar: bool = True, **kwargs: Any) -> Posterior:
+        """Fit.
+
+        Parameters
+        ----------
+        rng_key : JAX key
+            Of either kind; used for restarts and kept for Monte Carlo answers.
+        *args, **kwargs
+            Passed to the program.
+        progress_bar : bool
+            Show the search while it runs, where a person watches (stderr is a terminal).
+
+        Returns
+        -------
+        Posterior
+            A `UtilityPosterior` for preference programs.
+
+        Raises
+        ------
+        UnsupportedProgramError
+            If the engine cannot treat the program; nothing has been computed then.
+        InferenceError
+            If the engine, the search or the sampler did not converge, and ``throw``.
+        DataError
+            If ``fixed`` does not fit the program.
+        """
+        return self.run_from(None, rng_key, *args, progress_bar=progress_bar, **kwargs)
+
+    def run_from(
+        self,
+        sites: Mapping[str, Any] | None,
+        rng_key: Any,
+        *args: Any,
+        progress_bar: bool = True,
+        **kwargs: Any,
+    ) -> Posterior:
+        """As `run`, starting from the sites of an earlier posterior (``posterior.sites``) with the same answers."""
+        with jax.enable_x64(True):
+            return self._run(sites, rng_key, args, kwargs, progress_bar)
+
+    def run_at_draws(
+        self,
+        draws: Mapping[str, Any],
+        rng_key: Any,
+        *args: Any,
+        info: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Posterior:
+        """The mixture of one posterior for each of k draws of all hyperparameters that are not ``fixed``.
+
+        Parameters
+        ----------
+        draws : mapping from site to array, shape (k, ...)
+        rng_key, *args, **kwargs
+            As for `run`.
+        info : mapping, optional
+            What to report of the draws.
+        """
+        with jax.enable_x64(True):
+            return self._mixture(draws, rng_key, args, kwargs, dict(info or {}))
+
+    def _run(
+        self,
+        start: Mapping[str, Any] | None,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        progress_bar: bool,
+    ) -> Posterior:
+        call, arrays = _split(self.program, args, kwargs)
+        fixed = broadcast_fixed(call, arrays, self.fixed)
+        layout, medians = discover(call, arrays, fixed)
+        gap_space = self._gap_space(layout)
+        cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+        first = cold
+        if start is not None:
+            first = Sites(*(jnp.asarray(start[name]) for name in ("precision", "shift")))
+        searching = bool(layout.hyperparameters)
+        most = self.options["max_sweeps"]
+
+        def at(unconstrained: Values, sites: Sites, tolerance: float) -> Evidence:
+            static = (call, layout, gap_space, searching)
+            return self.evaluate(*static, arrays, unconstrained, fixed, sites, tolerance, most)
+
+        search: Search | None = None
+        unconstrained: Values = {}
+        if searching:
+            drawn = _prior_draws(call, layout, arrays, fixed, key, self.options["restarts"] - 1)
+            context = (call, layout, arrays, fixed)
+            with Progress(self.name, progress_bar) as progress:
+                search = self._search([medians, *drawn], at, first, progress, context)
+            unconstrained, first = search.unconstrained, search.evidence.sites
+        final = at(unconstrained, first, self.options["tol"])
+        result = CODES[int(final.info.code)]
+        if not result.ok and first is not cold:
+            retried = at(unconstrained, cold, self.options["tol"])
+            if CODES[int(retried.info.code)].ok:
+                final, result = retried, Result.converged
+        if result.ok and search is not None and not search.converged:
+            result = Result.hyperparameters_not_converged
+        if gap_space and not positive_definite(final):
+            result = Result.prior_not_positive_definite
+        info = self._describe(gap_space, result, final, search)
+        if not result.ok and self.options["throw"]:
+            raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
+        if self.options["hyperparameters"] == "nuts" and searching and not result.empty:
+            draws = integrate(
+                lambda u: at(u, final.sites, _CLOSE),
+                unconstrained,
+                key,
+                self.options["draws"],
+                self.options["warmup"],
+                progress_bar,
+            )
+            values = _constrained(call, layout, arrays, fixed, draws.values)
+            return self._mixture(values, key, args, kwargs, {**_search_info(info), **draws.info})
+        origin = self._origin(args, kwargs)
+        return assemble(layout, fixed, final, info, key, origin)
+
+    def _mixture(
+        self,
+        draws: Mapping[str, Any],
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        more: dict[str, Any],
+    ) -> Posterior:
+        call, arrays = _split(self.program, args, kwargs)
+        draws = {name: np.asarray(value, np.float64) for name, value in draws.items()}
+        rows = [
+            {name: value[row] for name, value in draws.items()}
+            for row in range(len(next(iter(draws.values()))))
+        ]
+        given = broadcast_fixed(call, arrays, {**self.fixed, **rows[0]})
+        layout, _ = discover(call, arrays, given)
+        if layout.hyperparameters:
+            raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
+        rows = thinned(rows, layout.num_latents)
+        gap_space = self._gap_space(layout)
+        sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+        found: list[Evidence] = []
+        for row in rows:
+            values = {**given, **{name: jnp.asarray(value) for name, value in row.items()}}
+            static = (call, layout, gap_space, False)
+            limits = (self.options["tol"], self.options["max_sweeps"])
+            evidence = self.evaluate(*static, arrays, {}, values, sites, *limits)
+            if CODES[int(evidence.info.code)].ok:
+                sites = evidence.sites
+            found.append(evidence)
+        codes = [CODES[int(evidence.info.code)] for evidence in found]
+        result = next((code for code in codes if not code.ok), Result.converged)
+        if result.ok and more.get("r_hat", 1.0) > UNMIXED:
+            result = Result.hyperparameters_not_mixed
+        worst = max(found, key=lambda evidence: float(evidence.info.residual))
+        info = {**self._describe(gap_space, result, worst, None), "hyperparameters": "nuts", **more}
+        if not result.ok and self.options["throw"]:
+            raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
+        fixed = {name: value for name, value in given.items() if name not in draws}
+        kept = {name: np.stack([row[name] for row in rows]) for name in draws}
+        return assemble_mixture(layout, fixed, found, kept, info, key, self._origin(args, kwargs))
+
+    def _origin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Origin:
+        return Origin(self.program, args, kwargs, {"engine": self.name, **self.options, "fixed": self.fixed})
+
+    def _gap_space(self, layout: Layout) -> bool:
+        if self.options["space"] == "entity" and not layout.constant_projection:
+            raise DataError(
+                "space is 'entity', but hyperparameters change the projection; use 'auto' or 'gap'"
+            )
+        if self.options["space"] == "auto":
+            return use_gap_space(layout)
+        return bool(self.options["space"] == "gap")
+
+    def _search(
+        self,
+        starts: list[Values],
+        at: Callable[[Values, Sites, float], Evidence],
+        sites: Sites,
+        progress: Progress,
+        context: tuple[Call, Layout, tuple[Any, ...], Values],
+    ) -> Search:
+        """The best of all starts."""
+        most = self.options["max_evaluations"]
+        if self.options["hyperparameters"] == "em":
+            tolerance = max(self.options["tol"], _CLOSE)  # EM needs q itself, not only its evidence
+            found = [
+                expectation_maximisation(
+                    context, lambda u, s: at(u, s, tolerance), start, sites, most, progress.step
+                )
+                for start in starts
+            ]
+        else:
+            tolerance = max(self.options["tol"], SEARCH_TOLERANCE)
+            found = [
+                maximise(lambda u, s: at(u, s, tolerance), start, sites, most, progress.step)
+                for start in starts
+            ]
+        return max(found, key=lambda one: one.objective)
+
+    def _describe(
+        self, gap_space: bool, result: Result, final: Evidence, search: Search | None
+    ) -> dict[str, Any]:
+        info: dict[str, Any] = {
+            "engine": self.name,
+            "result": result.name,
+            "iterations": int(final.info.sweeps),
+            "residual": float(final.info.residual),
+            "damping": float(final.info.damping),
+            "space": "gap" if gap_space else "entity",
+            "jitter": float(final.info.jitter),
+            "log_prior": float(final.log_prior),
+        }
+        if search is not None:
+            info |= {
+                "hyperparameters": self.options["hyperparameters"],
+                "evaluations": search.evaluations,
+                "gradient_norm": search.gradient_norm,
+                "failed_evaluations": len(search.failures),
+            }
+        return info
+
+
+def _state(info: Mapping[str, Any]) -> str:
+    return (
+        f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping {info['damping']:.2f}"
+    )
+
+
+def _search_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the search that the sampler started from, what is worth keeping."""
+    return {name: info[name] for name in ("evaluations", "failed_evaluations") if name in info}
+
+
+def _split(
+    program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Call, tuple[Any, ...]]:
+    call, arrays = Call.split(program, args, kwargs)
+    return call, tuple(_in_double(array) for array in arrays)
+
+
+def _in_double(array: Any) -> Any:
+    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+
+def _prior_draws(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, key: Any, number: int
+) -> list[Values]:
+    """Draws of the unconstrained hyperparameters from their prior."""
+    if not number:
+        return []
+    draws = _draw(call, layout, arrays, fixed, jax.random.split(key, number))
+    return [{name: value[row] for name, value in draws.items()} for row in range(number)]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _constrained(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, draws: Values) -> Values:
+    """Hyperparameters on their supports, draw by draw."""
+    return jax.vmap(lambda values: read(call, arrays, layout, values, fixed).hyperparameters)(draws)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _draw(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, keys: Array) -> Values:
+    def draw(key: Array) -> Values:
+        sites = call.trace(arrays, fixed, key)
+        names = [name for name, _ in layout.hyperparameters]
+        return {name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"]) for name in names}
+
+    return jax.vmap(draw)(keys)

@@ -1,0 +1,127 @@
+"""The mode of the posterior, by Newton's method on the projections: what Laplace's approximation is built on.
+
+At a point x of the projections every likelihood is replaced by the Gaussian site that has its value, slope and curvature there
+(τ = −∂² log p, ν = ∂ log p + τ x); the posterior mean under those sites is the next point (Rasmussen & Williams 2006, section 3.4).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from relpref.infer.result import Result, code
+from relpref.infer.sites import Fit, Info, Problem, Sites, posterior
+
+_SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
+
+
+class Point(NamedTuple):
+    """A point on the way.
+
+    Attributes
+    ----------
+    value : Array, shape (m,)
+        x, the projections.
+    dual : Array, shape (m,)
+        β with x = (prior covariance of the projections) β.
+    height : Array
+        Σ log p − ½ βᵀx, the log posterior density but for a constant.
+    """
+
+    value: Array
+    dual: Array
+    height: Array
+
+
+class State(NamedTuple):
+    """What the next step needs: where it starts, and what the last one saw."""
+
+    point: Point
+    fit: Fit
+    residual: Array
+    fraction: Array
+    usable: Array
+    steps: Array
+
+
+def sites_at(problem: Problem, value: Array) -> Sites:
+    """The Gaussian sites that touch the likelihoods at x; a cavity without variance is a point."""
+    moments = problem.tilted(value, jnp.zeros_like(value))
+    return Sites(moments.curvature, moments.gradient + moments.curvature * value)
+
+
+def log_likelihood(problem: Problem, value: Array) -> Array:
+    """Σ log p at x, every row counted as often as it was answered."""
+    return jnp.sum(problem.counts * problem.tilted(value, jnp.zeros_like(value)).log_normalizer)
+
+
+def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array) -> tuple[Fit, Info]:
+    """Climb from the mean under the given sites until a full step moves nothing.
+
+    Returns
+    -------
+    fit : Fit
+        The sites at the mode.
+    info : Info
+        The residual is the largest move of a full step, in posterior sds.
+    """
+
+    def point(fit: Fit) -> Point:
+        value = fit.marginals.mean
+        dual = problem.counts * (fit.sites.shift - fit.sites.precision * value)
+        return Point(value, dual, log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value))
+
+    def step(state: State) -> State:
+        here = state.point
+        fit = posterior(problem, sites_at(problem, here.value))
+        there = point(fit)
+        sd = jnp.sqrt(fit.marginals.variance)
+        move = jnp.abs(there.value - here.value) / jnp.where(sd == 0, 1.0, sd)
+        residual = jnp.max(move, initial=0.0)
+
+        def blend(fraction: Array) -> Point:
+            value = here.value + fraction * (there.value - here.value)
+            dual = here.dual + fraction * (there.dual - here.dual)
+            return Point(value, dual, log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value))
+
+        def too_long(carry: tuple[Array, Point]) -> Array:
+            fraction, reached = carry
+            slack = 1e-12 * (1 + jnp.abs(here.height))  # rounding, near the top
+            higher = reached.height >= here.height - slack
+            return ~higher & (fraction > _SHORTEST)
+
+        fraction, reached = jax.lax.while_loop(
+            too_long, lambda carry: (0.5 * carry[0], blend(0.5 * carry[0])), (jnp.ones(()), there)
+        )
+        finite = jnp.isfinite(residual) & jnp.all(jnp.isfinite(fit.sites.precision))
+        positive = jnp.all(fit.sites.precision >= 0) | ~finite
+        usable = finite + 2 * positive + 4 * jnp.all(jnp.isfinite(fit.marginals.variance))
+        return State(reached, fit, residual, fraction, usable, state.steps + 1)
+
+    def unfinished(state: State) -> Array:
+        moving = (state.residual > tolerance) & (state.fraction > _SHORTEST)
+        return moving & (state.usable == 7) & (state.steps < max_steps)
+
+    first = posterior(problem, sites)
+    nowhere = jnp.full((), jnp.inf)
+    start = State(point(first), first, nowhere, jnp.ones(()), jnp.asarray(7), jnp.asarray(0))
+    state = jax.lax.while_loop(unfinished, step, start)
+    outcome = jnp.select(
+        [
+            state.usable & 4 == 0,
+            state.usable & 1 == 0,
+            state.usable & 2 == 0,
+            state.residual <= tolerance,
+            state.fraction <= _SHORTEST,
+        ],
+        [
+            code(Result.prior_not_positive_definite),
+            code(Result.nonfinite),
+            code(Result.negative_precision),
+            code(Result.converged),
+            code(Result.diverged),
+        ],
+        code(Result.max_iterations),
+    )
+    return state.fit, Info(state.steps, state.residual, state.fraction, outcome, problem.space.jitter)

@@ -1,0 +1,33 @@
+"""A mixture of Gaussians against a large sample of itself."""
+
+import numpy as np
+
+from relpref.infer.mixture import MixtureBelief
+
+_RNG = np.random.default_rng(0)
+_ROOTS = _RNG.normal(0, 0.7, (3, 2, 2))
+BELIEF = MixtureBelief(_RNG.normal(0, 2, (3, 2)), _ROOTS @ np.swapaxes(_ROOTS, 1, 2))
+DRAWS = BELIEF.draw(300_000, np.random.default_rng(1))
+
+
+def test_moments_and_quantiles() -> None:
+    np.testing.assert_allclose(BELIEF.mean(), DRAWS.mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(BELIEF.covariance(), np.cov(DRAWS.T), atol=0.05)
+    np.testing.assert_allclose(BELIEF.sd(), np.sqrt(np.diagonal(BELIEF.covariance())))
+    np.testing.assert_allclose(BELIEF.interval(0.8), np.quantile(DRAWS, [0.1, 0.9], axis=0), atol=0.03)
+
+
+def test_differences() -> None:
+    gap = DRAWS[:, 0] - DRAWS[:, 1]
+    margins = BELIEF.differences(np.array([0]), np.array([1]))
+    assert abs(margins.mean[0] - gap.mean()) <= 0.02
+    assert abs(margins.sd[0] - gap.std()) <= 0.02
+    assert abs(margins.positive[0] - (gap > 0).mean()) <= 0.005
+    projected = BELIEF.project(np.array([[1.0, -1.0]]))
+    np.testing.assert_allclose(projected.mean(), margins.mean)
+    np.testing.assert_allclose(projected.sd(), margins.sd)
+
+
+def test_as_many_draws_as_components_are_one_of_each() -> None:
+    tight = MixtureBelief(BELIEF.locations, 1e-12 * BELIEF.scales)
+    np.testing.assert_allclose(tight.draw(3, np.random.default_rng(0)), BELIEF.locations, atol=1e-4)

@@ -1,0 +1,145 @@
+"""One problem, its hyperparameters found by maximising, by EM, and integrated over."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.errors import DataError, InferenceError
+from relpref.infer import EP
+from relpref.infer.faces import thinned
+from relpref.infer.mixture import MixtureBelief
+from relpref.models import xpgp
+
+# Two amplitudes are free, so that a grid can integrate over them.
+FIXED = {"attributes_lengthscale": 1.5, "next_range": 1.5}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Callable[..., Any]:
+    def run(data: PreferenceData, **options: Any) -> Any:
+        return EP(xpgp, fixed=FIXED, **options).run(jax.random.key(0), data, progress_bar=False)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def drawn(engine: Callable[..., Any], data: PreferenceData) -> Any:
+    return engine(data, hyperparameters="nuts", draws=400, warmup=100)
+
+
+@pytest.fixture(scope="module")
+def on_a_grid(data: PreferenceData, fit: Callable[..., Any]) -> dict[str, Any]:
+    """Log amplitudes on a grid, with evidence times prior (half-normal of scale 2, on the log scale) as weights."""
+    axis = np.linspace(-4.0, 2.2, 16)
+    nodes, heights, posteriors = [], [], []
+    for first in axis:
+        for second in axis:
+            values = {"attributes_amplitude": np.exp(first), "next_amplitude": np.exp(second)}
+            one = fit(data, {**FIXED, **values})
+            prior = sum(np.log(value) - value**2 / 8 for value in values.values())
+            nodes.append([first, second])
+            heights.append(one.log_evidence + prior)
+            posteriors.append(one)
+    weights = np.exp(np.array(heights) - np.max(heights))
+    return {"nodes": np.array(nodes), "weights": weights / weights.sum(), "posteriors": posteriors}
+
+
+def test_em_arrives_where_the_gradient_vanishes(engine: Callable[..., Any], data: PreferenceData) -> None:
+    maximised, em = engine(data), engine(data, hyperparameters="em")
+    for name, value in maximised.hyperparameters.items():
+        np.testing.assert_allclose(em.hyperparameters[name], value, rtol=0.03)
+    assert abs(em.log_evidence - maximised.log_evidence) <= 1e-2
+    assert em.info["hyperparameters"] == "em"
+    assert em.info["evaluations"] > maximised.info["evaluations"]  # the docs say that it is slower
+
+
+def test_em_that_may_not_finish_says_so(engine: Callable[..., Any], data: PreferenceData) -> None:
+    with pytest.raises(InferenceError, match="hyperparameters_not_converged"):
+        engine(data, hyperparameters="em", max_evaluations=2)
+
+
+def test_draws_are_those_of_evidence_times_prior(drawn: Any, on_a_grid: dict[str, Any]) -> None:
+    """Within five standard errors by the effective sample size: a false alarm in a million runs, but for the grid's own error."""
+    names = ("attributes_amplitude", "next_amplitude")
+    logs = np.log(np.stack([drawn.hyperparameter_draws[name] for name in names], axis=1))
+    nodes, weights = on_a_grid["nodes"], on_a_grid["weights"]
+    mean = weights @ nodes
+    sd = np.sqrt(weights @ (nodes - mean) ** 2)
+    assert drawn.info["r_hat"] <= 1.1
+    assert drawn.info["ess"] >= 40
+    error = 5 * sd / np.sqrt(drawn.info["ess"])
+    assert np.all(np.abs(logs.mean(axis=0) - mean) <= error)
+    assert np.all(np.abs(np.log(logs.std(axis=0) / sd)) <= 0.5)
+
+
+def test_the_mixture_is_the_average_over_the_grid(drawn: Any, on_a_grid: dict[str, Any]) -> None:
+    weights = on_a_grid["weights"]
+    means = np.stack([one.mean() for one in on_a_grid["posteriors"]])
+    mean = weights @ means
+    covariance = np.tensordot(weights, np.stack([one.covariance() for one in on_a_grid["posteriors"]]), 1)
+    covariance += (weights[:, None] * (means - mean)).T @ (means - mean)
+    sd = np.sqrt(np.diagonal(covariance))
+    assert np.max(np.abs(drawn.mean() - mean) / sd) <= 0.2
+    assert np.max(np.abs(drawn.sd() / sd - 1)) <= 0.2
+    chance = np.stack([one.prefer([("e0", "e3")])["probability"] for one in on_a_grid["posteriors"]])
+    assert abs(drawn.prefer([("e0", "e3")])["probability"][0] - (weights @ chance)[0]) <= 0.03
+
+
+def test_it_agrees_with_the_maximum_as_far_as_it_should(
+    drawn: Any, engine: Callable[..., Any], data: PreferenceData
+) -> None:
+    maximised = engine(data)
+    shift = np.abs(drawn.mean() - maximised.mean()) / drawn.sd()
+    assert np.max(shift) <= 0.7
+    assert np.mean(drawn.sd()) >= np.mean(maximised.sd()) * 0.9
+    assert next(iter(drawn.ranking().index)) == next(iter(maximised.ranking().index))
+
+
+def test_the_surface_is_the_same(drawn: Any, tmp_path: Any) -> None:
+    assert drawn.log_evidence is None
+    assert isinstance(drawn.belief, MixtureBelief)
+    table = drawn.explain()
+    np.testing.assert_allclose(table["attributes"] + table["next"], table["mean"], atol=1e-9)
+    np.testing.assert_allclose(table["share_attributes"] + table["share_next"], 1.0, atol=1e-9)
+    drawn.save(tmp_path / "p.nc")
+    again = relpref.load(tmp_path / "p.nc")
+    assert again.ranking().equals(drawn.ranking())
+    again.save(tmp_path / "q.nc")
+    assert (tmp_path / "p.nc").read_bytes() == (tmp_path / "q.nc").read_bytes()
+    tree = drawn.to_arviz()
+    assert dict(tree["posterior"].sizes)["draw"] == 200
+    assert dict(tree["posterior"].sizes)["chain"] == 2
+
+
+def test_newcomers_join_every_component(drawn: Any, data: PreferenceData, fit: Callable[..., Any]) -> None:
+    import pandas as pd
+
+    newcomer = pd.DataFrame({"x": [0.3], "y": [-0.2]}, index=["new"])
+    edges = pd.DataFrame({"source": ["new"], "target": ["e1"]})
+    larger = drawn.extend(newcomer, {"next": edges})
+    assert larger.belief.locations.shape == (400, 13)
+    row = 7
+    fixed = {**FIXED, **{name: value[row] for name, value in drawn.hyperparameter_draws.items()}}
+    one = fit(data, fixed).extend(newcomer, {"next": edges})
+    np.testing.assert_allclose(larger.belief.locations[row], one.mean(), atol=1e-6)
+    np.testing.assert_allclose(larger.belief.scales[row], one.covariance(), atol=1e-6)
+
+
+def test_components_are_thinned_where_their_covariances_would_not_fit() -> None:
+    assert thinned(list(range(400)), 12) == list(range(400))
+    few = thinned(list(range(400)), 1000)
+    assert len(few) == 30
+    assert (few[0], few[-1]) == (0, 399)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"draws": 1}, "draws is 1"), ({"warmup": 0}, "warmup is 0")]
+)
+def test_options_out_of_range(options: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        EP(xpgp, hyperparameters="nuts", **options)
