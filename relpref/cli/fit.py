@@ -12,17 +12,18 @@ from relpref.cli.output import document, say
 from relpref.data import PreferenceData
 from relpref.data.folder import Files, find_files
 from relpref.errors import DataError
-from relpref.infer import EP, Posterior
+from relpref.infer import EP, Laplace, Posterior
 from relpref.models import preference_gp, xpgp
 from relpref.runs import check_target, copies, save_run
 
 _MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
+_ENGINES = {"ep": EP, "laplace": Laplace}
 
 
 def run(chosen: argparse.Namespace) -> None:
     """Fit."""
     speaks = not chosen.json and not chosen.quiet
-    tables = _tables(chosen)
+    tables, options = _tables(chosen), _options(chosen)
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     data = PreferenceData.from_files(*tables)
     given = copies(tables)
@@ -30,8 +31,7 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"Read: {data.describe()}")
         for note in _notes(data, chosen.model):
             say(f"  {note}")
-    options = {"restarts": chosen.restarts}
-    engine = EP(_MODELS[chosen.model], **options)
+    engine = _ENGINES[chosen.engine](_MODELS[chosen.model], **options)
     posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet)
     save_run(
         chosen.out,
@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> None:
         command="fit",
         model=chosen.model,
         seed=chosen.seed,
-        options=options,
+        options={"engine": chosen.engine, **options},
         replace=chosen.force,
     )
     if chosen.json:
@@ -57,6 +57,27 @@ def run(chosen: argparse.Namespace) -> None:
     elif speaks:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
         say(f"The run is in {chosen.out}: try relpref rank {quote(chosen.out)}")
+
+
+def _options(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Of the engine."""
+    options: dict[str, Any] = {"hyperparameters": chosen.hyperparameters, "restarts": chosen.restarts}
+    if chosen.draws is not None:
+        if chosen.hyperparameters != "nuts":
+            raise DataError(
+                f"--draws {chosen.draws}: draws are for --hyperparameters nuts; add it or leave --draws out"
+            )
+        options["draws"] = chosen.draws
+    fixed = {}
+    for text in chosen.fix:
+        name, _, value = text.partition("=")
+        try:
+            fixed[name] = float(value)
+        except ValueError:
+            raise DataError(
+                f"--fix {text}: write the name and a number, such as --fix attributes_amplitude=1.5"
+            ) from None
+    return {**options, "fixed": fixed} if fixed else options
 
 
 def _notes(data: PreferenceData, model: str) -> list[str]:
@@ -88,7 +109,12 @@ def outcome(posterior: Posterior) -> dict[str, Any]:
 def sentence(posterior: Posterior) -> str:
     """What came out, in one line."""
     values = ", ".join(f"{name} {_shown(value)}" for name, value in posterior.hyperparameters.items())
-    return f"{posterior.info['result']}, log evidence {posterior.log_evidence:.2f}, {values}"
+    found = (
+        f"{len(next(iter(posterior.hyperparameter_draws.values())))} draws of the hyperparameters, on average "
+        if posterior.log_evidence is None
+        else f"log evidence {posterior.log_evidence:.2f}, "
+    )
+    return f"{posterior.info['result']}, {found}{values}"
 
 
 def _shown(value: Any) -> str:

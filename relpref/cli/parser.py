@@ -75,6 +75,28 @@ def _parser() -> argparse.ArgumentParser:
         choices=("xpgp", "preference_gp"),
         help="xpgp uses attributes and relations, preference_gp attributes alone (default: xpgp)",
     )
+    fit.add_argument(
+        "--engine",
+        default="ep",
+        choices=("ep", "laplace"),
+        help="ep is the more accurate, laplace what most packages do (default: ep)",
+    )
+    fit.add_argument(
+        "--hyperparameters",
+        default="maximise",
+        choices=("maximise", "em", "nuts"),
+        help="maximise the evidence, do so by EM, or sample them and average (default: maximise)",
+    )
+    fit.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a hyperparameter that is known, such as cites_range=2; may be repeated",
+    )
+    fit.add_argument(
+        "--draws", type=_positive, metavar="N", help="of the hyperparameters, with --hyperparameters nuts"
+    )
     _seed(fit)
     fit.add_argument(
         "--restarts", type=_positive, default=1, metavar="N", help="starts of the search (default: 1)"

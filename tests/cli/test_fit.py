@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from relpref import PreferenceData
@@ -84,8 +85,26 @@ def test_json_is_one_document(place: Path, ask: Any) -> None:
     assert found["data"]["relations"] == {"hot": 4}
     run = load_run("other")
     assert found["log_evidence"] == run.posterior.log_evidence
-    assert run.metadata["options"] == {"restarts": 2}
+    assert run.metadata["options"] == {"engine": "ep", "hyperparameters": "maximise", "restarts": 2}
     assert len(found["hyperparameters"]["attributes_lengthscale"]) == 2
+
+
+def test_the_engine_and_its_search_can_be_chosen(place: Path, ask: Any) -> None:
+    chosen = ("--engine", "laplace", "--hyperparameters", "em", "--fix", "attributes_lengthscale=1.5")
+    assert ask("fit", "--folder", "tables", "--out", "other", *chosen).code == 0
+    posterior = load_run("other").posterior
+    assert (posterior.info["engine"], posterior.info["hyperparameters"]) == ("Laplace", "em")
+    np.testing.assert_array_equal(posterior.hyperparameters["attributes_lengthscale"], 1.5)
+
+
+@pytest.mark.slow
+def test_hyperparameters_are_drawn(place: Path, ask: Any) -> None:
+    drawn = ("--hyperparameters", "nuts", "--draws", 200)
+    said = ask("fit", "--folder", "tables", "--out", "other", *drawn)
+    assert said.code == 0
+    assert "200 draws of the hyperparameters" in said.out
+    assert ask("report", "other").code == 0
+    assert "no-U-turn sampler" in (place / "other/report.html").read_text()
 
 
 def test_a_run_that_is_there_is_kept(place: Path, ask: Any, snapshot: Any) -> None:
@@ -173,6 +192,11 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
         ((*TABLES, "--model", "xgp"), "invalid choice: 'xgp'"),
         ((*TABLES, "--restarts", "0"), "0 is less than 1"),
         ((*TABLES, "--restarts", "two"), "'two' is not a whole number"),
+        ((*TABLES, "--engine", "vb"), "invalid choice: 'vb'"),
+        ((*TABLES, "--hyperparameters", "guess"), "invalid choice: 'guess'"),
+        ((*TABLES, "--draws", "50"), "draws are for --hyperparameters nuts"),
+        ((*TABLES, "--fix", "attributes_amplitude"), "write the name and a number"),
+        ((*TABLES, "--fix", "attributes_amplitude=big"), "write the name and a number"),
         ((*TABLES, "--seed", "-1"), "-1 is not between 0 and"),
         ((*TABLES, "--sed", "1"), "unrecognized arguments: --sed 1"),
     ],

@@ -114,7 +114,7 @@ class Engine:
 
 @pytest.fixture
 def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Engine]:
-    monkeypatch.setitem(ENGINES, "EP", Engine)  # type: ignore[arg-type]
+    monkeypatch.setitem(ENGINES, "EP", Engine)
     monkeypatch.setattr(Engine, "calls", [])
     monkeypatch.setattr(Engine, "posterior", given, raising=False)
     return Engine

@@ -44,7 +44,7 @@ def test_against_scipy(
     space: Any, data: PreferenceData, hyperparameters: dict[str, Any], parts: Callable[..., Any]
 ) -> None:
     mean, covariance, log_evidence = laplace_by_hand(data, sum(parts(data, hyperparameters).values()))
-    found = Laplace(xpgp, fixed=hyperparameters, space=space).run(0, data, progress_bar=False)
+    found: Any = Laplace(xpgp, fixed=hyperparameters, space=space).run(0, data, progress_bar=False)
     np.testing.assert_allclose(found.mean(), mean, atol=1e-6)
     np.testing.assert_allclose(found.covariance(), covariance, atol=1e-6)
     assert abs(found.log_evidence - log_evidence) <= 1e-8

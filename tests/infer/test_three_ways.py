@@ -107,7 +107,7 @@ def test_the_surface_is_the_same(drawn: Any, tmp_path: Any) -> None:
     np.testing.assert_allclose(table["attributes"] + table["next"], table["mean"], atol=1e-9)
     np.testing.assert_allclose(table["share_attributes"] + table["share_next"], 1.0, atol=1e-9)
     drawn.save(tmp_path / "p.nc")
-    again = relpref.load(tmp_path / "p.nc")
+    again: Any = relpref.load(tmp_path / "p.nc")
     assert again.ranking().equals(drawn.ranking())
     again.save(tmp_path / "q.nc")
     assert (tmp_path / "p.nc").read_bytes() == (tmp_path / "q.nc").read_bytes()
