@@ -120,12 +120,15 @@ def test_jax_keeps_its_configuration() -> None:
 NAMES = {
     "relpref": ["PreferenceData", "Relation", "__version__", "load"],
     "relpref.data": [
+        "Comparisons",
         "Graph",
         "PreferenceData",
         "Relation",
         "ScaleReference",
         "Spectrum",
         "Table",
+        "choices",
+        "orderings",
         "read_table",
     ],
     "relpref.infer": [

@@ -1,9 +1,22 @@
 """Tables become validated, immutable arrays with labels; nothing here knows about inference."""
 
+from relpref.data.answers import Comparisons
+from relpref.data.composed import choices, orderings
 from relpref.data.graph import Graph, ScaleReference
 from relpref.data.preference import PreferenceData
 from relpref.data.relation import Relation
 from relpref.data.spectrum import Spectrum
 from relpref.data.tables import Table, read_table
 
-__all__ = ["Graph", "PreferenceData", "Relation", "ScaleReference", "Spectrum", "Table", "read_table"]
+__all__ = [
+    "Comparisons",
+    "Graph",
+    "PreferenceData",
+    "Relation",
+    "ScaleReference",
+    "Spectrum",
+    "Table",
+    "choices",
+    "orderings",
+    "read_table",
+]

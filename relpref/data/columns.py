@@ -114,7 +114,14 @@ def _number(cell: Any) -> NDArray[np.float64] | None:
         return np.asarray([np.inf])
 
 
-def counts(column: Any, name: str, where: Place, *, text: bool) -> NDArray[np.int64]:
+def counts(
+    column: Any,
+    name: str,
+    where: Place,
+    *,
+    text: bool,
+    remedy: str = "write how often the answer was given: 1, 2, 3, ...",
+) -> NDArray[np.int64]:
     """Return a column of positive whole numbers.
 
     Parameters
@@ -127,6 +134,8 @@ def counts(column: Any, name: str, where: Place, *, text: bool) -> NDArray[np.in
         Maps a row to the words that name its place.
     text : bool
         Whether cells are text to be read as numbers.
+    remedy : str
+        What to do about a cell that is no such number.
 
     Returns
     -------
@@ -138,7 +147,6 @@ def counts(column: Any, name: str, where: Place, *, text: bool) -> NDArray[np.in
     DataError
         At the first cell that is not a positive whole number of that size.
     """
-    remedy = "write how often the answer was given: 1, 2, 3, ..."
     values = numbers(column, name, where, text=text, remedy=remedy)
     bad = (values < 1) | (values != np.floor(values)) | (values > _INT32_MAX)
     if bad.any():

@@ -1,48 +1,40 @@
-"""The answers: who was preferred to whom, how often."""
+"""Reads tables of answers, in either of two forms."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from relpref.data.arrays import read_only
-from relpref.data.columns import counts
-from relpref.data.labels import LabelIndex, plain_labels
+from relpref.data.answers import NAME, Comparisons, merged
+from relpref.data.columns import counts, numbers
+from relpref.data.labels import LabelIndex, is_missing, plain_labels
 from relpref.data.messages import counted, shown
-from relpref.data.tables import as_table, check_columns
+from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
 
-NAME = "comparisons"
-_INT32_MAX = np.iinfo(np.int32).max
+# More steps than people can tell apart; scores of games are to be binned.
+MOST_STRENGTHS = 20
+_WINNER_FORM = ("winner", "loser")
+_PAIR_FORM = ("first", "second")
+_EITHER = ("count", "rater", "shown_first", "list")
 
 
-@dataclass(frozen=True, eq=False)
-class Comparisons:
-    """Distinct answers, sorted by winner, then loser.
-
-    Attributes
-    ----------
-    winner, loser : array of int32, shape (m,)
-        Positions of the entities.
-    count : array of int32, shape (m,)
-        How often the answer was given.
-    """
-
-    winner: NDArray[np.int32]
-    loser: NDArray[np.int32]
-    count: NDArray[np.int32]
-
-
-def read_comparisons(value: Any, entities: LabelIndex) -> tuple[Comparisons, tuple[str, ...]]:
+def read_comparisons(
+    value: Any, entities: LabelIndex, columns: Mapping[str, str] | None = None
+) -> tuple[Comparisons, tuple[str, ...]]:
     """Read a table of answers.
 
     Parameters
     ----------
     value : DataFrame or Table
-        Columns winner, loser and, optionally, count.
+        Either the columns winner, loser and, optionally, tie and strength; or the columns first and second with winner (one of the
+        two, blank for a tie) and, optionally, tie and strength, or with probability. Besides, in both: count, rater, shown_first,
+        list.
     entities : LabelIndex
         The known labels.
+    columns : mapping from str to str, optional
+        What the table calls them.
 
     Returns
     -------
@@ -54,118 +46,213 @@ def read_comparisons(value: Any, entities: LabelIndex) -> tuple[Comparisons, tup
     Raises
     ------
     DataError
-        If the columns are not these, there are no rows, a count is not a positive whole number, or an
+        If the columns are not these, there are no rows, a cell cannot be used or contradicts another, or an
         entity is compared with itself.
     UnknownLabelError
         If a label is no entity.
     """
-    table = as_table(value, NAME)
-    check_columns(table, ("winner", "loser"), ("count",))
+    table = renamed(as_table(value, NAME), columns)
+    names = _check_form(table)
     frame = table.frame
     if len(frame) == 0:
         raise DataError(f"{table.name}: the table has no rows; give at least one comparison")
-    ends = []
-    for column in ("winner", "loser"):
-
-        def where(row: int, column: str = column) -> str:
-            return f"{table.place(row)}, column {column!r}"
-
-        labels = plain_labels(frame[column], where)
-        ends.append(
-            entities.locate(labels, where, "correct the label, add it to the entities, or drop the row")
-        )
-    winner, loser = ends
-    if (winner == loser).any():
-        row = int(np.argmax(winner == loser))
+    first, second = (_ends(table, name, entities) for name in names)
+    if (first == second).any():
+        row = int(np.argmax(first == second))
         raise DataError(
-            f"{table.place(row)}: {shown(entities.labels[winner[row]])} is compared with itself; drop the row"
+            f"{table.place(row)}: {shown(entities.labels[first[row]])} is compared with itself; drop the row"
         )
-    count = np.ones(len(frame), dtype=np.int64)
+    named = _named_winner(table, entities, first, second) if names == _PAIR_FORM else None
+    tie = _ties(table, named)
+    found: dict[str, Any] = {
+        "winner": first if named is None else np.where(named == second, second, first),
+        "loser": second if named is None else np.where(named == second, first, second),
+        "count": np.ones(len(frame), dtype=np.int64),
+    }
     if "count" in frame.columns:
-        count = counts(frame["count"], "count", table.place, text=table.text)
-    merged = merge(winner, loser, count, entities)
-    notes: tuple[str, ...] = ()
-    if merged.winner.size < len(frame):
-        rows = counted(len(frame), "row")
-        notes = (
-            f"{NAME}: {rows} merged into {counted(merged.winner.size, 'distinct one')}, counts added up",
-        )
-    return merged, notes
+        found["count"] = counts(frame["count"], "count", table.place, text=table.text)
+    if tie is not None:
+        found["tie"] = tie
+        winner, loser = found["winner"], found["loser"]
+        swapped = tie & (winner > loser)  # a tie has no winner: one order, so that equal ties are merged
+        found["winner"], found["loser"] = np.where(swapped, loser, winner), np.where(swapped, winner, loser)
+    if "strength" in frame.columns:
+        found["strength"] = _strengths(table, tie)
+    if "probability" in frame.columns:
+        found["probability"] = _probabilities(table)
+    raters: tuple[Any, ...] = ()
+    if "rater" in frame.columns:
+        raters, found["rater"] = _raters(table)
+    if "shown_first" in frame.columns:
+        found["shown_first"] = _shown_first(table, entities, found["winner"], found["loser"])
+    strengths = int(found["strength"].max()) if "strength" in found else 1
+    answers = Comparisons(**merged(found, entities.labels), raters=raters, strengths=max(strengths, 1))
+    return answers, _notes(table, answers)
 
 
-def merge(
-    winner: NDArray[np.int32], loser: NDArray[np.int32], count: NDArray[Any], entities: LabelIndex
-) -> Comparisons:
-    """Merge repeated answers and sort them, so that the order of the rows leaves no trace in a result.
+def _check_form(table: Table) -> tuple[str, str]:
+    """The names of the two columns of entities; refuses columns that are in neither form."""
+    given = set(table.frame.columns)
+    if "loser" in given or not given & set(_PAIR_FORM):
+        if "probability" in given:
+            raise DataError(
+                f"{table.name}: a table with the column 'probability' names no winner; name its columns first, second, "
+                "probability (of the first being the better)"
+            )
+        check_columns(table, _WINNER_FORM, (*_EITHER, "tie", "strength"))
+        return _WINNER_FORM
+    if "probability" in given:
+        check_columns(table, (*_PAIR_FORM, "probability"), _EITHER)
+    else:
+        check_columns(table, (*_PAIR_FORM, "winner"), (*_EITHER, "tie", "strength"))
+    return _PAIR_FORM
 
-    Parameters
-    ----------
-    winner, loser : array of int32, shape (r,)
-        Positions of the entities.
-    count : array of int, shape (r,)
-        How often.
-    entities : LabelIndex
-        The known labels.
 
-    Returns
-    -------
-    Comparisons
-        Distinct answers.
+def _where(table: Table, column: str, rows: NDArray[Any] | None = None) -> Callable[[int], str]:
+    return lambda row: f"{table.place(row if rows is None else int(rows[row]))}, column {column!r}"
 
-    Raises
-    ------
-    DataError
-        If the counts of one answer add up to 2**31 or more.
-    """
-    size = np.int64(len(entities))
-    key, row = np.unique(winner.astype(np.int64) * size + loser, return_inverse=True)
-    total = np.zeros(key.size, dtype=np.int64)
-    np.add.at(total, row, count)
-    if total.size and total.max() > _INT32_MAX:
-        at = int(np.argmax(total))
-        pair = shown((entities.labels[key[at] // size], entities.labels[key[at] % size]))
+
+def _ends(table: Table, column: str, entities: LabelIndex) -> NDArray[np.int32]:
+    where = _where(table, column)
+    labels = plain_labels(table.frame[column], where)
+    return entities.locate(labels, where, "correct the label, add it to the entities, or drop the row")
+
+
+def _one_of_two(
+    table: Table, column: str, entities: LabelIndex, first: NDArray[np.int32], second: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Positions of the entities that a column names, −1 where it is blank; each must be one of the row's two."""
+    cells = table.frame[column].tolist()
+    filled = np.array([not _blank(cell, table.text) for cell in cells], dtype=bool)
+    rows = np.flatnonzero(filled)
+    where = _where(table, column, rows)
+    labels = plain_labels([cells[row] for row in rows], where)
+    found = np.full(len(cells), -1, dtype=np.int32)
+    found[rows] = entities.locate(labels, where, "name one of the two entities of the row")
+    wrong = filled & (found != first) & (found != second)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        pair = " and ".join(shown(entities.labels[end[row]]) for end in (first, second))
         raise DataError(
-            f"{NAME}: the counts of {pair} add up to {total[at]}, more than {_INT32_MAX}; scale them down"
+            f"{_where(table, column)(row)}: {shown(cells[row])} is neither of the two that were compared, {pair}; "
+            "name one of them or leave the cell blank"
         )
-    columns = ((key // size).astype(np.int32), (key % size).astype(np.int32), total.astype(np.int32))
-    return Comparisons(*(read_only(column) for column in columns))
+    return found
 
 
-def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Return the positions that a mask or a list of positions selects.
+def _blank(cell: Any, text: bool) -> bool:
+    return not cell.strip() if text else is_missing(cell) or cell == ""
 
-    Parameters
-    ----------
-    chosen : array of bool, shape (m,), or array of int
-        Mask or positions; negative ones count from the end.
-    size : int
-        Number of rows m.
 
-    Returns
-    -------
-    array of int64
-        Positions.
+def _named_winner(
+    table: Table, entities: LabelIndex, first: NDArray[np.int32], second: NDArray[np.int32]
+) -> NDArray[np.int32] | None:
+    if "winner" not in table.frame.columns:
+        return None
+    return _one_of_two(table, "winner", entities, first, second)
 
-    Raises
-    ------
-    DataError
-        If the mask has another length, a position is out of range, or ``chosen`` is something else.
-    """
-    picked = np.asarray(chosen)
-    if picked.dtype == np.bool_:
-        if picked.shape != (size,):
-            raise DataError(f"chosen: the mask has the shape {picked.shape}; give one of shape ({size},)")
-        picked = np.flatnonzero(picked)
-    elif picked.size == 0:
-        picked = picked.astype(np.int64).reshape(-1)
-    if picked.dtype.kind not in "iu" or picked.ndim != 1:
+
+def _ties(table: Table, named: NDArray[np.int32] | None) -> NDArray[np.bool_] | None:
+    """Which rows are ties; None if the table does not speak of them."""
+    blank = None if named is None else named < 0
+    if "tie" not in table.frame.columns:
+        return blank if blank is not None and blank.any() else None
+    remedy = "write true or false"
+    values = numbers(table.frame["tie"], "tie", table.place, text=table.text, remedy=remedy)
+    bad = (values != 0) & (values != 1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        cell = table.frame["tie"].tolist()[row]
+        raise DataError(f"{_where(table, 'tie')(row)}: {shown(cell)} is neither true nor false; {remedy}")
+    tie = values == 1
+    if blank is not None and (tie != blank).any():
+        row = int(np.argmax(tie != blank))
+        said = "a tie, and yet it has a winner" if tie[row] else "no tie, and yet it has no winner"
+        raise DataError(f"{table.place(row)}: the answer is {said}; correct one of the two cells")
+    return tie
+
+
+def _strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """Strengths from 1, and 0 for ties, whose cells are blank or 0."""
+    column, cells = table.frame["strength"], table.frame["strength"].tolist()
+    tied = np.zeros(len(cells), dtype=bool) if tie is None else tie
+    for row in map(int, np.flatnonzero(tied)):
+        if not _blank(cells[row], table.text) and cells[row] not in (0, "0"):
+            raise DataError(
+                f"{_where(table, 'strength')(row)}: {shown(cells[row])}, and yet the answer is a tie; "
+                "leave the strength of a tie blank"
+            )
+    rows = np.flatnonzero(~tied)
+    remedy = "write how strongly: 1, 2, 3, ... from slightly upwards"
+    given = counts(
+        column.iloc[rows], "strength", lambda row: table.place(int(rows[row])), text=table.text, remedy=remedy
+    )
+    if given.size and given.max() > MOST_STRENGTHS:
+        row = int(rows[np.argmax(given)])
         raise DataError(
-            f"chosen: an array of type {picked.dtype} and shape {picked.shape} selects nothing; "
-            "give a mask of booleans or a list of integer positions"
+            f"{_where(table, 'strength')(row)}: {shown(cells[row])} is above {MOST_STRENGTHS}, the most grades that are told "
+            "apart; group the strengths into fewer"
         )
-    outside = (picked < -size) | (picked >= size)
-    if outside.any():
+    strength = np.zeros(len(cells), dtype=np.int64)
+    strength[rows] = given
+    return strength
+
+
+def _probabilities(table: Table) -> NDArray[np.float64]:
+    remedy = "write the reported probability that the first is the better, between 0 and 1"
+    column = table.frame["probability"]
+    values = numbers(column, "probability", table.place, text=table.text, remedy=remedy)
+    bad = (values <= 0) | (values >= 1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        certain = values[row] in (0, 1)
+        remedy = (
+            "a report of 0 or 1 leaves no room for error, so write what its rater could have meant, such as 0.99"
+            if certain
+            else remedy
+        )
         raise DataError(
-            f"chosen: the position {picked[np.argmax(outside)]} is out of range; there are {size} comparisons"
+            f"{_where(table, 'probability')(row)}: {shown(column.tolist()[row])} is not strictly between 0 and 1; {remedy}"
         )
-    return picked.astype(np.int64)
+    return values
+
+
+def _raters(table: Table) -> tuple[tuple[Any, ...], NDArray[np.int32]]:
+    """Labels in an order that is not that of the rows, and the position of each row's."""
+    where = _where(table, "rater")
+    labels = plain_labels(table.frame["rater"], where)
+    for row, label in enumerate(labels):
+        if label == "":
+            raise DataError(f"{where(row)}: the rater is blank; name one, such as 'unknown', or drop the row")
+    raters = tuple(sorted(set(labels), key=lambda label: (type(label).__name__, _sortable(label))))
+    positions = {label: position for position, label in enumerate(raters)}
+    return raters, np.array([positions[label] for label in labels], dtype=np.int32)
+
+
+def _sortable(label: Any) -> Any:
+    return label if isinstance(label, str | int | float) else str(label)
+
+
+def _shown_first(
+    table: Table, entities: LabelIndex, winner: NDArray[np.int32], loser: NDArray[np.int32]
+) -> NDArray[np.int8]:
+    found = _one_of_two(table, "shown_first", entities, winner, loser)
+    return np.where(found < 0, 0, np.where(found == winner, 1, -1)).astype(np.int8)
+
+
+def _notes(table: Table, found: Comparisons) -> tuple[str, ...]:
+    notes = []
+    if found.winner.size < len(table.frame):
+        rows = counted(len(table.frame), "row")
+        distinct = counted(found.winner.size, "distinct one")
+        notes.append(f"{NAME}: {rows} merged into {distinct}, counts added up")
+    if "list" in table.frame.columns:
+        lists = counted(table.frame["list"].nunique(), "choice or list", "choices or lists")
+        notes.append(
+            f"{NAME}: {counted(len(table.frame), 'pair')} composed from {lists}; the pairs of one are treated as independent"
+        )
+    if found.tie is not None and found.tie.all():
+        notes.append(
+            f"{NAME}: every answer is a tie, which says that utilities are near, not whose is higher"
+        )
+    return tuple(notes)

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.data.answers import NAME as COMPARISONS
+from relpref.data.answers import Comparisons, chosen_rows, with_known_raters
 from relpref.data.arrays import read_only
-from relpref.data.comparisons import NAME as COMPARISONS
-from relpref.data.comparisons import chosen_rows, merge, read_comparisons
+from relpref.data.comparisons import read_comparisons
 from relpref.data.entities import (
     MOST_ATTRIBUTES,
     index_entities,
@@ -50,10 +51,8 @@ class PreferenceData:
         Names of the columns.
     attribute_center, attribute_scale : array of float64, shape (d,)
         Mean and population standard deviation (1 for a constant column) of the entities, without newcomers.
-    winner, loser : array of int32, shape (m,)
-        Positions of the entities in each distinct answer, sorted by winner, then loser.
-    count : array of int32, shape (m,)
-        How often the answer was given.
+    comparisons : Comparisons
+        The distinct answers.
     answered : bool
         False if only the questions are meant, see `without_answers`.
     notes : tuple of str
@@ -65,9 +64,7 @@ class PreferenceData:
     attribute_names: tuple[str, ...]
     attribute_center: NDArray[np.float64]
     attribute_scale: NDArray[np.float64]
-    winner: NDArray[np.int32]
-    loser: NDArray[np.int32]
-    count: NDArray[np.int32]
+    comparisons: Comparisons
     _graphs: dict[str, Graph]
     answered: bool = True
     notes: tuple[str, ...] = ()
@@ -78,6 +75,8 @@ class PreferenceData:
         entities: Any,
         comparisons: Any,
         relations: Mapping[str, Any] | None = None,
+        *,
+        columns: Mapping[str, str] | None = None,
     ) -> "PreferenceData":
         """Validate tables.
 
@@ -86,15 +85,15 @@ class PreferenceData:
         entities : DataFrame or sequence of hashable
             One row per entity: the index holds the labels, the columns are numeric attributes. Or labels alone.
         comparisons : DataFrame
-            Columns ``winner``, ``loser`` and, optionally, ``count`` (how often; default 1).
+            Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank for a tie) or ``probability``
+            (as reported, that the first is the better). Optional columns: ``tie`` (true or false), ``strength``
+            (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank where
+            that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`).
         relations : mapping of str to DataFrame, networkx graph, scipy sparse matrix or Relation, optional
             Edges by name. A DataFrame has the columns ``source``, ``target`` and, optionally, ``weight``;
             see `Relation`.
-
-        Returns
-        -------
-        PreferenceData
-            The data.
+        columns : mapping of str to str, optional
+            What the table of comparisons calls these columns: ``{"winner": "better", "rater": "who"}``.
 
         Raises
         ------
@@ -115,7 +114,7 @@ class PreferenceData:
                 "entities: there are neither attributes nor relations, so nothing tells one entity from another; "
                 "give numeric columns in entities, or relations"
             )
-        answers, more = read_comparisons(comparisons, index)
+        answers, more = read_comparisons(comparisons, index, columns)
         center, scale = standardization(read.attributes)
         return cls(
             entities=index.labels,
@@ -123,9 +122,7 @@ class PreferenceData:
             attribute_names=read.attribute_names,
             attribute_center=center,
             attribute_scale=scale,
-            winner=answers.winner,
-            loser=answers.loser,
-            count=answers.count,
+            comparisons=answers,
             _graphs=graphs,
             notes=(*more, *notes),
         )
@@ -136,6 +133,8 @@ class PreferenceData:
         entities_path: str | os.PathLike[str],
         comparisons_path: str | os.PathLike[str],
         relations: Mapping[str, str | os.PathLike[str]] | None = None,
+        *,
+        columns: Mapping[str, str] | None = None,
     ) -> "PreferenceData":
         """Read CSV or Parquet files, see `from_tables`; labels from CSV are always text.
 
@@ -145,11 +144,8 @@ class PreferenceData:
             Tables of entities (the first column holds the labels) and of answers.
         relations : mapping of str to path, optional
             Edge tables by name.
-
-        Returns
-        -------
-        PreferenceData
-            The data.
+        columns : mapping of str to str, optional
+            See `from_tables`.
 
         Raises
         ------
@@ -160,6 +156,7 @@ class PreferenceData:
             read_table(entities_path, max_columns=MOST_ATTRIBUTES + 1),
             read_table(comparisons_path),
             {name: read_table(path) for name, path in checked_relations(relations).items()},
+            columns=columns,
         )
 
     @classmethod
@@ -170,11 +167,6 @@ class PreferenceData:
         ----------
         path : path
             The folder; each file in ``relations`` is a relation of that name.
-
-        Returns
-        -------
-        PreferenceData
-            The data.
 
         Raises
         ------
@@ -187,6 +179,21 @@ class PreferenceData:
     def relations(self) -> Mapping[str, Graph]:
         """Graph of each relation, in the order in which they were given; read-only."""
         return MappingProxyType(self._graphs)
+
+    @property
+    def winner(self) -> NDArray[np.int32]:
+        """Position of the winner of each distinct answer, shape (m,)."""
+        return self.comparisons.winner
+
+    @property
+    def loser(self) -> NDArray[np.int32]:
+        """Position of the loser, shape (m,)."""
+        return self.comparisons.loser
+
+    @property
+    def count(self) -> NDArray[np.int32]:
+        """How often the answer was given, shape (m,)."""
+        return self.comparisons.count
 
     @property
     def num_entities(self) -> int:
@@ -250,53 +257,33 @@ class PreferenceData:
         chosen : array of bool, shape (m,), or array of int
             A mask or positions; a position that occurs k times multiplies its count by k. May be empty.
 
-        Returns
-        -------
-        PreferenceData
-            The data, answers sorted as always.
-
         Raises
         ------
         DataError
             If the mask has another length or a position is out of range.
         """
         picked = chosen_rows(chosen, self.num_comparisons)
-        answers = merge(
-            np.asarray(self.winner)[picked],
-            np.asarray(self.loser)[picked],
-            np.asarray(self.count, dtype=np.int64)[picked],
-            self._label_index,
-        )
-        return replace(self, winner=answers.winner, loser=answers.loser, count=answers.count)
+        return replace(self, comparisons=self.comparisons.selected(picked, self.entities))
 
-    def with_comparisons(self, table: Any) -> "PreferenceData":
-        """Return the data with other answers in place of these.
+    def with_comparisons(self, table: Any, *, columns: Mapping[str, str] | None = None) -> "PreferenceData":
+        """Return the data with other answers in place of these; known raters keep their places.
 
         Parameters
         ----------
         table : DataFrame
-            Columns ``winner``, ``loser`` and, optionally, ``count``.
-
-        Returns
-        -------
-        PreferenceData
-            The data; ``answered`` is True.
+            See `from_tables`.
+        columns : mapping of str to str, optional
+            See `from_tables`.
 
         Raises
         ------
         DataError
             If the table cannot be used, see `from_tables`.
         """
-        answers, more = read_comparisons(table, self._label_index)
+        answers, more = read_comparisons(table, self._label_index, columns)
         kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
-        return replace(
-            self,
-            winner=answers.winner,
-            loser=answers.loser,
-            count=answers.count,
-            answered=True,
-            notes=more + kept,
-        )
+        comparisons = with_known_raters(answers, self.comparisons)
+        return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
 
     def without_relation(self, name: str) -> "PreferenceData":
         """Return the data without one relation.
@@ -356,11 +343,6 @@ class PreferenceData:
         relations : mapping of str to edges, optional
             Edges of known relations, each with at least one newcomer; see `from_tables` for their forms.
 
-        Returns
-        -------
-        PreferenceData
-            The larger data, with the same comparisons.
-
         Raises
         ------
         DataError
@@ -387,7 +369,7 @@ class PreferenceData:
         entities : DataFrame, n rows
             Index: labels; columns: attributes.
         comparisons : DataFrame, m rows
-            Columns winner, loser, count.
+            Columns winner, loser, count and the others that are there; first, second in place of winner, loser with probabilities.
         relations : dict of str to DataFrame
             Columns source, target, weight.
         """

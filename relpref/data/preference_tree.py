@@ -9,7 +9,7 @@ from relpref.data.untraced import Untraced
 if TYPE_CHECKING:
     from relpref.data.preference import PreferenceData
 
-_LEAVES = ("attributes", "attribute_center", "attribute_scale", "winner", "loser", "count")
+_LEAVES = ("attributes", "attribute_center", "attribute_scale", "comparisons")
 
 
 def register_as_pytree(cls: type["PreferenceData"]) -> None:

@@ -20,13 +20,7 @@ def to_tables(data: "PreferenceData") -> tuple[pd.DataFrame, pd.DataFrame, dict[
     labels = label_column(data.entities)
     names = pd.Index(list(data.attribute_names), dtype=object)
     entities = pd.DataFrame(np.array(data.attributes), index=labels.rename("entity"), columns=names)
-    comparisons = pd.DataFrame(
-        {
-            "winner": labels.take(np.asarray(data.winner)),
-            "loser": labels.take(np.asarray(data.loser)),
-            "count": np.array(data.count),
-        }
-    )
+    comparisons = data.comparisons.table(data.entities)
     relations = {
         name: pd.DataFrame(
             {

@@ -3,7 +3,8 @@
 import csv
 import io
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,6 @@ from relpref.data.messages import counted, listed, nearest, shown
 from relpref.errors import DataError
 
 SUFFIXES = (".csv", ".parquet")
-# What other tables of answers contain, and why this one refuses it.
-_NOT_USED = {
-    "tie": "ties are not modelled",
-    "rater": "answers of different raters are not told apart",
-    "strength": "strengths of preference are not modelled",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +63,35 @@ def as_table(value: Any, name: str) -> Table:
     )
 
 
+def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
+    """Give columns the names by which they are known here.
+
+    Parameters
+    ----------
+    table : Table
+    columns : mapping from our name to the table's, optional
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or the new name is taken.
+    """
+    given = list(table.frame.columns)
+    for ours, theirs in (columns or {}).items():
+        if theirs not in given:
+            meant = nearest(theirs, given, most=1)
+            hint = f"did you mean {meant[0]!r}?" if meant else f"it has {listed(given)}"
+            raise DataError(
+                f"columns: {ours!r} is to be {theirs!r}, but {table.name} has no such column; {hint}"
+            )
+        if ours != theirs and ours in given and ours not in (columns or {}).values():
+            raise DataError(
+                f"columns: {ours!r} is to be {theirs!r}, but {table.name} has a column {ours!r}, too; rename that one"
+            )
+    back = {theirs: ours for ours, theirs in (columns or {}).items()}
+    return replace(table, frame=table.frame.rename(columns=back)) if back else table
+
+
 def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
     """Refuse a table that lacks a required column, has one twice, or has one that would be ignored.
 
@@ -93,9 +117,7 @@ def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, 
             )
         raise DataError(f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}")
     for column in extra:
-        if column in _NOT_USED and required == ("winner", "loser"):
-            reason = f"{_NOT_USED[column]} in this version, and columns are never ignored: remove it"
-        elif column == "" or str(column).startswith("Unnamed: "):
+        if column == "" or str(column).startswith("Unnamed: "):
             reason = "it has no name; if it is an index, save the table with index=False, otherwise name or remove it"
         else:
             meant = nearest(column, [name for name in optional if name not in columns], most=1)

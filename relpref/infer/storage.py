@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from relpref.data import Graph, PreferenceData, ScaleReference
+from relpref.data import Comparisons, Graph, PreferenceData, ScaleReference
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.infer.belief import Belief, DrawsBelief, Floats, GaussianBelief
@@ -19,6 +19,7 @@ from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.utility_posterior import UtilityPosterior
 
 SCHEMA = 1
+_ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
 
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
@@ -183,8 +184,11 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
 
 
 def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
-    names = ("attributes", "attribute_center", "attribute_scale", "winner", "loser", "count")
-    arrays = {f"data/{name}": getattr(data, name) for name in names}
+    arrays = {f"data/{name}": getattr(data, name) for name in _ATTRIBUTES} | {
+        # netCDF has no booleans
+        f"data/{name}": column.astype(np.int8) if column.dtype == bool else column
+        for name, column in data.comparisons.columns.items()
+    }
     for row, graph in enumerate(data.relations.values()):
         for name in ("source", "target", "weight"):
             arrays[f"data/relation_{row}_{name}"] = getattr(graph, name)
@@ -196,6 +200,9 @@ def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
         "attribute_names": list(data.attribute_names),
         "relations": list(data.relations),
         "cliques": [name for name, graph in data.relations.items() if graph.counts_cliques],
+        "columns": list(data.comparisons.columns),
+        "raters": encode_labels(data.comparisons.raters),
+        "strengths": data.comparisons.strengths,
         "answered": data.answered,
         "notes": list(data.notes),
     }
@@ -214,11 +221,15 @@ def _unpack_data(arrays: Mapping[str, Any], content: dict[str, Any]) -> Preferen
         edges = (arrays[prefix + "source"], arrays[prefix + "target"], arrays[prefix + "weight"])
         cliques = name in content["cliques"]
         graphs[name] = Graph(len(entities), *edges, frozen_reference=reference, counts_cliques=cliques)
-    names = ("attributes", "attribute_center", "attribute_scale", "winner", "loser", "count")
-    fields = {name: arrays[f"data/{name}"] for name in names}
-    for array in fields.values():
+    fields = {name: arrays[f"data/{name}"] for name in _ATTRIBUTES}
+    columns = {name: arrays[f"data/{name}"] for name in content["columns"]}
+    for array in (*fields.values(), *columns.values()):
         array.flags.writeable = False
+    if "tie" in columns:
+        columns["tie"] = columns["tie"].astype(bool)
+    raters = tuple(decode_label(label) for label in json.loads(content["raters"]))
     return PreferenceData(
+        comparisons=Comparisons(**columns, raters=raters, strengths=content["strengths"]),
         entities=entities,
         attribute_names=tuple(content["attribute_names"]),
         _graphs=graphs,

@@ -36,7 +36,7 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (COMPARISONS, "winner,loser\ntea,cofee\n", "'cofee' is not the label of an entity; nearest: 'coffee'"),
     (COMPARISONS, "Winner,Loser\ntea,coffee\n", "did you mean 'winner' where it says 'Winner'?"),
     (COMPARISONS, "tea,coffee\nwater,tea\n", "there is no column 'winner'"),
-    (COMPARISONS, "winner,loser,rater\ntea,coffee,anna\n", "answers of different raters are not told apart"),
+    (COMPARISONS, "winner,loser,rater\ntea,coffee,\n", "the rater is blank"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,-1\n", "not a positive whole number"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,1.5\n", "not a positive whole number"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,99999999999\n", "not a positive whole number"),

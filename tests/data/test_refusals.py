@@ -18,6 +18,10 @@ def answers(*pairs: Any, **columns: Any) -> Any:
     return pd.DataFrame({"winner": [w for w, _ in pairs], "loser": [x for _, x in pairs], **columns})
 
 
+def pairs(*pairs: Any, **columns: Any) -> Any:
+    return pd.DataFrame({"first": [w for w, _ in pairs], "second": [x for _, x in pairs], **columns})
+
+
 def example(entities: Any = None, comparisons: Any = None) -> Any:
     """Read tables of which at most one differs from usable ones."""
     return PreferenceData.from_tables(
@@ -92,9 +96,24 @@ def test_unusable_entities_are_refused(entities: Any, message: Any) -> None:
         (answers("ab").rename(columns={"winner": "winer"}), "no column 'winner' .*did you mean 'winner' where it says 'winer'"),
         (answers("ab").drop(columns="loser"), "no column 'loser' among 'winner'; name a column 'loser'"),
         (answers("ab").set_index("winner"), r"'winner' among 'loser'; it is in the index: call reset_index\(\)"),
-        (answers("ab", tie=[1]), "'tie' is not used .*ties are not modelled"),
-        (answers("ab", rater=[1]), "'rater' is not used .*raters are not told apart"),
-        (answers("ab", strength=[1]), "'strength' is not used"),
+        (answers("ab", tie=[2]), "row 0 .*column 'tie': 2 is neither true nor false"),
+        (answers("ab", tie=[None]), "column 'tie': the value is missing"),
+        (answers("ab", rater=[""]), "column 'rater': the rater is blank"),
+        (answers("ab", rater=[None]), "column 'rater': the label is missing"),
+        (answers("ab", strength=[0]), "column 'strength': 0 is not a positive whole number .*how strongly"),
+        (answers("ab", strength=[-1]), "column 'strength': -1 is not a positive whole"),
+        (answers("ab", strength=[1.5]), "column 'strength': 1.5 is not a positive whole"),
+        (answers("ab", strength=[21]), "column 'strength': 21 is above 20"),
+        (answers("ab", "bc", tie=[False, True], strength=[1, 2]), "row 1 .*'strength': 2, and yet the answer is a tie"),
+        (answers("ab", shown_first=["c"]), "column 'shown_first': 'c' is neither of the two .*, 'a' and 'b'"),
+        (answers("ab", probability=[0.7]), "name its columns first, second, probability"),
+        (pairs("ab", probability=[1]), "row 0 .*'probability': 1 is not strictly between 0 and 1; a report of 0 or 1"),
+        (pairs("ab", probability=[-0.2]), "-0.2 is not strictly between .*the first is the better"),
+        (pairs("ab", probability=[0.5], winner=["a"]), "'winner' is not used"),
+        (pairs("ab"), "no column 'winner'"),
+        (pairs("ab", winner=["c"]), "column 'winner': 'c' is neither of the two"),
+        (pairs("ab", "bc", winner=["a", "c"], tie=[False, True]), "row 1 .*a tie, and yet it has a winner"),
+        (pairs("ab", winner=[""], tie=[False]), "row 0 .*no tie, and yet it has no winner"),
         (answers("ab", when=[1]), "'when' is not used .*: remove it"),
         (answers("ab", counts=[1]), "did you mean 'count'"),
         (pd.concat([answers("ab"), answers("ab")[["winner"]]], axis=1), "'winner' occurs twice"),

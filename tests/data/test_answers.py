@@ -1,0 +1,189 @@
+"""Columns of answers: read in both forms, merged, carried along, written and read again."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref import PreferenceData
+from relpref.data import choices, orderings
+from relpref.errors import DataError
+
+ITEMS = pd.DataFrame({"x": [0.0, 1, 2, 3]}, index=list("abcd"))
+
+
+def read(table: Any, **options: Any) -> PreferenceData:
+    return PreferenceData.from_tables(ITEMS, table, **options)
+
+
+GRADED = pd.DataFrame(
+    {
+        "winner": list("babcdd"),
+        "loser": list("acdaab"),
+        "tie": [True, True, False, True, False, False],
+        "strength": [None, None, 2, None, 1, 3],
+        "rater": ["zoe", "al", "zoe", "zoe", "al", "zoe"],
+        "shown_first": ["b", None, "d", "a", "a", None],
+    }
+)
+SOFT = pd.DataFrame(
+    {
+        "first": list("abca"),
+        "second": list("bcab"),
+        "probability": [0.9, 0.2, 0.5, 0.9],
+        "rater": [3, 1, 2, 3],
+    }
+)
+
+
+def test_columns_as_arrays() -> None:
+    answers = read(GRADED).comparisons
+    found = {name: column.tolist() for name, column in answers.columns.items()}
+    # Ties are turned so that the first in the data is named first; sorted by winner, then loser.
+    assert found == {
+        "winner": [0, 0, 0, 1, 3, 3],
+        "loser": [1, 2, 2, 3, 0, 1],
+        "count": [1] * 6,
+        "tie": [True, True, True, False, False, False],
+        "strength": [0, 0, 0, 2, 1, 3],
+        "rater": [1, 0, 1, 1, 0, 1],
+        "shown_first": [-1, 0, 1, -1, -1, 0],
+    }
+    assert answers.raters == ("al", "zoe")
+    assert answers.strengths == 3
+    assert answers.tie is not None and answers.tie.dtype == bool
+    assert not any(column.flags.writeable for column in answers.columns.values())
+
+
+@pytest.mark.parametrize("table", [GRADED, SOFT], ids=["graded", "soft"])
+def test_tables_give_the_same_answers_again(table: Any, tmp_path: Path) -> None:
+    data = read(table)
+    written = data.to_tables()[1]
+    written.to_csv(tmp_path / "comparisons.csv", index=False)
+    ITEMS.to_csv(tmp_path / "entities.csv")
+    for again in (read(written), PreferenceData.from_folder(tmp_path)):
+        assert again.comparisons.columns.keys() == data.comparisons.columns.keys()
+        for name, column in data.comparisons.columns.items():
+            np.testing.assert_array_equal(again.comparisons.columns[name], column)
+    shuffled = read(table.sample(frac=1, random_state=1))
+    assert shuffled.to_tables()[1].equals(written)
+    assert [str(label) for label in again.comparisons.raters] == [
+        str(label) for label in data.comparisons.raters
+    ]
+
+
+def test_the_pair_form_says_the_same() -> None:
+    pair = pd.DataFrame(
+        {
+            "first": list("aba"),
+            "second": list("bdc"),
+            "winner": ["a", "d", ""],
+            "shown_first": ["b", "b", "c"],
+        }
+    )
+    winner = pd.DataFrame(
+        {"winner": list("adc"), "loser": list("bba"), "tie": [0, 0, 1], "shown_first": ["b", "b", "c"]}
+    )
+    for table in (pair, pair.assign(tie=[False, False, True])):
+        assert read(table).to_tables()[1].equals(read(winner).to_tables()[1])
+    assert read(pair.iloc[:2]).comparisons.tie is None
+
+
+def test_rows_merge_only_when_all_columns_agree() -> None:
+    table = pd.DataFrame(
+        {"winner": list("aabab"), "loser": list("bbabc"), "tie": [0, 1, 1, 0, 0], "rater": list("xxxyx")}
+    )
+    found = read(table)
+    assert found.num_comparisons == 4  # the tie of a and b was given twice, in both orders
+    assert sorted(found.count.tolist()) == [1, 1, 1, 2]
+    twice = found.select_comparisons([0, 0, 1])
+    assert twice.num_answers == 2 * found.count[0] + found.count[1]
+    assert twice.comparisons.raters == ("x", "y")
+    assert found.select_comparisons([]).num_comparisons == 0
+
+
+def test_columns_by_other_names() -> None:
+    table = GRADED.rename(columns={"winner": "better", "loser": "worse", "rater": "who"})
+    names = {"winner": "better", "loser": "worse", "rater": "who"}
+    assert read(table, columns=names).to_tables()[1].equals(read(GRADED).to_tables()[1])
+    with pytest.raises(DataError, match="'winner' is to be 'beter', but .* did you mean 'better'"):
+        read(table, columns=names | {"winner": "beter"})
+    with pytest.raises(DataError, match="has a column 'winner', too"):
+        read(table.assign(winner="a"), columns=names)
+
+
+def test_other_answers_keep_the_places_of_raters() -> None:
+    data = read(GRADED)
+    other = data.with_comparisons(
+        pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "c"], "rater": ["bo", "zoe"]})
+    )
+    assert other.comparisons.raters == ("al", "zoe", "bo")
+    assert other.comparisons.rater is not None and other.comparisons.rater.tolist() == [2, 1]
+
+
+def test_a_data_set_with_all_columns_is_a_pytree() -> None:
+    data = read(GRADED)
+    again = jax.jit(lambda one: jax.tree.map(lambda leaf: leaf, one.comparisons.columns))(data)
+    np.testing.assert_array_equal(again["rater"], data.comparisons.rater)
+    leaves, structure = jax.tree.flatten(data)
+    structures: list[Any] = [jax.tree.structure(read(GRADED.assign(rater=r))) for r in (list("pqpppq"), "p")]
+    assert [one == structure for one in structures] == [True, False]  # as many raters, or not
+    assert jax.tree.unflatten(structure, leaves).comparisons.raters == ("al", "zoe")
+
+
+def test_all_ties_are_noted() -> None:
+    assert "every answer is a tie" in read(GRADED[GRADED["tie"]].drop(columns="strength")).notes[0]
+
+
+def test_choices_and_orderings() -> None:
+    long = pd.DataFrame(
+        {
+            "q": [1, 1, 1, 2, 2],
+            "what": list("abcda"),
+            "took": [False, True, False, True, False],
+            "place": [2, 1, None, 1, 1],
+        }
+    )
+    chosen = choices(long, question="q", item="what", chosen="took")
+    assert chosen.to_numpy().tolist() == [["b", "a", 1], ["b", "c", 1], ["d", "a", 2]]
+    ordered = orderings(long, list="q", item="what", position="place")
+    assert ordered.to_numpy().tolist() == [
+        ["b", "a", 1, False],
+        ["b", "c", 1, False],
+        ["a", "c", 1, False],
+        ["d", "a", 2, True],
+    ]
+    data = read(ordered)
+    assert data.comparisons.tie is not None and data.comparisons.tie.sum() == 1
+    assert data.notes == (
+        "comparisons: 4 pairs composed from 2 choices or lists; the pairs of one are treated as independent",
+    )
+    full = orderings(long[long["q"] == 1].fillna(3), list="q", item="what", position="place")
+    assert "tie" not in full and len(full) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"took": [True, True, False]}, "'x'.*2 alternatives are chosen"),
+        ({"took": [False] * 3}, "0 alternatives"),
+        ({"took": ["yes", "no", "no"]}, "'yes' is not a number; write true or false"),
+        ({"what": list("aab")}, "'a' is in 'x' twice"),
+        ({"q": ["x", None, "x"]}, "row 1 .*the cell is blank"),
+    ],
+)
+def test_unusable_choices(change: Any, message: str) -> None:
+    long = pd.DataFrame({"q": ["x"] * 3, "what": list("abc"), "took": [True, False, False]}).assign(**change)
+    with pytest.raises(DataError, match=message):
+        choices(long, question="q", item="what", chosen="took")
+
+
+def test_unusable_orderings() -> None:
+    long = pd.DataFrame({"q": ["x"] * 2, "what": list("ab"), "place": [None, None]})
+    with pytest.raises(DataError, match="'x' orders nothing"):
+        orderings(long, list="q", item="what", position="place")
+    with pytest.raises(DataError, match="no column 'rank' among"):
+        orderings(long, list="q", item="what", position="rank")
