@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from relpref.data.folder import Files
+from relpref.data.folder import Files, path_and_kind
 from relpref.errors import DataError, StorageError
 from relpref.folders import previous, replaced_folder
 from relpref.infer import Posterior
@@ -71,7 +71,9 @@ def copies(tables: Files) -> tuple[Copy, ...]:
         If a file cannot be read.
     """
     named = {"entities": tables.entities, "comparisons": tables.comparisons}
-    named |= {f"relations/{name}": path for name, path in tables.relations.items()}
+    for name, given in tables.relations.items():
+        path, kind = path_and_kind(given)
+        named[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path
     found = []
     for name, path in named.items():
         try:

@@ -122,6 +122,7 @@ NAMES = {
     "relpref.data": [
         "Comparisons",
         "Graph",
+        "Links",
         "PreferenceData",
         "Relation",
         "ScaleReference",

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from relpref.cli.output import document, say
-from relpref.data import PreferenceData
-from relpref.data.folder import Files, find_files
+from relpref.data import PreferenceData, Relation
+from relpref.data.folder import KIND_WORDS, Files, find_files, with_kind
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace, Posterior
 from relpref.models import preference_gp, xpgp
@@ -137,11 +137,11 @@ def _tables(chosen: argparse.Namespace) -> Files:
     return Files(Path(chosen.entities), Path(chosen.comparisons), _relations(chosen.relation))
 
 
-def _relations(given: Sequence[str]) -> dict[str, Path]:
-    relations: dict[str, Path] = {}
+def _relations(given: Sequence[str]) -> dict[str, Path | Relation]:
+    relations: dict[str, Path | Relation] = {}
     for text in given:
-        name, equals, path = text.partition("=")
-        if not equals or not name or not path:
+        name, equals, file = text.partition("=")
+        if not equals or not name or not file:
             raise DataError(
                 f"--relation {text}: write the name and the file, such as --relation cites=links.csv"
             )
@@ -149,5 +149,14 @@ def _relations(given: Sequence[str]) -> dict[str, Path]:
             raise DataError(
                 f"--relation {text}: there is a relation {name!r} already; give every relation its own name"
             )
-        relations[name] = Path(path)
+        path, colon, word = file.rpartition(":")
+        # A file may have a colon in its name; where it has not, the word after one is meant to be a kind.
+        if word in KIND_WORDS:
+            relations[name] = with_kind(Path(path), word)
+        elif colon and not Path(file).exists() and Path(path).exists():
+            raise DataError(
+                f"--relation {text}: there is no kind {word!r}; use one of {', '.join(KIND_WORDS)}"
+            )
+        else:
+            relations[name] = Path(file)
     return relations

@@ -3,6 +3,7 @@
 from relpref.data.answers import Comparisons
 from relpref.data.composed import choices, orderings
 from relpref.data.graph import Graph, ScaleReference
+from relpref.data.links import Links
 from relpref.data.preference import PreferenceData
 from relpref.data.relation import Relation
 from relpref.data.spectrum import Spectrum
@@ -11,6 +12,7 @@ from relpref.data.tables import Table, read_table
 __all__ = [
     "Comparisons",
     "Graph",
+    "Links",
     "PreferenceData",
     "Relation",
     "ScaleReference",

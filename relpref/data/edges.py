@@ -1,6 +1,6 @@
-"""Raw links tidied into the edges of an undirected graph."""
+"""Links between positions, tidied: every link or every undirected edge once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from relpref.data.labels import LabelIndex, Place, plain_labels
 from relpref.data.messages import counted, shown
 from relpref.data.tables import Table, check_columns
 from relpref.errors import DataError
+
+Label = Callable[[int], object]
 
 _WEIGHT_REMEDY = "write a positive number, or leave the column weight out (every weight is 1 then)"
 
@@ -45,7 +47,62 @@ class Edges:
         )
 
 
-def edges_from_table(table: Table, entities: LabelIndex) -> Edges:
+class TargetIndex:
+    """What the entities of a bipartite relation link to, in order of appearance; it grows.
+
+    Parameters
+    ----------
+    entities : LabelIndex
+        Labels that a target must not have.
+    known : iterable of hashable
+        Targets so far.
+    """
+
+    def __init__(self, entities: LabelIndex, known: Iterable[Hashable] = ()) -> None:
+        self._entities = entities.positions
+        self.positions = {label: position for position, label in enumerate(known)}
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """All targets."""
+        return tuple(self.positions)
+
+    def locate(self, labels: Sequence[Hashable], where: Place) -> NDArray[np.int32]:
+        """Return the position of each label, adding those that are new.
+
+        Raises
+        ------
+        DataError
+            If a label is that of an entity.
+        """
+        for row, label in enumerate(labels):
+            if label in self._entities:
+                raise DataError(
+                    f"{where(row)}: {shown(label)} is an entity, but a bipartite relation links entities to something else; "
+                    'if entities link to each other use kind="directed" or "undirected", otherwise rename the targets'
+                )
+            self.positions.setdefault(label, len(self.positions))
+        return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
+
+
+def ends_of(
+    source: Iterable[Any],
+    target: Iterable[Any],
+    entities: LabelIndex,
+    targets: TargetIndex | None,
+    at_source: Place,
+    at_target: Place,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the positions of both ends of every link; the targets are entities if there are no others."""
+    remedy = "correct the label, add it to the entities, or drop the row"
+    starts = entities.locate(plain_labels(source, at_source), at_source, remedy)
+    ends = plain_labels(target, at_target)
+    if targets is None:
+        return starts, entities.locate(ends, at_target, remedy)
+    return starts, targets.locate(ends, at_target)
+
+
+def edges_from_table(table: Table, entities: LabelIndex, targets: TargetIndex | None = None) -> Edges:
     """Read the columns source, target and, if there, weight.
 
     Parameters
@@ -54,6 +111,8 @@ def edges_from_table(table: Table, entities: LabelIndex) -> Edges:
         One link per row.
     entities : LabelIndex
         The known labels.
+    targets : TargetIndex, optional
+        Those of the targets, if they are not entities.
 
     Returns
     -------
@@ -73,25 +132,20 @@ def edges_from_table(table: Table, entities: LabelIndex) -> Edges:
         raise DataError(
             f"{table.name}: the table has no rows; give at least one edge or leave the relation out"
         )
-    ends = []
-    for column in ("source", "target"):
-        where = _in_column(table.place, column)
-        remedy = "correct the label, add it to the entities, or drop the row"
-        ends.append(entities.locate(plain_labels(frame[column], where), where, remedy))
+    places = (_in_column(table.place, column) for column in ("source", "target"))
+    ends = ends_of(frame["source"], frame["target"], entities, targets, *places)
     if "weight" in frame.columns:
         weight = numbers(frame["weight"], "weight", table.place, text=table.text, remedy=_WEIGHT_REMEDY)
     else:
         weight = np.ones(len(frame))
-    return Edges(ends[0], ends[1], weight, table.place)
+    return Edges(*ends, weight, table.place)
 
 
 def _in_column(place: Place, column: str) -> Place:
     return lambda row: f"{place(row)}, column {column!r}"
 
 
-def undirected(
-    edges: Edges, name: str, label: Callable[[int], object], *, explicit: bool
-) -> tuple[Edges, tuple[str, ...]]:
+def undirected(edges: Edges, name: str, label: Label, *, explicit: bool) -> tuple[Edges, tuple[str, ...]]:
     """Turn links into undirected edges that occur once.
 
     Links of weight 0 and from a node to itself are dropped; the same link given twice is one edge.
@@ -121,24 +175,87 @@ def undirected(
         If a weight is negative or out of range, two weights of one edge contradict each other, or no edge
         is left.
     """
+    edges, notes = _positive(edges, name, loops=False)
+    before = edges.source.size
+    edges = _merge(edges, name, label, explicit=explicit)
+    return edges, notes + _repeated(name, before - edges.source.size)
+
+
+def directed(
+    edges: Edges, name: str, labels: tuple[Label, Label], *, loops: bool
+) -> tuple[Edges, tuple[str, ...]]:
+    """Keep every link from a source to a target once.
+
+    Parameters
+    ----------
+    edges : Edges
+        Links in any order.
+    name : str
+        What to call the relation in messages.
+    labels : tuple of two callables
+        Map the positions of a source and of a target to their labels.
+    loops : bool
+        Whether equal positions at both ends mean different things, as in a bipartite relation; otherwise such
+        links are dropped.
+
+    Returns
+    -------
+    edges : Edges
+        Sorted by source, then target.
+    notes : tuple of str
+        What was dropped or merged, one sentence each.
+
+    Raises
+    ------
+    DataError
+        If a weight is negative or out of range, two weights of one link contradict each other, or no link is left.
+    """
+    edges, notes = _positive(edges, name, loops=loops)
+    order = np.lexsort((edges.target, edges.source))
+    source, target, weight = edges.source[order], edges.target[order], edges.weight[order]
+    same = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
+    _refuse_conflict(edges, order, same & (weight[1:] != weight[:-1]), labels)
+    return edges.chosen(order[np.concatenate([[True], ~same])]), notes + _repeated(name, int(same.sum()))
+
+
+def _positive(edges: Edges, name: str, *, loops: bool) -> tuple[Edges, tuple[str, ...]]:
+    """Drop links without weight and, unless they are wanted, from a node to itself."""
     notes = []
     _check_weights(edges)
     edges, dropped = _keep(edges, edges.weight > 0)
     if dropped:
         notes.append(f"{name}: {counted(dropped, 'edge')} of weight 0 left out")
-    edges, dropped = _keep(edges, edges.source != edges.target)
-    if dropped:
-        notes.append(f"{name}: {counted(dropped, 'link')} from an entity to itself left out")
+    if not loops:
+        edges, dropped = _keep(edges, edges.source != edges.target)
+        if dropped:
+            notes.append(f"{name}: {counted(dropped, 'link')} from an entity to itself left out")
     if edges.source.size == 0:
         raise DataError(
             f"{name}: no edge is left (only loops or zero weights); add edges or leave the relation out"
         )
-    before = edges.source.size
-    edges = _merge(edges, name, label, explicit=explicit)
-    dropped = before - edges.source.size
-    if dropped:
-        notes.append(f"{name}: {counted(dropped, 'repeated edge')} counted once")
     return edges, tuple(notes)
+
+
+def _repeated(name: str, dropped: int) -> tuple[str, ...]:
+    return (f"{name}: {counted(dropped, 'repeated edge')} counted once",) if dropped else ()
+
+
+def _refuse_conflict(
+    edges: Edges, order: NDArray[Any], conflict: NDArray[np.bool_], labels: tuple[Label, Label]
+) -> None:
+    """Refuse two weights of one link; ``conflict`` marks those that differ from the one before in ``order``."""
+    if not conflict.any():
+        return
+    at = int(np.argmax(conflict))
+    first, second = sorted((int(order[at]), int(order[at + 1])))
+    source, target = (
+        shown(label(int(end[second])))
+        for label, end in zip(labels, (edges.source, edges.target), strict=True)
+    )
+    raise DataError(
+        f"{edges.where(second)}: the edge from {source} to {target} has the weight {edges.weight[second]}, but the weight "
+        f"{edges.weight[first]} at {edges.where(first)}; keep one of the two rows"
+    )
 
 
 def _check_weights(edges: Edges) -> None:
@@ -160,7 +277,7 @@ def _keep(edges: Edges, kept: NDArray[np.bool_]) -> tuple[Edges, int]:
     return (edges.chosen(kept) if dropped else edges), dropped
 
 
-def _merge(edges: Edges, name: str, label: Callable[[int], object], *, explicit: bool) -> Edges:
+def _merge(edges: Edges, name: str, label: Label, *, explicit: bool) -> Edges:
     """Keep one link per edge, source < target, sorted; the heavier one where the directions differ."""
     low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
     backward = edges.source > edges.target
@@ -169,22 +286,14 @@ def _merge(edges: Edges, name: str, label: Callable[[int], object], *, explicit:
     low, high, backward, weight = low[order], high[order], backward[order], edges.weight[order]
     same = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
     other = same & (weight[1:] != weight[:-1])
-    conflict = other & (backward[1:] == backward[:-1])
-    if conflict.any():
-        at = int(np.argmax(conflict))
-        first, second = sorted((int(order[at]), int(order[at + 1])))
-        raise DataError(
-            f"{edges.where(second)}: the edge from {shown(label(int(edges.source[second])))} to "
-            f"{shown(label(int(edges.target[second])))} has the weight {edges.weight[second]}, but the weight "
-            f"{edges.weight[first]} at {edges.where(first)}; keep one of the two rows"
-        )
+    _refuse_conflict(edges, order, other & (backward[1:] == backward[:-1]), (label, label))
     if other.any() and not explicit:
         at = int(np.argmax(other))
         there, back = int(order[at]), int(order[at + 1])
         raise DataError(
             f"{name}: the edge between {shown(label(int(low[at])))} and {shown(label(int(high[at])))} has the weight "
             f"{edges.weight[there]} ({edges.where(there)}) in one direction and {edges.weight[back]} "
-            f"({edges.where(back)}) in the other; {how_to_say_undirected()}"
+            f"({edges.where(back)}) in the other; {how_to_say_the_kind()}"
         )
     first_of_edge = np.concatenate([[True], ~same])
     heaviest = np.maximum.reduceat(weight, np.flatnonzero(first_of_edge))
@@ -193,9 +302,10 @@ def _merge(edges: Edges, name: str, label: Callable[[int], object], *, explicit:
     return Edges(low[first_of_edge], high[first_of_edge], heaviest, lambda row: where(int(rows[row])))
 
 
-def how_to_say_undirected() -> str:
+def how_to_say_the_kind() -> str:
     """Return the remedy for a relation whose directions differ."""
     return (
-        'this version models undirected relations: if that is meant, pass Relation(table, kind="undirected"), '
-        "which takes the larger weight of the two directions"
+        'say what that means: Relation(table, kind="directed") if it matters who links to whom, or '
+        'Relation(table, kind="undirected"), which takes the larger weight of the two directions '
+        "(on the command line, end the file with :directed or :undirected)"
     )

@@ -1,4 +1,4 @@
-"""Newcomers: entities and edges appended to a data set, with the old scales kept."""
+"""Newcomers: entities and links appended to a data set, with the old scales kept."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,8 +10,9 @@ from relpref.data.arrays import read_only
 from relpref.data.entities import align_attributes, index_entities, read_entities
 from relpref.data.graph import Graph
 from relpref.data.labels import LabelIndex
+from relpref.data.links import Links, Read, project, read_relation
 from relpref.data.messages import shown
-from relpref.data.relation import check_known, relation_edges
+from relpref.data.relation import check_known
 from relpref.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,8 +23,13 @@ def extended(
     data: "PreferenceData", labels: LabelIndex, entities: Any, relations: Mapping[str, Any]
 ) -> "PreferenceData":
     """Return the data with newcomers; ``labels`` are those of the data; see `PreferenceData.extend`."""
+    owner = {part: name for name in data.links for part in data.parts_of(name)}
     for name in relations:
-        check_known(name, data.relations)
+        check_known(name, (*data.relations, *data.links))
+        if owner.get(name, name) != name:
+            raise DataError(
+                f"relations: {shown(name)} is a role of the relation {owner[name]!r}; give its links under that name"
+            )
     if entities is None:
         raise DataError("entities: there are no newcomers; give their labels (and attributes)")
     newcomers = read_entities(entities)
@@ -33,34 +39,63 @@ def extended(
             raise DataError(
                 f"{newcomers.where(row)}: {shown(label)} is an entity already; give newcomers labels of their own"
             )
+        for name, links in data.links.items():
+            if label in links.targets:
+                raise DataError(
+                    f"{newcomers.where(row)}: {shown(label)} is what entities link to in the bipartite relation {name!r}, so it "
+                    "cannot be an entity; give newcomers labels of their own"
+                )
     index_entities(newcomers)
     aligned = align_attributes(newcomers, data.attribute_names)
     index = LabelIndex((*data.entities, *newcomers.labels), lambda row: f"entities, row {row}")
     graphs: dict[str, Graph] = {}
+    all_links = dict(data.links)
     notes = list(data.notes)
-    for name, graph in data.relations.items():
-        if name in relations:
-            graphs[name], more = _grown(graph, name, relations[name], index)
-            notes.extend(more)
+    for part, graph in data.relations.items():
+        name = owner.get(part, part)
+        if part in graphs:  # the second role came with the first
+            continue
+        read = _read(name, relations[name], index, data) if name in relations else None
+        more = () if read is None else read.notes
+        if name in all_links:
+            if read is not None:
+                all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
+            # Also without new links: the traffic of a random walk depends on how many entities there are.
+            projected, notes_of_links = project(name, all_links[name], len(index), data.relations)
+            graphs |= projected
+            more += notes_of_links
+        elif read is not None:
+            edges = read.edges
+            graphs[part] = graph.grown(len(index), edges.source, edges.target, edges.weight)
         else:
-            graphs[name] = graph.grown(len(index), [], [], [])
+            graphs[part] = graph.grown(len(index), [], [], [])
+        notes += [note for note in more if note not in notes]
     return replace(
         data,
         entities=index.labels,
         attributes=read_only(np.concatenate([np.asarray(data.attributes), aligned], axis=0)),
         _graphs=graphs,
+        _links=all_links,
         notes=tuple(notes),
     )
 
 
-def _grown(graph: Graph, name: str, value: Any, index: LabelIndex) -> tuple[Graph, tuple[str, ...]]:
-    edges, notes = relation_edges(name, value, index)
-    known = (edges.source < graph.num_nodes) & (edges.target < graph.num_nodes)
+def _read(name: str, value: Any, index: LabelIndex, data: "PreferenceData") -> Read:
+    """Read the links of newcomers."""
+    links: Links | None = data.links.get(name)
+    read = read_relation(name, value, index, links)
+    edges = read.edges
+    known = edges.source < data.num_entities
+    bipartite = read.relation.kind == "bipartite"
+    if not bipartite:
+        known &= edges.target < data.num_entities
     if known.any():
         row = int(np.argmax(known))
-        source, target = (shown(index.labels[int(end[row])]) for end in (edges.source, edges.target))
+        source = shown(index.labels[int(edges.source[row])])
+        target = shown((read.targets if bipartite else index.labels)[int(edges.target[row])])
+        what = f"{source} is" if bipartite else f"both {source} and {target} are"
         raise DataError(
-            f"{edges.where(row)}: both {source} and {target} are known already; extend adds edges of newcomers "
+            f"{edges.where(row)}: {what} known already; extend adds edges of newcomers "
             "only: drop the row, or make the data anew with from_tables"
         )
-    return graph.grown(len(index), edges.source, edges.target, edges.weight), notes
+    return read

@@ -1,11 +1,13 @@
 """A folder of tables: entities, comparisons, and one file per relation."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from relpref.data.messages import shown
-from relpref.data.tables import SUFFIXES
+from relpref.data.relation import Relation
+from relpref.data.tables import SUFFIXES, read_table
 from relpref.errors import DataError
 
 
@@ -16,13 +18,43 @@ class Files(NamedTuple):
     ----------
     entities, comparisons : path
         One table each.
-    relations : dict of str to path
-        One table per relation, sorted by name.
+    relations : dict of str to path or Relation
+        One table per relation, sorted by name; a `Relation` holds the path as its table.
     """
 
     entities: Path
     comparisons: Path
-    relations: dict[str, Path]
+    relations: dict[str, Path | Relation]
+
+
+# What a file of links may say about their direction: cites.directed.csv, or cites=links.csv:directed on the command line.
+_KINDS: dict[str, dict[str, Any]] = {
+    "undirected": {"kind": "undirected"},
+    "directed": {"kind": "directed"},
+    "random_walk": {"kind": "directed", "form": "random_walk"},
+    "bipartite": {"kind": "bipartite"},
+}
+KIND_WORDS = tuple(_KINDS)
+
+
+def with_kind(path: Path, word: str) -> Path | Relation:
+    """Return the file of a relation with its kind, one of `KIND_WORDS` or "" where nothing is said."""
+    return Relation(path, **_KINDS[word]) if word else path
+
+
+def path_and_kind(given: Path | Relation) -> tuple[Path, str]:
+    """The inverse of `with_kind`."""
+    if not isinstance(given, Relation):
+        return Path(given), ""
+    word = "random_walk" if given.form == "random_walk" else given.kind or ""
+    return Path(given.table), word
+
+
+def read_file(given: Any) -> Any:
+    """Read the table of a relation given as a path or as a `Relation` of one."""
+    if isinstance(given, Relation):
+        return replace(given, table=read_table(given.table))
+    return read_table(given)
 
 
 def find_files(path: str | os.PathLike[str]) -> Files:
@@ -32,7 +64,8 @@ def find_files(path: str | os.PathLike[str]) -> Files:
     ----------
     path : path
         Folder with ``entities`` and ``comparisons`` and, optionally, a folder ``relations``; the tables end
-        in ``.csv`` or ``.parquet``. Other files are left alone.
+        in ``.csv`` or ``.parquet``, before which the file of a relation may have a kind: ``cites.directed.csv``.
+        Other files are left alone.
 
     Returns
     -------
@@ -48,7 +81,7 @@ def find_files(path: str | os.PathLike[str]) -> Files:
     if not folder.is_dir():
         what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
         raise DataError(f"{folder}: {what}; give the folder that holds entities.csv and comparisons.csv")
-    relations: dict[str, Path] = {}
+    relations: dict[str, Path | Relation] = {}
     inside = folder / "relations"
     if inside.exists() and not inside.is_dir():
         raise DataError(f"{inside}: this is a file; make it a folder with one table per relation")
@@ -63,11 +96,15 @@ def find_files(path: str | os.PathLike[str]) -> Files:
             # Desktop systems leave hidden files such as ._links.csv behind.
             if file.suffix.lower() not in SUFFIXES or file.name.startswith("."):
                 continue
-            if file.stem in relations:
+            name, dot, word = file.stem.rpartition(".")
+            if not dot or word not in _KINDS:
+                name, word = file.stem, ""
+            if name in relations:
+                other = path_and_kind(relations[name])[0].name
                 raise DataError(
-                    f"{file}: the relation {shown(file.stem)} is also in {relations[file.stem].name}; remove one of the two"
+                    f"{file}: the relation {shown(name)} is also in {other}; remove one of the two"
                 )
-            relations[file.stem] = file
+            relations[name] = with_kind(file, word)
     return Files(_one(folder, "entities"), _one(folder, "comparisons"), relations)
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -22,12 +22,13 @@ from relpref.data.entities import (
     standardization,
 )
 from relpref.data.extension import extended
-from relpref.data.folder import find_files
+from relpref.data.folder import find_files, read_file
 from relpref.data.graph import Graph
 from relpref.data.labels import LabelIndex, plain_labels
+from relpref.data.links import Links, part_names, read_relations
 from relpref.data.messages import counted, shown
 from relpref.data.preference_tree import register_as_pytree
-from relpref.data.relation import check_known, checked_relations, relation_graph
+from relpref.data.relation import Relation, check_known, checked_relations
 from relpref.data.summary import describe, groups, to_tables
 from relpref.data.tables import read_table
 from relpref.errors import DataError
@@ -66,6 +67,7 @@ class PreferenceData:
     attribute_scale: NDArray[np.float64]
     comparisons: Comparisons
     _graphs: dict[str, Graph]
+    _links: dict[str, Links] = field(default_factory=dict)
     answered: bool = True
     notes: tuple[str, ...] = ()
 
@@ -104,11 +106,7 @@ class PreferenceData:
         """
         read = read_entities(entities)
         index = index_entities(read)
-        graphs: dict[str, Graph] = {}
-        notes: list[str] = []
-        for name, value in checked_relations(relations).items():
-            graphs[name], more = relation_graph(name, value, index)
-            notes.extend(more)
+        graphs, links, notes = read_relations(checked_relations(relations), index)
         if not graphs and not read.attribute_names:
             raise DataError(
                 "entities: there are neither attributes nor relations, so nothing tells one entity from another; "
@@ -124,6 +122,7 @@ class PreferenceData:
             attribute_scale=scale,
             comparisons=answers,
             _graphs=graphs,
+            _links=links,
             notes=(*more, *notes),
         )
 
@@ -132,7 +131,7 @@ class PreferenceData:
         cls,
         entities_path: str | os.PathLike[str],
         comparisons_path: str | os.PathLike[str],
-        relations: Mapping[str, str | os.PathLike[str]] | None = None,
+        relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
     ) -> "PreferenceData":
@@ -142,8 +141,8 @@ class PreferenceData:
         ----------
         entities_path, comparisons_path : path
             Tables of entities (the first column holds the labels) and of answers.
-        relations : mapping of str to path, optional
-            Edge tables by name.
+        relations : mapping of str to path or Relation, optional
+            Edge tables by name; a `Relation` holds the path as its table.
         columns : mapping of str to str, optional
             See `from_tables`.
 
@@ -155,7 +154,7 @@ class PreferenceData:
         return cls.from_tables(
             read_table(entities_path, max_columns=MOST_ATTRIBUTES + 1),
             read_table(comparisons_path),
-            {name: read_table(path) for name, path in checked_relations(relations).items()},
+            {name: read_file(given) for name, given in checked_relations(relations).items()},
             columns=columns,
         )
 
@@ -179,6 +178,24 @@ class PreferenceData:
     def relations(self) -> Mapping[str, Graph]:
         """Graph of each relation, in the order in which they were given; read-only."""
         return MappingProxyType(self._graphs)
+
+    @property
+    def links(self) -> Mapping[str, Links]:
+        """Links of each directed or bipartite relation, from which its graphs are made; read-only."""
+        return MappingProxyType(self._links)
+
+    def parts_of(self, name: str) -> tuple[str, ...]:
+        """Return the names of a relation's graphs: itself, or the roles of a directed one.
+
+        Raises
+        ------
+        DataError
+            If there is no such relation.
+        """
+        check_known(name, (*self._links, *self._graphs))
+        if name not in self._links:
+            return (name,)
+        return tuple(part for part in part_names(name, self._links[name].relation) if part in self._graphs)
 
     @property
     def winner(self) -> NDArray[np.int32]:
@@ -286,18 +303,23 @@ class PreferenceData:
         return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
 
     def without_relation(self, name: str) -> "PreferenceData":
-        """Return the data without one relation.
+        """Return the data without one relation, or without one role of a directed relation.
 
         Raises
         ------
         DataError
             If there is no such relation, or neither attributes nor relations would be left.
         """
-        check_known(name, self._graphs)
-        graphs = {other: graph for other, graph in self._graphs.items() if other != name}
+        parts = self.parts_of(name)
+        graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
         self._check_something_left(graphs, self.attribute_names)
+        links = {
+            other: links
+            for other, links in self._links.items()
+            if any(part in graphs for part in self.parts_of(other))
+        }
         kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}:"))
-        return replace(self, _graphs=graphs, notes=kept)
+        return replace(self, _graphs=graphs, _links=links, notes=kept)
 
     def with_cliques(self, name: str) -> "PreferenceData":
         """Return the data with the cliques of a relation counted, for ``HiddenCommonCause(method="cliques")``.
@@ -307,11 +329,8 @@ class PreferenceData:
         DataError
             If there is no such relation.
         """
-        check_known(name, self._graphs)
-        graphs = {
-            other: graph.with_cliques() if other == name else graph for other, graph in self._graphs.items()
-        }
-        return replace(self, _graphs=graphs)
+        counted = {part: self._graphs[part].with_cliques() for part in self.parts_of(name)}
+        return replace(self, _graphs={**self._graphs, **counted})
 
     def without_attributes(self) -> "PreferenceData":
         """Return the data without attributes.
@@ -341,7 +360,8 @@ class PreferenceData:
         entities : DataFrame or sequence of hashable
             New labels, with the same attributes.
         relations : mapping of str to edges, optional
-            Edges of known relations, each with at least one newcomer; see `from_tables` for their forms.
+            Links of known relations, each with at least one newcomer; see `from_tables` for their forms. Those of
+            a directed or bipartite relation go under its own name, and its graphs are made anew from all links.
 
         Raises
         ------
@@ -359,7 +379,7 @@ class PreferenceData:
                 "keep one of them"
             )
 
-    def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, pd.DataFrame]]:
+    def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
         """Return the data as DataFrames, from which `from_tables` makes equal data.
 
         Frozen scales (see `extend`) are not part of the tables.
@@ -370,8 +390,8 @@ class PreferenceData:
             Index: labels; columns: attributes.
         comparisons : DataFrame, m rows
             Columns winner, loser, count and the others that are there; first, second in place of winner, loser with probabilities.
-        relations : dict of str to DataFrame
-            Columns source, target, weight.
+        relations : dict of str to DataFrame or Relation
+            Columns source, target, weight; in a `Relation` where it is directed or bipartite.
         """
         return to_tables(self)
 

@@ -20,15 +20,16 @@ def register_as_pytree(cls: type["PreferenceData"]) -> None:
 
     def unflatten(static: tuple[Any, ...], children: Any) -> "PreferenceData":
         # No checks: leaves may be tracers or placeholders.
-        answered, attribute_names, names, untraced = static
+        answered, attribute_names, names, _, untraced = static
         *leaves, graphs = children
         if isinstance(graphs, dict):
             graphs = {name: graphs[name] for name in names}
-        entities, notes = untraced.content
+        entities, notes, links = untraced.content
         data = object.__new__(cls)
         data.__dict__.update(
             zip(_LEAVES, leaves, strict=True),
             _graphs=graphs,
+            _links=links,
             answered=answered,
             attribute_names=attribute_names,
             entities=entities,
@@ -41,7 +42,11 @@ def register_as_pytree(cls: type["PreferenceData"]) -> None:
 
 def _static(data: "PreferenceData") -> tuple[Any, ...]:
     # JAX sorts the keys of a dict; the names keep their order here.
-    return data.answered, data.attribute_names, tuple(data.relations), Untraced((data.entities, data.notes))
+    names = tuple(data.relations)
+    # The links themselves are not looked at inside compiled functions, only which graphs a relation has.
+    parts = tuple((name, data.parts_of(name)) for name in data.links)
+    untraced = Untraced((data.entities, data.notes, dict(data.links)))
+    return data.answered, data.attribute_names, names, parts, untraced
 
 
 def _flatten(data: "PreferenceData") -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -1,55 +1,96 @@
-"""A relation as the user gives it: a table, a networkx graph or a sparse matrix of edges."""
+"""A relation as the user gives it, and how to understand it."""
 
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import numpy as np
-import pandas as pd
-import scipy.sparse
-from numpy.typing import NDArray
-
-from relpref.data.columns import numbers
-from relpref.data.edges import Edges, edges_from_table, how_to_say_undirected, undirected
-from relpref.data.graph import Graph
-from relpref.data.labels import LabelIndex
-from relpref.data.messages import counted, listed, nearest, shown
-from relpref.data.tables import Table
+from relpref.data.messages import listed, nearest, shown
 from relpref.errors import DataError
+
+# Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Page & Brin 1998).
+TELEPORT = 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Edges between entities, and how to understand their direction.
+    """Links, and what their direction means.
 
     Parameters
     ----------
     table : DataFrame, networkx graph or scipy sparse matrix
         Columns source, target and optionally weight (default 1); or a graph whose nodes are labels, with
-        the edge attribute weight (default 1); or an n x n matrix of weights in the order of the entities.
-    kind : {"undirected"}, optional
-        Not needed where the edges are undirected as they stand. Say ``"undirected"`` for a table, matrix or
-        ``DiGraph`` whose two directions differ; the larger of the two weights is used then.
+        the edge attribute weight (default 1); or an n x n matrix of weights in the order of the entities (row to column).
+    kind : {"undirected", "directed", "bipartite"}, optional
+        Undirected: entities are joined by the edges as they stand. Not needed where both directions agree; say
+        ``"undirected"`` for a table, matrix or ``DiGraph`` whose directions differ: the larger of the two weights is used then.
+
+        Directed: who links to whom matters. Bipartite: entities (sources) link to something that is no entity (targets),
+        and two that link to the same target are joined; a table or a networkx graph.
+    form : {"roles", "random_walk"}, optional
+        Of a directed relation. By default an entity has two roles, each with a utility of its own: ``<name>_linking`` joins those
+        who link to the same entity (bibliographic coupling), ``<name>_linked`` those to whom the same entity links
+        (co-citation). ``"random_walk"`` joins entities by how often a walk along the links goes from one to the other
+        (Chung 2005), one graph for both directions.
+    hubs : {"weight", "count"}, optional
+        What a target shared by d entities adds to the edge between two of them, besides the product of the weights of their links:
+        1/(d − 1), so that a hub joins each of them as strongly as a small one (Newman 2001); or 1 for ``"count"``.
+        Not for random walks.
+    max_degree : int, optional
+        Targets that more entities link to are left out (a note says what that cost): a hub of degree d makes d² edges.
+        Not for random walks.
+    teleport : float, optional
+        Chance that the random walk goes anywhere instead of along a link; 0.15 by default.
 
     Raises
     ------
     DataError
-        If ``kind`` is another one: this version models undirected relations only.
+        If an option is not one of these or does not belong to the kind.
     """
 
     table: Any
-    kind: str | None = None
+    kind: Literal["undirected", "directed", "bipartite"] | None = None
+    form: Literal["roles", "random_walk"] | None = None
+    hubs: Literal["weight", "count"] | None = None
+    max_degree: int | None = None
+    teleport: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the kind."""
-        if self.kind not in (None, "undirected"):
-            raise DataError(
-                f"Relation: the kind {shown(self.kind)} is not modelled; undirected is what this version models: "
-                'pass kind="undirected" if the direction of the edges does not matter'
-            )
+        """Check the options and fill in the defaults of those that belong to the kind."""
         if isinstance(self.table, Relation):
             raise DataError("Relation: the table is itself a Relation; pass its table")
+        _check_choice("kind", self.kind, ("undirected", "directed", "bipartite"))
+        _check_choice("form", self.form, ("roles", "random_walk"))
+        _check_choice("hubs", self.hubs, ("weight", "count"))
+        walks = self.form == "random_walk"
+        projected = self.kind == "bipartite" or (self.kind == "directed" and not walks)
+        for option, belongs, whose in (
+            ("form", self.kind == "directed", "directed relations"),
+            ("hubs", projected, "bipartite relations and the roles of directed ones"),
+            ("max_degree", projected, "bipartite relations and the roles of directed ones"),
+            ("teleport", walks, 'directed relations of form="random_walk"'),
+        ):
+            if getattr(self, option) is not None and not belongs:
+                raise DataError(f"Relation: {option} belongs to {whose}; leave it out or give the kind")
+        cap = self.max_degree
+        if cap is not None and (not isinstance(cap, int) or isinstance(cap, bool) or cap < 2):
+            raise DataError(
+                f"Relation: max_degree is {shown(cap)}; give a whole number from 2 on, as a target joins two entities or more"
+            )
+        if self.teleport is not None and not 0 < self.teleport < 1:
+            raise DataError(
+                f"Relation: teleport is {shown(self.teleport)}; give a chance between 0 and 1, such as {TELEPORT}"
+            )
+        if self.kind == "directed" and self.form is None:
+            object.__setattr__(self, "form", "roles")
+        if projected and self.hubs is None:
+            object.__setattr__(self, "hubs", "weight")
+        if walks and self.teleport is None:
+            object.__setattr__(self, "teleport", TELEPORT)
+
+
+def _check_choice(option: str, value: object, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise DataError(f"Relation: there is no {option} {shown(value)}; use one of {listed(choices)}")
 
 
 def check_relation_name(name: object) -> str:
@@ -72,150 +113,6 @@ def check_relation_name(name: object) -> str:
     return name
 
 
-def relation_edges(name: str, value: Any, entities: LabelIndex) -> tuple[Edges, tuple[str, ...]]:
-    """Read a relation of any accepted form.
-
-    Parameters
-    ----------
-    name : str
-        Name of the relation.
-    value : DataFrame, Table, networkx graph, scipy sparse matrix or Relation
-        Its edges.
-    entities : LabelIndex
-        The n known labels.
-
-    Returns
-    -------
-    edges : Edges
-        One link per edge, source < target, sorted.
-    notes : tuple of str
-        What was tidied.
-
-    Raises
-    ------
-    DataError
-        If the edges are not those of an undirected weighted graph over the entities.
-    """
-    called = f"relation {name!r}"
-    explicit = False
-    if isinstance(value, Relation):
-        value, explicit = value.table, value.kind == "undirected"
-    notes: tuple[str, ...] = ()
-    if isinstance(value, Table):
-        edges = edges_from_table(replace(value, name=f"{called} ({value.name})"), entities)
-    elif isinstance(value, pd.DataFrame):
-        edges = edges_from_table(Table(value, called), entities)
-    elif scipy.sparse.issparse(value):
-        edges, notes = _edges_of_matrix(value, called, entities, explicit=explicit)
-    elif _is_networkx(value):
-        edges = _edges_of_networkx(value, called, entities, explicit=explicit)
-    else:
-        raise DataError(
-            f"{called}: expected a DataFrame of edges, a networkx graph or a scipy sparse matrix, "
-            f"got {type(value).__name__}; for a dense array pass scipy.sparse.csr_array(array)"
-        )
-    edges, more = undirected(edges, called, entities.labels.__getitem__, explicit=explicit)
-    return edges, notes + more
-
-
-def relation_graph(name: str, value: Any, entities: LabelIndex) -> tuple[Graph, tuple[str, ...]]:
-    """Return the graph of a relation and what was tidied; see `relation_edges`."""
-    edges, notes = relation_edges(name, value, entities)
-    graph = Graph(len(entities), edges.source, edges.target, edges.weight)
-    alone = int((graph.degree == 0).sum())
-    if alone:
-        verb = "has" if alone == 1 else "have"
-        of = counted(len(entities), "entity", "entities")
-        notes += (f"relation {name!r}: {alone:,} of {of} {verb} no edge in it".replace(",", " "),)
-    return graph, notes
-
-
-def _edges_of_matrix(
-    matrix: Any, called: str, entities: LabelIndex, *, explicit: bool
-) -> tuple[Edges, tuple[str, ...]]:
-    size = len(entities)
-    if matrix.shape != (size, size):
-        raise DataError(
-            f"{called}: the matrix has the shape {matrix.shape}, but there are {counted(size, 'entity', 'entities')}; "
-            f"give a matrix of shape ({size}, {size}) in the order of the entities"
-        )
-    if matrix.dtype.kind not in "fiub":
-        raise DataError(f"{called}: the matrix has the type {matrix.dtype}; convert it to float")
-    # By way of CSR, because repeated entries of a COO matrix mean their sum.
-    matrix = scipy.sparse.csr_array(matrix, dtype=np.float64)
-    matrix.sum_duplicates()
-    stored = matrix.tocoo()
-
-    def where(entry: int) -> str:
-        labels = (entities.labels[int(stored.row[entry])], entities.labels[int(stored.col[entry])])
-        return f"{called}, entry ({int(stored.row[entry])}, {int(stored.col[entry])}) for {shown(labels)}"
-
-    wrong = ~(np.isfinite(stored.data) & (stored.data >= 0))
-    if wrong.any():
-        entry = int(np.argmax(wrong))
-        raise DataError(
-            f"{where(entry)}: the weight {stored.data[entry]} is not a finite positive number; correct or remove it"
-        )
-    notes: tuple[str, ...] = ()
-    zeros = int((stored.data == 0).sum())
-    if zeros:
-        notes = (f"{called}: {counted(zeros, 'stored entry', 'stored entries')} of weight 0 left out",)
-        matrix.eliminate_zeros()
-    if matrix.nnz == 0:
-        raise DataError(
-            f"{called}: the matrix has no entries; give at least one edge or leave the relation out"
-        )
-    difference = (matrix - matrix.T).tocoo()
-    differs = difference.data != 0
-    if differs.any() and not explicit:
-        entry = int(np.argmax(differs))
-        row, column = int(difference.row[entry]), int(difference.col[entry])
-        raise DataError(
-            f"{called}: the matrix is not symmetric: entry ({row}, {column}) is {matrix[row, column]}, entry "
-            f"({column}, {row}) is {matrix[column, row]}; {how_to_say_undirected()}"
-        )
-    # One link per edge from here on: the two triangles of a symmetric matrix are not a repetition.
-    stored = scipy.sparse.triu(matrix.maximum(matrix.T), format="coo")
-    return Edges(stored.row.astype(np.int32), stored.col.astype(np.int32), stored.data, where), notes
-
-
-def _is_networkx(value: Any) -> bool:
-    # Nobody holds a networkx graph without having imported networkx: no need to load it here.
-    networkx = sys.modules.get("networkx")
-    return networkx is not None and isinstance(value, networkx.Graph)
-
-
-def _edges_of_networkx(graph: Any, called: str, entities: LabelIndex, *, explicit: bool) -> Edges:
-    if graph.is_multigraph():
-        raise DataError(
-            f"{called}: a {type(graph).__name__} may hold several edges between two nodes; "
-            "combine them first, for example with networkx.Graph(graph)"
-        )
-    if graph.is_directed() and not explicit:
-        raise DataError(f"{called}: a {type(graph).__name__} is directed; {how_to_say_undirected()}")
-    links = list(graph.edges(data="weight", default=1))
-    # Nodes without edges must be entities too.
-    nodes = list(graph.nodes)
-    entities.locate(
-        nodes, lambda node: f"{called}, node {node}", "rename the node, remove it, or add it to the entities"
-    )
-    if not links:
-        raise DataError(f"{called}: the graph has no edges; give at least one edge or leave the relation out")
-    source, target, weight = zip(*links, strict=True)
-
-    def where(link: int) -> str:
-        return f"{called}, edge {shown((source[link], target[link]))}"
-
-    remedy = "set the edge attribute weight to a positive number"
-    column = pd.Series(list(weight), dtype=object)
-    strength = numbers(column, "weight", where, text=False, remedy=remedy)
-    return Edges(_positions(source, entities), _positions(target, entities), strength, where)
-
-
-def _positions(nodes: Sequence[Any], entities: LabelIndex) -> NDArray[np.int32]:
-    return np.fromiter(map(entities.positions.__getitem__, nodes), dtype=np.int32, count=len(nodes))
-
-
 def checked_relations(relations: Any) -> dict[str, Any]:
     """Return the relations as given, after checking their names; none if ``relations`` is None.
 
@@ -234,7 +131,7 @@ def checked_relations(relations: Any) -> dict[str, Any]:
     return {check_relation_name(name): value for name, value in relations.items()}
 
 
-def check_known(name: object, known: Mapping[str, Graph]) -> None:
+def check_known(name: object, known: Collection[str]) -> None:
     """Refuse the name of a relation that is not there.
 
     Raises

@@ -1,6 +1,6 @@
 """What a data set contains: as tables, as groups that hang together, in one line."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,22 +15,24 @@ if TYPE_CHECKING:
     from relpref.data.preference import PreferenceData
 
 
-def to_tables(data: "PreferenceData") -> tuple[pd.DataFrame, pd.DataFrame, dict[str, pd.DataFrame]]:
+def to_tables(data: "PreferenceData") -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
     """Return the entities, the comparisons and the edges; see `PreferenceData.to_tables`."""
     labels = label_column(data.entities)
     names = pd.Index(list(data.attribute_names), dtype=object)
     entities = pd.DataFrame(np.array(data.attributes), index=labels.rename("entity"), columns=names)
     comparisons = data.comparisons.table(data.entities)
-    relations = {
-        name: pd.DataFrame(
-            {
-                "source": labels.take(np.asarray(graph.source)),
-                "target": labels.take(np.asarray(graph.target)),
-                "weight": np.array(graph.weight),
-            }
-        )
-        for name, graph in data.relations.items()
-    }
+    relations: dict[str, Any] = {}
+    owner = {part: name for name in data.links for part in data.parts_of(name)}
+    for part, graph in data.relations.items():
+        name = owner.get(part, part)
+        if name in data.links:
+            relations[name] = data.links[name].table(data.entities)
+            continue
+        ends = {
+            "source": labels.take(np.asarray(graph.source)),
+            "target": labels.take(np.asarray(graph.target)),
+        }
+        relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
     return entities, comparisons, relations
 
 

@@ -144,8 +144,11 @@ def _without(posterior: UtilityPosterior, part: str, kwargs: Mapping[str, Any]) 
     if part == ATTRIBUTES:
         kept.pop("attribute_kernel", None)
     if kept.get("relation_kernels"):
+        # The kernel of a directed relation stays with the role that is left.
         kept["relation_kernels"] = {
-            name: kernel for name, kernel in kept["relation_kernels"].items() if name != part
+            name: kernel
+            for name, kernel in kept["relation_kernels"].items()
+            if posterior.data.parts_of(name) != (part,)
         }
     if kept.get("priors"):
         kept["priors"] = {

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from relpref.data import Comparisons, Graph, PreferenceData, ScaleReference
+from relpref.data import Comparisons, Graph, Links, PreferenceData, Relation, ScaleReference
+from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.infer.belief import Belief, DrawsBelief, Floats, GaussianBelief
@@ -195,6 +196,9 @@ def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
         if graph.frozen_reference is not None:
             for name, value in graph.frozen_reference._asdict().items():
                 arrays[f"data/relation_{row}_reference_{name}"] = np.asarray(value)
+    for row, links in enumerate(data.links.values()):
+        for name in ("source", "target", "weight"):
+            arrays[f"data/links_{row}_{name}"] = getattr(links, name)
     return arrays, {
         "entities": encode_labels(data.entities),
         "attribute_names": list(data.attribute_names),
@@ -203,6 +207,11 @@ def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
         "columns": list(data.comparisons.columns),
         "raters": encode_labels(data.comparisons.raters),
         "strengths": data.comparisons.strengths,
+        "links": [
+            {option: getattr(links.relation, option) for option in OPTIONS}
+            | {"name": name, "targets": encode_labels(links.targets)}
+            for name, links in data.links.items()
+        ],
         "answered": data.answered,
         "notes": list(data.notes),
     }
@@ -221,6 +230,14 @@ def _unpack_data(arrays: Mapping[str, Any], content: dict[str, Any]) -> Preferen
         edges = (arrays[prefix + "source"], arrays[prefix + "target"], arrays[prefix + "weight"])
         cliques = name in content["cliques"]
         graphs[name] = Graph(len(entities), *edges, frozen_reference=reference, counts_cliques=cliques)
+    links = {}
+    for row, stored in enumerate(content["links"]):
+        source, target, weight = (
+            arrays[f"data/links_{row}_{name}"] for name in ("source", "target", "weight")
+        )
+        relation = Relation(None, **{option: stored[option] for option in OPTIONS})
+        targets = tuple(decode_label(label) for label in json.loads(stored["targets"]))
+        links[stored["name"]] = Links(relation, source, target, weight, targets)
     fields = {name: arrays[f"data/{name}"] for name in _ATTRIBUTES}
     columns = {name: arrays[f"data/{name}"] for name in content["columns"]}
     for array in (*fields.values(), *columns.values()):
@@ -233,6 +250,7 @@ def _unpack_data(arrays: Mapping[str, Any], content: dict[str, Any]) -> Preferen
         entities=entities,
         attribute_names=tuple(content["attribute_names"]),
         _graphs=graphs,
+        _links=links,
         answered=content["answered"],
         notes=tuple(content["notes"]),
         **fields,

@@ -28,7 +28,8 @@ def xpgp(
     attribute_kernel : AttributeKernel, optional
         `SquaredExponential` by default. Sites ``attributes_amplitude`` and, for the default, ``attributes_lengthscale``.
     relation_kernels : mapping from relation to GraphKernel, optional
-        The regularised Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``.
+        The regularised Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``. A directed
+        relation has two parts, ``<relation>_linking`` and ``<relation>_linked``; its own name stands for both.
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter.
     likelihood : type of likelihood
@@ -43,11 +44,7 @@ def xpgp(
     DataError
         If a kernel or a prior is given for a relation or a site that does not exist.
     """
-    kernels = dict(relation_kernels or {})
-    for name in kernels:
-        if name not in data.relations:
-            known = ", ".join(data.relations) or "none"
-            raise DataError(f"relation_kernels names the relation {name!r}; the data has: {known}")
+    kernels = kernels_by_part(data, relation_kernels)
     hyperparameters = Hyperparameters(priors)
     parts = {}
     if data.attributes.shape[1] or attribute_kernel is not None:
@@ -60,3 +57,23 @@ def xpgp(
     if not parts:
         raise DataError("xpgp needs attributes or a relation; the data has neither")
     sample_answers(data, sample_utilities(parts), likelihood)
+
+
+def kernels_by_part(
+    data: PreferenceData, relation_kernels: Mapping[str, GraphKernel] | None
+) -> dict[str, GraphKernel]:
+    """The kernels by the names of graphs; that of one role goes before that of its whole relation.
+
+    Raises
+    ------
+    DataError
+        If a relation does not exist.
+    """
+    kernels: dict[str, GraphKernel] = {}
+    given = dict(relation_kernels or {})
+    for name, kernel in given.items():
+        if name not in data.relations and name not in data.links:
+            known = ", ".join(data.relations) or "none"
+            raise DataError(f"relation_kernels names the relation {name!r}; the data has: {known}")
+        kernels |= {part: given.get(part, kernel) for part in data.parts_of(name)}
+    return kernels

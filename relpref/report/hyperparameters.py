@@ -16,6 +16,7 @@ from relpref.kernels import (
 )
 from relpref.kernels.attribute import Stationary
 from relpref.linalg import real
+from relpref.models.xpgp import kernels_by_part
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.contributions import part_name
 from relpref.report.grid import cell, grid
@@ -125,8 +126,12 @@ def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -
             correlation = float(attribute_kernel.correlation(real(number**-2)))
             return f"correlation {fixed(correlation)} one standard deviation apart"
         return ""
-    kernel = (options.get("relation_kernels") or {}).get(part) or RegularizedLaplacian()
-    if part not in posterior.data.relations or not isinstance(kernel, _SCALED):
+    if part not in posterior.data.relations:
+        return ""
+    kernel = kernels_by_part(posterior.data, options.get("relation_kernels")).get(
+        part, RegularizedLaplacian()
+    )
+    if not isinstance(kernel, _SCALED):
         return ""
     if kind == "amplitude" and options.get("normalize", True):
         return f"two of its entities typically differ by {fixed(np.sqrt(2) * number)}"

@@ -91,8 +91,9 @@ def test_larger_weight_counts_where_directions_differ_and_the_kind_is_given() ->
     directed.add_weighted_edges_from([("a", "b", 1.0), ("b", "a", 4.0), ("c", "b", 2.0)])
     asymmetric = matrix({(0, 1): 1.0, (1, 0): 4.0, (2, 1): 2.0})
     for form in (rows, directed, asymmetric):
-        with pytest.raises(DataError, match=r'Relation\(table, kind="undirected"\)'):
-            data(form)
+        for kind in ("undirected", "directed"):
+            with pytest.raises(DataError, match=rf'Relation\(table, kind="{kind}"\)'):
+                data(form)
         assert edges(Relation(form, kind="undirected")) == [(0, 1, 4.0), (1, 2, 2.0)]
 
 
@@ -102,10 +103,24 @@ def test_heavier_reverse_edges_are_sorted_out_in_any_order() -> None:
         assert edges(Relation(rows, kind="undirected")) == [(0, 1, 4.0)]
 
 
-@pytest.mark.parametrize("kind", ["directed", "bipartite", "other"])
-def test_other_kinds_are_refused(kind: Any) -> None:
-    with pytest.raises(DataError, match="undirected is what this version models"):
-        Relation(table(("a", "b")), kind=kind)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "other"}, "no kind 'other'; use one of 'undirected', 'directed', 'bipartite'"),
+        ({"kind": "directed", "form": "paths"}, "no form 'paths'"),
+        ({"kind": "bipartite", "hubs": "drop"}, "no hubs 'drop'"),
+        ({"kind": "bipartite", "form": "roles"}, "form belongs to directed relations"),
+        ({"hubs": "count"}, "hubs belongs to bipartite relations and the roles of directed ones"),
+        ({"kind": "directed", "form": "random_walk", "max_degree": 3}, "max_degree belongs to"),
+        ({"kind": "directed", "teleport": 0.1}, "teleport belongs to"),
+        ({"kind": "bipartite", "max_degree": 1}, "max_degree is 1; give a whole number from 2 on"),
+        ({"kind": "bipartite", "max_degree": 2.5}, "max_degree is 2.5"),
+        ({"kind": "directed", "form": "random_walk", "teleport": 1.0}, "teleport is 1.0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: Any, message: Any) -> None:
+    with pytest.raises(DataError, match=message):
+        Relation(table(("a", "b")), **options)
 
 
 def test_relation_of_a_relation_is_refused() -> None:

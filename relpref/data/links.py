@@ -1,0 +1,302 @@
+"""The links of a directed or bipartite relation, kept so that they can be projected again with newcomers."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from numpy.typing import NDArray
+
+from relpref.data.edges import Edges, TargetIndex, directed, undirected
+from relpref.data.graph import Graph
+from relpref.data.labels import LabelIndex, label_column
+from relpref.data.link_forms import read_links
+from relpref.data.messages import counted
+from relpref.data.projection import Projected, circulation, shared_targets
+from relpref.data.relation import Relation
+from relpref.errors import DataError
+
+Notes = tuple[str, ...]
+OPTIONS = ("kind", "form", "hubs", "max_degree", "teleport")
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Directed links between entities, or from entities to something else.
+
+    Attributes
+    ----------
+    relation : Relation
+        Their kind and options, without a table.
+    source, target : array of int32, shape (e,)
+        Positions among the entities; the targets of a bipartite relation are positions in ``targets``.
+    weight : array of float64, shape (e,)
+        Positive weights.
+    targets : tuple of hashable
+        Labels of the targets of a bipartite relation.
+    """
+
+    relation: Relation
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    targets: tuple[Hashable, ...] = ()
+
+    def table(self, entities: tuple[Hashable, ...]) -> Relation:
+        """Return the relation with its links as a DataFrame of labels."""
+        sources = label_column(entities)
+        targets = label_column(self.targets) if self.relation.kind == "bipartite" else sources
+        columns = {"source": sources.take(self.source), "target": targets.take(self.target)}
+        return replace(self.relation, table=pd.DataFrame({**columns, "weight": self.weight.copy()}))
+
+    def with_newcomers(self, edges: Edges, targets: tuple[Hashable, ...]) -> "Links":
+        """Return these links and those of newcomers; ``targets`` are the known ones and new ones after them."""
+        source, target, weight = (
+            np.concatenate([getattr(self, name), getattr(edges, name)])
+            for name in ("source", "target", "weight")
+        )
+        return Links(self.relation, source, target, weight, targets)
+
+
+class Read(NamedTuple):
+    """A relation that was read and tidied, not yet turned into graphs.
+
+    Attributes
+    ----------
+    relation : Relation
+        Kind and options, without a table.
+    edges : Edges
+        Each once: source < target for an undirected relation, links as they point for another one.
+    targets : tuple of hashable
+        Labels of the targets of a bipartite relation.
+    notes : tuple of str
+        What was tidied.
+    """
+
+    relation: Relation
+    edges: Edges
+    targets: tuple[Hashable, ...]
+    notes: Notes
+
+
+def part_names(name: str, relation: Relation) -> tuple[str, ...]:
+    """Return the names of the graphs that a relation becomes."""
+    if relation.kind == "directed" and relation.form == "roles":
+        return f"{name}_linking", f"{name}_linked"
+    return (name,)
+
+
+def read_relation(name: str, value: Any, entities: LabelIndex, known: Links | None = None) -> Read:
+    """Read a relation of any kind and form.
+
+    Parameters
+    ----------
+    name : str
+        Name of the relation.
+    value : DataFrame, Table, networkx graph, scipy sparse matrix or Relation
+        Its links.
+    entities : LabelIndex
+        The n known labels.
+    known : Links, optional
+        Those of the same relation so far, whose options and targets are kept.
+
+    Returns
+    -------
+    Read
+        What was found.
+
+    Raises
+    ------
+    DataError
+        If the links cannot be used.
+    """
+    called = f"relation {name!r}"
+    relation = value if isinstance(value, Relation) else Relation(value)
+    if known is not None:
+        relation = _with_options_of(known.relation, relation, called)
+    bipartite = relation.kind == "bipartite"
+    targets = TargetIndex(entities, known.targets if known else ()) if bipartite else None
+    edges, notes = read_links(name, relation.table, relation.kind, entities, targets)
+    label = entities.labels.__getitem__
+    if relation.kind in (None, "undirected"):
+        edges, more = undirected(edges, called, label, explicit=relation.kind is not None)
+    elif targets is None:
+        edges, more = directed(edges, called, (label, label), loops=False)
+    else:
+        edges, more = directed(edges, called, (label, targets.labels.__getitem__), loops=True)
+    return Read(replace(relation, table=None), edges, targets.labels if targets else (), notes + more)
+
+
+def _with_options_of(known: Relation, relation: Relation, called: str) -> Relation:
+    wanted = replace(known, table=relation.table)
+    if relation.kind is not None and any(
+        getattr(relation, option) != getattr(wanted, option) for option in OPTIONS
+    ):
+        raise DataError(
+            f"{called}: it was read as a {known.kind} relation with other options than those given for the newcomers; "
+            "pass the table alone"
+        )
+    return wanted
+
+
+def read_relations(
+    relations: Mapping[str, Any], entities: LabelIndex
+) -> tuple[dict[str, Graph], dict[str, Links], Notes]:
+    """Read relations and turn them into graphs.
+
+    Parameters
+    ----------
+    relations : mapping of str to links
+        See `read_relation`.
+    entities : LabelIndex
+        The n known labels.
+
+    Returns
+    -------
+    graphs : dict of str to Graph
+        By the name of the part, see `part_names`; in the order of the relations.
+    links : dict of str to Links
+        Of the directed and bipartite relations.
+    notes : tuple of str
+        What was tidied, left out, and who has no edge.
+
+    Raises
+    ------
+    DataError
+        If a relation cannot be used, or the role of one has the name of another.
+    """
+    graphs: dict[str, Graph] = {}
+    all_links: dict[str, Links] = {}
+    notes: Notes = ()
+    for name, value in relations.items():
+        read = read_relation(name, value, entities)
+        for part in part_names(name, read.relation):
+            if part in graphs or (part != name and part in relations):
+                raise DataError(
+                    f"relations: {part!r} is a role of the directed relation {name!r} and the name of another one; "
+                    "rename one of the two relations"
+                )
+        parts, links, more = relation_graphs(name, read, len(entities))
+        graphs |= parts
+        notes += more
+        if links is not None:
+            all_links[name] = links
+    return graphs, all_links, notes
+
+
+def relation_graphs(name: str, read: Read, num_entities: int) -> tuple[dict[str, Graph], Links | None, Notes]:
+    """Turn a relation into undirected graphs.
+
+    Parameters
+    ----------
+    name : str
+        Name of the relation.
+    read : Read
+        What was read.
+    num_entities : int
+        Number of entities n.
+
+    Returns
+    -------
+    graphs : dict of str to Graph
+        By the name of the part, see `part_names`.
+    links : Links or None
+        What was projected; None for an undirected relation.
+    notes : tuple of str
+        What was tidied, left out, and who has no edge.
+    """
+    edges = read.edges
+    if read.relation.kind not in ("directed", "bipartite"):
+        graph = Graph(num_entities, edges.source, edges.target, edges.weight)
+        return {name: graph}, None, read.notes + _alone(name, name, graph)
+    links = Links(read.relation, edges.source, edges.target, edges.weight, read.targets)
+    graphs, notes = project(name, links, num_entities)
+    return graphs, links, read.notes + notes
+
+
+def project(
+    name: str, links: Links, num_entities: int, before: Mapping[str, Graph] | None = None
+) -> tuple[dict[str, Graph], Notes]:
+    """Make the undirected graphs of a directed or bipartite relation.
+
+    Parameters
+    ----------
+    name : str
+        Name of the relation.
+    links : Links
+        Its links.
+    num_entities : int
+        Number of entities n.
+    before : mapping of str to Graph, optional
+        The graphs without the newcomers: only the parts among them are made, with their scales.
+
+    Returns
+    -------
+    graphs : dict of str to Graph
+        By the name of the part, see `part_names`.
+    notes : tuple of str
+        What was left out, and who has no edge.
+    """
+    relation = links.relation
+    num_targets = len(links.targets) if relation.kind == "bipartite" else num_entities
+    matrix = scipy.sparse.csr_array(
+        (links.weight, (links.source, links.target)), shape=(num_entities, num_targets)
+    )
+    graphs: dict[str, Graph] = {}
+    notes: list[str] = []
+    for part, shared in zip(part_names(name, relation), (matrix, matrix.T), strict=False):
+        old = None if before is None else before.get(part)
+        if before is not None and old is None:
+            continue
+        if relation.teleport is not None:
+            edges = circulation(matrix, relation.teleport)
+        else:
+            kept, more = _without_hubs(shared, relation.max_degree)
+            notes += [f"relation {name!r}: {_where(part, name)}{note}" for note in more]
+            edges = shared_targets(kept, weigh_hubs=relation.hubs == "weight")
+        graphs[part] = _graph(num_entities, edges, old)
+        notes += _alone(name, part, graphs[part])
+    return graphs, tuple(notes)
+
+
+def _graph(size: int, edges: Projected, before: Graph | None) -> Graph:
+    if before is None:
+        return Graph(size, *edges)
+    return Graph(size, *edges, frozen_reference=before.reference, counts_cliques=before.counts_cliques)
+
+
+def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
+    """Leave out the targets with too many links."""
+    links = scipy.sparse.csc_array(links)
+    degree = np.diff(links.indptr)
+    hubs = degree > (degree.max(initial=0) if max_degree is None else max_degree)
+    if not hubs.any():
+        return links, ()
+    kept = scipy.sparse.csc_array(links[:, ~hubs])
+    lost = int(((links > 0).sum(axis=1) > 0).sum() - ((kept > 0).sum(axis=1) > 0).sum())
+    note = (
+        f"{counted(int(hubs.sum()), 'target')} with more than {max_degree} links left out, and with them "
+        f"{int(degree[hubs].sum())} of {counted(int(degree.sum()), 'link')}; "
+        f"{counted(lost, 'entity', 'entities')} had no other link"
+    )
+    return kept, (note,)
+
+
+def _where(part: str, name: str) -> str:
+    return "" if part == name else f"{part}: "
+
+
+def _alone(name: str, part: str, graph: Graph) -> Notes:
+    """Who has no edge in a part."""
+    alone = int((graph.degree == 0).sum())
+    if not alone:
+        return ()
+    if not graph.num_edges:
+        text = f"no two entities share a link, so {part} has no edges and says nothing"
+    else:
+        verb, where = "has" if alone == 1 else "have", "it" if part == name else part
+        of = counted(graph.num_nodes, "entity", "entities")
+        text = f"{alone:,} of {of} {verb} no edge in {where}".replace(",", " ")
+    return (f"relation {name!r}: {text}",)

@@ -1,0 +1,50 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from relpref.data.projection import Projected, circulation, shared_targets
+
+
+def dense(edges: Projected, size: int) -> Any:
+    matrix = np.zeros((size, size))
+    matrix[edges.source, edges.target] = edges.weight
+    assert not np.any(np.tril(matrix))
+    return matrix + matrix.T
+
+
+@pytest.mark.parametrize("weigh_hubs", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_shared_targets_pair_by_pair(seed: int, weigh_hubs: bool) -> None:
+    rng = np.random.default_rng(seed)
+    links = np.where(rng.random((7, 5)) < 0.4, rng.uniform(0.5, 2.0, (7, 5)), 0.0)
+    expected = np.zeros((7, 7))
+    for i in range(7):
+        for j in range(7):
+            for t in range(5):
+                if i != j and links[i, t] and links[j, t]:
+                    others = sum(links[:, t] > 0) - 1
+                    expected[i, j] += links[i, t] * links[j, t] / (others if weigh_hubs else 1)
+    found = shared_targets(sp.csr_array(links), weigh_hubs=weigh_hubs)
+    np.testing.assert_allclose(dense(found, 7), expected, rtol=1e-14)
+    assert (found.weight > 0).all()
+
+
+@pytest.mark.parametrize("teleport", [0.15, 0.7])
+def test_circulation_is_chungs_laplacian(teleport: float) -> None:
+    rng = np.random.default_rng(1)
+    links = np.where(rng.random((6, 6)) < 0.4, rng.uniform(0.5, 2.0, (6, 6)), 0.0)
+    np.fill_diagonal(links, 0)
+    links[3] = 0  # a walk that arrives there goes anywhere
+    transition = np.array([row / row.sum() if row.sum() else np.full(6, 1 / 6) for row in links])
+    transition = (1 - teleport) * transition + teleport / 6
+    stationary = np.full(6, 1 / 6)
+    for _ in range(500):
+        stationary = stationary @ transition
+    flow = np.diag(stationary) @ transition
+    laplacian = np.diag(stationary) - (flow + flow.T) / 2  # Chung 2005
+    weights = dense(circulation(sp.csr_array(links), teleport), 6)
+    np.testing.assert_allclose(np.diag(weights.sum(axis=1)) - weights, 6 * laplacian, rtol=0, atol=1e-14)
+    # Every degree counts how often the walk is there and leaves; it is there once per node on average.
+    np.testing.assert_allclose(weights.sum() + 6 * np.trace(flow), 6, rtol=1e-12)
