@@ -43,13 +43,13 @@ def median(values: Sequence[float]) -> float:
 
 
 def alternate(
-    contestants: Mapping[str, Callable[[P], A]], problems: Sequence[P], resized: P, repeats: int
+    contestants: Mapping[str, Callable[[P], A]], problems: Sequence[P], resized: P | None, repeats: int
 ) -> tuple[dict[str, Timing], dict[str, A]]:
     """Time each contestant on the same problems in turn.
 
     The first problem is the cold call (compilation and caches included, imports not). The others have its
     shape and other numbers, so that nobody can answer from a cache; every contestant gets the same ones.
-    The resized problem comes last, and shows who has to prepare anew for another shape.
+    The resized problem, where there is one, comes last, and shows who has to prepare anew for another shape.
     Returns the timings, and each contestant's answer to the first problem.
     """
     timings = {name: Timing() for name in contestants}
@@ -71,7 +71,7 @@ def alternate(
             timings[name].warm.append(time.perf_counter() - wall)
             timings[name].cpu.append(time.process_time() - cpu)
         note(f"round {turn + 1} of {repeats}")
-    for name, run in contestants.items():
+    for name, run in contestants.items() if resized is not None else ():
         start = time.perf_counter()
         run(resized)
         timings[name].resized = time.perf_counter() - start

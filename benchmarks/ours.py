@@ -11,6 +11,8 @@ import pandas as pd
 from benchmarks.peers import Contestant
 from benchmarks.problems import Answer, Array, Gold, Problem
 
+Whole = np.ndarray[Any, np.dtype[np.int64]]
+
 
 def fixed() -> Contestant:
     """EP at the true hyperparameters."""
@@ -44,39 +46,93 @@ def fitted(*, shared_lengthscale: bool) -> Contestant:
     def run(problem: Problem) -> Answer:
         kernel = SquaredExponential(shared_lengthscale=shared_lengthscale)
         data = _data(problem.attributes, problem.comparisons)
-        return _answer(
-            EP(preference_gp).run(jax.random.key(0), data, attribute_kernel=kernel, standardize=False)
-        )
+        posterior = EP(preference_gp).run(jax.random.key(0), data, attribute_kernel=kernel, standardize=False)
+        return _answer(posterior, _predictions(posterior, problem))
 
     return run
 
 
-def gold() -> Callable[[Gold], Answer]:
-    """EP under a given prior covariance."""
+def related() -> Contestant:
+    """EP on attributes and the relation, hyperparameters of both from the evidence, all options at their defaults."""
     import jax
 
     from relpref.infer import EP
+    from relpref.models import xpgp
+
+    def run(problem: Problem) -> Answer:
+        posterior = EP(xpgp).run(
+            jax.random.key(0), _data(problem.attributes, problem.comparisons, problem.links)
+        )
+        return _answer(posterior, _predictions(posterior, problem))
+
+    return run
+
+
+def _predictions(posterior: Any, problem: Problem) -> Mapping[str, Array]:
+    if problem.held_out is None:
+        return {}
+    pairs = [(int(i), int(j)) for i, j in problem.held_out]
+    return {"probability": posterior.prefer(pairs)["probability"].to_numpy()}
+
+
+def gold(engine: str) -> Callable[[Gold], Answer]:
+    """EP or Laplace under a given prior covariance."""
+    import jax
+
+    import relpref.infer
     from relpref.kernels import Precomputed
     from relpref.models import preference_gp
 
     def run(gold: Gold) -> Answer:
-        data = _data(np.zeros((len(gold.mean), 1)), gold.comparisons)
-        engine = EP(preference_gp, fixed={"attributes_amplitude": 1.0})
-        posterior = engine.run(
-            jax.random.key(0), data, attribute_kernel=Precomputed(gold.covariance), standardize=False
-        )
-        pairs = [(int(i), int(j)) for i, j in gold.query_pairs]
-        return _answer(posterior, {"probability": posterior.prefer(pairs)["probability"].to_numpy()})
+        fit = getattr(relpref.infer, engine)(preference_gp, fixed={"attributes_amplitude": 1.0})
+        options = {"attribute_kernel": Precomputed(gold.covariance), "standardize": False}
+        posterior = fit.run(jax.random.key(0), _given(gold), progress_bar=False, **options)
+        return _answer(posterior, _queries(posterior, gold))
 
     return run
 
 
-def _data(attributes: Array, comparisons: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
+def gold_nuts(draws: int = 4000) -> Callable[[Gold], Answer]:
+    """numpyro's NUTS on the same program, its utilities whitened."""
+    import jax
+    from numpyro import handlers
+    from numpyro.infer import MCMC, NUTS
+
+    from relpref.infer import from_samples, noncentered
+    from relpref.kernels import Precomputed
+    from relpref.models import preference_gp
+
+    def run(gold: Gold) -> Answer:
+        data = _given(gold)
+        options = {"attribute_kernel": Precomputed(gold.covariance), "standardize": False}
+        with jax.enable_x64(True):
+            known = handlers.condition(noncentered(preference_gp), data={"attributes_amplitude": 1.0})
+            sampler = MCMC(NUTS(known), num_warmup=500, num_samples=draws, progress_bar=False)
+            sampler.run(jax.random.key(0), data, **options)
+        samples = {**sampler.get_samples(), "attributes_amplitude": np.ones(draws)}
+        posterior = from_samples(samples, preference_gp, data, **options)
+        return _answer(posterior, _queries(posterior, gold))
+
+    return run
+
+
+def _given(gold: Gold) -> Any:
+    return _data(np.zeros((len(gold.mean), 1)), gold.comparisons)
+
+
+def _queries(posterior: Any, gold: Gold) -> Mapping[str, Array]:
+    pairs = [(int(i), int(j)) for i, j in gold.query_pairs]
+    return {"probability": posterior.prefer(pairs)["probability"].to_numpy()}
+
+
+def _data(attributes: Array, comparisons: Whole, links: Whole | None = None) -> Any:
     import relpref
 
     entities = pd.DataFrame(attributes, columns=[f"x{column}" for column in range(attributes.shape[1])])
     return relpref.PreferenceData.from_tables(
-        entities=entities, comparisons=pd.DataFrame(comparisons, columns=["winner", "loser"])
+        entities=entities,
+        comparisons=pd.DataFrame(comparisons, columns=["winner", "loser"]),
+        relations=None if links is None else {"near": pd.DataFrame(links, columns=["source", "target"])},
     )
 
 

@@ -51,7 +51,7 @@ def botorch_fitted(*, own_kernel: bool) -> Contestant:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit_gpytorch_mll(Evidence(model.likelihood, model))
-        return _read(torch, model, attributes)
+        return _read(torch, model, attributes, problem.held_out)
 
     return run
 
@@ -111,8 +111,12 @@ def _botorch() -> tuple[Any, Any, Any]:
     return torch, PairwiseGP, PairwiseLaplaceMarginalLogLikelihood
 
 
-def _read(torch: Any, model: Any, attributes: Any) -> Answer:
+def _read(torch: Any, model: Any, attributes: Any, pairs: Any = None) -> Answer:
     with torch.no_grad():
         posterior = model.posterior(attributes)
         mean, variance = posterior.mean.squeeze(-1).numpy(), posterior.variance.squeeze(-1).numpy()
-    return Answer(mean / math.sqrt(2), np.sqrt(variance / 2))
+        mean = mean / math.sqrt(2)
+        chance = None
+        if pairs is not None:
+            chance = probabilities(mean, posterior.mvn.covariance_matrix.numpy() / 2, pairs)
+    return Answer(mean, np.sqrt(variance / 2), chance)

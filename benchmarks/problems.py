@@ -21,6 +21,8 @@ class Problem:
     utilities: Array
     amplitude: float
     lengthscale: float
+    links: NDArray[np.int64] | None = None  # a relation, where there is one
+    held_out: NDArray[np.int64] | None = None  # further answers, for a log loss
 
     @property
     def size(self) -> int:
@@ -51,7 +53,7 @@ class Answer:
 
     mean: Array
     sd: Array
-    probability: Array | None = None  # of the query pairs
+    probability: Array | None = None  # of the query pairs, or of the answers held out
     log_evidence: float | None = None
 
 
@@ -63,13 +65,37 @@ def make(entities: int, comparisons: int, seed: int) -> Problem:
     drawn = Problem(attributes, np.empty((0, 2), np.int64), np.empty(0), amplitude, lengthscale)
     factor = np.linalg.cholesky(drawn.covariance() + 1e-8 * np.eye(entities))
     utilities = factor @ rng.standard_normal(entities)
+    return Problem(attributes, _answers(rng, utilities, comparisons), utilities, amplitude, lengthscale)
+
+
+def related(entities: int, comparisons: int, held_out: int, seed: int) -> Problem:
+    """Add to the attributes' part one that is smooth on a graph: each entity linked with its four nearest in a hidden plane."""
+    rng = np.random.default_rng(seed)
+    amplitude, lengthscale, relation_amplitude, reach = 1.0, 0.5, 1.5, 2.0
+    attributes, plane = rng.uniform(size=(entities, 4)), rng.uniform(size=(entities, 2))
+    drawn = Problem(attributes, np.empty((0, 2), np.int64), np.empty(0), amplitude, lengthscale)
+    distance = ((plane[:, None] - plane[None]) ** 2).sum(-1) + np.diag(np.full(entities, np.inf))
+    near = np.argsort(distance, axis=1)[:, :4]
+    links = np.unique(np.sort(np.stack([np.repeat(np.arange(entities), 4), near.ravel()], 1), axis=1), axis=0)
+    laplacian = np.zeros((entities, entities))
+    laplacian[links[:, 0], links[:, 1]] = laplacian[links[:, 1], links[:, 0]] = -1
+    np.fill_diagonal(laplacian, -laplacian.sum(1))
+    smooth = np.linalg.inv(laplacian + np.eye(entities) / reach**2)
+    smooth /= np.trace(smooth) / entities - smooth.mean()
+    covariance = drawn.covariance() + relation_amplitude**2 * smooth + 1e-8 * np.eye(entities)
+    utilities = np.linalg.cholesky(covariance) @ rng.standard_normal(entities)
+    answers = _answers(rng, utilities, comparisons + held_out)
+    known, further = answers[:comparisons], answers[comparisons:]
+    return Problem(attributes, known, utilities, amplitude, lengthscale, links, further)
+
+
+def _answers(rng: np.random.Generator, utilities: Array, number: int) -> NDArray[np.int64]:
     # No pair twice, so that problems of one size have one size also for a program that merges equal answers.
-    every = np.stack(np.triu_indices(entities, 1), 1)
-    pairs = rng.permuted(every[rng.choice(len(every), comparisons, replace=False)], axis=1)
+    every = np.stack(np.triu_indices(len(utilities), 1), 1)
+    pairs = rng.permuted(every[rng.choice(len(every), number, replace=False)], axis=1)
     first, second = pairs.T
-    wins = rng.uniform(size=comparisons) < norm.cdf(utilities[first] - utilities[second])
-    answers = np.where(wins[:, None], pairs, pairs[:, ::-1])
-    return Problem(attributes, answers, utilities, amplitude, lengthscale)
+    wins = rng.uniform(size=number) < norm.cdf(utilities[first] - utilities[second])
+    return np.where(wins[:, None], pairs, pairs[:, ::-1])
 
 
 def read_gold(folder: Path) -> list[Gold]:
