@@ -1,0 +1,56 @@
+"""Seeds are fixed. A p-value below 0.001 fails; so many of them would by chance alone in a thousand other seeds."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.data import PreferenceData
+from relpref.diagnostics import Calibration, calibrate
+from relpref.infer import Laplace
+from relpref.models import xpgp
+
+
+@pytest.fixture(scope="module")
+def questions() -> PreferenceData:
+    """Who would win is not looked at."""
+    rng = np.random.default_rng(0)
+    names = [f"e{row}" for row in range(12)]
+    every = [(names[i], names[j]) for i in range(12) for j in range(i)]
+    chosen = rng.choice(len(every), 30, replace=False)
+    links = pd.DataFrame({"source": names[:-1], "target": names[1:]})
+    return PreferenceData.from_tables(
+        pd.DataFrame(rng.standard_normal((12, 2)), columns=["x", "y"], index=names),
+        pd.DataFrame([every[row] for row in chosen], columns=["winner", "loser"]),
+        {"next": links},
+    )
+
+
+def test_ep_is_calibrated_and_laplace_is_not(questions: PreferenceData) -> None:
+    ep = calibrate(xpgp, questions, simulations=1000)
+    assert set(ep.results) == {"converged"}
+    assert ep.p_value() > 0.001
+    laplace = calibrate(xpgp, questions, engine=Laplace, simulations=1000)
+    assert laplace.p_value() < 0.001
+    for probability, low, high in ((0.5, 0.45, 0.55), (0.8, 0.76, 0.84), (0.95, 0.92, 0.97)):
+        assert low <= ep.coverage(probability) <= high
+    assert laplace.coverage(0.8) < 0.76
+
+
+def test_uniform_transforms_are_seldom_rejected() -> None:
+    rng = np.random.default_rng(1)
+    found = [Calibration(rng.uniform(size=50), ()).p_value(seed) for seed in range(40)]
+    assert np.mean(np.array(found) <= 0.1) <= 0.3  # binomial(40, 0.1): more once in 6000
+    assert Calibration(rng.beta(2, 2, size=200), ()).p_value() < 0.001
+    assert Calibration(0.9 * rng.uniform(size=200), ()).p_value() < 0.001
+
+
+def test_the_band_is_as_wide_as_the_test_is_strict() -> None:
+    grid, lower, upper = Calibration(np.linspace(0.01, 0.99, 99), ()).band(0.999)
+    assert np.all((lower <= grid) & (grid <= upper))
+    rng = np.random.default_rng(2)
+    outside = 0
+    for _ in range(200):
+        pit = np.sort(rng.uniform(size=99))
+        ecdf = np.searchsorted(pit, grid, side="right") / 99
+        outside += bool(np.any((ecdf < lower) | (ecdf > upper)))
+    assert outside <= 4  # of 200 at 0.001: more once in a million
