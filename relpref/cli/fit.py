@@ -8,31 +8,30 @@ from typing import Any
 
 import jax
 
+from relpref.cli.model import MODELS, kernel_words, said, with_kernels
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.folder import KIND_WORDS, Files, find_files, with_kind
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace, Posterior
-from relpref.models import preference_gp, xpgp
 from relpref.runs import check_target, copies, save_run
 
-_MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
 _ENGINES = {"ep": EP, "laplace": Laplace}
 
 
 def run(chosen: argparse.Namespace) -> None:
     """Fit."""
     speaks = not chosen.json and not chosen.quiet
-    tables, options = _tables(chosen), _options(chosen)
+    tables, options, words = _tables(chosen), _options(chosen), kernel_words(chosen)
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
-    data = PreferenceData.from_files(*tables)
+    data, keywords = with_kernels(chosen, words, PreferenceData.from_files(*tables))
     given = copies(tables)
     if speaks:
         say(f"Read: {data.describe()}")
         for note in _notes(data, chosen.model):
             say(f"  {note}")
-    engine = _ENGINES[chosen.engine](_MODELS[chosen.model], **options)
-    posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet)
+    engine = _ENGINES[chosen.engine](MODELS[chosen.model], **options)
+    posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,
         posterior,
@@ -40,7 +39,7 @@ def run(chosen: argparse.Namespace) -> None:
         command="fit",
         model=chosen.model,
         seed=chosen.seed,
-        options={"engine": chosen.engine, **options},
+        options={"engine": chosen.engine, **options, **said(chosen, words)},
         replace=chosen.force,
     )
     if chosen.json:

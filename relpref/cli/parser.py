@@ -62,8 +62,10 @@ def _parser() -> argparse.ArgumentParser:
         "--relation",
         action="append",
         default=[],
-        metavar="NAME=FILE",
-        help="columns source, target and, if need be, weight; may be repeated",
+        metavar="NAME=FILE[:KIND]",
+        help="columns source, target and, if need be, weight; KIND is undirected (the default), directed (who links to whom "
+        "matters), random_walk (directed, by the traffic along the links) or bipartite (entities to something else); "
+        "may be repeated",
     )
     fit.add_argument(
         "--folder", help="read entities.csv, comparisons.csv and relations/*.csv from here instead"
@@ -74,6 +76,24 @@ def _parser() -> argparse.ArgumentParser:
         default="xpgp",
         choices=("xpgp", "preference_gp"),
         help="xpgp uses attributes and relations, preference_gp attributes alone (default: xpgp)",
+    )
+    fit.add_argument(
+        "--attribute-kernel",
+        choices=("squared-exponential", "matern32", "matern52", "linear"),
+        help="how utility varies with the attributes (default: squared-exponential)",
+    )
+    fit.add_argument(
+        "--shared-lengthscale",
+        action="store_true",
+        help="one lengthscale for all attributes, not one for each",
+    )
+    fit.add_argument(
+        "--kernel",
+        action="append",
+        default=[],
+        metavar="NAME=KERNEL",
+        help="how utility varies along a relation: regularized-laplacian (the default), diffusion, hidden-common-cause, "
+        "hidden-common-cause-cliques or vectors; may be repeated",
     )
     fit.add_argument(
         "--engine",

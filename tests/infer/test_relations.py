@@ -35,7 +35,7 @@ HYPERPARAMETERS = {
     "walks_amplitude": 0.6,
     "walks_range": 1.4,
 }
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "cites": {"kind": "directed"},
     "drinks": {"kind": "bipartite", "max_degree": 8},
     "walks": {"kind": "directed", "form": "random_walk"},

@@ -1,0 +1,96 @@
+"""The model that the command line asks for: the program and its kernels."""
+
+import argparse
+from typing import Any
+
+from relpref.data import PreferenceData
+from relpref.errors import DataError
+from relpref.kernels import (
+    Diffusion,
+    HiddenCommonCause,
+    Linear,
+    Matern32,
+    Matern52,
+    RegularizedLaplacian,
+    RelationVectors,
+    SquaredExponential,
+)
+from relpref.models import preference_gp, xpgp
+
+MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
+ATTRIBUTE_KERNELS: dict[str, Any] = {
+    "squared-exponential": SquaredExponential,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "linear": Linear,
+}
+GRAPH_KERNELS: dict[str, Any] = {
+    "regularized-laplacian": RegularizedLaplacian(),
+    "diffusion": Diffusion(),
+    "hidden-common-cause": HiddenCommonCause(),
+    "hidden-common-cause-cliques": HiddenCommonCause(method="cliques"),
+    "vectors": RelationVectors(),
+}
+
+
+def kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
+    """Read ``--kernel``: the name of a relation and of its kernel.
+
+    Raises
+    ------
+    DataError
+        If a text is not of that form, there is no such kernel, or a relation is given two.
+    """
+    words: dict[str, str] = {}
+    for text in chosen.kernel:
+        name, equals, word = text.partition("=")
+        if not equals or word not in GRAPH_KERNELS:
+            raise DataError(
+                f"--kernel {text}: write the relation and one of {', '.join(GRAPH_KERNELS)}, such as --kernel cites=diffusion"
+            )
+        if name in words:
+            raise DataError(f"--kernel {text}: the relation {name!r} has a kernel already; give it one")
+        words[name] = word
+    if words and chosen.model != "xpgp":
+        raise DataError(
+            f"--kernel: {chosen.model} does not look at relations; leave --kernel out, or use xpgp"
+        )
+    return words
+
+
+def with_kernels(
+    chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
+) -> tuple[PreferenceData, dict[str, Any]]:
+    """Return the data with what its kernels need, and the keywords of the program.
+
+    Raises
+    ------
+    DataError
+        If a kernel is asked for something that is not there.
+    """
+    keywords: dict[str, Any] = {}
+    if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
+        if not data.attribute_names:
+            raise DataError(
+                "--attribute-kernel, --shared-lengthscale: the entities have no attributes; leave them out"
+            )
+        kernel = ATTRIBUTE_KERNELS[chosen.attribute_kernel or "squared-exponential"]
+        keywords["attribute_kernel"] = kernel(shared_lengthscale=chosen.shared_lengthscale)
+    if words:
+        for name, word in words.items():
+            parts = data.parts_of(name)  # refuses a relation that is not there
+            if word == "hidden-common-cause-cliques":
+                for part in parts:
+                    data = data.with_cliques(part)
+        keywords["relation_kernels"] = {name: GRAPH_KERNELS[word] for name, word in words.items()}
+    return data, keywords
+
+
+def said(chosen: argparse.Namespace, words: dict[str, str]) -> dict[str, Any]:
+    """What was asked for beyond the defaults, for the record of the run."""
+    record: dict[str, Any] = {}
+    if chosen.attribute_kernel is not None:
+        record["attribute_kernel"] = chosen.attribute_kernel
+    if chosen.shared_lengthscale:
+        record["shared_lengthscale"] = True
+    return {**record, "kernels": words} if words else record

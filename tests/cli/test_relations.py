@@ -1,0 +1,127 @@
+"""Kinds of relations and kernels on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpref import PreferenceData
+from relpref.cli.model import ATTRIBUTE_KERNELS, GRAPH_KERNELS
+from relpref.cli.parser import parse
+from relpref.kernels import Diffusion, HiddenCommonCause, Matern32
+from relpref.runs import load_run
+
+TABLES = ("--entities", "tables/entities.csv", "--comparisons", "tables/comparisons.csv")
+HOT = "tables/relations/hot.csv"
+KERNELS = (
+    *("--kernel", "hot=diffusion", "--kernel", "served=hidden-common-cause-cliques"),
+    *("--attribute-kernel", "matern32", "--shared-lengthscale"),
+)
+FIXED = [
+    part
+    for site in ("attributes_lengthscale", "hot_linking_time", "hot_linked_time")
+    for part in ("--fix", f"{site}=1")
+] + [
+    part
+    for name in ("attributes", "hot_linking", "hot_linked", "served")
+    for part in ("--fix", f"{name}_amplitude=1")
+]
+
+
+@pytest.fixture
+def served(place: Path) -> str:
+    (place / "served.csv").write_text("source,target\ntea,cup\ncoffee,cup\nwater,glass\ncola,glass\nNA,cup\n")
+    return "served.csv"
+
+
+def test_kinds_and_kernels(place: Path, ask: Any, snapshot: Any, served: str) -> None:
+    given = ("--relation", f"hot={HOT}:directed", "--relation", f"served={served}:bipartite")
+    said = ask("fit", *TABLES, *given, *KERNELS, *FIXED, "--out", "one")
+    assert (said.code, said.err) == (0, "")
+    assert "hot_linking" in said.out
+    assert {"data/relations/hot.directed.csv", "data/relations/served.bipartite.csv"} <= set(
+        snapshot(place / "one")
+    )
+    record = json.loads((place / "one/run.json").read_text())
+    assert record["options"]["kernels"] == {"hot": "diffusion", "served": "hidden-common-cause-cliques"}
+    assert record["options"]["attribute_kernel"] == "matern32"
+    posterior: Any = load_run("one").posterior
+    assert posterior.data.links["hot"].relation.kind == "directed"
+    assert posterior.data.links["served"].targets == ("cup", "glass")
+    assert posterior.origin.kwargs["attribute_kernel"] == Matern32(shared_lengthscale=True)
+    assert posterior.origin.kwargs["relation_kernels"] == {
+        "hot": Diffusion(),
+        "served": HiddenCommonCause(method="cliques"),
+    }
+    # The copies keep the kinds.
+    assert ask("fit", "--folder", "one/data", *KERNELS, *FIXED, "--out", "two").code == 0
+    before, after = snapshot(place / "one"), snapshot(place / "two")
+    assert before.pop("run.json") != after.pop("run.json")  # which says how the files were called
+    assert before == after
+
+
+def test_a_folder_says_the_kind_in_the_name(place: Path) -> None:
+    (place / HOT).rename(place / "tables/relations/hot.random_walk.csv")
+    found = PreferenceData.from_folder("tables")
+    assert found.links["hot"].relation.form == "random_walk"
+    (place / "tables/relations/directed.csv").write_text("source,target\ntea,coffee\n")
+    assert list(PreferenceData.from_folder("tables").relations) == ["directed", "hot"]
+    (place / "tables/relations/hot.csv").write_text("source,target\ntea,coffee\n")
+    with pytest.raises(ValueError, match="the relation 'hot' is also in hot"):
+        PreferenceData.from_folder("tables")
+
+
+def test_colons_in_file_names(place: Path, ask: Any) -> None:
+    (place / "a:b.csv").write_text((place / HOT).read_text())
+    for ending in ("", ":undirected"):
+        said = ask(
+            "fit", *TABLES, "--relation", f"hot=a:b.csv{ending}", "--out", "one", "--attribute-kernel", "x"
+        )
+        assert "invalid choice: 'x'" in said.err
+    said = ask(
+        "fit", *TABLES, "--relation", "hot=a:b.csv:directed", "--kernel", "cold=diffusion", "--out", "one"
+    )
+    assert "there is no relation 'cold'; the relations are 'hot'" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--relation", f"hot={HOT}:both"), "there is no kind 'both'; use one of undirected, directed"),
+        (
+            ("--relation", f"hot={HOT}", "--kernel", "hot"),
+            "write the relation and one of regularized-laplacian",
+        ),
+        (
+            ("--relation", f"hot={HOT}", "--kernel", "hot=heat"),
+            "write the relation and one of regularized-laplacian",
+        ),
+        (("--kernel", "hot=vectors", "--kernel", "hot=diffusion"), "the relation 'hot' has a kernel already"),
+        (("--kernel", "hot=vectors", "--model", "preference_gp"), "preference_gp does not look at relations"),
+        (("--relation", f"hot={HOT}:bipartite"), "'coffee' is an entity"),
+        (
+            ("--relation", f"hot={HOT}:directed", "--relation", f"hot_linked={HOT}"),
+            "'hot_linked' is a role of",
+        ),
+        (("--relation", "hot=nowhere.csv:directed"), "nowhere.csv"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: Any, reason: str, place: Path, ask: Any) -> None:
+    said = ask("fit", *TABLES, *arguments, "--out", "one")
+    assert (said.code, said.out) == (2, "")
+    assert reason in said.err
+
+
+def test_an_attribute_kernel_needs_attributes(place: Path, ask: Any) -> None:
+    (place / "tables/entities.csv").write_text("name\ntea\ncoffee\nwater\ncola\n007\nNA\n")
+    said = ask("fit", *TABLES, "--relation", f"hot={HOT}", "--attribute-kernel", "linear", "--out", "one")
+    assert (said.code, said.out) == (2, "")
+    assert "the entities have no attributes" in said.err
+
+
+def test_the_help_names_every_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["fit", "--help"])
+    words = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    assert all(name in words for name in (*ATTRIBUTE_KERNELS, *GRAPH_KERNELS))
