@@ -23,12 +23,11 @@ def extended(
     data: "PreferenceData", labels: LabelIndex, entities: Any, relations: Mapping[str, Any]
 ) -> "PreferenceData":
     """Return the data with newcomers; ``labels`` are those of the data; see `PreferenceData.extend`."""
-    owner = {part: name for name in data.links for part in data.parts_of(name)}
     for name in relations:
         check_known(name, (*data.relations, *data.links))
-        if owner.get(name, name) != name:
+        if data.relation_of(name) != name:
             raise DataError(
-                f"relations: {shown(name)} is a role of the relation {owner[name]!r}; give its links under that name"
+                f"relations: {shown(name)} is a role of the relation {data.relation_of(name)!r}; give its links under that name"
             )
     if entities is None:
         raise DataError("entities: there are no newcomers; give their labels (and attributes)")
@@ -52,7 +51,7 @@ def extended(
     all_links = dict(data.links)
     notes = list(data.notes)
     for part, graph in data.relations.items():
-        name = owner.get(part, part)
+        name = data.relation_of(part)
         if part in graphs:  # the second role came with the first
             continue
         read = _read(name, relations[name], index, data) if name in relations else None

@@ -185,17 +185,15 @@ class PreferenceData:
         return MappingProxyType(self._links)
 
     def parts_of(self, name: str) -> tuple[str, ...]:
-        """Return the names of a relation's graphs: itself, or the roles of a directed one.
-
-        Raises
-        ------
-        DataError
-            If there is no such relation.
-        """
+        """Return the names of a relation's graphs: itself, or the roles of a directed one; an error if there is none."""
         check_known(name, (*self._links, *self._graphs))
         if name not in self._links:
             return (name,)
         return tuple(part for part in part_names(name, self._links[name].relation) if part in self._graphs)
+
+    def relation_of(self, part: str) -> str:
+        """Return the name of the relation that a graph is a part of."""
+        return next((name for name in self._links if part in self.parts_of(name)), part)
 
     @property
     def winner(self) -> NDArray[np.int32]:
@@ -313,33 +311,17 @@ class PreferenceData:
         parts = self.parts_of(name)
         graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
         self._check_something_left(graphs, self.attribute_names)
-        links = {
-            other: links
-            for other, links in self._links.items()
-            if any(part in graphs for part in self.parts_of(other))
-        }
+        links = {other: self._links[other] for other in self._links if set(self.parts_of(other)) - set(parts)}
         kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}:"))
         return replace(self, _graphs=graphs, _links=links, notes=kept)
 
     def with_cliques(self, name: str) -> "PreferenceData":
-        """Return the data with the cliques of a relation counted, for ``HiddenCommonCause(method="cliques")``.
-
-        Raises
-        ------
-        DataError
-            If there is no such relation.
-        """
+        """Return the data with the cliques of a (known) relation counted: ``HiddenCommonCause(method="cliques")``."""
         counted = {part: self._graphs[part].with_cliques() for part in self.parts_of(name)}
         return replace(self, _graphs={**self._graphs, **counted})
 
     def without_attributes(self) -> "PreferenceData":
-        """Return the data without attributes.
-
-        Raises
-        ------
-        DataError
-            If there are no relations either.
-        """
+        """Return the data without attributes; an error if there are no relations either."""
         self._check_something_left(self._graphs, ())
         return replace(
             self,

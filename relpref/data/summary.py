@@ -22,9 +22,8 @@ def to_tables(data: "PreferenceData") -> tuple[pd.DataFrame, pd.DataFrame, dict[
     entities = pd.DataFrame(np.array(data.attributes), index=labels.rename("entity"), columns=names)
     comparisons = data.comparisons.table(data.entities)
     relations: dict[str, Any] = {}
-    owner = {part: name for name in data.links for part in data.parts_of(name)}
     for part, graph in data.relations.items():
-        name = owner.get(part, part)
+        name = data.relation_of(part)
         if name in data.links:
             relations[name] = data.links[name].table(data.entities)
             continue

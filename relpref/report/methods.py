@@ -11,6 +11,7 @@ from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.grid import grid
+from relpref.report.kernels import kernels
 
 _KERSTING_XU = (
     "K. Kersting and Z. Xu (2009). Learning Preferences with Hidden Common Cause Relations. In: Machine Learning and Knowledge "
@@ -57,6 +58,9 @@ def methods(posterior: Posterior) -> Chapter:
         relational = any(part != ATTRIBUTES for part in parts)
         sources.append(_KERSTING_XU if relational or not parts else _CHU_GHAHRAMANI)
         blocks.append(Text(_model(relational)))
+        words = kernels(posterior)
+        if words:
+            blocks.append(Text(words))
     if posterior.info["engine"] in _APPROXIMATIONS:
         text, source = _APPROXIMATIONS[posterior.info["engine"]]
         sources.append(source)

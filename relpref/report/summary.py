@@ -18,7 +18,9 @@ def summary(subject: Subject) -> list[str]:
 def _asked(subject: Subject) -> str:
     data = subject.posterior.data
     parts = parts_of(subject.posterior)
-    used = [name for name in data.relations if name in parts or not parts]
+    used = list(
+        dict.fromkeys(data.relation_of(part) for part in data.relations if part in parts or not parts)
+    )
     sources = [f"on {counted(data.num_answers, 'answer')} to the question “which of the two is better?”"]
     if data.attribute_names and (ATTRIBUTES in parts or not parts):
         sources.append(f"on {counted(len(data.attribute_names), 'attribute')}")

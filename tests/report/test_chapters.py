@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.data import PreferenceData
+from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import GaussianBelief
 from relpref.infer.posterior import Origin, Parts
-from relpref.kernels import Precomputed
+from relpref.kernels import HiddenCommonCause, Matern52, Precomputed, RelationVectors
 from relpref.models import preference_gp, xpgp
 from relpref.report.page import render
 
@@ -187,6 +187,44 @@ def test_methods_and_versions(make: Make, prose: Callable[..., str]) -> None:
     assert "Chu and Z. Ghahramani (2005)" in text and "Kersting" not in text
     assert "the relation “near”" not in text
     assert "Random key 4 5" in text
+
+
+def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make())
+    assert (
+        "The kernels are the squared-exponential kernel for the attributes and the regularised Laplacian for “near”. "
+        "They are scaled so that, at an amplitude of 1, two entities typically differ by 1.4"
+    ) in text
+    plain = make().data
+    ends = pd.DataFrame({"source": list("abc"), "target": list("ddd")})
+    things = pd.DataFrame({"source": list("abc"), "target": ["tea", "tea", "gin"]})
+    relations = {
+        "cites": Relation(ends, kind="directed"),
+        "drinks": Relation(things, kind="bipartite"),
+        "walks": Relation(ends, kind="directed", form="random_walk"),
+    }
+    entities, answers, _ = plain.to_tables()
+    data = PreferenceData.from_tables(entities, answers, relations)
+    names = ["attributes", *data.relations]
+    parts = {"utility": Parts({n: np.linspace(1, 2, 8) for n in names}, {n: np.ones(8) for n in names})}
+    options: dict[str, Any] = {
+        "attribute_kernel": Matern52(),
+        "relation_kernels": {
+            "cites": HiddenCommonCause(),
+            "drinks": RelationVectors(Matern52(shared_lengthscale=True)),
+        },
+        "normalize": False,
+    }
+    text = prose(make(data, parts=parts, origin=Origin(xpgp, (data,), options)))
+    assert "on the relations “cites”, “drinks” and “walks”" in text
+    assert (
+        "The kernels are the Matérn 5/2 kernel for the attributes, the hidden common cause kernel by links (Silva, Chu and "
+        "Ghahramani 2007) for “cites_linking” and “cites_linked”, the Matérn 5/2 kernel on each entity's links for “drinks” and "
+        "the regularised Laplacian for “walks”. They were not all scaled"
+    ) in text
+    assert "“cites” is directed, so it has two roles: “cites_linking” ties those who link to the same" in text
+    assert "The relation “drinks” links entities to something else" in text
+    assert "“walks” is directed: entities are tied by how often a random walk" in text
 
 
 def test_a_ready_table_of_evidence(make: Make, prose: Callable[..., str]) -> None:
