@@ -20,7 +20,7 @@ LEGEND = """\
   CPU: median CPU seconds of those calls. Other size: once, a problem with one comparison more.
   Correlation: of the posterior mean with the utilities the answers were drawn from."""
 TIMED = ("fixed", "fitted", "related")
-ONCE = ("accuracy", "startup")
+ONCE = ("accuracy", "queries", "startup")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -51,7 +51,10 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "cases", nargs="*", metavar="case", help="fixed, fitted, related, accuracy, startup (default: all)"
+        "cases",
+        nargs="*",
+        metavar="case",
+        help="fixed, fitted, related, accuracy, queries, startup (default: all)",
     )
     parser.add_argument("--repeats", type=int, default=5, help="calls after the first (default: 5)")
     parser.add_argument(

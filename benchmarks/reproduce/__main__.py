@@ -1,0 +1,93 @@
+"""Run the experiments of Kersting & Xu 2009.
+
+Every finished query is written at once; the same command goes on where an earlier one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.measure import machine
+from benchmarks.reproduce import figure, page, results
+from benchmarks.reproduce.protocol import Protocol, Source
+from benchmarks.reproduce.work import PROTOCOLS, compute, items
+from relpref.errors import RelprefError
+from relpref.files import replaced
+from relpref.parallel import run_all
+
+
+def main() -> int:
+    """Parse the command line, run, and write the tables and figures."""
+    args = parse()
+    source = Source(args.data, args.relation_file)
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for name in args.protocols or PROTOCOLS:
+            protocol = PROTOCOLS[name].quick() if args.quick else PROTOCOLS[name]
+            kept = results.Results(args.out / f"{name}.csv")
+            run(protocol, source, kept, args.scheduler)
+            show(protocol, kept, args.out, args.docs)
+    except RelprefError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(
+            f"interrupted; what was finished is in {args.out}, and the same command goes on", file=sys.stderr
+        )
+        return 130
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproduce", description=__doc__)
+    parser.add_argument(
+        "protocols", nargs="*", metavar="protocol", help=f"{', '.join(PROTOCOLS)} (default: all)"
+    )
+    parser.add_argument("--quick", action="store_true", help="two queries, two reruns, two sizes")
+    parser.add_argument(
+        "--scheduler", help="processes, processes:N or the address of a Dask scheduler (default: one by one)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("reproduction"), help="rows, tables, figures (default: reproduction)"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data set (default: the one below RELPREF_DATA)"
+    )
+    parser.add_argument(
+        "--relation-file", type=Path, help="ohsumed: lines source target weight over the documents"
+    )
+    parser.add_argument(
+        "--docs", type=Path, help="a page to put tables and figures into, docs/reproduction.md"
+    )
+    args = parser.parse_args()
+    if unknown := set(args.protocols) - set(PROTOCOLS):
+        parser.error(f"unknown protocol {', '.join(sorted(unknown))}; there are {', '.join(PROTOCOLS)}")
+    if args.data and len(args.protocols) != 1:
+        parser.error("--data belongs to one protocol; name it")
+    return args
+
+
+def run(protocol: Protocol, source: Source, kept: results.Results, scheduler: str | None) -> None:
+    """Compute what is missing."""
+    left = items(protocol, source, kept.done())
+    for _, rows in run_all(compute, left, scheduler, label=protocol.name):
+        kept.add(rows)
+
+
+def show(protocol: Protocol, kept: results.Results, folder: Path, docs: Path | None) -> None:
+    """Print the table; write it, the figure and, if asked to, the page."""
+    lines = results.summary(results.of(kept.rows, protocol))
+    with replaced(folder / f"{protocol.name}_summary.csv") as part:
+        lines.to_csv(part, index=False)
+    paths = figure.draw(lines, protocol, folder)
+    fits = f"{protocol.queries} queries, {protocol.reruns} reruns each; {lines['failed'].sum()} fits did not converge."
+    text = f"{results.markdown(lines)}\n\n{fits}"
+    print(f"\n## {protocol.title}\n\n{text}\n\n{machine()}\n\nWritten to {folder}", flush=True)
+    if docs:
+        page.fill(docs, protocol, text, paths[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""OHSUMED (XPGP Fig. 2): relevance feedback on medical abstracts.
+
+LETOR's document similarities, the paper's relation, are not among the files. Three stand-ins, each a setting of its own:
+
+same          all 25 features are attributes, and nearest neighbours among the same features are the relation: what the relation
+              adds is another kernel on the same numbers;
+held-back     the ten features of the titles are the attributes; nearest neighbours among the other fifteen (abstract, and title
+              with abstract) are the relation, so that it holds what the attributes do not, as the paper's did;
+file          the relation is a file of the user's own, over the documents' labels, and all features are attributes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.reproduce.problem import Problem, distances
+from benchmarks.reproduce.protocol import Protocol, Source
+from relpref import PreferenceData
+from relpref.data_loaders import edges, letor
+from relpref.data_loaders.similarity import DERIVED, nearest_neighbours
+
+TITLE_FEATURES = 10
+_FEWEST_PAIRS = 400  # so that at least as many pairs remain as are known
+
+
+@cache
+def _queries(source: Source) -> dict[str, letor.LetorQuery]:
+    return letor.load_queries(source.data)
+
+
+def chosen(source: Source, number: int = 10, seed: int = 2009) -> list[str]:
+    """Random queries among those with enough pairs."""
+    eligible = [qid for qid, query in _queries(source).items() if len(query.preferences()) >= _FEWEST_PAIRS]
+    return [str(qid) for qid in np.random.default_rng(seed).permutation(eligible)[:number]]
+
+
+def load(source: Source, query: int) -> dict[str, Problem]:
+    """The settings of one query."""
+    one = _queries(source)[chosen(source)[query]]
+    title, other = one.features.iloc[:, :TITLE_FEATURES], one.features.iloc[:, TITLE_FEATURES:]
+    if source.relation is not None:
+        table = edges.among(edges.read_edges(source.relation), one.features.index)
+        return {"file": _problem(one, one.features, one.problem(relations={"similarity": table}))}
+    return {
+        "same": _problem(one, one.features, one.problem()),
+        "held-back": _problem(one, title, one.problem(relations={DERIVED: nearest_neighbours(other)})),
+    }
+
+
+def _problem(one: letor.LetorQuery, attributes: pd.DataFrame, data: PreferenceData) -> Problem:
+    values = attributes.to_numpy()
+    scale = values.std(axis=0)
+    return Problem(data, distances(values / np.where(scale > 0, scale, 1)))
+
+
+PROTOCOL = Protocol("ohsumed", "OHSUMED, LETOR 2.0 (XPGP Fig. 2)", (100, 150, 200), load)
