@@ -71,10 +71,11 @@ def alternate(
             timings[name].warm.append(time.perf_counter() - wall)
             timings[name].cpu.append(time.process_time() - cpu)
         note(f"round {turn + 1} of {repeats}")
-    for name, run in contestants.items() if resized is not None else ():
-        start = time.perf_counter()
-        run(resized)
-        timings[name].resized = time.perf_counter() - start
+    if resized is not None:
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run(resized)
+            timings[name].resized = time.perf_counter() - start
     return timings, answers
 
 
