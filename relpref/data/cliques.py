@@ -33,18 +33,19 @@ def maximal_cliques(num_nodes: int, source: Sequence[int], target: Sequence[int]
     later: dict[int, set[int]] = {}  # in the order of elimination
     while neighbours:
         node = min(neighbours, key=lambda other: (len(neighbours[other]), other))
-        joined = neighbours.pop(node)
+        joined = later[node] = neighbours.pop(node)
+        if len(joined) == len(neighbours):
+            break  # what is left is a part of this clique
         for other in joined:
             neighbours[other] |= joined
             neighbours[other] -= {other, node}
-        later[node] = joined
     place = {node: position for position, node in enumerate(later)}
     # The clique of a node's first later neighbour holds the others too; it is not maximal if it holds nothing else.
     inside = set()
     for joined in later.values():
         if joined:
-            first = min(joined, key=place.__getitem__)
-            if len(joined) == len(later[first]) + 1:
+            first = min(joined, key=lambda other: place.get(other, num_nodes))
+            if first in later and len(joined) == len(later[first]) + 1:
                 inside.add(first)
     return [sorted({node, *joined}) for node, joined in later.items() if node not in inside]
 

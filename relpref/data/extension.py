@@ -83,6 +83,10 @@ def _read(name: str, value: Any, index: LabelIndex, data: "PreferenceData") -> R
     """Read the links of newcomers."""
     links: Links | None = data.links.get(name)
     read = read_relation(name, value, index, links)
+    if links is None and read.relation.kind not in (None, "undirected"):
+        raise DataError(
+            f"relation {name!r}: it was read as an undirected relation, but the newcomers' is {read.relation.kind}; pass the table alone"
+        )
     edges = read.edges
     known = edges.source < data.num_entities
     bipartite = read.relation.kind == "bipartite"

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
 from relpref.data.messages import listed, nearest, shown
@@ -72,7 +73,7 @@ class Relation:
             if getattr(self, option) is not None and not belongs:
                 raise DataError(f"Relation: {option} belongs to {whose}; leave it out or give the kind")
         cap = self.max_degree
-        if cap is not None and (not isinstance(cap, int) or isinstance(cap, bool) or cap < 2):
+        if cap is not None and (not isinstance(cap, Integral) or isinstance(cap, bool) or cap < 2):
             raise DataError(
                 f"Relation: max_degree is {shown(cap)}; give a whole number from 2 on, as a target joins two entities or more"
             )

@@ -36,6 +36,10 @@ _MEANINGS = {
         "Lengthscale: how far two entities can lie apart in an attribute, in standard deviations of it, and still be alike. "
         "Short: the attribute matters. Long, beyond about 10: it hardly does."
     ),
+    "links": (
+        "Lengthscale of a relation: how different the links of two entities can be while these are still alike; entities without a "
+        "link in common differ by about 1.4."
+    ),
     "range": (
         "Range: how far utility reaches along links. Near 0 every entity stands for itself; the longer it is, the more "
         "those that are linked are alike."
@@ -56,7 +60,9 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
     rows, kinds = [], []
     for name, value in posterior.hyperparameters.items():
         rows += list(_rows(posterior, name, value))
-        kinds.append(_kind(posterior, name))
+        kind = _kind(posterior, name)
+        of_links = kind == "lengthscale" and site_part(posterior, name) not in (None, ATTRIBUTES)
+        kinds.append("links" if of_links else kind)
     searched = "evaluations" in posterior.info
     if posterior.hyperparameter_draws:
         intro = "Averages over draws from their posterior, with 90% intervals."

@@ -186,6 +186,16 @@ def test_tables_and_trees_keep_the_kind(found: Any) -> None:
             np.testing.assert_array_equal(later[0][part].weight, later[1][part].weight)
 
 
+def test_other_links_need_no_other_compilation() -> None:
+    for one, other in ((directed(), CITES[:4]), (bipartite(), DRINKS[:4])):
+        ((name, links),) = one.links.items()
+        changed = data(Relation(table(other), kind=links.relation.kind), name)
+        assert jax.tree.structure(one) == jax.tree.structure(changed)
+        shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(some)] for some in (one, changed)]
+        assert shapes[0] == shapes[1]
+    assert jax.tree.structure(directed()) != jax.tree.structure(directed().without_relation("cites_linked"))
+
+
 NEW_CITES = [("f", "d"), ("a", "f"), ("b", "f"), ("f", "g")]
 NEW_DRINKS = [("f", "tea"), ("f", "rum"), ("g", "rum")]
 
@@ -228,6 +238,8 @@ def test_links_of_newcomers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DataError, match="read as a directed relation with other options"):
         found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="undirected")})
     assert found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")}).num_entities == 6
+    with pytest.raises(DataError, match="read as an undirected relation, but the newcomers' is directed"):
+        data(table(CITES[:3])).extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")})
     drinks = bipartite()
     with pytest.raises(DataError, match="'a' is known already"):
         drinks.extend(["f"], {"drinks": table([("a", "rum")])})
