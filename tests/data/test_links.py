@@ -186,14 +186,18 @@ def test_tables_and_trees_keep_the_kind(found: Any) -> None:
             np.testing.assert_array_equal(later[0][part].weight, later[1][part].weight)
 
 
+def structure(tree: Any) -> Any:
+    return jax.tree.structure(tree)
+
+
 def test_other_links_need_no_other_compilation() -> None:
     for one, other in ((directed(), CITES[:4]), (bipartite(), DRINKS[:4])):
         ((name, links),) = one.links.items()
         changed = data(Relation(table(other), kind=links.relation.kind), name)
-        assert jax.tree.structure(one) == jax.tree.structure(changed)
+        assert structure(one) == structure(changed)
         shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(some)] for some in (one, changed)]
         assert shapes[0] == shapes[1]
-    assert jax.tree.structure(directed()) != jax.tree.structure(directed().without_relation("cites_linked"))
+    assert structure(directed()) != structure(directed().without_relation("cites_linked"))
 
 
 NEW_CITES = [("f", "d"), ("a", "f"), ("b", "f"), ("f", "g")]
