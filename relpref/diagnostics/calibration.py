@@ -163,12 +163,12 @@ def _fit(
 
     first: Callable[[Values], Values] = partial(jax.tree.map, lambda value: value[0])
     call, arrays = split(first(answers))
-    layout, _ = discover(call, arrays, first(hyperparameters))
+    layout, _, entries = discover(call, arrays, first(hyperparameters))
     start = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
     static = (call, layout, use_gap_space(layout), False)
 
     def one(answers: Values, fixed: Values) -> Any:
-        return engine.evaluate(*static, split(answers)[1], {}, fixed, start, *limits)
+        return engine.evaluate(*static, split(answers)[1], entries, {}, fixed, start, *limits)
 
     found = jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(answers, hyperparameters))
     rows = []

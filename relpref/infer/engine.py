@@ -186,7 +186,7 @@ class GaussianEngine:
     ) -> Posterior:
         call, arrays = _split(self.program, args, kwargs)
         fixed = broadcast_fixed(call, arrays, self.fixed)
-        layout, medians = discover(call, arrays, fixed)
+        layout, medians, entries = discover(call, arrays, fixed)
         gap_space = self._gap_space(layout)
         cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
         first = cold
@@ -197,7 +197,7 @@ class GaussianEngine:
 
         def at(unconstrained: Values, sites: Sites, tolerance: float) -> Evidence:
             static = (call, layout, gap_space, searching)
-            return self.evaluate(*static, arrays, unconstrained, fixed, sites, tolerance, most)
+            return self.evaluate(*static, arrays, entries, unconstrained, fixed, sites, tolerance, most)
 
         search: Search | None = None
         unconstrained: Values = {}
@@ -249,7 +249,7 @@ class GaussianEngine:
             for row in range(len(next(iter(draws.values()))))
         ]
         given = broadcast_fixed(call, arrays, {**self.fixed, **rows[0]})
-        layout, _ = discover(call, arrays, given)
+        layout, _, entries = discover(call, arrays, given)
         if layout.hyperparameters:
             raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
         rows = thinned(rows, layout.num_latents)
@@ -260,7 +260,7 @@ class GaussianEngine:
             values = {**given, **{name: jnp.asarray(value) for name, value in row.items()}}
             static = (call, layout, gap_space, False)
             limits = (self.options["tol"], self.options["max_sweeps"])
-            evidence = self.evaluate(*static, arrays, {}, values, sites, *limits)
+            evidence = self.evaluate(*static, arrays, entries, {}, values, sites, *limits)
             if CODES[int(evidence.info.code)].ok:
                 sites = evidence.sites
             found.append(evidence)

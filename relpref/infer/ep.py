@@ -10,6 +10,7 @@ from jax import Array
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evaluation, Evidence, build, conclude, prior_surrogate, tilted
 from relpref.infer.program import Call, Layout, Values, read
+from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Cavity, Sites, cavities, run
 
 
@@ -20,6 +21,7 @@ def evaluate(
     gap_space: bool,
     with_gradient: bool,
     arrays: tuple[Any, ...],
+    rows: SparseRows | None,
     unconstrained: Values,
     fixed: Values,
     sites: Sites,
@@ -28,7 +30,7 @@ def evaluate(
 ) -> Evidence:
     """Run EP from the given sites and return the evidence with its gradient."""
     reading = read(call, arrays, layout, unconstrained, fixed)
-    problem = build(reading, gap_space)
+    problem = build(reading, gap_space, rows)
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
     cavity = cavities(fit.sites, fit.marginals)
     log_evidence = (

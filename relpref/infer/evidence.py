@@ -8,6 +8,7 @@ from jax import Array
 
 from relpref.infer.program import Call, Layout, Observation, Reading, Values
 from relpref.infer.result import Result, code
+from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Fit, Info, Problem, Sites
 from relpref.infer.spaces import EntitySpace, GapSpace, Marginals, Space
 from relpref.likelihoods import TiltedMoments
@@ -69,13 +70,14 @@ class Evaluation(Protocol):
         gap_space: bool,
         with_gradient: bool,
         arrays: tuple[Any, ...],
+        rows: SparseRows | None,
         unconstrained: Values,
         fixed: Values,
         sites: Sites,
         tolerance: Any,
         max_sweeps: Any,
     ) -> Evidence:
-        """Start from the given sites; the first four arguments are static."""
+        """Start from the given sites; the first four arguments are static, ``rows`` is what `discover` found."""
 
 
 def use_gap_space(layout: Layout) -> bool:
@@ -83,13 +85,13 @@ def use_gap_space(layout: Layout) -> bool:
     return layout.num_rows <= layout.num_latents or not layout.constant_projection
 
 
-def build(reading: Reading, gap_space: bool) -> Problem:
-    """Set up EP for a program at given hyperparameters."""
+def build(reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem:
+    """Set up the algebra for a program at given hyperparameters."""
     space: Space
     if gap_space:
         space = GapSpace.build(reading.covariance, reading.projection)
     else:
-        space = EntitySpace.build(reading.covariance, reading.projection)
+        space = EntitySpace.build(reading.covariance, reading.projection, rows)
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
     return Problem(space, reading.projection, counts, partial(tilted, reading.observations, reading.offset))
 

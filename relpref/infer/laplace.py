@@ -19,6 +19,7 @@ from relpref.infer.evidence import (
 )
 from relpref.infer.mode import log_likelihood, run
 from relpref.infer.program import Call, Layout, Values, read
+from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Sites
 from relpref.likelihoods import TiltedMoments
 
@@ -30,6 +31,7 @@ def evaluate(
     gap_space: bool,
     with_gradient: bool,
     arrays: tuple[Any, ...],
+    rows: SparseRows | None,
     unconstrained: Values,
     fixed: Values,
     sites: Sites,
@@ -38,7 +40,7 @@ def evaluate(
 ) -> Evidence:
     """Find the mode and return Laplace's evidence with its gradient (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     reading = read(call, arrays, layout, unconstrained, fixed)
-    problem = build(reading, gap_space)
+    problem = build(reading, gap_space, rows)
     fit, info = run(problem, sites, tolerance, max_sweeps)
     counts, value, dual = problem.counts, fit.marginals.mean, dual_vector(problem, fit)
     height = log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value)

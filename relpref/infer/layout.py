@@ -12,6 +12,7 @@ from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Layout, Values, is_gaussian, unwrap
+from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
 
@@ -59,7 +60,7 @@ class _Site:
         )
 
 
-def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout, Values]:
+def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout, Values, SparseRows | None]:
     """Sort a program's sites.
 
     A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
@@ -70,6 +71,8 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
     layout : Layout
     medians : dict from hyperparameter to Array
         Of their priors, unconstrained; a draw where the prior has no quantile function.
+    rows : SparseRows or None
+        The projection, where it is constant and no predictor takes more than two latents.
 
     Raises
     ------
@@ -119,7 +122,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
         num_rows=found.num_rows,
         constant_projection=found.constant_projection,
     )
-    return layout, {name: found.medians[name] for name, _ in hyperparameters}
+    return layout, {name: found.medians[name] for name, _ in hyperparameters}, found.rows
 
 
 def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
@@ -178,8 +181,8 @@ class _Probe:
             0.3, 3.0, layout.num_latents
         )  # of the other sign, so that |x| and max(x, 0) show
         points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
-        first, self.medians = _probe(call, layout, arrays, fixed, points, _key_words(0))
-        second, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
+        first, self.medians, columns = _probe(call, layout, arrays, fixed, points, _key_words(0))
+        second, _, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
         first, second = np.asarray(first), np.asarray(second)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
@@ -189,6 +192,7 @@ class _Probe:
         self.constant_projection = bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
         )
+        self.rows = SparseRows.of(np.asarray(columns).T) if self.affine and self.constant_projection else None
 
 
 @lru_cache(maxsize=2)
@@ -199,8 +203,8 @@ def _key_words(seed: int) -> Any:
 @partial(jax.jit, static_argnums=(0, 1))
 def _probe(
     call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, key_words: Array
-) -> tuple[Array, Values]:
-    """Predictors at each latent vector, and the medians of the hyperparameters' priors."""
+) -> tuple[Array, Values, Array]:
+    """Predictors at each latent vector, the medians of the hyperparameters' priors, and what each latent adds to the predictors."""
     key = jax.random.wrap_key_data(key_words)
 
     def predictors(vector: Array) -> Array:
@@ -213,7 +217,8 @@ def _probe(
         s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
     ]
     medians = {site["name"]: _median(site) for site in free if site["name"] not in fixed}
-    return jax.vmap(predictors)(points), medians
+    columns = jax.vmap(predictors)(jnp.eye(points.shape[1], dtype=points.dtype)) - predictors(points[0])
+    return jax.vmap(predictors)(points), medians, columns
 
 
 def _median(site: dict[str, Any]) -> Array:

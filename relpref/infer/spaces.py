@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.lax import optimization_barrier
 from jax.lax.linalg import triangular_solve
 from jax.scipy.linalg import solve_triangular
 
+from relpref.infer.rows import DenseRows, Rows, SparseRows
 from relpref.linalg import CovarianceOperator, LinearMap
 
 
@@ -130,25 +130,29 @@ class EntitySpace:
     ----------
     root : Array, shape (n, r)
         L with L Lᵀ = K, so that nothing is ever multiplied by K⁻¹.
-    projected : Array, shape (m, r)
-        A L.
+    rows : Rows
+        The projection A.
     jitter : Array
         What the root needed.
     """
 
     root: Array
-    projected: Array
+    rows: Rows
     jitter: Array
 
     @classmethod
-    def build(cls, covariance: CovarianceOperator, projection: Map) -> "EntitySpace":
-        """Factorise the prior and project its root."""
+    def build(
+        cls, covariance: CovarianceOperator, projection: Map, rows: SparseRows | None = None
+    ) -> "EntitySpace":
+        """Factorise the prior; without sparse rows the projection is written out."""
         root, jitter = covariance.root()
-        return cls(root, projection.rows(root), jitter)
+        if rows is None:
+            return cls(root, DenseRows(projection.rows(jnp.eye(root.shape[0], dtype=root.dtype))), jitter)
+        return cls(root, rows, jitter)
 
     def factorise(self, precision: Array, projection: Map) -> Factorised:
         """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
-        pulled = projection.back(precision[:, None] * self.projected)  # Q L
+        pulled = self.rows.gram(precision) @ self.root  # Q L
         gram = jnp.eye(self.root.shape[1], dtype=self.root.dtype) + lower_of_product(self.root, pulled)
         lower = jnp.linalg.cholesky(gram, symmetrize_input=False)
         return Factorised(
@@ -157,9 +161,7 @@ class EntitySpace:
 
     def marginals(self, factor: Factorised, shift: Array, projection: Map) -> Marginals:
         """Posterior of the projections."""
-        # Without the barrier XLA fuses the gather of rows into the sum of squares, element by element and four times slower.
-        projected = optimization_barrier(projection.rows(factor.white))
-        variance = jnp.sum(jnp.square(projected), axis=1)
+        variance = self.rows.variances(factor.white)
         mean = self.response(factor, shift, projection)
         return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(factor.lower))))
 
@@ -169,11 +171,9 @@ class EntitySpace:
 
     def weights(self, factor: Factorised, precision: Array, projection: Map) -> Array:
         """R = Q − QΣQ, shape (n, n)."""
-        white = factor.white
-        cross = projection.back(precision[:, None] * projection.rows(white))  # Q V
-        identity = jnp.eye(self.root.shape[0], dtype=self.root.dtype)
-        laplacian = projection.back(precision[:, None] * projection.rows(identity))
-        return laplacian - cross @ cross.T
+        gram = self.rows.gram(precision)
+        cross = gram @ factor.white  # Q V
+        return gram - cross @ cross.T
 
 
 Space = GapSpace | EntitySpace

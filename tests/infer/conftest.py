@@ -271,7 +271,7 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
         with jax.enable_x64(True):
             call, arrays = Call.split(program, args, kwargs)
             arrays = tuple(a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays)
-            layout, _ = discover(call, arrays, {})
+            layout, _, entries = discover(call, arrays, {})
             sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
 
         def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -279,7 +279,9 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
                 values = {
                     name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()
                 }
-                found = engine.evaluate(call, layout, gap_space, True, arrays, values, {}, sites, 1e-10, 500)
+                found = engine.evaluate(
+                    call, layout, gap_space, True, arrays, entries, values, {}, sites, 1e-10, 500
+                )
                 gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
                 return float(found.log_evidence + found.log_prior), gradient
 

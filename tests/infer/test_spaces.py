@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from relpref.infer import EP
+from relpref.infer.rows import DenseRows, SparseRows
 from relpref.infer.spaces import EntitySpace, GapSpace, Map, lower_of_product
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
@@ -82,3 +83,23 @@ def test_two_sites_in_both_spaces() -> None:
         np.testing.assert_allclose(gap.mean(site=site), entity.mean(site=site), rtol=0, atol=1e-8)
         np.testing.assert_allclose(gap.covariance(site=site), entity.covariance(site=site), rtol=0, atol=1e-8)
     np.testing.assert_allclose(gap.log_evidence, entity.log_evidence, rtol=0, atol=1e-8)
+
+
+def test_sparse_rows_are_the_matrix(problem: dict[str, Any]) -> None:
+    """Rows of no, one and two entries; a row of three is refused."""
+    design = np.zeros((9, 7))
+    for row, columns in enumerate([(), (3,), (0, 6), (6, 0), (2, 3), (5,), (1, 4), (4, 5), (0, 1)]):
+        design[row, list(columns)] = np.random.default_rng(row).standard_normal(len(columns))
+    precision, factor = problem["precision"], np.linalg.cholesky(problem["covariance"])
+    with jax.enable_x64(True):
+        sparse, dense = SparseRows.of(design), DenseRows(jnp.asarray(design))
+        assert sparse is not None
+        for rows in (sparse, dense):
+            gram = rows.gram(jnp.asarray(precision))
+            np.testing.assert_allclose(gram, design.T @ (precision[:, None] * design), atol=1e-12)
+            variances = rows.variances(jnp.asarray(factor))
+            np.testing.assert_allclose(
+                variances, np.diagonal(design @ factor @ factor.T @ design.T), atol=1e-12
+            )
+    design[0, :3] = 1.0
+    assert SparseRows.of(design) is None
