@@ -157,14 +157,18 @@ NAMES = {
         "SquaredExponential",
     ],
     "relpref.likelihoods": [
+        "AnswerModel",
         "Comparison",
         "GaussianLikelihood",
         "GradedComparison",
         "Likelihood",
+        "Logistic",
         "LogisticComparison",
+        "Probit",
         "ProbitComparison",
         "SoftComparison",
         "TiltedMoments",
+        "answer_model",
         "as_likelihood",
     ],
     "relpref.linalg": [

@@ -16,6 +16,7 @@ from relpref.data.untraced import Untraced
 from relpref.errors import DataError
 
 NAME = "comparisons"
+COMPOSED = "composed from"  # in the note on answers that were choices or lists
 _INT32_MAX = np.iinfo(np.int32).max
 
 

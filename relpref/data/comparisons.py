@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.data.answers import NAME, Comparisons, merged
+from relpref.data.answers import COMPOSED, NAME, Comparisons, merged
 from relpref.data.columns import counts, numbers
 from relpref.data.labels import LabelIndex, is_missing, plain_labels
 from relpref.data.messages import counted, shown
@@ -249,7 +249,7 @@ def _notes(table: Table, found: Comparisons) -> tuple[str, ...]:
     if "list" in table.frame.columns:
         lists = counted(table.frame["list"].nunique(), "choice or list", "choices or lists")
         notes.append(
-            f"{NAME}: {counted(len(table.frame), 'pair')} composed from {lists}; the pairs of one are treated as independent"
+            f"{NAME}: {counted(len(table.frame), 'pair')} {COMPOSED} {lists}; the pairs of one are treated as independent"
         )
     if found.tie is not None and found.tie.all():
         notes.append(

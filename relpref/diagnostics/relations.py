@@ -85,16 +85,6 @@ def parts_of(posterior: Posterior) -> tuple[str, ...]:
     return tuple(name for parts in posterior.parts.values() for name in parts.means)
 
 
-def keywords(origin: Origin) -> dict[str, Any]:
-    """The keywords that the program was called with, those bound by ``functools.partial`` included."""
-    bound: dict[str, Any] = {}
-    program = origin.program
-    while isinstance(program, partial):
-        bound = {**program.keywords, **bound}
-        program = program.func
-    return bound | dict(origin.kwargs)
-
-
 def _refit(posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool) -> tuple[float, str]:
     """The log evidence without a part, or NaN and the reason."""
     try:
@@ -104,13 +94,12 @@ def _refit(posterior: UtilityPosterior, origin: Origin, part: str, progress_bar:
         return float("nan"), str(error)
     swap = {
         id(value): smaller
-        for value in (*origin.args, *keywords(origin).values())
+        for value in (*origin.args, *origin.keywords.values())
         if isinstance(value, PreferenceData)
     }
     args = tuple(swap.get(id(value), value) for value in origin.args)
     kwargs = {
-        name: swap.get(id(value), value)
-        for name, value in _without(posterior, part, keywords(origin)).items()
+        name: swap.get(id(value), value) for name, value in _without(posterior, part, origin.keywords).items()
     }
     fixed = {
         site: value for site, value in _fixed(posterior, origin).items() if site_part(posterior, site) != part

@@ -84,7 +84,8 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
     if isinstance(posterior, UtilityPosterior):
         coords["entity"] = plain_coordinates(posterior.data.entities)
         coords["attribute"] = list(posterior.data.attribute_names)
-        dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"]}
+        coords["rater"] = plain_coordinates(posterior.data.comparisons.raters)
+        dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"], "rater_noise": ["rater"]}
         if np.ndim(posterior.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
     tree = from_dict(groups, coords=coords, dims=dims)

@@ -51,14 +51,15 @@ class Margins:
     mean, sd : array, shape (k,)
     positive : array, shape (k,)
         Probability that it is above zero.
-    answer : array, shape (k,)
-        Expectation of Φ of it: the probability that a noisy answer favours the first.
+    means, variances : array, shape (s, k)
+        They are mixtures of s Gaussians, or of s points where the variances are 0.
     """
 
     mean: Floats
     sd: Floats
     positive: Floats
-    answer: Floats
+    means: Floats
+    variances: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +94,14 @@ class GaussianBelief:
         return GaussianBelief(weights @ self.location, weights @ self.scale @ weights.T)
 
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
-        """Gap moments: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14); the answer's probability is Φ(m/√(1+v))."""
+        """Gap moments: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14)."""
         mean = self.location[first] - self.location[second]
         variance = self.scale[first, first] + self.scale[second, second] - 2 * self.scale[first, second]
         variance = np.maximum(variance, 0.0)  # rounding, where two entities are the same to the model
         sd = np.sqrt(variance)
         certain = sd == 0  # then the order is known, or there is none
         positive = np.where(certain, 0.5 + 0.5 * np.sign(mean), ndtr(mean / np.where(certain, 1.0, sd)))
-        return Margins(mean, sd, positive, ndtr(mean / np.sqrt(1 + variance)))
+        return Margins(mean, sd, positive, mean[None], variance[None])
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""
@@ -150,7 +151,7 @@ class DrawsBelief:
         """Averages over the draws; a tie counts one half."""
         gaps = self.draws[:, first] - self.draws[:, second]
         positive = (gaps > 0).mean(axis=0) + 0.5 * (gaps == 0).mean(axis=0)
-        return Margins(gaps.mean(axis=0), gaps.std(axis=0, ddof=1), positive, ndtr(gaps).mean(axis=0))
+        return Margins(gaps.mean(axis=0), gaps.std(axis=0, ddof=1), positive, gaps, np.zeros_like(gaps))
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""

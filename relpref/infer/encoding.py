@@ -85,8 +85,24 @@ def decode_origin(stored: str | None, data: Any) -> Origin | None:
         return None
     content = json.loads(stored)
     return Origin(
-        _find(content["program"]), (data,), _decode(content["kwargs"]), content["engine"], content["complete"]
+        _find(content["program"]), (data,), decode(content["kwargs"]), content["engine"], content["complete"]
     )
+
+
+def encode_likelihood(likelihood: Any) -> Any:
+    """A likelihood of this package.
+
+    Raises
+    ------
+    StorageError
+        If it is of another make: nobody could predict answers from the file.
+    """
+    try:
+        return _encode(likelihood)
+    except TypeError:
+        raise StorageError(
+            f"the likelihood {type(likelihood).__name__} cannot be stored; those of relpref.likelihoods can"
+        ) from None
 
 
 def _ours(thing: Any) -> bool:
@@ -124,11 +140,12 @@ def _encode(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
-def _decode(stored: Any) -> Any:
+def decode(stored: Any) -> Any:
+    """Options as they were; imports from this package only."""
     if not isinstance(stored, dict):
         return stored
     if "mapping" in stored:
-        return {key: _decode(part) for key, part in stored["mapping"].items()}
+        return {key: decode(part) for key, part in stored["mapping"].items()}
     if "type" in stored:
         return _find(stored["type"])
-    return _find(stored["object"])(**{key: _decode(part) for key, part in stored["fields"].items()})
+    return _find(stored["object"])(**{key: decode(part) for key, part in stored["fields"].items()})

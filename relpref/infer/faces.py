@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from relpref.data import PreferenceData
+from relpref.data.answers import COMPOSED
 from relpref.infer.belief import Floats, GaussianBelief, key_words
 from relpref.infer.evidence import Evidence
 from relpref.infer.mixture import MixtureBelief
@@ -14,6 +15,7 @@ from relpref.infer.program import Layout, Values
 from relpref.infer.result import Result
 from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.infer.warn import warn_user
+from relpref.likelihoods import AnswerModel, Probit
 from relpref.linalg import cholesky
 
 _UTILITY = "utility"
@@ -30,9 +32,16 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
     """A `UtilityPosterior` where the one Gaussian site is the entities' utility, the plain `Posterior` otherwise."""
     data = preference_data(origin)
     if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_entities:
-        info = {**common["info"], **group_notes(data)}
-        return UtilityPosterior(**{**common, "info": info}, slices=slices, origin=origin, data=data)
+        info = {**common["info"], **group_notes(data), **composed_note(data)}
+        known = {**common, "info": info, "likelihood": _likelihood(origin)}
+        return UtilityPosterior(**known, slices=slices, origin=origin, data=data)
     return Posterior(**common, slices=slices, origin=origin)
+
+
+def _likelihood(origin: Origin) -> AnswerModel:
+    """That of a preference program; a program of one's own may mean something else by the word."""
+    given = origin.keywords.get("likelihood")
+    return given if isinstance(given, AnswerModel) and not isinstance(given, type) else Probit()
 
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:
@@ -48,6 +57,12 @@ def group_notes(data: PreferenceData) -> dict[str, Any]:
     )
     warn_user(note)
     return {"groups": note}
+
+
+def composed_note(data: PreferenceData) -> dict[str, Any]:
+    """Of what the answers were composed, for ``info``."""
+    notes = [note for note in data.notes if COMPOSED in note]
+    return {"answers": "; ".join(notes)} if notes else {}
 
 
 def positive_definite(evidence: Evidence) -> bool:

@@ -52,11 +52,11 @@ class MixtureBelief:
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """Averages over the components."""
         each = [component.differences(first, second) for component in self.components]
-        means = np.stack([margins.mean for margins in each])
-        variance = np.mean([margins.sd**2 for margins in each], axis=0) + means.var(axis=0)
+        means = np.concatenate([margins.means for margins in each])
+        variances = np.concatenate([margins.variances for margins in each])
+        variance = variances.mean(axis=0) + means.var(axis=0)
         positive = np.mean([margins.positive for margins in each], axis=0)
-        answer = np.mean([margins.answer for margins in each], axis=0)
-        return Margins(means.mean(axis=0), np.sqrt(variance), positive, answer)
+        return Margins(means.mean(axis=0), np.sqrt(variance), positive, means, variances)
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""

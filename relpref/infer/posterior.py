@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,16 @@ class Origin:
     kwargs: Mapping[str, Any]
     engine: Mapping[str, Any] = field(default_factory=dict)
     complete: bool = True
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The keywords that the program was called with, those bound by ``functools.partial`` included."""
+        bound: dict[str, Any] = {}
+        program = self.program
+        while isinstance(program, partial):
+            bound = {**program.keywords, **bound}
+            program = program.func
+        return bound | dict(self.kwargs)
 
 
 @dataclass(frozen=True)

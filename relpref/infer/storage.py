@@ -14,7 +14,15 @@ from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.infer.belief import Belief, DrawsBelief, Floats, GaussianBelief
-from relpref.infer.encoding import decode_label, decode_origin, dump, encode_labels, encode_origin
+from relpref.infer.encoding import (
+    decode,
+    decode_label,
+    decode_origin,
+    dump,
+    encode_labels,
+    encode_likelihood,
+    encode_origin,
+)
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.utility_posterior import UtilityPosterior
@@ -136,6 +144,7 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
         more, content["data"] = _pack_data(posterior.data)
         arrays |= more
         content["origin"] = encode_origin(posterior.origin)
+        content["likelihood"] = encode_likelihood(posterior.likelihood)
     text = dump(content)
     attributes = {"relpref_schema": SCHEMA, "relpref_version": __version__, "relpref": text}
     return arrays, attributes | {"relpref_sha256": _checksum(arrays, text)}
@@ -181,7 +190,8 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
     if content["data"] is None:
         return Posterior(**common)
     data = _unpack_data(arrays, content["data"])
-    return UtilityPosterior(**common, data=data, origin=decode_origin(content["origin"], data))
+    origin, likelihood = decode_origin(content["origin"], data), decode(content["likelihood"])
+    return UtilityPosterior(**common, data=data, origin=origin, likelihood=likelihood)
 
 
 def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -10,6 +10,8 @@ import pandas as pd
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.posterior import Parts, Posterior
+from relpref.infer.prediction import expectations, questions
+from relpref.likelihoods import AnswerModel, Probit
 
 # Draws behind ranks: the error of a probability is at most 0.8 percentage points (one standard error).
 RANK_DRAWS = 4000
@@ -17,9 +19,17 @@ RANK_DRAWS = 4000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UtilityPosterior(Posterior):
-    """Beliefs about the utilities of labelled entities. Only differences of utilities are identified by answers."""
+    """Beliefs about the utilities of labelled entities. Only differences of utilities are identified by answers.
+
+    Attributes
+    ----------
+    data : PreferenceData
+    likelihood : AnswerModel
+        How answers come about; of a program of one's own that takes no ``likelihood=``, `Probit` is assumed.
+    """
 
     data: PreferenceData = field(kw_only=True)
+    likelihood: AnswerModel = field(default_factory=Probit, kw_only=True)
 
     def ranking(self, interval: float = 0.9, key: Any = None) -> pd.DataFrame:
         """The entities, best first, each against the average of all.
@@ -54,23 +64,32 @@ class UtilityPosterior(Posterior):
         columns = {"mean": self.belief.mean(), "sd": self.belief.sd(), "lower": lower, "upper": upper}
         return pd.DataFrame(columns, index=self._labels())
 
-    def prefer(self, pairs: Iterable[tuple[Any, Any]]) -> pd.DataFrame:
+    def prefer(
+        self, pairs: Iterable[tuple[Any, Any]], *, rater: Any = None, shown_first: Iterable[Any] | None = None
+    ) -> pd.DataFrame:
         """How likely the first of each pair is preferred to the second.
 
         Parameters
         ----------
         pairs : iterable of (label, label)
+        rater : label, optional
+            Who is asked; a typical rater by default. For answers with raters.
+        shown_first : iterable of labels, optional
+            Which of each pair is shown first, None where that is not known; nothing is gained by position by default. For answers
+            with positions.
 
         Returns
         -------
         DataFrame
-            ``first``, ``second``; ``probability`` that the next noisy answer favours the first; ``p_better`` that its utility is
-            the higher; ``gap_mean`` and ``gap_sd`` of the difference of utilities.
+            ``first``, ``second``; ``probability`` that the next noisy answer favours the first (its expectation, where answers
+            are probabilities); ``tie`` that it is a tie, where there are some; ``p_better`` that the first's utility is the higher; ``gap_mean`` and ``gap_sd`` of the difference of utilities.
 
         Raises
         ------
         UnknownLabelError
-            If a label is no entity.
+            If a label is no entity, or the rater never answered.
+        DataError
+            If something that is not a pair is among the pairs, or the answers do not speak of raters or positions.
         """
         listed = list(pairs)
         for row, pair in enumerate(listed):
@@ -83,7 +102,11 @@ class UtilityPosterior(Posterior):
         table = pd.DataFrame(
             {"first": _objects(p[0] for p in listed), "second": _objects(p[1] for p in listed)}
         )
-        table["probability"] = margins.answer
+        asked = questions(self.data, first, second, rater, shown_first)
+        for name, column in expectations(
+            self, self.likelihood, self.data.comparisons, asked, margins
+        ).items():
+            table[name] = column
         table["p_better"] = margins.positive
         table["gap_mean"] = margins.mean
         table["gap_sd"] = margins.sd

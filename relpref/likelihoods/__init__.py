@@ -3,17 +3,22 @@
 from relpref.likelihoods.comparison import Comparison, ProbitComparison
 from relpref.likelihoods.graded import GradedComparison
 from relpref.likelihoods.logistic import LogisticComparison
+from relpref.likelihoods.models import AnswerModel, Logistic, Probit, answer_model
 from relpref.likelihoods.soft import SoftComparison
 from relpref.likelihoods.tilted import GaussianLikelihood, Likelihood, TiltedMoments, as_likelihood
 
 __all__ = [
+    "AnswerModel",
     "Comparison",
     "GaussianLikelihood",
     "GradedComparison",
     "Likelihood",
+    "Logistic",
     "LogisticComparison",
+    "Probit",
     "ProbitComparison",
     "SoftComparison",
     "TiltedMoments",
+    "answer_model",
     "as_likelihood",
 ]

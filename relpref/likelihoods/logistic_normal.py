@@ -58,7 +58,7 @@ def sigmoid_moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
     value, gradient, curvature : Array
         Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4; the curvature is never negative.
     """
-    lower = -jnp.abs(mean)
+    lower = jnp.where(mean > 0, -mean, mean)
     wide = variance > _WIDE**2
     narrow = _by_trapezoid(lower, jnp.where(wide, 1.0, variance))
     broad = _by_parts(lower, jnp.where(wide, variance, 2 * _WIDE**2))
@@ -69,10 +69,9 @@ def sigmoid_moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
 
 def _by_trapezoid(mean: Array, variance: Array) -> _Moments:
     """For mean ≤ 0: the integrand is log-concave, and falls at least like a Gaussian of that variance around its mode."""
-    sd = jnp.sqrt(variance)
-    offset = jnp.minimum(
-        sd, -mean / jnp.maximum(sd, 1e-30)
-    )  # of the mode, roughly: 0 clipped to [m, m + v], in sds
+    sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
+    # Of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral does not depend on it.
+    offset = jax.lax.stop_gradient(jnp.minimum(sd, -mean / jnp.maximum(sd, 1e-30)))
     x = offset[..., None] + jnp.asarray(_STEPS, mean.dtype)
     z = mean[..., None] + sd[..., None] * x
     log_weights = jax.nn.log_sigmoid(z) - 0.5 * jnp.square(x)

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
@@ -31,9 +32,11 @@ class SoftComparison(Comparison):
     support = constraints.open_interval(0.0, 1.0)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw reports."""
+        """Draw reports; never 0 or 1, to which Φ is rounded far out."""
         noise = jax.random.normal(key, sample_shape + self.batch_shape, self.gap.dtype)
-        return ndtr(self.gap + self.shift + self.scale * noise)
+        limits = np.finfo(noise.dtype)
+        report = ndtr(self.gap + self.shift + self.scale * noise)
+        return jnp.clip(report, limits.tiny, 1 - limits.epsneg)
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Return the log density of p."""

@@ -13,7 +13,8 @@ from numpyro import handlers
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, GaussianProcess, GraphKernel
-from relpref.likelihoods import ProbitComparison
+from relpref.likelihoods import AnswerModel
+from relpref.likelihoods.models import PLATES
 from relpref.linalg import CovarianceOperator, NamedSum, real
 
 Priors = Mapping[str, dist.Distribution]
@@ -55,6 +56,15 @@ class Hyperparameters:
         values = {key: self.sample(f"{name}_{key}", prior) for key, prior in kernel.parameters(graph).items()}
         return kernel(graph, normalize=normalize, **values).scaled(jnp.square(amplitude))
 
+    def answer_part(self, data: PreferenceData, model: AnswerModel) -> dict[str, Array]:
+        """Parameters of the likelihood."""
+        values = {}
+        for site, prior in model.parameters(data.comparisons).items():
+            raters = len(data.comparisons.raters)
+            with numpyro.plate(PLATES[site], raters) if site in PLATES else nullcontext():
+                values[site] = self.sample(site, prior)
+        return values
+
     def check_all_used(self) -> None:
         """Refuse priors for sites that the program does not have."""
         unknown = [site for site in self._priors if site not in self._used]
@@ -69,14 +79,17 @@ def sample_utilities(parts: Mapping[str, CovarianceOperator]) -> Array:
     return numpyro.sample("utility", GaussianProcess(NamedSum(dict(parts))), infer={"event_dims": ["entity"]})
 
 
-def sample_answers(data: PreferenceData, utility: Array, likelihood: type[ProbitComparison]) -> None:
+def sample_answers(
+    data: PreferenceData, utility: Array, model: AnswerModel, parameters: Mapping[str, Array]
+) -> None:
     """The answers, winner first; unobserved where the data only asks questions (XPGP eq. 6)."""
-    gap = utility[data.winner] - utility[data.loser]
-    observed = jnp.ones(data.winner.shape, jnp.int32) if data.answered else None
-    rows = data.winner.shape[0]
+    answers = data.comparisons
+    gap = utility[answers.winner] - utility[answers.loser]
+    observed = model.value(answers) if data.answered else None
+    rows = answers.winner.shape[0]
     plate = numpyro.plate("comparison", rows) if rows else nullcontext()  # numpyro has no empty plates
-    with plate, repeated(data.count):
-        numpyro.sample("answer", likelihood(gap), obs=observed)
+    with plate, repeated(answers.count):
+        numpyro.sample("answer", model(gap, answers, **parameters), obs=observed)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, SquaredExponential
-from relpref.likelihoods import ProbitComparison
+from relpref.likelihoods import AnswerModel, answer_model
 from relpref.models.preference import Hyperparameters, Priors, sample_answers, sample_utilities
 
 
@@ -12,7 +12,7 @@ def preference_gp(
     *,
     attribute_kernel: AttributeKernel | None = None,
     priors: Priors | None = None,
-    likelihood: type[ProbitComparison] = ProbitComparison,
+    likelihood: AnswerModel | None = None,
     standardize: bool = True,
 ) -> None:
     """Utilities from attributes, compared in pairs; relations in the data are not looked at.
@@ -39,5 +39,7 @@ def preference_gp(
             data, attribute_kernel or SquaredExponential(), standardize
         )
     }
+    model = answer_model(likelihood)
+    answer_parameters = hyperparameters.answer_part(data, model)
     hyperparameters.check_all_used()
-    sample_answers(data, sample_utilities(parts), likelihood)
+    sample_answers(data, sample_utilities(parts), model, answer_parameters)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, GraphKernel, RegularizedLaplacian, SquaredExponential
-from relpref.likelihoods import ProbitComparison
+from relpref.likelihoods import AnswerModel, answer_model
 from relpref.models.preference import Hyperparameters, Priors, sample_answers, sample_utilities
 
 
@@ -15,7 +15,7 @@ def xpgp(
     attribute_kernel: AttributeKernel | None = None,
     relation_kernels: Mapping[str, GraphKernel] | None = None,
     priors: Priors | None = None,
-    likelihood: type[ProbitComparison] = ProbitComparison,
+    likelihood: AnswerModel | None = None,
     standardize: bool = True,
     normalize: bool = True,
 ) -> None:
@@ -32,8 +32,8 @@ def xpgp(
         relation has two parts, ``<relation>_linking`` and ``<relation>_linked``; its own name stands for both.
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter.
-    likelihood : type of likelihood
-        Called with the gaps.
+    likelihood : AnswerModel, optional
+        `Probit` by default, which looks at every column of the answers; its parameters are sites as well.
     standardize : bool
         Centre and scale every attribute (by the data's own moments).
     normalize : bool
@@ -53,10 +53,12 @@ def xpgp(
     for name in data.relations:
         graph_kernel = kernels.get(name, RegularizedLaplacian())
         parts[name] = hyperparameters.relation_part(data, name, graph_kernel, normalize)
+    model = answer_model(likelihood)
+    answer_parameters = hyperparameters.answer_part(data, model)
     hyperparameters.check_all_used()
     if not parts:
         raise DataError("xpgp needs attributes or a relation; the data has neither")
-    sample_answers(data, sample_utilities(parts), likelihood)
+    sample_answers(data, sample_utilities(parts), model, answer_parameters)
 
 
 def kernels_by_part(

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
-from relpref.diagnostics.relations import ATTRIBUTES, keywords, site_part
+from relpref.diagnostics.relations import ATTRIBUTES, site_part
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.kernels import (
     Diffusion,
@@ -106,6 +107,10 @@ def _rows(posterior: Posterior, name: str, value: Any) -> Iterator[list[Cell]]:
 
 def _owners(posterior: Posterior, part: str | None, kind: str, array: Any) -> list[str]:
     """What each entry of a hyperparameter belongs to."""
+    if kind == "rater_noise" and isinstance(posterior, UtilityPosterior):
+        raters = posterior.data.comparisons.raters
+        if array.shape == (len(raters),):
+            return [f"rater {clean(label)}" for label in raters]
     if part is None:
         return [""] * array.size if array.size == 1 else [f"entry {entry + 1}" for entry in range(array.size)]
     if isinstance(posterior, UtilityPosterior) and part == ATTRIBUTES and kind == "lengthscale":
@@ -119,9 +124,11 @@ def _owners(posterior: Posterior, part: str | None, kind: str, array: Any) -> li
 
 def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -> str:
     """A value in words, where the kernel is one whose meaning is known."""
+    if kind == "tie_margin":
+        return f"two equals tie in {percent(float(2 * ndtr(number) - 1))} of the answers"
     if part is None or posterior.origin is None or not isinstance(posterior, UtilityPosterior):
         return ""
-    options = keywords(posterior.origin)
+    options = posterior.origin.keywords
     if part == ATTRIBUTES:
         attribute_kernel = options.get("attribute_kernel") or SquaredExponential()
         if not isinstance(attribute_kernel, Stationary):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from relpref import __version__
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.infer import Posterior, UtilityPosterior
+from relpref.likelihoods import Logistic
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.grid import grid
 from relpref.report.kernels import kernels
@@ -20,6 +21,10 @@ _KERSTING_XU = (
 _CHU_GHAHRAMANI = (
     "W. Chu and Z. Ghahramani (2005). Preference Learning with Gaussian Processes. In: Proceedings of the 22nd International "
     "Conference on Machine Learning (ICML 2005)."
+)
+_GLENN_DAVID = (
+    "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller Model. "
+    "Biometrics 16(1)."
 )
 _MINKA = (
     "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: Proceedings of the 17th Conference on "
@@ -57,7 +62,9 @@ def methods(posterior: Posterior) -> Chapter:
         parts = parts_of(posterior)
         relational = any(part != ATTRIBUTES for part in parts)
         sources.append(_KERSTING_XU if relational or not parts else _CHU_GHAHRAMANI)
-        blocks.append(Text(_model(relational)))
+        if posterior.data.comparisons.tie is not None or posterior.data.comparisons.strength is not None:
+            sources.append(_GLENN_DAVID)
+        blocks.append(Text(f"{_answers(posterior)} {_utilities(relational)}"))
         words = kernels(posterior)
         if words:
             blocks.append(Text(words))
@@ -102,11 +109,37 @@ def versions(posterior: Posterior) -> Chapter:
     )
 
 
-def _model(relational: bool) -> str:
-    text = (
-        "Every entity has a hidden utility, and an answer favours the first of two with the probability Φ of the difference of "
-        "their utilities. The utilities are a Gaussian process a priori: "
-    )
+def _answers(posterior: UtilityPosterior) -> str:
+    """How answers come about, from the columns that are there."""
+    answers = posterior.data.comparisons
+    logistic = isinstance(posterior.likelihood, Logistic)
+    noise = "logistic" if logistic else "Gaussian"
+    function = "the logistic function" if logistic else "Φ"
+    text = "Every entity has a hidden utility, and "
+    if answers.probability is not None:
+        text += "a reported probability is Φ of the difference of two utilities, seen with a Gaussian error."
+    elif answers.tie is not None or answers.strength is not None:
+        said = " and ".join(
+            words
+            for words, column in (
+                ("a tie where it is small", answers.tie),
+                ("the stronger the larger it is", answers.strength),
+            )
+            if column is not None
+        )
+        text += f"an answer follows the difference of two utilities, seen with Gaussian noise: {said} (Glenn and David 1960)."
+    else:
+        text += f"an answer favours the first of two with the probability {function} of the difference of their utilities."
+    if answers.rater is not None:
+        text += f" The {noise} noise of each rater has a scale of its own, 1 for a typical one."
+    if answers.shown_first is not None:
+        text += " The entity that is shown first may gain by it."
+    composed = posterior.info.get("answers")
+    return f"{text} The answers are {composed.split(': ')[-1]}." if composed else text
+
+
+def _utilities(relational: bool) -> str:
+    text = "The utilities are a Gaussian process a priori: "
     if relational:
         return text + (
             "a sum of one part that varies smoothly with the attributes and one part for each relation, which varies smoothly "

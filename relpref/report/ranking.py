@@ -1,7 +1,6 @@
 """The chapter with the ranking: a picture and a table."""
 
-from relpref.diagnostics.relations import keywords
-from relpref.likelihoods import ProbitComparison
+from relpref.likelihoods import Probit
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
 from relpref.report.plots import NARROW, WIDE, Line, forest
@@ -23,7 +22,8 @@ def ranking(subject: Subject) -> Chapter:
         f"a probability of {INTERVAL:.0%}. Two entities whose intervals overlap are not necessarily tied."
     )
     if _probit(subject):
-        text += " Of two entities whose utilities are 1 apart, the better one wins 84% of the answers; 2 apart, 98%."
+        whose = " of a typical rater" if subject.posterior.data.comparisons.rater is not None else ""
+        text += f" Of two entities whose utilities are 1 apart, the better one wins 84% of the answers{whose}; 2 apart, 98%."
     blocks: list[Block] = [Text(text)]
     shown = list(range(size))
     caption = "Utilities less the average of all; the number beside each name is its place."
@@ -98,6 +98,8 @@ def _table(subject: Subject) -> Block:
 
 
 def _probit(subject: Subject) -> bool:
-    """Whether answers are known to follow the probit model, where a gap has a meaning in answers."""
-    origin = subject.posterior.origin
-    return origin is not None and keywords(origin).get("likelihood", ProbitComparison) is ProbitComparison
+    """Whether answers are known to be winners under the probit model, where a gap has a plain meaning in answers."""
+    posterior = subject.posterior
+    answers = posterior.data.comparisons
+    graded = any(column is not None for column in (answers.tie, answers.strength, answers.probability))
+    return posterior.origin is not None and not graded and isinstance(posterior.likelihood, Probit)

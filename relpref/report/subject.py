@@ -51,19 +51,23 @@ class Subject:
     @cached_property
     def won(self) -> NDArray[np.int64]:
         """Answers in favour of each entity, shape (n,)."""
-        return self._counted(self.posterior.data.winner)
+        answers = self.posterior.data.comparisons
+        if answers.probability is not None:
+            favoured = np.where(answers.probability > 0.5, answers.winner, answers.loser)
+            return self._counted(favoured, answers.probability != 0.5)
+        return self._counted(answers.winner, True if answers.tie is None else ~answers.tie)
 
     @cached_property
     def asked(self) -> NDArray[np.int64]:
         """Answers about each entity, shape (n,)."""
-        return self.won + self._counted(self.posterior.data.loser)
+        return self._counted(self.posterior.data.winner) + self._counted(self.posterior.data.loser)
 
     def cell(self, position: int) -> Cell:
         """The name of an entity for a table."""
         short, full = self.names.short[position], self.names.full[position]
         return Cell(short, full if short != full else None)
 
-    def _counted(self, ends: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _counted(self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True) -> NDArray[np.int64]:
         total = np.zeros(self.posterior.data.num_entities, dtype=np.int64)
-        np.add.at(total, ends, self.posterior.data.count.astype(np.int64))
+        np.add.at(total, ends, np.where(which, self.posterior.data.count, 0))
         return total

@@ -11,7 +11,7 @@ import pytest
 
 from relpref.data import PreferenceData
 from relpref.diagnostics import evidence_without_each
-from relpref.diagnostics.relations import keywords, site_part
+from relpref.diagnostics.relations import site_part
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.posterior import Origin, Parts
@@ -190,4 +190,4 @@ def test_sites_belong_to_the_longest_name(given: UtilityPosterior) -> None:
 def test_keywords_of_a_partial() -> None:
     program: Any = xpgp
     origin = Origin(partial(partial(program, a=1, b=2), b=3), (), {"c": 4})
-    assert keywords(origin) == {"a": 1, "b": 3, "c": 4}
+    assert origin.keywords == {"a": 1, "b": 3, "c": 4}

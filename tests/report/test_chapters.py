@@ -13,6 +13,7 @@ from relpref.infer import UtilityPosterior
 from relpref.infer.belief import GaussianBelief
 from relpref.infer.posterior import Origin, Parts
 from relpref.kernels import HiddenCommonCause, Matern52, Precomputed, RelationVectors
+from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
 from relpref.report.page import render
 
@@ -123,10 +124,9 @@ def test_no_reading_for_unknown_kernels(make: Make, prose: Callable[..., str], b
     options: dict[str, Any] = {
         "attribute_kernel": Precomputed(np.eye(8)),
         "relation_kernels": {"near": Precomputed(np.eye(8))},
-        "likelihood": object,
     }
     origin = Origin(partial(xpgp, **options), (data,), {}) if bound else Origin(xpgp, (data,), options)
-    text = prose(make(data, origin=origin))
+    text = prose(make(data, origin=origin, likelihood=Logistic()))
     for words in ("correlation 0.", "typically differ", "leans", "wins 84%"):
         assert words not in text
 

@@ -1,0 +1,147 @@
+"""What a program's ``likelihood=`` is: from gaps and the columns of answers to a numpyro distribution, with its parameters."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+
+from relpref.data import Comparisons
+from relpref.errors import DataError
+from relpref.likelihoods.comparison import Comparison, ProbitComparison
+from relpref.likelihoods.graded import GradedComparison
+from relpref.likelihoods.logistic import LogisticComparison
+from relpref.likelihoods.soft import SoftComparison
+from relpref.linalg import real
+
+# Parameters of which there is one for each member of a plate.
+PLATES = {"rater_noise": "rater"}
+
+
+@runtime_checkable
+class AnswerModel(Protocol):
+    """How answers come about."""
+
+    def parameters(self, answers: Comparisons) -> Mapping[str, dist.Distribution]:
+        """Its parameters for these columns, by site, and their default priors; those of `PLATES` for one member."""
+
+    def value(self, answers: Comparisons) -> Array:
+        """What was observed, shape (m,)."""
+
+    def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
+        """The distribution of the answers, given the gaps of winner and loser, shape (m,)."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Probit:
+    """Gaussian noise on the gap; what is made of the noisy gap follows from the columns that are there.
+
+    Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities `SoftComparison`. With raters, each has
+    a noise of their own; where the data says which of two was shown first, that one may gain by it.
+
+    Notes
+    -----
+    ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
+    from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
+    ``rater_noise``: log-normal around 1, log-sd ½, so that most raters are within a factor of 2.7 of the typical one; 1 is the unit
+    of the utilities. ``position_bias``: normal, sd ½: what an entity gains by being shown first.
+    """
+
+    def parameters(self, answers: Comparisons) -> Mapping[str, dist.Distribution]:
+        """Those of the columns that are there."""
+        found: dict[str, dist.Distribution] = {}
+        if answers.tie is not None:
+            found["tie_margin"] = dist.HalfNormal(1.0)
+        if answers.strength is not None and answers.strengths > 1:
+            found["strength_steps"] = dist.HalfNormal(1.0).expand([answers.strengths - 1]).to_event(1)
+        if answers.probability is not None:
+            found["soft_noise"] = dist.HalfNormal(1.0)
+        return found | _noise_and_bias(answers)
+
+    def value(self, answers: Comparisons) -> Array:
+        """The probability; or the strength, 0 for a tie; or 1."""
+        if answers.probability is not None:
+            return real(answers.probability)
+        if answers.strength is not None:
+            return jnp.asarray(answers.strength)
+        won = jnp.ones(answers.winner.shape, jnp.int32)
+        return won if answers.tie is None else jnp.where(answers.tie, 0, won)
+
+    def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
+        """The distribution of the answers."""
+        scale, shift = _scale_and_shift(answers, parameters)
+        if answers.probability is not None:
+            return SoftComparison(gap, scale=parameters["soft_noise"] * scale, shift=shift)
+        if answers.tie is None and answers.strength is None:
+            return ProbitComparison(gap, scale=scale, shift=shift)
+        lowest = parameters.get("tie_margin", jnp.zeros_like(gap, shape=()))
+        steps = parameters.get("strength_steps", jnp.zeros_like(gap, shape=(0,)))
+        thresholds = lowest + jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
+        return GradedComparison(gap, thresholds, scale=scale, shift=shift)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Logistic:
+    """Logistic noise on the gap, for winners: the model of Bradley & Terry, see `LogisticComparison`.
+
+    Notes
+    -----
+    ``rater_noise`` and ``position_bias`` as in `Probit`.
+    """
+
+    def parameters(self, answers: Comparisons) -> Mapping[str, dist.Distribution]:
+        """Those of raters and positions; other columns are refused."""
+        for column in ("tie", "strength", "probability"):
+            if getattr(answers, column) is not None:
+                raise DataError(
+                    f"the likelihood Logistic() does not use the column {column!r} of the comparisons; "
+                    "use the default likelihood, or leave the column out"
+                )
+        return _noise_and_bias(answers)
+
+    def value(self, answers: Comparisons) -> Array:
+        """Ones: the winner was preferred."""
+        return jnp.ones(answers.winner.shape, jnp.int32)
+
+    def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
+        """The distribution of the answers."""
+        scale, shift = _scale_and_shift(answers, parameters)
+        return LogisticComparison(gap, scale=scale, shift=shift)
+
+
+def answer_model(likelihood: Any) -> AnswerModel:
+    """The model that a program's ``likelihood=`` names: an instance, or None for `Probit`.
+
+    Raises
+    ------
+    DataError
+        If it is anything else.
+    """
+    if likelihood is None:
+        return Probit()
+    if isinstance(likelihood, type) or not isinstance(likelihood, AnswerModel):
+        raise DataError(
+            f"likelihood is {likelihood!r}; give an instance, such as relpref.likelihoods.Logistic(), or leave it out"
+        )
+    return likelihood
+
+
+def _noise_and_bias(answers: Comparisons) -> dict[str, dist.Distribution]:
+    found: dict[str, dist.Distribution] = {}
+    if answers.rater is not None:
+        found["rater_noise"] = dist.LogNormal(0.0, 0.5)
+    if answers.shown_first is not None:
+        found["position_bias"] = dist.Normal(0.0, 0.5)
+    return found
+
+
+def _scale_and_shift(answers: Comparisons, parameters: Mapping[str, Array]) -> tuple[Any, Any]:
+    """Of the noise by rater, and of the gap by position; neutral where a column is missing."""
+    scale = 1.0 if answers.rater is None else parameters["rater_noise"][answers.rater]
+    shift = 0.0 if answers.shown_first is None else parameters["position_bias"] * real(answers.shown_first)
+    return scale, shift

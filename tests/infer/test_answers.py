@@ -1,0 +1,255 @@
+"""Answers of every kind under the engines: against integration, central differences, and the truth of generated data."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from numpyro.infer import Predictive
+from scipy import special, stats
+
+import relpref
+from relpref import PreferenceData
+from relpref.errors import DataError, UnknownLabelError
+from relpref.infer import EP, Laplace, from_samples
+from relpref.kernels import Precomputed
+from relpref.likelihoods import Logistic
+from relpref.models import preference_gp
+
+LABELS = ["a", "b", "c"]
+COVARIANCE = np.array([[1.5, 0.3, -0.2], [0.3, 1.0, 0.4], [-0.2, 0.4, 2.0]])
+TABLE = pd.DataFrame(
+    {
+        "first": list("abcabcab"),
+        "second": list("bcabaacc"),
+        "winner": ["a", "", "c", "b", "", "c", "a", "c"],
+        "strength": [1, None, 3, 1, None, 2, 2, 1],
+        "rater": list("xyxyxyzx"),
+        "shown_first": ["a", "c", None, "b", "a", "c", "a", "c"],
+        "count": [1, 1, 2, 1, 1, 1, 1, 3],
+    }
+)
+# By kind: the columns, the program's options, and the hyperparameters.
+COMMON = {"rater_noise": np.array([0.7, 1.3, 2.0]), "position_bias": 0.4}
+KINDS: dict[str, tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]] = {
+    "graded": (TABLE, {}, {"tie_margin": 0.4, "strength_steps": np.array([0.6, 0.9]), **COMMON}),
+    "logistic": (
+        TABLE[TABLE["winner"] != ""].drop(columns="strength"),
+        {"likelihood": Logistic()},
+        COMMON,
+    ),
+    "soft": (
+        TABLE.drop(columns=["winner", "strength"]).assign(
+            probability=[0.9, 0.4, 0.1, 0.55, 0.8, 0.97, 0.7, 0.3]
+        ),
+        {},
+        {"soft_noise": 0.6, **COMMON},
+    ),
+}
+
+
+def data_of(kind: str) -> PreferenceData:
+    entities = pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS)
+    return PreferenceData.from_tables(entities, KINDS[kind][0])
+
+
+def options_of(kind: str) -> dict[str, Any]:
+    return {"attribute_kernel": Precomputed(COVARIANCE), **KINDS[kind][1]}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: Any) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def fitted(kind: str) -> Any:
+    fixed = {"attributes_amplitude": 1.0, **KINDS[kind][2]}
+    return EP(preference_gp, fixed=fixed).run(0, data_of(kind), progress_bar=False, **options_of(kind))
+
+
+def log_likelihood(data: PreferenceData, kind: str, parameters: Mapping[str, Any], utility: Any) -> Any:
+    """Of every utility vector, by scipy and the definitions."""
+    answers: Any = data.comparisons
+    total = np.zeros(len(utility))
+    for row in range(data.num_comparisons):
+        gap = utility[:, answers.winner[row]] - utility[:, answers.loser[row]]
+        z = gap + parameters["position_bias"] * answers.shown_first[row]
+        scale = parameters["rater_noise"][answers.rater[row]]
+        if kind == "logistic":
+            log = special.log_expit(z / scale)
+        elif kind == "soft":
+            report = special.ndtri(answers.probability[row])
+            sd = scale * parameters["soft_noise"]
+            log = stats.norm.logpdf(report, z, sd) - stats.norm.logpdf(report)
+        else:
+            ends = np.r_[parameters["tie_margin"] + np.cumsum(np.r_[0, parameters["strength_steps"]]), np.inf]
+            low = -ends[0] if answers.tie[row] else ends[answers.strength[row] - 1]
+            high = ends[answers.strength[row]]
+            log = np.log(special.ndtr((high - z) / scale) - special.ndtr((low - z) / scale))
+        total += answers.count[row] * log
+    return total
+
+
+def test_against_integration(kind: str, fitted: Any) -> None:
+    axis = np.linspace(-5.5, 5.5, 45)
+    white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
+    utility = white @ np.linalg.cholesky(COVARIANCE).T
+    with np.errstate(divide="ignore"):
+        log_weight = log_likelihood(data_of(kind), kind, KINDS[kind][2], utility) - 0.5 * np.sum(
+            white**2, axis=1
+        )
+    top = log_weight.max()
+    weight = np.exp(log_weight - top)
+    log_evidence = top + np.log(weight.sum()) + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
+    mean = weight @ utility / weight.sum()
+    sd = np.sqrt(weight @ (utility - mean) ** 2 / weight.sum())
+    loose = kind != "soft"  # where EP is exact
+    np.testing.assert_allclose(fitted.mean(), mean, rtol=0, atol=(0.02 if loose else 1e-5) * sd.max())
+    np.testing.assert_allclose(fitted.sd(), sd, rtol=0.02 if loose else 1e-5)
+    assert abs(fitted.log_evidence - log_evidence) <= (0.05 if loose else 1e-5)
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_gradient(kind: str, engine: Any, objective: Callable[..., Any]) -> None:
+    at = objective(preference_gp, data_of(kind), gap_space=False, engine=engine, **options_of(kind))
+    rng = np.random.default_rng(4)
+    point = {
+        name: np.asarray(value if name == "position_bias" else np.log(value))
+        + rng.normal(0, 0.2, np.shape(value))
+        for name, value in {"attributes_amplitude": 1.2, **KINDS[kind][2]}.items()
+    }
+    value, gradient = at(point)
+    assert set(gradient) == set(point)
+    step = np.finfo(float).eps ** (1 / 3)
+    for name, entries in point.items():
+        for entry in np.ndindex(entries.shape):
+            ends = []
+            for side in (step, -step):
+                moved = np.array(entries)
+                moved[entry] += side
+                ends.append(at({**point, name: moved})[0])
+            slope = (ends[0] - ends[1]) / (2 * step)
+            assert abs(slope - gradient[name][entry]) <= 1e-6 * max(1.0, abs(value)), (name, entry)
+
+
+def test_predictions(kind: str, fitted: Any) -> None:
+    """By Monte Carlo over gap and noise, for a rater and a position, and for none."""
+    gap = fitted.sample(200_000)[:, 0] - fitted.sample(200_000)[:, 2]
+    noise = np.random.default_rng(0).normal(size=len(gap))
+    parameters = KINDS[kind][2]
+    for asked, scale, shift in (
+        ({}, 1.0, 0.0),
+        ({"rater": "z", "shown_first": ["c"]}, 2.0, -0.4),
+    ):
+        if kind == "logistic":
+            probability = special.expit((gap + shift) / scale).mean()
+        elif kind == "soft":
+            probability = special.ndtr(gap + shift + parameters["soft_noise"] * scale * noise).mean()
+        else:
+            probability = (gap + shift + scale * noise > parameters["tie_margin"]).mean()
+        found = fitted.prefer([("a", "c")], **asked)
+        assert abs(found["probability"][0] - probability) <= 0.005
+        assert ("tie" in found) == (kind == "graded")
+        both = fitted.prefer(
+            [("a", "c"), ("c", "a")], **({**asked, "shown_first": ["c", "c"]} if asked else {})
+        )
+        total = both["probability"].sum() + (both["tie"][0] if kind == "graded" else 0.0)
+        assert abs(total - 1) <= 1e-12
+
+
+def test_draws_and_the_saved_posterior_predict_alike(kind: str, fitted: Any, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"rater": "y", "shown_first": ["a"]}
+    expected = fitted.prefer([("a", "b")], **asked)
+    fitted.save(tmp_path / "run.nc")
+    read = relpref.load(tmp_path / "run.nc")
+    assert isinstance(read, relpref.infer.UtilityPosterior)
+    assert read.prefer([("a", "b")], **asked).equals(expected)
+    assert read.data.comparisons.columns.keys() == fitted.data.comparisons.columns.keys()
+    assert read.data.comparisons.raters == ("x", "y", "z")
+
+    size = 4000
+    draws = {"utility": fitted.sample(size), "attributes_amplitude": np.ones(size)}
+    draws |= {
+        site: np.repeat(np.asarray(value)[None], size, axis=0) for site, value in KINDS[kind][2].items()
+    }
+    drawn: Any = from_samples(draws, preference_gp, data_of(kind), **options_of(kind))
+    found = drawn.prefer([("a", "b")], **asked)
+    assert abs(found["probability"][0] - expected["probability"][0]) <= 0.02
+
+
+def test_prior_draws_become_answers_and_a_posterior(kind: str) -> None:
+    """Predictive on questions; and the pointwise log likelihood of what it drew."""
+    data = data_of(kind)
+    options = options_of(kind)
+    predictive: Any = Predictive(preference_gp, num_samples=40)
+    drawn = predictive(jax.random.key(3), data.without_answers(), **options)
+    assert drawn["answer"].shape == (40, data.num_comparisons)
+    assert drawn["rater_noise"].shape == (40, 3)
+    allowed = {"graded": [-3, -2, -1, 0, 1, 2, 3], "logistic": [0, 1]}.get(kind)
+    values = np.asarray(drawn.pop("answer"))
+    if allowed:
+        assert set(np.unique(values)) <= set(allowed)
+    else:
+        assert np.all((values > 0) & (values < 1))
+    posterior = from_samples(drawn, preference_gp, data, **options)
+    tree = posterior.to_arviz()
+    pointwise = tree["log_likelihood"]["answer"]
+    assert pointwise.shape[-1] == data.num_answers and np.isfinite(np.asarray(pointwise)).all()
+    assert tree["posterior"]["rater_noise"].dims[-1] == "rater"
+
+
+def test_what_cannot_be_asked(fitted: Any) -> None:
+    with pytest.raises(
+        UnknownLabelError, match="rater: 'zz' has given no answer; nearest: 'z'; leave rater out"
+    ):
+        fitted.prefer([("a", "b")], rater="zz")
+    with pytest.raises(DataError, match=r"shown_first\[0\] is 'c', which is not in the pair"):
+        fitted.prefer([("a", "b")], shown_first=["c"])
+    with pytest.raises(DataError, match="shown_first has 1 labels for 2 pairs"):
+        fitted.prefer([("a", "b"), ("b", "c")], shown_first=["a"])
+
+
+def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
+    pair = [tuple(posterior.data.entities[:2])]
+    with pytest.raises(DataError, match="the answers do not say who gave them"):
+        posterior.prefer(pair, rater="x")
+    with pytest.raises(DataError, match="do not say which entity was shown first"):
+        posterior.prefer(pair, shown_first=[pair[0][0]])
+
+
+def test_a_column_that_the_likelihood_does_not_use_is_refused() -> None:
+    with pytest.raises(DataError, match=r"Logistic\(\) does not use the column 'tie'"):
+        EP(preference_gp).run(0, data_of("graded"), progress_bar=False, likelihood=Logistic())
+    with pytest.raises(DataError, match="give an instance"):
+        EP(preference_gp).run(0, data_of("graded"), progress_bar=False, likelihood=Logistic)
+
+
+def test_raters_and_position_are_recovered() -> None:
+    rng = np.random.default_rng(8)
+    size, number = 8, 900
+    height = rng.normal(size=size)
+    noise, bias = {"careful": 0.5, "careless": 2.0, "usual": 1.0}, 0.5
+    first = rng.integers(0, size, number)
+    second = (first + rng.integers(1, size, number)) % size
+    rater = rng.choice(list(noise), number)
+    z = 2 * (height[first] - height[second]) + bias + np.vectorize(noise.get)(rater) * rng.normal(size=number)
+    answers = pd.DataFrame(
+        {
+            "winner": np.where(z > 0, first, second),
+            "loser": np.where(z > 0, second, first),
+            "shown_first": first,
+            "rater": rater,
+        }
+    )
+    data = PreferenceData.from_tables(pd.DataFrame({"height": height}), answers)
+    posterior: Any = EP(preference_gp).run(0, data, progress_bar=False)
+    found = posterior.hyperparameters["rater_noise"]
+    assert data.comparisons.raters == ("careful", "careless", "usual")
+    # The unit of the noise and that of the utilities trade against each other, so ratios are what the data tells.
+    np.testing.assert_allclose(found[:2] / found[2], [0.5, 2.0], rtol=0.35)
+    np.testing.assert_allclose(posterior.hyperparameters["position_bias"] / found[2], bias, rtol=0.35)
+    assert np.corrcoef(posterior.mean(), height)[0, 1] > 0.98
