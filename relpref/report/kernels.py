@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from relpref.diagnostics.relations import ATTRIBUTES, keywords, parts_of
+from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.infer import UtilityPosterior
 from relpref.kernels import (
     Diffusion,
@@ -41,7 +41,7 @@ def kernels(posterior: UtilityPosterior) -> str:
         program = program.func
     if origin is None or program not in (xpgp, preference_gp):
         return ""
-    options = keywords(origin)
+    options = origin.keywords
     parts = parts_of(posterior)
     if not parts:
         return ""
