@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from relpref.cli.model import MODELS, kernel_words, said, with_kernels
+from relpref.cli.model import MODELS, column_words, kernel_words, said, with_kernels
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.folder import KIND_WORDS, Files, find_files, with_kind
@@ -24,7 +24,9 @@ def run(chosen: argparse.Namespace) -> None:
     speaks = not chosen.json and not chosen.quiet
     tables, options, words = _tables(chosen), _options(chosen), kernel_words(chosen)
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
-    data, keywords = with_kernels(chosen, words, PreferenceData.from_files(*tables))
+    data, keywords = with_kernels(
+        chosen, words, PreferenceData.from_files(*tables, columns=column_words(chosen))
+    )
     given = copies(tables)
     if speaks:
         say(f"Read: {data.describe()}")

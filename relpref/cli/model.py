@@ -15,9 +15,11 @@ from relpref.kernels import (
     RelationVectors,
     SquaredExponential,
 )
+from relpref.likelihoods import Logistic, Probit
 from relpref.models import preference_gp, xpgp
 
 MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
+LIKELIHOODS: dict[str, Any] = {"probit": Probit(), "logistic": Logistic()}
 ATTRIBUTE_KERNELS: dict[str, Any] = {
     "squared-exponential": SquaredExponential,
     "matern32": Matern32,
@@ -58,17 +60,40 @@ def kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
     return words
 
 
+def column_words(chosen: argparse.Namespace) -> dict[str, str]:
+    """Read ``--columns``: our names of columns and the file's.
+
+    Raises
+    ------
+    DataError
+        If a text is not of that form, or a column is named twice.
+    """
+    words: dict[str, str] = {}
+    for text in chosen.columns:
+        for pair in text.split(","):
+            ours, equals, theirs = pair.partition("=")
+            if not equals or not ours or not theirs:
+                raise DataError(
+                    f"--columns {text}: write our name and the file's, such as --columns winner=better,rater=who"
+                )
+            if ours in words:
+                raise DataError(f"--columns {text}: {ours!r} is named twice; name it once")
+            words[ours] = theirs
+    return words
+
+
 def with_kernels(
     chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
 ) -> tuple[PreferenceData, dict[str, Any]]:
-    """Return the data with what its kernels need, and the keywords of the program.
+    """Return the data with what its kernels need, and the keywords of the program, its likelihood among them.
 
     Raises
     ------
     DataError
         If a kernel is asked for something that is not there.
     """
-    keywords: dict[str, Any] = {}
+    keywords: dict[str, Any] = {"likelihood": LIKELIHOODS[chosen.likelihood]}
+    keywords["likelihood"].parameters(data.comparisons)  # refuses columns that it does not use
     if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
         if not data.attribute_names:
             raise DataError(
@@ -89,6 +114,10 @@ def with_kernels(
 def said(chosen: argparse.Namespace, words: dict[str, str]) -> dict[str, Any]:
     """What was asked for beyond the defaults, for the record of the run."""
     record: dict[str, Any] = {}
+    if chosen.likelihood != "probit":
+        record["likelihood"] = chosen.likelihood
+    if chosen.columns:
+        record["columns"] = column_words(chosen)
     if chosen.attribute_kernel is not None:
         record["attribute_kernel"] = chosen.attribute_kernel
     if chosen.shared_lengthscale:

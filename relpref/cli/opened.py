@@ -24,12 +24,9 @@ def opened(folder: str) -> tuple[Run, UtilityPosterior]:
     return run, run.posterior
 
 
-def labels(posterior: UtilityPosterior, texts: Sequence[str]) -> list[Any]:
+def labels(known: Sequence[Any], texts: Sequence[str]) -> list[Any]:
     """The labels meant by texts: labels that are no text themselves are found by how they are printed."""
-    known = set(posterior.data.entities)
-    if all(text in known for text in texts):
-        return list(texts)
     printed: dict[str, Any] = {}
-    for label in posterior.data.entities:
+    for label in known:
         printed.setdefault(str(label), label)
     return [text if text in known else printed.get(text, text) for text in texts]

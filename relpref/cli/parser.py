@@ -57,7 +57,19 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--entities", metavar="FILE", help="the first column is the label, the others numeric attributes"
     )
-    fit.add_argument("--comparisons", metavar="FILE", help="columns winner, loser and, if need be, count")
+    fit.add_argument(
+        "--comparisons",
+        metavar="FILE",
+        help="columns winner, loser or first, second, winner or first, second, probability; and, if need be, tie, strength, rater, "
+        "shown_first, count",
+    )
+    fit.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN,...",
+        help="what the file of comparisons calls its columns, such as winner=better,rater=who",
+    )
     fit.add_argument(
         "--relation",
         action="append",
@@ -94,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=KERNEL",
         help="how utility varies along a relation: regularized-laplacian (the default), diffusion, hidden-common-cause, "
         "hidden-common-cause-cliques or vectors; may be repeated",
+    )
+    fit.add_argument(
+        "--likelihood",
+        default="probit",
+        choices=("probit", "logistic"),
+        help="noise of the answers: probit for every kind of them, logistic for winners alone (default: probit)",
     )
     fit.add_argument(
         "--engine",
@@ -146,6 +164,12 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="LABEL",
         help="two labels for each question; write -- before one that begins with -",
+    )
+    prefer.add_argument("--rater", metavar="LABEL", help="who is asked (default: a typical rater)")
+    prefer.add_argument(
+        "--shown-first",
+        choices=("first", "second"),
+        help="which of each two is shown first, where answers lean to one side (default: as if that did not matter)",
     )
     _json(prefer)
 

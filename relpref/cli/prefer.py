@@ -1,6 +1,7 @@
 """``relpref prefer``: how likely one of two entities is preferred."""
 
 import argparse
+from typing import Any
 
 from relpref.cli.opened import labels, opened
 from relpref.cli.output import document, label, say, table
@@ -15,8 +16,13 @@ def run(chosen: argparse.Namespace) -> None:
             "give two for each question, such as relpref prefer run/ a b c d"
         )
     _, posterior = opened(chosen.run)
-    found = labels(posterior, chosen.labels)
-    answers = posterior.prefer(zip(found[::2], found[1::2], strict=True)).to_dict("records")
+    found = labels(posterior.data.entities, chosen.labels)
+    asked: dict[str, Any] = {}
+    if chosen.rater is not None:
+        (asked["rater"],) = labels(posterior.data.comparisons.raters, [chosen.rater])
+    if chosen.shown_first is not None:
+        asked["shown_first"] = found[0 if chosen.shown_first == "first" else 1 :: 2]
+    answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict("records")
     if chosen.json:
         document({"command": "prefer", "run": str(chosen.run), "pairs": answers})
         return
@@ -25,9 +31,12 @@ def run(chosen: argparse.Namespace) -> None:
             label(row["first"]),
             label(row["second"]),
             f"{row['probability']:.3f}",
+            *([f"{row['tie']:.3f}"] if "tie" in row else []),
             f"{row['p_better']:.3f}",
             f"{row['gap_mean']:.2f} ± {row['gap_sd']:.2f}",
         )
         for row in answers
     ]
-    say(table(("first", "second", "p preferred", "p better", "gap of utilities"), rows, left=(0, 1)))
+    ties = ("p tie",) if "tie" in answers[0] else ()
+    header = ("first", "second", "p preferred", *ties, "p better", "gap of utilities")
+    say(table(header, rows, left=(0, 1)))

@@ -8,6 +8,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
+from relpref.data.answers import Comparisons
 from relpref.data.labels import label_column
 from relpref.data.messages import counted
 
@@ -56,6 +57,7 @@ def describe(data: "PreferenceData") -> str:
     parts.append(
         f"{counted(data.num_answers, 'answer')} to {pairs}" if data.answered else f"{pairs}, not answered"
     )
+    parts += _answer_words(data.comparisons)
     if data.relations:
         sizes = ", ".join(
             f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
@@ -63,3 +65,12 @@ def describe(data: "PreferenceData") -> str:
         )
         parts.append(f"relations: {sizes}")
     return ", ".join(parts)
+
+
+def _answer_words(answers: Comparisons) -> list[str]:
+    words = [] if answers.tie is None else [counted(int(answers.count[answers.tie].sum()), "tie")]
+    if answers.strengths > 1:
+        words.append(f"strengths up to {answers.strengths}")
+    if answers.rater is not None:
+        words.append(counted(len(answers.raters), "rater"))
+    return words

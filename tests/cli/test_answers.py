@@ -188,3 +188,30 @@ def test_a_document_is_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
         "other": {"2": "(1+2j)"},
         "text": "\ud800",
     }
+
+
+def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) -> None:
+    table = (
+        "better,worse,tie,who,shown_first\ntea,coffee,true,ann,tea\ncoffee,water,false,bob,coffee\n"
+        "cola,water,false,ann,\n007,cola,false,ann,cola\nNA,007,false,bob,NA\n"
+    )
+    write_tables(place / "graded", comparisons=table)
+    names = ("--columns", "winner=better,loser=worse", "--columns", "rater=who")
+    fixed = ("--fix", "tie_margin=0.5", "--fix", "rater_noise=2", "--model", "preference_gp")
+    said = ask("fit", "--folder", "graded", "--out", "graded_run", *names, *fixed)
+    assert said.code == 0 and "1 tie, 2 raters" in said.err + said.out
+    record = json.loads((place / "graded_run/run.json").read_text())
+    assert record["options"]["columns"] == {"winner": "better", "loser": "worse", "rater": "who"}
+    lines = ask("prefer", "graded_run", "tea", "coffee").out.splitlines()
+    assert "p tie" in lines[0]
+    typical, ann = (
+        json.loads(ask("prefer", "graded_run", "tea", "coffee", *who, "--json").out)["pairs"][0]
+        for who in ((), ("--rater", "ann", "--shown-first", "second"))
+    )
+    assert ann["tie"] < typical["tie"]
+    said = ask("prefer", "graded_run", "tea", "coffee", "--rater", "anne")
+    assert (said.code, said.out) == (2, "") and "'anne' has given no answer; nearest: 'ann'" in said.err
+    said = ask("fit", "--folder", "graded", "--out", "no", *names, "--likelihood", "logistic")
+    assert said.code == 2 and "Logistic() does not use the column 'tie'" in said.err
+    said = ask("fit", "--folder", "graded", "--out", "no", "--columns", "winner")
+    assert said.code == 2 and "write our name and the file's" in said.err
