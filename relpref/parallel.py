@@ -105,9 +105,18 @@ def _cluster(workers: int) -> Any:
     import dask
     from distributed import LocalCluster
 
+    settings = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
     # Dask holds BLAS and OpenMP to one thread; XLA has its own pool.
-    flags = os.environ.get("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-    with dask.config.set({"distributed.nanny.pre-spawn-environ.XLA_FLAGS": flags}):
+    settings["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    # Dask lets freed memory go back to the system at once. Matrices of some megabytes, freed and wanted again at every step, would
+    # be paged in anew each time: that took more than half of the time of fits of a thousand entities.
+    # Tasks run beside the main thread, where only a single arena can grow large enough.
+    settings |= {
+        "MALLOC_TRIM_THRESHOLD_": 2**30,
+        "MALLOC_MMAP_THRESHOLD_": 2**30,
+        "MALLOC_ARENA_MAX": 1,
+    }
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": settings}):
         return LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, memory_limit=None, dashboard_address=None
         )
