@@ -1,39 +1,32 @@
 """Seeds are fixed. A p-value below 0.001 fails; so many of them would by chance alone in a thousand other seeds."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from relpref.data import PreferenceData
+from benchmarks.calibration import KINDS, questions
 from relpref.diagnostics import Calibration, calibrate
 from relpref.infer import Laplace
 from relpref.models import xpgp
 
 
-@pytest.fixture(scope="module")
-def questions() -> PreferenceData:
-    """Who would win is not looked at."""
-    rng = np.random.default_rng(0)
-    names = [f"e{row}" for row in range(12)]
-    every = [(names[i], names[j]) for i in range(12) for j in range(i)]
-    chosen = rng.choice(len(every), 30, replace=False)
-    links = pd.DataFrame({"source": names[:-1], "target": names[1:]})
-    return PreferenceData.from_tables(
-        pd.DataFrame(rng.standard_normal((12, 2)), columns=["x", "y"], index=names),
-        pd.DataFrame([every[row] for row in chosen], columns=["winner", "loser"]),
-        {"next": links},
-    )
-
-
-def test_ep_is_calibrated_and_laplace_is_not(questions: PreferenceData) -> None:
-    ep = calibrate(xpgp, questions, simulations=1000)
+def test_ep_is_calibrated_and_laplace_is_not() -> None:
+    data, _ = questions("winners")
+    ep = calibrate(xpgp, data, simulations=1000)
     assert set(ep.results) == {"converged"}
     assert ep.p_value() > 0.001
-    laplace = calibrate(xpgp, questions, engine=Laplace, simulations=1000)
+    laplace = calibrate(xpgp, data, engine=Laplace, simulations=1000)
     assert laplace.p_value() < 0.001
     for probability, low, high in ((0.5, 0.45, 0.55), (0.8, 0.76, 0.84), (0.95, 0.92, 0.97)):
         assert low <= ep.coverage(probability) <= high
     assert laplace.coverage(0.8) < 0.76
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "winners"])
+def test_every_likelihood(kind: str) -> None:
+    data, options = questions(kind)
+    found = calibrate(xpgp, data, simulations=100, **options)
+    assert set(found.results) == {"converged"}
+    assert found.p_value() > 0.001
 
 
 def test_uniform_transforms_are_seldom_rejected() -> None:
