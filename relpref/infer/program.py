@@ -24,6 +24,7 @@ from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense, real
 
 Values = dict[str, Any]
 Program = Callable[..., None]
+_ARRAYS = (np.ndarray, np.generic, jax.Array)
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,15 @@ class Call:
     program : callable
     structure : PyTreeDef
         Of ``(args, kwargs)``.
+    kinds : tuple of type
+        Of its nodes: JAX (0.10 to 0.12) holds the structures of two registered dataclasses for equal if their fields are.
     static : tuple
         The leaves that are not arrays, in place; None where an array belongs.
     """
 
     program: Program
     structure: Any
+    kinds: tuple[type, ...]
     static: tuple[Any, ...]
 
     @classmethod
@@ -48,11 +52,16 @@ class Call:
         cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple["Call", tuple[Any, ...]]:
         """Separate the arrays among the arguments from everything else."""
-        leaves, structure = jax.tree.flatten((args, dict(kwargs)))
-        dynamic = [isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves]
+        nodes: list[Any] = []
+        leaves, structure = jax.tree.flatten(
+            (args, dict(kwargs)),
+            is_leaf=lambda node: bool(nodes.append(node)),  # type: ignore[func-returns-value]
+        )
+        kinds = tuple(type(node) for node in nodes if not isinstance(node, _ARRAYS))
+        dynamic = [isinstance(leaf, _ARRAYS) for leaf in leaves]
         static = tuple(None if moves else leaf for leaf, moves in zip(leaves, dynamic, strict=True))
         arrays = tuple(leaf for leaf, moves in zip(leaves, dynamic, strict=True) if moves)
-        return cls(program, structure, static), arrays
+        return cls(program, structure, kinds, static), arrays
 
     def trace(self, arrays: tuple[Any, ...], values: Values, seed: Any = 0) -> dict[str, dict[str, Any]]:
         """Run the program with the given values of latent sites, others drawn from their priors; record every site."""

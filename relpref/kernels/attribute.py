@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
@@ -42,7 +42,7 @@ class Stationary(ABC):
     would be a diagonal matrix before any answer was seen (Hvarfner et al. 2024, arXiv:2402.02229).
     """
 
-    shared_lengthscale: bool = field(default=False, metadata={"static": True})
+    shared_lengthscale: bool = False
 
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
         """``lengthscale``, shape (d,) or () when shared."""
@@ -60,7 +60,7 @@ class Stationary(ABC):
         """The kernel, elementwise, from r²; 1 at 0."""
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class SquaredExponential(Stationary):
     """exp(−r²/2): infinitely smooth (XPGP eq. 1, where ρ = 1/ℓ). See `Stationary` for r and ℓ."""
@@ -70,7 +70,7 @@ class SquaredExponential(Stationary):
         return jnp.exp(-0.5 * squared)
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern32(Stationary):
     """(1 + √3 r) exp(−√3 r): once differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
@@ -81,7 +81,7 @@ class Matern32(Stationary):
         return (1 + scaled) * jnp.exp(-scaled)
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern52(Stationary):
     """(1 + √5 r + 5r²/3) exp(−√5 r): twice differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
@@ -92,7 +92,7 @@ class Matern52(Stationary):
         return (1 + scaled + jnp.square(scaled) / 3) * jnp.exp(-scaled)
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Linear:
     """Σ_d w_d x_d x'_d with w_d = ℓ_d⁻² / Σ_e ℓ_e⁻²: utility is a weighted sum of the attributes.
@@ -109,7 +109,7 @@ class Linear:
     is that of the stationary kernels. A constant shift of an attribute changes no gap.
     """
 
-    shared_lengthscale: bool = field(default=False, metadata={"static": True})
+    shared_lengthscale: bool = False
 
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
         """``lengthscale``, shape (d,); none when shared."""

@@ -23,7 +23,7 @@ class GraphKernel(Protocol):
         """Covariance of the n nodes, from the graph, ``normalize`` and the hyperparameters by name."""
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class RegularizedLaplacian:
     """[Δ + I/ι²]⁻¹ with the combinatorial Laplacian Δ = D − W and the range ι (XPGP eq. 2 with β = 1).
@@ -52,7 +52,7 @@ class RegularizedLaplacian:
         return _spectral(graph, lambda eigenvalues: 1 / (eigenvalues + precision), normalize)
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Diffusion:
     """exp(−tΔ), the heat that has flowed along the links after the time t (Kondor & Lafferty 2002).

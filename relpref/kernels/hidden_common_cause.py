@@ -1,7 +1,7 @@
 """The hidden common cause kernel of linked entities."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import jax
@@ -15,7 +15,7 @@ from relpref.kernels.graph import rescaled
 from relpref.linalg import Dense, real
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class HiddenCommonCause:
     """Entities are alike if they share hidden causes (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP section 3.1).
@@ -44,8 +44,8 @@ class HiddenCommonCause:
     independent. ``normalize`` is as for `RegularizedLaplacian`.
     """
 
-    method: Literal["edges", "cliques"] = field(default="edges", metadata={"static": True})
-    regularization: float = field(default=1e-4, metadata={"static": True})
+    method: Literal["edges", "cliques"] = "edges"
+    regularization: float = 1e-4
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -1,5 +1,7 @@
 """Every kind of relation and kernel in one model, through the engine, newcomers and files."""
 
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,15 @@ import pytest
 import relpref
 from relpref.data import PreferenceData, Relation
 from relpref.infer import EP
-from relpref.kernels import Diffusion, HiddenCommonCause, Matern52, RelationVectors
+from relpref.infer.program import Call
+from relpref.kernels import (
+    Diffusion,
+    HiddenCommonCause,
+    Matern52,
+    Precomputed,
+    RelationVectors,
+    SquaredExponential,
+)
 from relpref.models import xpgp
 
 OLD = [f"e{row}" for row in range(10)]
@@ -131,3 +141,26 @@ def test_files_keep_relations_and_kernels(posterior: Any, tmp_path: Path) -> Non
     assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
     newcomers = (ITEMS.loc[NEW], {name: table(rows) for name, rows in NEW_LINKS.items()})
     np.testing.assert_array_equal(read.extend(*newcomers).mean(), posterior.extend(*newcomers).mean())
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Own:
+    """A kernel of one's own, as far as JAX sees it."""
+
+    matrix: Any
+
+
+def test_kernels_of_equal_fields_are_different_calls() -> None:
+    @partial(jax.jit, static_argnums=0)
+    def kernel_of(call: Call, arrays: Any) -> Any:
+        _, kwargs = jax.tree.unflatten(call.structure, [0.0] * len(arrays))
+        names = {Own: 1, Precomputed: 2, Matern52: 3, SquaredExponential: 4}
+        return names[type(kwargs["kernel"])]
+
+    kernels = (Own(np.eye(2)), Precomputed(np.eye(2)), Matern52(), SquaredExponential())
+    found = [kernel_of(*Call.split(xpgp, (), {"kernel": kernel})) for kernel in kernels]
+    assert [int(number) for number in found] == [1, 2, 3, 4]
+    again = [Call.split(xpgp, (), {"kernel": kernel})[0] for kernel in kernels]
+    assert len(set(again)) == 4
+    assert again[0] == Call.split(xpgp, (), {"kernel": Own(np.zeros((2, 2)))})[0]
