@@ -49,6 +49,15 @@ _MEANINGS = {
         "Time: how long utility has spread along links like heat. Near 0 every entity stands for itself; the longer it is, "
         "the more those that are linked are alike."
     ),
+    "tie_margin": "Tie margin: an answer is a tie where the difference of utilities, noise included, is smaller than this.",
+    "strength_steps": (
+        "Strength steps: by how much the difference of utilities, noise included, must be larger for an answer one grade stronger."
+    ),
+    "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is the noise of a plain answer.",
+    "rater_noise": (
+        "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
+    ),
+    "position_bias": "Position bias: what an entity gains by being shown first, in units of utility; negative if it loses.",
 }
 
 Reading = Callable[[UtilityPosterior, str, float], str]

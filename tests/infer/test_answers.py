@@ -1,6 +1,7 @@
 """Answers of every kind under the engines: against integration, central differences, and the truth of generated data."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,14 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from numpyro.infer import Predictive
+from numpyro.infer import MCMC, NUTS, Predictive
 from scipy import special, stats
 
 import relpref
 from relpref import PreferenceData
 from relpref.errors import DataError, UnknownLabelError
-from relpref.infer import EP, Laplace, from_samples
+from relpref.infer import EP, Laplace, from_samples, noncentered
+from relpref.infer.mixture import MixtureBelief
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
@@ -200,6 +202,46 @@ def test_prior_draws_become_answers_and_a_posterior(kind: str) -> None:
     pointwise = tree["log_likelihood"]["answer"]
     assert pointwise.shape[-1] == data.num_answers and np.isfinite(np.asarray(pointwise)).all()
     assert tree["posterior"]["rater_noise"].dims[-1] == "rater"
+
+
+def test_a_mixture_predicts_with_the_parameters_of_each_component(fitted: Any, kind: str) -> None:
+    fixed = {name: np.asarray(value, float) for name, value in KINDS[kind][2].items()}
+    other = {name: value * 1.5 for name, value in fixed.items()}
+    alone = [replace(fitted, hyperparameters=values) for values in (fixed, other)]
+    mixture = replace(
+        fitted,
+        belief=MixtureBelief(np.stack([fitted.mean()] * 2), np.stack([fitted.covariance()] * 2)),
+        hyperparameter_draws={
+            name: np.stack([fixed[name], other[name]]) for name in fixed if name != "tie_margin"
+        },
+    )
+    # One that is fixed has no draws.
+    alone[1] = replace(
+        alone[1], hyperparameters={**other, **{n: v for n, v in fixed.items() if n == "tie_margin"}}
+    )
+    asked: dict[str, Any] = {"rater": "z", "shown_first": ["b"]}
+    each = [one.prefer([("a", "b")], **asked)["probability"][0] for one in alone]
+    assert abs(mixture.prefer([("a", "b")], **asked)["probability"][0] - np.mean(each)) <= 1e-12
+    assert abs(each[0] - each[1]) > 1e-4
+
+
+@pytest.mark.slow
+def test_nuts_agrees(kind: str) -> None:
+    """Over everything with the program itself, and over the hyperparameters with EP's evidence."""
+    data, options = data_of(kind), options_of(kind)
+    with jax.enable_x64(True):
+        chains: Any = MCMC(
+            NUTS(noncentered(preference_gp)), num_warmup=500, num_samples=2000, progress_bar=False
+        )
+        chains.run(jax.random.key(0), data, **options)
+        drawn: Any = from_samples(chains.get_samples(), preference_gp, data, **options)
+    integrated = EP(preference_gp, hyperparameters="nuts", draws=200)
+    found: Any = integrated.run(jax.random.key(1), data, progress_bar=False, **options)
+    pairs = [("a", "b"), ("b", "c")]
+    expected = drawn.prefer(pairs, rater="y")
+    np.testing.assert_allclose(
+        found.prefer(pairs, rater="y")["probability"], expected["probability"], atol=0.05
+    )
 
 
 def test_what_cannot_be_asked(fitted: Any) -> None:

@@ -1,0 +1,67 @@
+"""What the report says of answers beyond winners."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from relpref.infer import UtilityPosterior
+from relpref.likelihoods import Logistic
+from relpref.report.page import render
+from relpref.report.subject import Subject
+
+Make = Callable[..., UtilityPosterior]
+
+
+def prose(posterior: UtilityPosterior, read: Callable[[str], Any]) -> str:
+    text: str = read(render(posterior, relations_evidence=False)).prose
+    return text
+
+
+def test_ties_raters_and_positions_in_words(make: Make, read: Callable[[str], Any]) -> None:
+    table = pd.DataFrame(
+        {
+            "winner": list("abca"),
+            "loser": list("bcdb"),
+            "tie": [False, True, False, False],
+            "strength": [2, None, 1, 1],
+            "rater": ["ann", "bob", "ann", "bob"],
+            "shown_first": list("abcb"),
+            "list": [1, 1, 2, 2],
+        }
+    )
+    data = make().data.with_comparisons(table)
+    values = {
+        "tie_margin": 0.5,
+        "strength_steps": np.ones(1),
+        "rater_noise": np.array([0.6, 1.7]),
+        "position_bias": 0.3,
+    }
+    info = {**make().info, "answers": data.notes[0]}
+    posterior = make(data, hyperparameters={**make().hyperparameters, **values}, info=info)
+    text = prose(posterior, read)
+    for words in (
+        "a tie where it is small and the stronger the larger it is (Glenn and David 1960)",
+        "two equals tie in 38% of the answers",
+        "rater ann",
+        "rater bob",
+        "Rater noise: how careless a rater is",
+        "The entity that is shown first may gain by it.",
+        "4 pairs composed from 2 choices or lists; the pairs of one are treated as independent",
+        "Ties in Paired-Comparison Experiments",
+    ):
+        assert words in text
+    assert "wins 84%" not in text
+    subject = Subject(posterior)
+    assert subject.won.tolist()[:4] == [2, 0, 1, 0]  # a tie is won by nobody
+    assert subject.asked.tolist()[:4] == [2, 3, 2, 1]
+
+
+def test_reported_probabilities_and_the_logistic_link(make: Make, read: Callable[[str], Any]) -> None:
+    table = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.1]})
+    data = make().data.with_comparisons(table)
+    posterior = make(data, hyperparameters={**make().hyperparameters, "soft_noise": 0.4})
+    assert "a reported probability is Φ of the difference" in prose(posterior, read)
+    assert Subject(posterior).won.tolist()[:4] == [1, 0, 0, 1]
+    assert "the logistic function of the difference" in prose(make(likelihood=Logistic()), read)
