@@ -52,9 +52,7 @@ def path_and_kind(given: Path | Relation) -> tuple[Path, str]:
 
 def read_file(given: Any) -> Any:
     """Read the table of a relation given as a path or as a `Relation` of one."""
-    if isinstance(given, Relation):
-        return replace(given, table=read_table(given.table))
-    return read_table(given)
+    return replace(given, table=read_table(given.table)) if isinstance(given, Relation) else read_table(given)
 
 
 def find_files(path: str | os.PathLike[str]) -> Files:

@@ -73,8 +73,8 @@ class HiddenCommonCause:
     def _check(self, graph: Graph) -> None:
         if self.method == "cliques" and graph.cliques is None:
             raise DataError(
-                'HiddenCommonCause(method="cliques"): the cliques of the relation have not been counted; '
-                'call data.with_cliques("<name of the relation>") and pass what it returns'
+                'HiddenCommonCause(method="cliques"): the cliques have not been counted; '
+                "call data.with_cliques(name of the relation) and pass what it returns"
             )
         constant = ("constant", "weighted") if self.method == "cliques" else ("constant",)
         if graph.completeness in constant:

@@ -35,7 +35,7 @@ class AnswerModel(Protocol):
         """The distribution of the answers, given the gaps of winner and loser, shape (m,)."""
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Probit:
     """Gaussian noise on the gap; what is made of the noisy gap follows from the columns that are there.
@@ -84,7 +84,7 @@ class Probit:
         return GradedComparison(gap, thresholds, scale=scale, shift=shift)
 
 
-@jax.tree_util.register_dataclass
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class Logistic:
     """Logistic noise on the gap, for winners: the model of Bradley & Terry, see `LogisticComparison`.

@@ -53,8 +53,12 @@ class Hyperparameters:
         """g² K_r (XPGP eq. 2)."""
         graph = data.relations[name]
         amplitude = self.sample(f"{name}_amplitude", AMPLITUDE_PRIOR)
-        values = {key: self.sample(f"{name}_{key}", prior) for key, prior in kernel.parameters(graph).items()}
-        return kernel(graph, normalize=normalize, **values).scaled(jnp.square(amplitude))
+        try:
+            defaults = kernel.parameters(graph)
+            values = {key: self.sample(f"{name}_{key}", prior) for key, prior in defaults.items()}
+            return kernel(graph, normalize=normalize, **values).scaled(jnp.square(amplitude))
+        except DataError as error:
+            raise DataError(f"relation {name!r}: {error}") from None
 
     def answer_part(self, data: PreferenceData, model: AnswerModel) -> dict[str, Array]:
         """Parameters of the likelihood."""

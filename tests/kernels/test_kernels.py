@@ -11,7 +11,17 @@ from scipy.special import gamma, kv
 
 from relpref.data import Graph
 from relpref.errors import DataError
-from relpref.kernels import Linear, Matern32, Matern52, Precomputed, RegularizedLaplacian, SquaredExponential
+from relpref.kernels import (
+    Diffusion,
+    HiddenCommonCause,
+    Linear,
+    Matern32,
+    Matern52,
+    Precomputed,
+    RegularizedLaplacian,
+    SquaredExponential,
+)
+from relpref.likelihoods import Logistic, Probit
 
 KERNELS: tuple[Any, ...] = (SquaredExponential(), Matern32(), Matern52(), Linear())
 STEP = np.finfo(float).eps ** (1 / 3)
@@ -141,6 +151,21 @@ def test_linear_entry_by_entry_and_its_scale() -> None:
     assert Linear(shared_lengthscale=True).parameters(3) == {}
     assert Linear().parameters(3)["lengthscale"].shape() == (3,)
     assert not np.any(dense(Linear(), np.zeros((4, 0)), lengthscale=np.zeros(0)))
+
+
+def test_jax_tells_kernels_apart() -> None:
+    # Two registered dataclasses with equal fields are one structure to JAX, and one compilation then serves both.
+    kernels: list[Any] = [
+        *KERNELS,
+        RegularizedLaplacian(),
+        Diffusion(),
+        HiddenCommonCause(),
+        Probit(),
+        Logistic(),
+    ]
+    structures: list[Any] = [jax.tree.structure(kernel) for kernel in kernels]
+    for row, one in enumerate(structures):
+        assert all(one != other for other in structures[:row])
 
 
 def test_squared_exponential_priors() -> None:

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
-from relpref.kernels import Precomputed, SquaredExponential
+from relpref.kernels import HiddenCommonCause, Precomputed, RelationVectors, SquaredExponential
 from relpref.likelihoods import as_likelihood
 from relpref.models import preference_gp, xpgp
 
@@ -170,6 +170,10 @@ def test_unknown_relations_are_refused(data: PreferenceData) -> None:
         trace(xpgp, data, relation_kernels={"sites": Precomputed(np.eye(5))})
     with pytest.raises(DataError, match="'cites'.*none"):
         trace(xpgp, data.without_relation("cites"), relation_kernels={"cites": Precomputed(np.eye(5))})
+    with pytest.raises(DataError, match=r"relation 'cites': HiddenCommonCause.*call data.with_cliques\("):
+        trace(xpgp, data, relation_kernels={"cites": HiddenCommonCause(method="cliques")})
+    with pytest.raises(DataError, match="relation 'cites': RelationVectors.*shared_lengthscale=True"):
+        trace(xpgp, data, relation_kernels={"cites": RelationVectors(SquaredExponential())})
 
 
 def test_no_attributes(bare: PreferenceData) -> None:
