@@ -256,7 +256,10 @@ def project(
             kept, more = _without_hubs(shared, relation.max_degree)
             notes += [f"relation {name!r}: {_where(part, name)}{note}" for note in more]
             edges = shared_targets(kept, weigh_hubs=relation.hubs == "weight")
-        graphs[part] = _graph(num_entities, edges, old)
+        try:
+            graphs[part] = _graph(num_entities, edges, old)
+        except DataError as error:  # products of extreme weights
+            raise DataError(f"relation {name!r}: {_where(part, name)}{error}; rescale the weights") from None
         notes += _alone(name, part, graphs[part])
     return graphs, tuple(notes)
 

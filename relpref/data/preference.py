@@ -364,7 +364,7 @@ class PreferenceData:
     def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
         """Return the data as DataFrames, from which `from_tables` makes equal data.
 
-        Frozen scales (see `extend`) are not part of the tables.
+        Frozen scales (see `extend`) and roles left out (see `without_relation`) are not part of the tables.
 
         Returns
         -------

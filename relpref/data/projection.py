@@ -50,7 +50,7 @@ def circulation(links: Any, teleport: float) -> Projected:
     The walk follows a link with a probability in proportion to its weight, or goes anywhere, all nodes alike, with the probability
     ``teleport``, and always from a node without links. With its stationary distribution φ and its transition matrix P, the
     weights are ½(φ_i P_ij + φ_j P_ji): the combinatorial Laplacian of this graph is Chung's Φ − ½(ΦP + PᵀΦ) (Chung 2005, Annals
-    of Combinatorics 9, section 3). They are multiplied by n here, so that the average node has the degree 1 (counting the walk
+    of Combinatorics 9). They are multiplied by n here, so that the average node has the degree 1 (counting the walk
     that stays where it is).
 
     Parameters

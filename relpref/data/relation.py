@@ -8,7 +8,7 @@ from typing import Any, Literal
 from relpref.data.messages import listed, nearest, shown
 from relpref.errors import DataError
 
-# Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Page & Brin 1998).
+# Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Brin & Page 1998).
 TELEPORT = 0.15
 
 

@@ -84,6 +84,10 @@ def test_links_are_tidied() -> None:
         data(Relation(table([("a", "d", 1.0), ("a", "d", 2.0)]), kind="directed"))
     with pytest.raises(DataError, match=r"edge from 'a' to 'x' has the weight 2.0"):
         bipartite([("a", "x", 1.0), ("a", "x", 2.0)])
+    with pytest.raises(
+        DataError, match="relation 'cites': cites_linking: .*weight 1e-120; .*rescale the weights"
+    ):
+        data(Relation(table([("a", "d", 1e-60), ("b", "d", 1e-60)]), kind="directed"))
     with pytest.raises(DataError, match="no edge is left"):
         data(Relation(table([("a", "a")]), kind="directed"))
 

@@ -9,14 +9,14 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 
-from relpref.data import PreferenceData
+from relpref.data import PreferenceData, Relation
 from relpref.diagnostics import evidence_without_each
 from relpref.diagnostics.relations import site_part
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.posterior import Origin, Parts
 from relpref.infer.refit import ENGINES
-from relpref.kernels import RegularizedLaplacian, SquaredExponential
+from relpref.kernels import Diffusion, RegularizedLaplacian, SquaredExponential
 from relpref.models import preference_gp, xpgp
 from relpref.report.page import render
 
@@ -150,6 +150,22 @@ def test_how_the_program_is_called_again(
     assert set(kwargs["priors"]) == {"near_amplitude", "near_range"}
     assert others["data"].attribute_names == ("size",) and not others["data"].relations
     assert others["relation_kernels"] == {} and others["attribute_kernel"] is OPTIONS["attribute_kernel"]
+
+
+def test_a_role_of_a_directed_relation(
+    data: PreferenceData, given: UtilityPosterior, engine: type[Engine]
+) -> None:
+    """The kernel of the relation stays with the role that is left."""
+    entities, answers, _ = data.to_tables()
+    links = pd.DataFrame({"source": list("abcd"), "target": list("ccaa")})
+    directed = PreferenceData.from_tables(entities, answers, {"cites": Relation(links, kind="directed")})
+    zeros = {part: np.zeros(6) for part in ("cites_linking", "cites_linked")}
+    origin = Origin(xpgp, (directed,), {"relation_kernels": {"cites": Diffusion()}}, given.origin.engine)  # type: ignore[union-attr]
+    posterior = replace(given, data=directed, parts={"utility": Parts(zeros, zeros)}, origin=origin)
+    assert evidence_without_each(posterior)["left_out"].tolist() == ["cites_linking", "cites_linked"]
+    for (_, _, (smaller,), kwargs), left in zip(engine.calls, ("cites_linked", "cites_linking"), strict=True):
+        assert list(smaller.relations) == [left]
+        assert kwargs["relation_kernels"] == {"cites": Diffusion()}
 
 
 def test_nothing_left_in_the_data(given: UtilityPosterior, engine: type[Engine]) -> None:
