@@ -33,6 +33,12 @@ def test_a_worker_that_dies_costs_a_retry_and_nobody_waits_for_it(tmp_path: Path
     assert os.getpid() not in [process for _, process in found]
 
 
+def test_a_cluster_that_runs_already() -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        assert sorted(run_all(square, [1, 2, 3], cluster.scheduler_address)) == [(0, 1), (1, 4), (2, 9)]
+
+
 @pytest.mark.parametrize("scheduler", ["threads", "processes:0", "processes:many", ""])
 def test_other_schedulers_are_refused(scheduler: str) -> None:
     with pytest.raises(DataError, match="it is None, 'processes'"):

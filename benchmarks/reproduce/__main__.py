@@ -26,9 +26,11 @@ def main() -> int:
         args.out.mkdir(parents=True, exist_ok=True)
         for name in args.protocols or PROTOCOLS:
             protocol = PROTOCOLS[name].quick() if args.quick else PROTOCOLS[name]
-            kept = results.Results(args.out / f"{name}.csv")
+            # Rows on a relation of one's own are another experiment.
+            called = f"{name}-{args.relation_file.stem}" if args.relation_file else name
+            kept = results.Results(args.out / f"{called}.csv")
             run(protocol, source, kept, args.scheduler)
-            show(protocol, kept, args.out, args.docs)
+            show(protocol, kept, args.out / called, args.docs)
     except RelprefError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -66,6 +68,8 @@ def parse() -> argparse.Namespace:
         parser.error(f"unknown protocol {', '.join(sorted(unknown))}; there are {', '.join(PROTOCOLS)}")
     if args.data and len(args.protocols) != 1:
         parser.error("--data belongs to one protocol; name it")
+    if args.relation_file and args.protocols != ["ohsumed"]:
+        parser.error("--relation-file belongs to ohsumed; name it")
     return args
 
 
@@ -76,15 +80,15 @@ def run(protocol: Protocol, source: Source, kept: results.Results, scheduler: st
         kept.add(rows)
 
 
-def show(protocol: Protocol, kept: results.Results, folder: Path, docs: Path | None) -> None:
+def show(protocol: Protocol, kept: results.Results, stem: Path, docs: Path | None) -> None:
     """Print the table; write it, the figure and, if asked to, the page."""
     lines = results.summary(results.of(kept.rows, protocol))
-    with replaced(folder / f"{protocol.name}_summary.csv") as part:
+    with replaced(stem.with_name(f"{stem.name}_summary.csv")) as part:
         lines.to_csv(part, index=False)
-    paths = figure.draw(lines, protocol, folder)
+    paths = figure.draw(lines, protocol, stem)
     fits = f"{protocol.queries} queries, {protocol.reruns} reruns each; {lines['failed'].sum()} fits did not converge."
     text = f"{results.markdown(lines)}\n\n{fits}"
-    print(f"\n## {protocol.title}\n\n{text}\n\n{machine()}\n\nWritten to {folder}", flush=True)
+    print(f"\n## {protocol.title}\n\n{text}\n\n{machine()}\n\nWritten to {stem.parent}", flush=True)
     if docs:
         page.fill(docs, protocol, text, paths[0])
 

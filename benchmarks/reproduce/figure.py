@@ -14,8 +14,8 @@ from relpref.files import replaced
 FORMATS = ("svg", "png")
 
 
-def draw(lines: pd.DataFrame, protocol: Protocol, folder: Path) -> list[Path]:
-    """Write the figure in every format; a row of two panels for each setting, bars of one standard deviation."""
+def draw(lines: pd.DataFrame, protocol: Protocol, stem: Path) -> list[Path]:
+    """Write the figure in every format to ``stem`` with its ending; a row of two panels for each setting, bars of one standard deviation."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -32,7 +32,7 @@ def draw(lines: pd.DataFrame, protocol: Protocol, folder: Path) -> list[Path]:
         figure.suptitle(protocol.title)
         handles, labels = panels[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-        paths = [folder / f"{protocol.name}.{ending}" for ending in FORMATS]
+        paths = [stem.with_name(f"{stem.name}.{ending}") for ending in FORMATS]
         for path in paths:
             with replaced(path) as part:
                 # Without a date, so that equal rows give equal files.

@@ -79,13 +79,13 @@ def _ranking_svm(problem: Problem, known: Positions, remaining: Positions) -> Fi
     return Fitted(scores[pairs[remaining, 0]] - scores[pairs[remaining, 1]], "converged")
 
 
-BASELINE = "pgp"
+BASELINE, CONTROL = "pgp", "xpgp_shuffled"
 MODELS = {
     BASELINE: Model("PGP", _gaussian_process(preference_gp)),
     "xpgp_laplacian": Model("XPGP, regularised Laplacian", _gaussian_process(xpgp, RegularizedLaplacian())),
     "xpgp_common_cause": Model("XPGP, hidden common cause", _gaussian_process(xpgp, HiddenCommonCause())),
     # A graph kernel gives every document a utility of its own as well, which the attributes alone do not.
-    "xpgp_shuffled": Model(
+    CONTROL: Model(
         "XPGP, hidden common cause, shuffled", _gaussian_process(xpgp, HiddenCommonCause(), shuffled=True)
     ),
     "svm": Model("ranking SVM", _ranking_svm),

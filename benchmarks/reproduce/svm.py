@@ -11,8 +11,8 @@ from sklearn.svm import SVC
 Array = NDArray[np.float64]
 Pairs = NDArray[np.int64]  # (m, 2), winner first
 
-GAMMAS = (0.125, 0.5, 2.0)  # of distances at which two random documents are 2 apart
-COSTS = (1.0, 10.0, 100.0)
+GAMMAS = (0.1, 0.5, 2.5, 12.5, 62.5)  # of squared distances, which are 2 between two random documents
+COSTS = (1.0, 100.0)
 FOLDS = 5
 
 

@@ -105,11 +105,14 @@ def test_summary() -> None:
     rng = np.random.default_rng(0)
     baseline = rng.uniform(0.2, 0.4, (10, 3))
     better = baseline * rng.uniform(0.4, 0.6, (10, 3))
-    lines = results.summary(rows_of({"pgp": baseline.tolist(), "xpgp_laplacian": better.tolist()}))
-    assert list(lines["model"]) == ["pgp", "xpgp_laplacian"]
-    first, second = lines.to_dict("records")
+    models_errors = {"pgp": baseline, "xpgp_laplacian": better, "xpgp_shuffled": 2 * better}
+    lines = results.summary(rows_of({name: errors.tolist() for name, errors in models_errors.items()}))
+    assert list(lines["model"]) == list(models_errors)
+    first, second, control = lines.to_dict("records")
     assert first["error"] == pytest.approx(baseline.mean())
-    assert second["reduction"] == pytest.approx(1 - better.mean() / baseline.mean())
+    assert second["control_saved"] == pytest.approx(0.5)
+    assert np.isnan(first["saved"]) and np.isnan(control["control_saved"])
+    assert second["saved"] == pytest.approx(1 - better.mean() / baseline.mean())
     assert second["signed_rank"] == pytest.approx(2 / 2**10)  # all ten queries agree
     assert second["rank_sum"] < 1e-4
     text = results.markdown(lines)
@@ -128,6 +131,12 @@ def test_only_what_is_missing_is_computed(tmp_path: Path) -> None:
     left = {(item.query, item.size): item.reruns for item in work.items(TOY, Source(), again.done())}
     assert left == {(0, 6): (2,), (1, 6): (0, 1, 2), (0, 10): (0, 1, 2), (1, 10): (0, 1, 2)}
     assert len(again.rows) == 2 * len(models.MODELS) + 1
+
+
+def test_the_page_in_the_documentation_has_a_place_for_every_protocol() -> None:
+    text = (Path(command.__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    for name in work.PROTOCOLS:
+        assert text.count(f"<!-- table: {name} -->") == text.count(f"<!-- end: {name} -->") == 1
 
 
 def test_page(tmp_path: Path) -> None:

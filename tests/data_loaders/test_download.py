@@ -146,6 +146,17 @@ def test_what_cannot_be_fetched(name: str, reason: str, capsys: pytest.CaptureFi
     assert reason in said.err and said.out == ""
 
 
+def test_an_interrupted_command_says_what_it_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("relpref.data_loaders.download.download", interrupted)
+    assert main(["data", "get", "cora", "--folder", str(tmp_path)]) == 130
+    assert "what has arrived is kept in" in capsys.readouterr().err
+
+
 def test_the_registered_checksums_are_those_of_the_files(real_data: Path) -> None:
     cora = registry.DATA_SETS["cora"]
     for file in cora.files:
