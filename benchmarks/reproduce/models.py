@@ -49,10 +49,13 @@ class Model:
         In tables and figures.
     fit : callable
         From a problem, the positions of the known pairs and those of the remaining ones, to what it says about the latter.
+    relational : bool
+        Whether it is told the relations, as they are.
     """
 
     title: str
     fit: Fit
+    relational: bool = False
 
 
 def _gaussian_process(program: Any, relation_kernel: Any = None, *, shuffled: bool = False) -> Fit:
@@ -82,8 +85,12 @@ def _ranking_svm(problem: Problem, known: Positions, remaining: Positions) -> Fi
 BASELINE, CONTROL = "pgp", "xpgp_shuffled"
 MODELS = {
     BASELINE: Model("PGP", _gaussian_process(preference_gp)),
-    "xpgp_laplacian": Model("XPGP, regularised Laplacian", _gaussian_process(xpgp, RegularizedLaplacian())),
-    "xpgp_common_cause": Model("XPGP, hidden common cause", _gaussian_process(xpgp, HiddenCommonCause())),
+    "xpgp_laplacian": Model(
+        "XPGP, regularised Laplacian", _gaussian_process(xpgp, RegularizedLaplacian()), relational=True
+    ),
+    "xpgp_common_cause": Model(
+        "XPGP, hidden common cause", _gaussian_process(xpgp, HiddenCommonCause()), relational=True
+    ),
     # A graph kernel gives every document a utility of its own as well, which the attributes alone do not.
     CONTROL: Model(
         "XPGP, hidden common cause, shuffled", _gaussian_process(xpgp, HiddenCommonCause(), shuffled=True)

@@ -68,7 +68,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         Means and standard deviations of error and AUC over queries and reruns; for all but the baseline the share of the baseline's
         mean error that is gone (``saved``), and p-values against the baseline: ``rank_sum`` over all errors, the paper's test,
         which takes the reruns of one query for independent; ``signed_rank`` over the queries' mean differences, which does not.
-        ``control_saved`` and so on: the same against the control. ``failed`` counts fits that did not converge.
+        ``control_saved`` and so on: what the relational models save against the control. ``failed`` counts fits that did not converge.
     """
     lines = []
     for (setting, size), group in rows.groupby(["setting", "size"], sort=True):
@@ -80,9 +80,10 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
             line = {"setting": setting, "size": size, "model": name, "runs": len(error)}
             line |= {"error": error.mean(), "error_sd": error.std(ddof=1)}
             line |= {"auc": auc.mean(), "auc_sd": auc.std(ddof=1)}
-            for other, prefix in ((BASELINE, ""), (CONTROL, "control_")):
-                if name not in (BASELINE, other) and other in by:
-                    line |= _against(error, by[other]["error"], prefix)
+            if name != BASELINE and BASELINE in by:
+                line |= _against(error, by[BASELINE]["error"], "")
+            if MODELS[name].relational and CONTROL in by:
+                line |= _against(error, by[CONTROL]["error"], "control_")
             line["failed"] = int((by[name]["result"] != "converged").sum())
             lines.append(line)
     return pd.DataFrame(lines)
