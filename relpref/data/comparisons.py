@@ -70,7 +70,7 @@ def read_comparisons(
         "count": np.ones(len(frame), dtype=np.int64),
     }
     if "count" in frame.columns:
-        found["count"] = counts(frame["count"], "count", table.place, text=table.text)
+        found["count"] = counts(frame["count"], table.called("count"), table.place, text=table.text)
     if tie is not None:
         found["tie"] = tie
         winner, loser = found["winner"], found["loser"]
@@ -109,7 +109,9 @@ def _check_form(table: Table) -> tuple[str, str]:
 
 
 def _where(table: Table, column: str, rows: NDArray[Any] | None = None) -> Callable[[int], str]:
-    return lambda row: f"{table.place(row if rows is None else int(rows[row]))}, column {column!r}"
+    return lambda row: (
+        f"{table.place(row if rows is None else int(rows[row]))}, column {table.called(column)!r}"
+    )
 
 
 def _ends(table: Table, column: str, entities: LabelIndex) -> NDArray[np.int32]:
@@ -158,7 +160,7 @@ def _ties(table: Table, named: NDArray[np.int32] | None) -> NDArray[np.bool_] | 
     if "tie" not in table.frame.columns:
         return blank if blank is not None and blank.any() else None
     remedy = "write true or false"
-    values = numbers(table.frame["tie"], "tie", table.place, text=table.text, remedy=remedy)
+    values = numbers(table.frame["tie"], table.called("tie"), table.place, text=table.text, remedy=remedy)
     bad = (values != 0) & (values != 1)
     if bad.any():
         row = int(np.argmax(bad))
@@ -185,7 +187,11 @@ def _strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]
     rows = np.flatnonzero(~tied)
     remedy = "write how strongly: 1, 2, 3, ... from slightly upwards"
     given = counts(
-        column.iloc[rows], "strength", lambda row: table.place(int(rows[row])), text=table.text, remedy=remedy
+        column.iloc[rows],
+        table.called("strength"),
+        lambda row: table.place(int(rows[row])),
+        text=table.text,
+        remedy=remedy,
     )
     if given.size and given.max() > MOST_STRENGTHS:
         row = int(rows[np.argmax(given)])
@@ -201,7 +207,7 @@ def _strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]
 def _probabilities(table: Table) -> NDArray[np.float64]:
     remedy = "write the reported probability that the first is the better, between 0 and 1"
     column = table.frame["probability"]
-    values = numbers(column, "probability", table.place, text=table.text, remedy=remedy)
+    values = numbers(column, table.called("probability"), table.place, text=table.text, remedy=remedy)
     bad = (values <= 0) | (values >= 1)
     if bad.any():
         row = int(np.argmax(bad))

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +32,25 @@ class Table:
         Line of the file on which each row begins; the header is line 1.
     text : bool
         Whether every cell is text that still has to be read as a number where one is expected.
+    given : mapping of str to str
+        What the columns were called before they were renamed, for messages.
     """
 
     frame: Any
     name: str
     lines: NDArray[np.int64] | None = None
     text: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, row: int) -> str:
         """Return the words that name a row (counted from 0) in a message."""
         if self.lines is not None:
             return f"{self.name}, line {self.lines[row]}"
         return f"{self.name}, row {row} (index label {shown(self.frame.index[row])})"
+
+    def called(self, column: str) -> str:
+        """Return the name that a column was given."""
+        return self.given.get(column, column)
 
 
 def as_table(value: Any, name: str) -> Table:
@@ -89,7 +96,9 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
                 f"columns: {ours!r} is to be {theirs!r}, but {table.name} has a column {ours!r}, too; rename that one"
             )
     back = {theirs: ours for ours, theirs in (columns or {}).items()}
-    return replace(table, frame=table.frame.rename(columns=back)) if back else table
+    return (
+        replace(table, frame=table.frame.rename(columns=back), given=dict(columns or {})) if back else table
+    )
 
 
 def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, ...]) -> None:

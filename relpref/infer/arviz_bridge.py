@@ -75,7 +75,9 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
             )
             observed = {name: value[each] for name, value in observed.items()}
             groups["constant_data"] = _constants(posterior, each)
-            dims |= {name: ["comparison"] for name in (*observed, "winner", "loser")}
+            dims |= {
+                name: ["comparison"] for name in (*observed, *groups["constant_data"]) if name != "attributes"
+            }
             coords["comparison"] = np.arange(len(each))
         groups["posterior_predictive"] = by_chain(replicated)
         groups["log_likelihood"] = by_chain(log_likelihood)
@@ -103,6 +105,9 @@ def plain_coordinates(labels: tuple[Any, ...]) -> list[Any]:
 def _constants(posterior: UtilityPosterior, each: Any) -> dict[str, Any]:
     labels = np.asarray(plain_coordinates(posterior.data.entities))
     constants = {"winner": labels[posterior.data.winner[each]], "loser": labels[posterior.data.loser[each]]}
+    answers = posterior.data.comparisons
+    if answers.rater is not None:
+        constants["rater"] = np.asarray(plain_coordinates(answers.raters))[answers.rater[each]]
     if posterior.data.attributes.shape[1]:
         constants["attributes"] = posterior.data.attributes
     return constants

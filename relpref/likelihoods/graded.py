@@ -64,8 +64,10 @@ class GradedComparison(Comparison):
         return (jnp.sign(z) * grade).astype(jnp.int32)
 
     def log_prob(self, value: ArrayLike) -> Array:
-        """Return the log probability of a grade."""
-        return self.tilted(jnp.asarray(value), self.gap, jnp.zeros_like(self.gap)).log_normalizer
+        """Return the log probability of a grade; minus infinity of one that does not exist."""
+        value = jnp.asarray(value)
+        found = self.tilted(value, self.gap, jnp.zeros_like(self.gap)).log_normalizer
+        return jnp.where(jnp.abs(value) <= self.strengths, found, -jnp.inf)
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form: Φ at the ends of the grade's interval, divided by √(1 + v)."""

@@ -42,12 +42,12 @@ class SoftComparison(Comparison):
         """Return the log density of p."""
         return self.tilted(jnp.asarray(value), self.gap, jnp.zeros_like(self.gap)).log_normalizer
 
-    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+    def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of the product of two Gaussians; of the density of p."""
         report = ndtri(value)
-        total = jnp.square(self.scale) + variance
-        error = report - self.shift - mean
-        log_density = -0.5 * (jnp.square(error) / total + jnp.log(total))
+        total = 1 + variance
+        error = report / self.scale - mean
+        log_density = -0.5 * (jnp.square(error) / total + jnp.log(total)) - jnp.log(self.scale)
         return TiltedMoments(log_density + 0.5 * jnp.square(report), error / total, 1 / total)
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:

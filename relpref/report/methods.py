@@ -22,6 +22,10 @@ _CHU_GHAHRAMANI = (
     "W. Chu and Z. Ghahramani (2005). Preference Learning with Gaussian Processes. In: Proceedings of the 22nd International "
     "Conference on Machine Learning (ICML 2005)."
 )
+_BRADLEY_TERRY = (
+    "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
+    "Biometrika 39(3/4)."
+)
 _GLENN_DAVID = (
     "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller Model. "
     "Biometrics 16(1)."
@@ -64,6 +68,8 @@ def methods(posterior: Posterior) -> Chapter:
         sources.append(_KERSTING_XU if relational or not parts else _CHU_GHAHRAMANI)
         if posterior.data.comparisons.tie is not None or posterior.data.comparisons.strength is not None:
             sources.append(_GLENN_DAVID)
+        if isinstance(posterior.likelihood, Logistic):
+            sources.append(_BRADLEY_TERRY)
         blocks.append(Text(f"{_answers(posterior)} {_utilities(relational)}"))
         words = kernels(posterior)
         if words:
@@ -129,7 +135,8 @@ def _answers(posterior: UtilityPosterior) -> str:
         )
         text += f"an answer follows the difference of two utilities, seen with Gaussian noise: {said} (Glenn and David 1960)."
     else:
-        text += f"an answer favours the first of two with the probability {function} of the difference of their utilities."
+        text += f"an answer favours the first of two with the probability {function} of the difference of their utilities"
+        text += " (Bradley and Terry 1952)." if logistic else "."
     if answers.rater is not None:
         text += f" The {noise} noise of each rater has a scale of its own, 1 for a typical one."
     if answers.shown_first is not None:

@@ -111,6 +111,13 @@ def test_columns_by_other_names() -> None:
     assert read(table, columns=names).to_tables()[1].equals(read(GRADED).to_tables()[1])
     with pytest.raises(DataError, match="'winner' is to be 'beter', but .* did you mean 'better'"):
         read(table, columns=names | {"winner": "beter"})
+    with pytest.raises(DataError, match="row 1 .*, column 'better': 'z' is not the label"):
+        read(table.assign(better=list("azbcdd")), columns=names)
+    with pytest.raises(DataError, match="row 0 .*, column 'grade': 0 is not a positive"):
+        read(
+            GRADED.assign(tie=False, strength=0).rename(columns={"strength": "grade"}),
+            columns={"strength": "grade"},
+        )
     with pytest.raises(DataError, match="has a column 'winner', too"):
         read(table.assign(winner="a"), columns=names)
 

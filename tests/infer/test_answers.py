@@ -115,7 +115,7 @@ def test_against_integration(kind: str, fitted: Any) -> None:
     assert abs(fitted.log_evidence - log_evidence) <= (0.05 if loose else 1e-5)
 
 
-@pytest.mark.parametrize("engine", [EP, Laplace])
+@pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
 def test_gradient(kind: str, engine: Any, objective: Callable[..., Any]) -> None:
     at = objective(preference_gp, data_of(kind), gap_space=False, engine=engine, **options_of(kind))
     rng = np.random.default_rng(4)

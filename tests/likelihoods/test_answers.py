@@ -189,29 +189,38 @@ def test_extreme_cavities(kind: str) -> None:
 def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
     make, _, _ = KINDS[kind]
     gap = np.array([-1.5, 0.0, 0.4, 2.5])
-    with jax.enable_x64(True):
+    x = np.linspace(-6, 7.5, 1001)[:, None]  # a report p = Φ(x)
+    grades = np.arange(-3, 4) if kind == "graded" else np.arange(2)
+    values = special.ndtr(x) if kind == "soft" else grades[:, None]
+
+    @jax.jit
+    def all_of_it(key: Any) -> Any:
         likelihood = make(jnp.asarray(gap), scale=0.8, shift=0.3)
-        draws = np.asarray(likelihood.sample(jax.random.key(1), (20_000,)))
-        if kind == "soft":
-            x = np.linspace(-6, 7.5, 1001)[:, None]  # p = Φ(x)
-            p, weight = special.ndtr(x), stats.norm.pdf(x) * (x[1] - x[0])
-            mass = weight * np.exp(likelihood.log_prob(jnp.broadcast_to(p, (1001, 4))))
-            np.testing.assert_allclose(mass.sum(axis=0), 1, rtol=1e-7)
-            middle = (mass * p).sum(axis=0)
-            spread = draws.std(axis=0) / np.sqrt(20_000)
-        else:
-            grades = np.arange(-3, 4) if kind == "graded" else np.arange(2)
-            mass = np.stack([np.exp(likelihood.log_prob(jnp.full(4, grade))) for grade in grades])
-            np.testing.assert_allclose(mass.sum(axis=0), 1, rtol=1e-12)
-            middle = (mass * (grades > 0)[:, None]).sum(axis=0)
-            assert set(np.unique(draws)) <= set(grades)
-            draws = draws > 0
-            spread = np.sqrt(middle * (1 - middle) / 20_000)
-        predicted = likelihood.predict(likelihood.gap, jnp.zeros(4))
-    assert np.all(np.abs(draws.mean(axis=0) - middle) < 4.9 * spread + 1e-4)
+        log = likelihood.log_prob(jnp.broadcast_to(values, (len(values), 4)))
+        return likelihood.sample(key, (20_000,)), log, likelihood.predict(likelihood.gap, jnp.zeros(4))
+
+    with jax.enable_x64(True):
+        draws, log, predicted = plain(all_of_it(jax.random.key(1)))
+    weight = stats.norm.pdf(x) * (x[1] - x[0]) if kind == "soft" else 1.0
+    mass = weight * np.exp(log)
+    np.testing.assert_allclose(mass.sum(axis=0), 1, rtol=1e-7)
+    if kind == "soft":
+        middle, spread = (mass * values).sum(axis=0), draws.std(axis=0)
+    else:
+        middle = (mass * (values > 0)).sum(axis=0)
+        assert set(np.unique(draws)) <= set(grades)
+        draws, spread = draws > 0, np.sqrt(middle * (1 - middle))
+    assert np.all(np.abs(draws.mean(axis=0) - middle) < 4.9 * spread / np.sqrt(20_000) + 1e-4)
     np.testing.assert_allclose(predicted["probability"], middle, rtol=1e-7)
     if kind == "graded":
         np.testing.assert_allclose(predicted["tie"], mass[3], rtol=1e-10)
+
+
+def test_a_grade_that_does_not_exist_is_impossible() -> None:
+    log = jax.jit(lambda value: GradedComparison(jnp.zeros(3), THRESHOLDS).log_prob(value))(
+        np.array([4, -4, 3])
+    )
+    assert np.isneginf(log).tolist() == [True, True, False]
 
 
 def test_one_threshold_at_zero_is_the_probit() -> None:
@@ -240,9 +249,9 @@ def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_are_pytrees(kind: str) -> None:
-    make, values, _ = KINDS[kind]
+    make, _, _ = KINDS[kind]
     likelihood = make(jnp.asarray(MEANS), scale=SCALE, shift=SHIFT)
     again = jax.jit(lambda one: one)(likelihood)
-    np.testing.assert_allclose(again.log_prob(values), likelihood.log_prob(values), rtol=1e-6)
+    assert all(np.array_equal(getattr(again, name), getattr(likelihood, name)) for name in likelihood.leaves)
     assert again.batch_shape == (SIZE,)
     jax.tree.unflatten(jax.tree.structure(likelihood), [object()] * len(likelihood.leaves))
