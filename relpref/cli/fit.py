@@ -142,7 +142,7 @@ def _relations(given: Sequence[str]) -> dict[str, Path | Relation]:
     relations: dict[str, Path | Relation] = {}
     for text in given:
         name, equals, file = text.partition("=")
-        if not equals or not name or not file:
+        if not equals or not name or not file.partition(":")[0]:
             raise DataError(
                 f"--relation {text}: write the name and the file, such as --relation cites=links.csv"
             )

@@ -88,6 +88,7 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        (("--relation", "hot=:directed"), "write the name and the file"),
         (("--relation", f"hot={HOT}:both"), "there is no kind 'both'; use one of undirected, directed"),
         (
             ("--relation", f"hot={HOT}", "--kernel", "hot"),
