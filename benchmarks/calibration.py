@@ -149,9 +149,15 @@ def _row(kind: str, name: str, calibration: Any) -> dict[str, Any]:
 def _markdown(table: pd.DataFrame) -> str:
     lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
     for row in table.itertuples(index=False):
-        cells = [f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row]
+        cells = [_cell(cell) for cell in row]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _picture(found: dict[Any, Any], path: Path) -> None:
