@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from relpref.data.answers import COMPOSED, NAME, Comparisons, merged
 from relpref.data.columns import counts, numbers
 from relpref.data.labels import LabelIndex, is_missing, plain_labels
-from relpref.data.messages import counted, shown
+from relpref.data.messages import counted, nearest, shown
 from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
 
@@ -18,6 +18,7 @@ MOST_STRENGTHS = 20
 _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list")
+_ALL = (*_WINNER_FORM, *_PAIR_FORM, "tie", "strength", "probability", *_EITHER)
 
 
 def read_comparisons(
@@ -51,6 +52,11 @@ def read_comparisons(
     UnknownLabelError
         If a label is no entity.
     """
+    for name in columns or {}:
+        if name not in _ALL:
+            meant = nearest(name, _ALL, most=1)
+            hint = f"did you mean {meant[0]!r}?" if meant else f"they are {', '.join(_ALL)}"
+            raise DataError(f"columns: {name!r} is no column of comparisons; {hint}")
     table = renamed(as_table(value, NAME), columns)
     names = _check_form(table)
     frame = table.frame
@@ -101,6 +107,11 @@ def _check_form(table: Table) -> tuple[str, str]:
             )
         check_columns(table, _WINNER_FORM, (*_EITHER, "tie", "strength"))
         return _WINNER_FORM
+    if given.issuperset(_PAIR_FORM) and not given & {"winner", "probability"}:
+        raise DataError(
+            f"{table.name}: there is neither a column 'winner' nor 'probability' beside first and second; name the one that "
+            "holds the answers"
+        )
     if "probability" in given:
         check_columns(table, (*_PAIR_FORM, "probability"), _EITHER)
     else:

@@ -79,7 +79,9 @@ class Probit:
         if answers.tie is None and answers.strength is None:
             return ProbitComparison(gap, scale=scale, shift=shift)
         lowest = parameters.get("tie_margin", jnp.zeros_like(gap, shape=()))
-        steps = parameters.get("strength_steps", jnp.zeros_like(gap, shape=(0,)))
+        steps = jnp.broadcast_to(  # a prior of one's own may be that of one step for all
+            parameters.get("strength_steps", jnp.zeros_like(gap, shape=())), (answers.strengths - 1,)
+        )
         thresholds = lowest + jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
         return GradedComparison(gap, thresholds, scale=scale, shift=shift)
 

@@ -111,6 +111,8 @@ def test_columns_by_other_names() -> None:
     assert read(table, columns=names).to_tables()[1].equals(read(GRADED).to_tables()[1])
     with pytest.raises(DataError, match="'winner' is to be 'beter', but .* did you mean 'better'"):
         read(table, columns=names | {"winner": "beter"})
+    with pytest.raises(DataError, match="'win' is no column of comparisons; did you mean 'winner'"):
+        read(table, columns={"win": "better"})
     with pytest.raises(DataError, match="row 1 .*, column 'better': 'z' is not the label"):
         read(table.assign(better=list("azbcdd")), columns=names)
     with pytest.raises(DataError, match="row 0 .*, column 'grade': 0 is not a positive"):

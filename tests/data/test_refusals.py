@@ -110,7 +110,7 @@ def test_unusable_entities_are_refused(entities: Any, message: Any) -> None:
         (pairs("ab", probability=[1]), "row 0 .*'probability': 1 is not strictly between 0 and 1; a report of 0 or 1"),
         (pairs("ab", probability=[-0.2]), "-0.2 is not strictly between .*the first is the better"),
         (pairs("ab", probability=[0.5], winner=["a"]), "'winner' is not used"),
-        (pairs("ab"), "no column 'winner'"),
+        (pairs("ab"), "neither a column 'winner' nor 'probability'"),
         (pairs("ab", winner=["c"]), "column 'winner': 'c' is neither of the two"),
         (pairs("ab", "bc", winner=["a", "c"], tie=[False, True]), "row 1 .*a tie, and yet it has a winner"),
         (pairs("ab", winner=[""], tie=[False]), "row 0 .*no tie, and yet it has no winner"),

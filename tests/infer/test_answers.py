@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpyro import handlers
 from numpyro.infer import MCMC, NUTS, Predictive
 from scipy import special, stats
 
@@ -18,7 +20,7 @@ from relpref.errors import DataError, UnknownLabelError
 from relpref.infer import EP, Laplace, from_samples, noncentered
 from relpref.infer.mixture import MixtureBelief
 from relpref.kernels import Precomputed
-from relpref.likelihoods import Logistic
+from relpref.likelihoods import Logistic, as_likelihood
 from relpref.models import preference_gp
 
 LABELS = ["a", "b", "c"]
@@ -261,6 +263,16 @@ def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
         posterior.prefer(pair, rater="x")
     with pytest.raises(DataError, match="do not say which entity was shown first"):
         posterior.prefer(pair, shown_first=[pair[0][0]])
+
+
+def test_one_step_for_all_strengths() -> None:
+    prior = {"strength_steps": dist.HalfNormal(1.0)}
+    with handlers.seed(rng_seed=0), handlers.trace() as trace:
+        preference_gp(data_of("graded"), priors=prior, **options_of("graded"))
+    likelihood: Any = as_likelihood(trace["answer"]["fn"])
+    thresholds = np.asarray(likelihood.thresholds)
+    np.testing.assert_allclose(np.diff(thresholds), trace["strength_steps"]["value"], rtol=1e-5)
+    assert thresholds.shape == (3,)
 
 
 def test_a_column_that_the_likelihood_does_not_use_is_refused() -> None:
