@@ -21,6 +21,7 @@ from scipy.stats import binom
 
 from relpref.data import PreferenceData
 from relpref.infer import EP
+from relpref.infer.belief import as_key
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import use_gap_space
 from relpref.infer.faces import latent_moments
@@ -106,7 +107,7 @@ def calibrate(
     -------
     Calibration
     """
-    root = jax.random.key(key) if isinstance(key, int) else key
+    root = as_key(key)
     with jax.enable_x64(True):
         asked = data.without_answers()
         observed = discover(*Call.split(program, (data,), options), {})[0].observed

@@ -177,6 +177,11 @@ def generator(key: Any) -> np.random.Generator:
     return np.random.default_rng(key_words(key).tolist())
 
 
+def as_key(key: Any) -> Any:
+    """A JAX key from a seed; a key as it is."""
+    return jax.random.key(int(key)) if isinstance(key, int | np.integer) else key
+
+
 def key_words(key: Any) -> NDArray[np.uint32]:
     """The raw words of a JAX key of either kind."""
     if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):

@@ -11,6 +11,7 @@ from jax import Array
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, InferenceError
+from relpref.infer.belief import as_key
 from relpref.infer.em import expectation_maximisation
 from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
 from relpref.infer.faces import assemble, assemble_mixture, positive_definite, thinned
@@ -120,8 +121,8 @@ class GaussianEngine:
 
         Parameters
         ----------
-        rng_key : JAX key
-            Of either kind; used for restarts and kept for Monte Carlo answers.
+        rng_key : JAX key or int
+            A key of either kind, or a seed; used for restarts, for draws and kept for Monte Carlo answers.
         *args, **kwargs
             Passed to the program.
         progress_bar : bool
@@ -153,7 +154,7 @@ class GaussianEngine:
     ) -> Posterior:
         """As `run`, starting from the sites of an earlier posterior (``posterior.sites``) with the same answers."""
         with jax.enable_x64(True):
-            return self._run(sites, rng_key, args, kwargs, progress_bar)
+            return self._run(sites, as_key(rng_key), args, kwargs, progress_bar)
 
     def run_at_draws(
         self,
@@ -174,7 +175,7 @@ class GaussianEngine:
             What to report of the draws.
         """
         with jax.enable_x64(True):
-            return self._mixture(draws, rng_key, args, kwargs, dict(info or {}))
+            return self._mixture(draws, as_key(rng_key), args, kwargs, dict(info or {}))
 
     def _run(
         self,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relpref.errors import DataError
-from relpref.infer.belief import DrawsBelief, key_words
+from relpref.infer.belief import DrawsBelief, as_key, key_words
 from relpref.infer.faces import choose
 from relpref.infer.noncentered import BASE
 from relpref.infer.pointwise import latent_parts, prepare
@@ -86,7 +86,7 @@ def from_samples(
             "chains": num_chains,
         },
         "sites": {},
-        "key": key_words(jax.random.key(rng_key) if isinstance(rng_key, int) else rng_key),
+        "key": key_words(as_key(rng_key)),
     }
     return choose(origin, layout.slices, common)
 

@@ -27,7 +27,7 @@ from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.utility_posterior import UtilityPosterior
 
-SCHEMA = 1
+SCHEMA = 2  # 2: links and their kinds, columns of answers, likelihood
 _ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
 
 
@@ -78,6 +78,10 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     if int(schema) > SCHEMA:
         raise StorageError(
             f"{file_path} has schema {int(schema)}; this relpref reads up to {SCHEMA}: install a newer one"
+        )
+    if int(schema) < SCHEMA:
+        raise StorageError(
+            f"{file_path} has schema {int(schema)}, from before version 0.1; this relpref reads {SCHEMA}: fit again and save"
         )
     if attributes.get("relpref_sha256") != _checksum(arrays, str(attributes.get("relpref"))):
         raise StorageError(f"{file_path} is damaged: its checksum does not fit; save the posterior again")
