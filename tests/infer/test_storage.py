@@ -215,6 +215,15 @@ def test_files_from_the_future(saved: Path) -> None:
         relpref.load(saved)
 
 
+def test_files_from_before(saved: Path) -> None:
+    def older(file: Any) -> None:
+        file.attrs["relpref_schema"] = 1
+
+    edit(saved, older)
+    with pytest.raises(StorageError, match="schema 1.*fit again"):
+        relpref.load(saved)
+
+
 def test_unknown_kinds_of_labels(saved: Path) -> None:
     replace_in_content(saved, '\\"e3\\"', '{\\"colour\\": \\"red\\"}')
     with pytest.raises(StorageError, match="'colour'"):
