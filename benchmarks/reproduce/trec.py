@@ -7,7 +7,7 @@ other classes are not, the words are the attributes, and the relations are the c
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ def _cora(source: Source) -> tuple[planetoid.CitationNetwork, pd.DataFrame]:
     return network, planetoid.two_hop(network.links)
 
 
-@cache
+@lru_cache(maxsize=2)  # a hundred megabytes each
 def load(source: Source, query: int) -> dict[str, Problem]:
     """One subset; the classes take turns in being the relevant one."""
     network, two_hop = _cora(source)

@@ -39,8 +39,8 @@ class Item:
 def items(protocol: Protocol, source: Source, done: set[tuple[Any, ...]]) -> list[Item]:
     """What is left to do; ``done`` holds protocol, query, size and rerun of what is complete."""
     left = []
-    for size in protocol.sizes:
-        for query in range(protocol.queries):
+    for query in range(protocol.queries):
+        for size in protocol.sizes:
             reruns = tuple(
                 rerun for rerun in range(protocol.reruns) if (protocol.name, query, size, rerun) not in done
             )

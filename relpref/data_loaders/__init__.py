@@ -1,4 +1,4 @@
-"""Data sets for trying things out, one file each."""
+"""Data sets: one that comes with the package, and public ones read in their original formats (`letor`, `planetoid`, `edges`)."""
 
 from relpref.data_loaders.modechoice import ModeChoice, load_modechoice
 
