@@ -1,5 +1,6 @@
 """Many independent computations: one after the other, in local processes, or on a Dask cluster."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,8 @@ from relpref.errors import DataError, RelprefError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# A terminal interrupts the workers, too; they are ended by the process that started them.
+_IGNORE_INTERRUPTS = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
 _FORMS = "None, 'processes', 'processes:4' or the address of a Dask scheduler such as 'tcp://host:8786'"
 
 
@@ -116,9 +119,16 @@ def _cluster(workers: int) -> Any:
         "MALLOC_MMAP_THRESHOLD_": 2**30,
         "MALLOC_ARENA_MAX": 1,
     }
+    settings["DASK_LOGGING__DISTRIBUTED"] = "error"  # an interrupted worker has a lot to say otherwise
     with dask.config.set({"distributed.nanny.pre-spawn-environ": settings}):
         return LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, memory_limit=None, dashboard_address=None
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=None,
+            dashboard_address=None,
+            silence_logs=logging.ERROR,
+            preload=[_IGNORE_INTERRUPTS],
         )
 
 
