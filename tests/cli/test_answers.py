@@ -197,7 +197,18 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     )
     write_tables(place / "graded", comparisons=table)
     names = ("--columns", "winner=better,loser=worse", "--columns", "rater=who")
-    fixed = ("--fix", "tie_margin=0.5", "--fix", "rater_noise=2", "--model", "preference_gp")
+    values = {
+        "tie_margin": 0.5,
+        "rater_noise": 2,
+        "position_bias": 0.1,
+        "attributes_amplitude": 1,
+        "attributes_lengthscale": 1,
+    }
+    fixed = (
+        *(word for name in values for word in ("--fix", f"{name}={values[name]}")),
+        "--model",
+        "preference_gp",
+    )
     said = ask("fit", "--folder", "graded", "--out", "graded_run", *names, *fixed)
     assert said.code == 0 and "1 tie, 2 raters" in said.err + said.out
     record = json.loads((place / "graded_run/run.json").read_text())

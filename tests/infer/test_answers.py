@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pandas as pd
 import pytest
-from numpyro import handlers
 from numpyro.infer import MCMC, NUTS, Predictive
 from scipy import special, stats
 
@@ -20,7 +19,7 @@ from relpref.errors import DataError, UnknownLabelError
 from relpref.infer import EP, Laplace, from_samples, noncentered
 from relpref.infer.mixture import MixtureBelief
 from relpref.kernels import Precomputed
-from relpref.likelihoods import Logistic, as_likelihood
+from relpref.likelihoods import Logistic, Probit
 from relpref.models import preference_gp
 
 LABELS = ["a", "b", "c"]
@@ -117,7 +116,12 @@ def test_against_integration(kind: str, fitted: Any) -> None:
     assert abs(fitted.log_evidence - log_evidence) <= (0.05 if loose else 1e-5)
 
 
+# The same few kinds of parameters in every likelihood: one is enough for every day.
+ONE_NOW = ["graded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("logistic", "soft"))]
+
+
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ONE_NOW)
 def test_gradient(kind: str, engine: Any, objective: Callable[..., Any]) -> None:
     at = objective(preference_gp, data_of(kind), gap_space=False, engine=engine, **options_of(kind))
     rng = np.random.default_rng(4)
@@ -147,7 +151,7 @@ def test_predictions(kind: str, fitted: Any) -> None:
     parameters = KINDS[kind][2]
     for asked, scale, shift in (
         ({}, 1.0, 0.0),
-        ({"rater": "z", "shown_first": ["c"]}, 2.0, -0.4),
+        ({"rater": "z"}, 2.0, -0.4),
     ):
         if kind == "logistic":
             probability = special.expit((gap + shift) / scale).mean()
@@ -155,17 +159,15 @@ def test_predictions(kind: str, fitted: Any) -> None:
             probability = special.ndtr(gap + shift + parameters["soft_noise"] * scale * noise).mean()
         else:
             probability = (gap + shift + scale * noise > parameters["tie_margin"]).mean()
-        found = fitted.prefer([("a", "c")], **asked)
+        both = {**asked, "shown_first": ["c", "c"]} if asked else {}
+        found = fitted.prefer([("a", "c"), ("c", "a")], **both)
         assert abs(found["probability"][0] - probability) <= 0.005
         assert ("tie" in found) == (kind == "graded")
-        both = fitted.prefer(
-            [("a", "c"), ("c", "a")], **({**asked, "shown_first": ["c", "c"]} if asked else {})
-        )
-        total = both["probability"].sum() + (both["tie"][0] if kind == "graded" else 0.0)
+        total = found["probability"].sum() + (found["tie"][0] if kind == "graded" else 0.0)
         assert abs(total - 1) <= 1e-12
 
 
-def test_draws_and_the_saved_posterior_predict_alike(kind: str, fitted: Any, tmp_path: Path) -> None:
+def test_the_saved_posterior_predicts_alike(kind: str, fitted: Any, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"rater": "y", "shown_first": ["a"]}
     expected = fitted.prefer([("a", "b")], **asked)
     fitted.save(tmp_path / "run.nc")
@@ -175,6 +177,13 @@ def test_draws_and_the_saved_posterior_predict_alike(kind: str, fitted: Any, tmp
     assert read.data.comparisons.columns.keys() == fitted.data.comparisons.columns.keys()
     assert read.data.comparisons.raters == ("x", "y", "z")
 
+
+@pytest.mark.parametrize("kind", ONE_NOW)
+def test_draws_predict_alike(kind: str) -> None:
+    fixed = {"attributes_amplitude": 1.0, **KINDS[kind][2]}
+    fitted: Any = EP(preference_gp, fixed=fixed).run(0, data_of(kind), progress_bar=False, **options_of(kind))
+    asked: dict[str, Any] = {"rater": "y", "shown_first": ["a"]}
+    expected = fitted.prefer([("a", "b")], **asked)
     size = 4000
     draws = {"utility": fitted.sample(size), "attributes_amplitude": np.ones(size)}
     draws |= {
@@ -185,6 +194,7 @@ def test_draws_and_the_saved_posterior_predict_alike(kind: str, fitted: Any, tmp
     assert abs(found["probability"][0] - expected["probability"][0]) <= 0.02
 
 
+@pytest.mark.parametrize("kind", ONE_NOW)
 def test_prior_draws_become_answers_and_a_posterior(kind: str) -> None:
     """Predictive on questions; and the pointwise log likelihood of what it drew."""
     data = data_of(kind)
@@ -266,13 +276,12 @@ def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
 
 
 def test_one_step_for_all_strengths() -> None:
-    prior = {"strength_steps": dist.HalfNormal(1.0)}
-    with handlers.seed(rng_seed=0), handlers.trace() as trace:
-        preference_gp(data_of("graded"), priors=prior, **options_of("graded"))
-    likelihood: Any = as_likelihood(trace["answer"]["fn"])
-    thresholds = np.asarray(likelihood.thresholds)
-    np.testing.assert_allclose(np.diff(thresholds), trace["strength_steps"]["value"], rtol=1e-5)
-    assert thresholds.shape == (3,)
+    """As a scalar prior of one's own gives it."""
+    given = {"tie_margin": 0.4, "strength_steps": 0.5, "rater_noise": np.ones(3), "position_bias": 0.0}
+    answers = data_of("graded").comparisons
+    parameters = {name: jnp.asarray(value) for name, value in given.items()}
+    likelihood: Any = Probit()(jnp.zeros(answers.winner.shape), answers, **parameters)
+    np.testing.assert_allclose(likelihood.thresholds, [0.4, 0.9, 1.4], rtol=1e-6)
 
 
 def test_a_column_that_the_likelihood_does_not_use_is_refused() -> None:
@@ -282,6 +291,7 @@ def test_a_column_that_the_likelihood_does_not_use_is_refused() -> None:
         EP(preference_gp).run(0, data_of("graded"), progress_bar=False, likelihood=Logistic)
 
 
+@pytest.mark.slow
 def test_raters_and_position_are_recovered() -> None:
     rng = np.random.default_rng(8)
     size, number = 8, 900

@@ -123,7 +123,7 @@ def test_moments(kind: str) -> None:
             assert abs(moment[k] - truth) <= 2e-8 * max(1.0, abs(truth)), (k, cavity)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "probit"])
 def test_certain_gaps_and_all_derivatives(kind: str) -> None:
     """At variance 0 the moments are log_prob's own derivatives; those in scale, shift and thresholds fit central differences."""
     make, values, _ = KINDS[kind]
