@@ -178,6 +178,7 @@ NAMES = {
         "Factor",
         "LinearMap",
         "NamedSum",
+        "Spectral",
         "cholesky",
         "real",
     ],

@@ -169,7 +169,7 @@ def _fit(
     static = (call, layout, use_gap_space(layout), False)
 
     def one(answers: Values, fixed: Values) -> Any:
-        return engine.evaluate(*static, split(answers)[1], entries, {}, fixed, start, *limits)
+        return engine.evaluate(*static, split(answers)[1], entries, {}, fixed, start, *limits, True)
 
     found = jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(answers, hyperparameters))
     rows = []

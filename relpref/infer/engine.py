@@ -196,9 +196,11 @@ class GaussianEngine:
         searching = bool(layout.hyperparameters)
         most = self.options["max_sweeps"]
 
-        def at(unconstrained: Values, sites: Sites, tolerance: float) -> Evidence:
+        def at(unconstrained: Values, sites: Sites, tolerance: float, whole: bool = False) -> Evidence:
             static = (call, layout, gap_space, searching)
-            return self.evaluate(*static, arrays, entries, unconstrained, fixed, sites, tolerance, most)
+            return self.evaluate(
+                *static, arrays, entries, unconstrained, fixed, sites, tolerance, most, whole
+            )
 
         search: Search | None = None
         unconstrained: Values = {}
@@ -208,10 +210,10 @@ class GaussianEngine:
             with Progress(self.name, progress_bar) as progress:
                 search = self._search([medians, *drawn], at, first, progress, context)
             unconstrained, first = search.unconstrained, search.evidence.sites
-        final = at(unconstrained, first, self.options["tol"])
+        final = at(unconstrained, first, self.options["tol"], whole=True)
         result = CODES[int(final.info.code)]
         if not result.ok and first is not cold:
-            retried = at(unconstrained, cold, self.options["tol"])
+            retried = at(unconstrained, cold, self.options["tol"], whole=True)
             if CODES[int(retried.info.code)].ok:
                 final, result = retried, Result.converged
         if result.ok and search is not None and not search.converged:
@@ -261,7 +263,7 @@ class GaussianEngine:
             values = {**given, **{name: jnp.asarray(value) for name, value in row.items()}}
             static = (call, layout, gap_space, False)
             limits = (self.options["tol"], self.options["max_sweeps"])
-            evidence = self.evaluate(*static, arrays, entries, {}, values, sites, *limits)
+            evidence = self.evaluate(*static, arrays, entries, {}, values, sites, *limits, True)
             if CODES[int(evidence.info.code)].ok:
                 sites = evidence.sites
             found.append(evidence)
@@ -292,7 +294,7 @@ class GaussianEngine:
     def _search(
         self,
         starts: list[Values],
-        at: Callable[[Values, Sites, float], Evidence],
+        at: Callable[..., Evidence],
         sites: Sites,
         progress: Progress,
         context: tuple[Call, Layout, tuple[Any, ...], Values],
@@ -303,7 +305,7 @@ class GaussianEngine:
             tolerance = max(self.options["tol"], _CLOSE)  # EM needs q itself, not only its evidence
             found = [
                 expectation_maximisation(
-                    context, lambda u, s: at(u, s, tolerance), start, sites, most, progress.step
+                    context, lambda u, s: at(u, s, tolerance, True), start, sites, most, progress.step
                 )
                 for start in starts
             ]

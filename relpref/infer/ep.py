@@ -27,6 +27,7 @@ def evaluate(
     sites: Sites,
     tolerance: Array,
     max_sweeps: Array,
+    whole: Array,
 ) -> Evidence:
     """Run EP from the given sites and return the evidence with its gradient."""
     reading = read(call, arrays, layout, unconstrained, fixed)
@@ -38,16 +39,17 @@ def evaluate(
         - fit.marginals.log_determinant
         + 0.5 * jnp.vdot(problem.counts * fit.sites.shift, fit.marginals.mean)
     )
-    found = conclude(layout, reading, problem, fit, log_evidence, info, with_gradient)
+    found = conclude(layout, reading, problem, fit, log_evidence, info, whole)
     if not with_gradient:
         return found
+
+    prior = prior_surrogate(problem, fit, found)
 
     def surrogate(unconstrained: Values) -> Array:
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant.
         moving = read(call, arrays, layout, unconstrained, fixed)
         answers = tilted(moving.observations, moving.offset, cavity.mean, cavity.variance)
-        prior = prior_surrogate(problem, fit, found, moving)
-        return prior + jnp.sum(problem.counts * answers.log_normalizer) + moving.log_prior
+        return prior(moving) + jnp.sum(problem.counts * answers.log_normalizer) + moving.log_prior
 
     return found._replace(gradient=jax.grad(surrogate)(unconstrained))
 

@@ -1,8 +1,10 @@
 """What every deterministic engine computes of a program at given hyperparameters: sites, evidence and its exact gradient."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -34,16 +36,16 @@ class Evidence(NamedTuple):
         With what the prior's root needed as jitter.
     alpha : Array, shape (n,)
         The posterior mean is the prior mean plus K α.
-    weights : Array, shape (n, n), or None
-        R; the posterior covariance is K − K R K. None where nobody needs it.
+    weights : Array, shape (n, n)
+        R; the posterior covariance is K − K R K. Zeros unless ``whole``.
     white : Array, shape (n, r), or None
-        V; the posterior covariance is VVᵀ. None in gap space.
+        V; the posterior covariance is VVᵀ. Zeros unless ``whole``, None in gap space.
     hyperparameters : dict
         On their supports.
     location : Array, shape (n,)
         Prior mean of the latent vector.
     blocks : dict from site to (dict from part to Array)
-        Prior covariance of each site's named parts; of a site without, the whole under the empty name.
+        Prior covariance of each site's named parts; of a site without, the whole under the empty name. Zeros unless ``whole``.
     """
 
     log_evidence: Array
@@ -53,7 +55,7 @@ class Evidence(NamedTuple):
     marginals: Marginals
     info: Info
     alpha: Array
-    weights: Array | None
+    weights: Array
     white: Array | None
     hyperparameters: Values
     location: Array
@@ -76,8 +78,12 @@ class Evaluation(Protocol):
         sites: Sites,
         tolerance: Any,
         max_sweeps: Any,
+        whole: Any,
     ) -> Evidence:
-        """Start from the given sites; the first four arguments are static, ``rows`` is what `discover` found."""
+        """Start from the given sites; the first four arguments are static, ``rows`` is what `discover` found.
+
+        Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of; a search does without.
+        """
 
 
 def use_gap_space(layout: Layout) -> bool:
@@ -112,13 +118,27 @@ def tilted(
 
 
 def conclude(
-    layout: Layout, reading: Reading, problem: Problem, fit: Fit, log_evidence: Array, info: Info, whole: bool
+    layout: Layout,
+    reading: Reading,
+    problem: Problem,
+    fit: Fit,
+    log_evidence: Array,
+    info: Info,
+    whole: Array,
 ) -> Evidence:
-    """What every engine reports of the sites it found, the gradient left out; ``whole`` asks for the weights in any case."""
+    """What every engine reports of the sites it found, the gradient left out."""
     sites, factor, marginals = fit
-    space, precision = problem.space, problem.counts * sites.precision
-    in_entities = isinstance(space, EntitySpace)
-    parts = max(len(getattr(block, "parts", ())) for block in reading.covariance.blocks)
+
+    def details() -> tuple[Array, Array | None, dict[str, dict[str, Array]]]:
+        weights = problem.space.weights(factor, problem.counts * sites.precision, problem.projection)
+        white = factor.white if isinstance(problem.space, EntitySpace) else None
+        blocks = dict(zip(layout.slices, map(_parts, reading.covariance.blocks), strict=True))
+        return weights, white, blocks
+
+    def nothing() -> Any:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(details))
+
+    weights, white, blocks = jax.lax.cond(whole, details, nothing)
     fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
     return Evidence(
         log_evidence=log_evidence,
@@ -128,13 +148,11 @@ def conclude(
         marginals=marginals,
         info=info._replace(code=jnp.where(fine, info.code, code(Result.nonfinite))),
         alpha=problem.projection.adjoint(dual_vector(problem, fit)),
-        weights=space.weights(factor, precision, problem.projection)
-        if whole or not in_entities or parts > 1
-        else None,
-        white=factor.white if in_entities else None,
+        weights=weights,
+        white=white,
         hyperparameters=reading.hyperparameters,
         location=reading.location,
-        blocks=dict(zip(layout.slices, map(_parts, reading.covariance.blocks), strict=True)),
+        blocks=blocks,
     )
 
 
@@ -143,16 +161,17 @@ def dual_vector(problem: Problem, fit: Fit) -> Array:
     return problem.counts * (fit.sites.shift - fit.sites.precision * fit.marginals.mean)
 
 
-def prior_surrogate(problem: Problem, fit: Fit, evidence: Evidence, moving: Reading) -> Array:
+def prior_surrogate(problem: Problem, fit: Fit, evidence: Evidence) -> Callable[[Reading], Array]:
     """A function of the moving prior whose derivative is ½ tr((ααᵀ − R) ∂K), sites held constant."""
-    if isinstance(problem.space, GapSpace):
-        dual = dual_vector(problem, fit)
-        weights = problem.space.gap_weights(fit.factor, problem.counts * fit.sites.precision)
-        gram = moving.covariance.congruence(moving.projection.apply)
-        return 0.5 * jnp.vdot(jnp.outer(dual, dual) - weights, gram)
-    assert evidence.weights is not None  # asked for where a gradient is
-    pull = jnp.vdot(evidence.alpha, moving.covariance.matmul(evidence.alpha))
-    return 0.5 * (pull - moving.covariance.inner(evidence.weights))
+    space, precision = problem.space, problem.counts * fit.sites.precision
+    if isinstance(space, GapSpace):
+        dual, weights = dual_vector(problem, fit), space.gap_weights(fit.factor, precision)
+        pull = jnp.outer(dual, dual) - weights
+        return lambda moving: 0.5 * jnp.vdot(pull, moving.covariance.congruence(moving.projection.apply))
+    alpha, weights = evidence.alpha, space.weights(fit.factor, precision, problem.projection)
+    return lambda moving: (
+        0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
+    )
 
 
 def _parts(covariance: CovarianceOperator) -> dict[str, Array]:

@@ -37,6 +37,7 @@ def evaluate(
     sites: Sites,
     tolerance: Array,
     max_sweeps: Array,
+    whole: Array,
 ) -> Evidence:
     """Find the mode and return Laplace's evidence with its gradient (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     reading = read(call, arrays, layout, unconstrained, fixed)
@@ -44,9 +45,7 @@ def evaluate(
     fit, info = run(problem, sites, tolerance, max_sweeps)
     counts, value, dual = problem.counts, fit.marginals.mean, dual_vector(problem, fit)
     height = log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value)
-    found = conclude(
-        layout, reading, problem, fit, height - fit.marginals.log_determinant, info, with_gradient
-    )
+    found = conclude(layout, reading, problem, fit, height - fit.marginals.log_determinant, info, whole)
     if not with_gradient:
         return found
 
@@ -62,6 +61,8 @@ def evaluate(
         fit.factor, slope, problem.projection
     )
 
+    prior = prior_surrogate(problem, fit, found)
+
     def surrogate(unconstrained: Values) -> Array:
         moving = read(call, arrays, layout, unconstrained, fixed)
         answers: TiltedMoments = tilted(moving.observations, moving.offset, value, jnp.zeros_like(value))
@@ -71,7 +72,7 @@ def evaluate(
         )
         moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
         return (
-            prior_surrogate(problem, fit, found, moving)
+            prior(moving)
             + jnp.vdot(counts, answers.log_normalizer)
             - 0.5 * jnp.vdot(spread, answers.curvature)
             + jnp.vdot(pulled, moved + drift)

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from relpref.data import Graph
-from relpref.linalg import CovarianceOperator, Dense, real
+from relpref.linalg import CovarianceOperator, Spectral, real
 
 
 class GraphKernel(Protocol):
@@ -46,8 +46,8 @@ class RegularizedLaplacian:
         """``range``, a scalar."""
         return {"range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)}
 
-    def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Dense:
-        """Covariance matrix of the nodes."""
+    def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Spectral:
+        """Covariance of the nodes."""
         precision = 1 / jnp.square(range)
         return _spectral(graph, lambda eigenvalues: 1 / (eigenvalues + precision), normalize)
 
@@ -68,12 +68,12 @@ class Diffusion:
         """``time``, a scalar."""
         return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
 
-    def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Dense:
-        """Covariance matrix of the nodes."""
+    def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Spectral:
+        """Covariance of the nodes."""
         return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize)
 
 
-def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool) -> Dense:
+def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool) -> Spectral:
     """A function of the Laplacian; its mean gap variance needs only the eigenvalues, see `Spectrum`."""
     eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
     values = function(eigenvalues)
@@ -81,7 +81,7 @@ def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool)
         reference = graph.reference
         gap_variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
         values = values * unit_scale(gap_variance)
-    return Dense((vectors * values) @ vectors.T)
+    return Spectral(values, vectors)
 
 
 def unit_scale(gap_variance: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from relpref.linalg.arrays import real
 from relpref.linalg.cholesky import Factor, cholesky
-from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum
+from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
 
 __all__ = [
     "BlockDiagonal",
@@ -11,6 +11,7 @@ __all__ = [
     "Factor",
     "LinearMap",
     "NamedSum",
+    "Spectral",
     "cholesky",
     "real",
 ]

@@ -90,6 +90,54 @@ class Dense:
         return self.matrix
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Spectral:
+    """V diag(values) Vᵀ: a function of a symmetric matrix whose eigenvectors are known.
+
+    Parameters
+    ----------
+    values : Array, shape (k,)
+        Not negative.
+    vectors : Array, shape (n, k)
+        V; its columns are orthonormal.
+    """
+
+    values: Array
+    vectors: Array
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return int(self.vectors.shape[0])
+
+    def matmul(self, vectors: Array) -> Array:
+        """K times vectors."""
+        inner = self.vectors.T @ vectors
+        return self.vectors @ (self.values[(...,) + (None,) * (inner.ndim - 1)] * inner)
+
+    def congruence(self, apply: LinearMap) -> Array:
+        """(A V) diag(values) (A V)ᵀ, without K itself."""
+        rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.vectors)
+        return (rows * self.values) @ rows.T
+
+    def inner(self, weights: Array) -> Array:
+        """Σ_k values_k (Vᵀ W V)_kk."""
+        return jnp.vdot(self.values, jnp.sum(self.vectors * (weights @ self.vectors), axis=0))
+
+    def root(self) -> Factor:
+        """Cholesky factor."""
+        return cholesky(self.dense())
+
+    def scaled(self, factor: Array) -> "Spectral":
+        """The scaled values."""
+        return Spectral(factor * self.values, self.vectors)
+
+    def dense(self) -> Array:
+        """K as a matrix."""
+        return (self.vectors * self.values) @ self.vectors.T
+
+
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
 class NamedSum:

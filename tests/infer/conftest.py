@@ -280,7 +280,7 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
                     name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()
                 }
                 found = engine.evaluate(
-                    call, layout, gap_space, True, arrays, entries, values, {}, sites, 1e-10, 500
+                    call, layout, gap_space, True, arrays, entries, values, {}, sites, 1e-10, 500, False
                 )
                 gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
                 return float(found.log_evidence + found.log_prior), gradient
