@@ -77,9 +77,9 @@ class GradedComparison(Comparison):
         top = grade == self.strengths
         start = self.thresholds[jnp.maximum(grade - 1, 0)] / self.scale
         end = self.thresholds[jnp.minimum(grade, self.strengths - 1)] / self.scale
-        lower = (jnp.where(grade == 0, -end, start) - sign * mean) * scale
-        upper = jnp.where(top, jnp.inf, (end - sign * mean) * scale)
-        moments = interval_moments(lower, upper)
+        lower = jnp.where(grade == 0, -end, start) - sign * mean
+        width = jnp.where(grade == 0, 2 * end, end - start) * scale
+        moments = interval_moments(lower * scale, jnp.where(top, jnp.inf, width))
         return TiltedMoments(
             moments.log_normalizer, sign * moments.gradient * scale, moments.curvature * jnp.square(scale)
         )

@@ -7,48 +7,51 @@ from relpref.likelihoods.normal import log_ndtr, log_ndtr_curvature, mills_ratio
 from relpref.likelihoods.tilted import TiltedMoments
 
 _NARROW = 1e-2  # width times distance from 0 below which the series in the width is the more exact
+_SHORT = 0.03  # width below which a difference of log Φ would lose digits
 
 
-def interval_moments(lower: Array, upper: Array) -> TiltedMoments:
-    """log(Φ(upper) − Φ(lower)) and its derivatives in a common shift of both ends to the left.
+def interval_moments(lower: Array, width: Array) -> TiltedMoments:
+    """log(Φ(lower + width) − Φ(lower)) and its derivatives in a shift of the interval to the left.
 
     Parameters
     ----------
-    lower, upper : Array
-        lower < upper, in the same shape; −inf and inf are allowed.
+    lower, width : Array
+        In the same shape; a width may be infinite. Far out it would be lost in the difference of two ends.
 
     Returns
     -------
     TiltedMoments
-        log(Φ(u − x) − Φ(l − x)) at x = 0, its first derivative in x, and minus the second (between 0 and 1).
+        log(Φ(l + w − x) − Φ(l − x)) at x = 0, its first derivative in x, and minus the second (between 0 and 1).
     """
+    is_open = jnp.isposinf(width)
+    narrow = width * jnp.maximum(jnp.abs(lower), 1.0) < _NARROW
+    upper = lower + jnp.where(is_open | narrow, 1.0, width)
     # In the left half Φ keeps its digits: mirror intervals whose middle is positive.
-    open_below, open_above = jnp.isneginf(lower), jnp.isposinf(upper)
-    low, high = jnp.where(open_below, -1.0, lower), jnp.where(open_above, 1.0, upper)
-    mirrored = ~open_below & (open_above | (low + high > 0))
-    left, right = jnp.where(mirrored, -high, low), jnp.where(mirrored, -low, high)
-    one_sided = open_below | open_above
-    left = jnp.where(one_sided, right - 1.0, left)
+    mirrored = is_open | (lower + upper > 0)
+    left, right = jnp.where(mirrored, -upper, lower), jnp.where(mirrored, -lower, upper)
 
     # With ρ = Φ(l)/Φ(u), r = φ/Φ and k = r(r + z), terms that cannot cancel:
     # φ(u)/(Φ(u) − Φ(l)) = r_u/(1 − ρ), and minus the second derivative is (k_u − ρ k_l)/(1 − ρ) + ρ (r_l − r_u)²/(1 − ρ)².
-    width, middle = right - left, 0.5 * (left + right)
-    narrow = ~one_sided & (width * jnp.maximum(jnp.abs(middle), 1.0) < _NARROW)
-    left = jnp.where(narrow, right - 1.0, left)
-    log_ratio = jnp.where(one_sided, -jnp.inf, log_ndtr(left) - log_ndtr(right))
-    ratio, rest = jnp.exp(log_ratio), -jnp.expm1(log_ratio)
     mills, mills_left = mills_ratio(right), mills_ratio(left)
+    bent, bent_left = log_ndtr_curvature(right), log_ndtr_curvature(left)
+    # −log ρ is the integral of r over the interval; of a short one by Euler and Maclaurin's rule, r' being −k.
+    short = jnp.where(is_open, 1.0, width) < _SHORT
+    step = jnp.where(short, width, 0.0)
+    integral = 0.5 * step * (mills_left + mills) + jnp.square(step) * (bent - bent_left) / 12
+    log_ratio = jnp.where(short, -integral, log_ndtr(left) - log_ndtr(right))
+    log_ratio = jnp.where(narrow, -1.0, jnp.where(is_open, -jnp.inf, log_ratio))
+    ratio, rest = jnp.exp(log_ratio), -jnp.expm1(log_ratio)
     value = log_ndtr(right) + jnp.log(rest)
-    slope = -(mills - ratio * mills_left) / rest
-    bend = (log_ndtr_curvature(right) - ratio * log_ndtr_curvature(left)) / rest + ratio * jnp.square(
-        (mills_left - mills) / rest
-    )
+    slope = (ratio * mills_left - mills) / rest
+    bend = (bent - ratio * bent_left) / rest + ratio * jnp.square((mills_left - mills) / rest)
 
     # Narrow: log(w φ(c)) + w²(c² − 1)/24 for width w and middle c.
-    square = jnp.square(width)
+    width = jnp.where(narrow, width, 1.0)
+    middle, square = lower + 0.5 * width, jnp.square(width)
     density = -0.5 * jnp.square(middle) - 0.5 * jnp.log(2 * jnp.pi).astype(middle.dtype)
-    near = jnp.log(jnp.where(narrow, width, 1.0)) + density + square * (jnp.square(middle) - 1) / 24
-    value = jnp.where(narrow, near, value)
-    slope = jnp.where(narrow, middle * (1 - square / 12), slope)
-    bend = jnp.where(narrow, 1 - square / 12, bend)
-    return TiltedMoments(value, jnp.where(mirrored, -slope, slope), jnp.clip(bend, 0.0, 1.0))
+    near = jnp.log(width) + density + square * (jnp.square(middle) - 1) / 24
+    return TiltedMoments(
+        jnp.where(narrow, near, value),
+        jnp.where(narrow, middle * (1 - square / 12), jnp.where(mirrored, -slope, slope)),
+        jnp.clip(jnp.where(narrow, 1 - square / 12, bend), 0.0, 1.0),
+    )

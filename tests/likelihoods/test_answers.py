@@ -216,6 +216,25 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
         np.testing.assert_allclose(predicted["tie"], mass[3], rtol=1e-10)
 
 
+def test_log_prob_and_its_slopes_are_finite_in_single_precision() -> None:
+    """As NUTS sees them, with thresholds that are hardly apart and gaps that hardly occur."""
+    gap = np.r_[-np.logspace(-3, 4, 30), 0, np.logspace(-3, 4, 30)]
+
+    @jax.jit
+    def both(value: Any, thresholds: Any) -> Any:
+        def total(gap: Any, thresholds: Any, scale: Any) -> Any:
+            return jnp.sum(
+                GradedComparison(gap, thresholds, scale=scale).log_prob(jnp.full(gap.shape, value))
+            )
+
+        return jax.value_and_grad(total, (0, 1, 2))(jnp.asarray(gap, jnp.float32), thresholds, 0.7)
+
+    for thresholds in ([0.3, 1.0, 2.0], [1e-6, 1e-5, 1.0], [20.0, 40.0, 60.0]):
+        for value in range(-3, 4):
+            found = jax.tree.leaves(both(value, jnp.asarray(thresholds, jnp.float32)))
+            assert all(np.all(np.isfinite(leaf)) for leaf in found), (thresholds, value)
+
+
 def test_a_grade_that_does_not_exist_is_impossible() -> None:
     log = jax.jit(lambda value: GradedComparison(jnp.zeros(3), THRESHOLDS).log_prob(value))(
         np.array([4, -4, 3])
@@ -238,8 +257,7 @@ def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
     width = np.repeat([1e-7, 9e-3, 1.1e-2, 2e-2], 3)
     middle = np.tile([0.0, 0.9, -3.0], 4)
     with jax.enable_x64(True):
-        ends = (jnp.asarray(middle - width / 2), jnp.asarray(middle + width / 2))
-        found = plain(jax.jit(interval_moments)(*ends))
+        found = plain(jax.jit(interval_moments)(jnp.asarray(middle - width / 2), jnp.asarray(width)))
     nodes, weights = np.polynomial.legendre.leggauss(12)
     density = stats.norm.pdf(middle[:, None] + width[:, None] * nodes / 2)
     np.testing.assert_allclose(found.log_normalizer, np.log(width / 2 * (density @ weights)), rtol=1e-9)
