@@ -16,7 +16,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from relpref.data.folder import Files, path_and_kind
+from relpref.data.folder import Files
+from relpref.data.kind_words import path_and_kind
 from relpref.errors import DataError, StorageError
 from relpref.folders import previous, replaced_folder
 from relpref.infer import Posterior

@@ -11,7 +11,8 @@ import jax
 from relpref.cli.model import MODELS, column_words, kernel_words, said, with_kernels
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
-from relpref.data.folder import KIND_WORDS, Files, find_files, with_kind
+from relpref.data.folder import Files, find_files
+from relpref.data.kind_words import KIND_WORDS, says_kind, with_kind
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace, Posterior
 from relpref.runs import check_target, copies, save_run
@@ -152,7 +153,7 @@ def _relations(given: Sequence[str]) -> dict[str, Path | Relation]:
             )
         path, colon, word = file.rpartition(":")
         # A file may have a colon in its name; where it has not, the word after one is meant to be a kind.
-        if word in KIND_WORDS:
+        if says_kind(word):
             relations[name] = with_kind(Path(path), word)
         elif colon and not Path(file).exists() and Path(path).exists():
             raise DataError(

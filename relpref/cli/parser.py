@@ -76,8 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME=FILE[:KIND]",
         help="columns source, target and, if need be, weight; KIND is undirected (the default), directed (who links to whom "
-        "matters), random_walk (directed, by the traffic along the links) or bipartite (entities to something else); "
-        "may be repeated",
+        "matters), random_walk (directed, by the traffic along the links) or bipartite (entities to something else), with options after "
+        "commas (bipartite,max_degree=50); may be repeated",
     )
     fit.add_argument(
         "--folder", help="read entities.csv, comparisons.csv and relations/*.csv from here instead"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from relpref.data.kind_words import path_and_kind, says_kind, with_kind
 from relpref.data.messages import shown
 from relpref.data.relation import Relation
 from relpref.data.tables import SUFFIXES, read_table
@@ -27,29 +28,6 @@ class Files(NamedTuple):
     relations: dict[str, Path | Relation]
 
 
-# What a file of links may say about their direction: cites.directed.csv, or cites=links.csv:directed on the command line.
-_KINDS: dict[str, dict[str, Any]] = {
-    "undirected": {"kind": "undirected"},
-    "directed": {"kind": "directed"},
-    "random_walk": {"kind": "directed", "form": "random_walk"},
-    "bipartite": {"kind": "bipartite"},
-}
-KIND_WORDS = tuple(_KINDS)
-
-
-def with_kind(path: Path, word: str) -> Path | Relation:
-    """Return the file of a relation with its kind, one of `KIND_WORDS` or "" where nothing is said."""
-    return Relation(path, **_KINDS[word]) if word else path
-
-
-def path_and_kind(given: Path | Relation) -> tuple[Path, str]:
-    """The inverse of `with_kind`."""
-    if not isinstance(given, Relation):
-        return Path(given), ""
-    word = "random_walk" if given.form == "random_walk" else given.kind or ""
-    return Path(given.table), word
-
-
 def read_file(given: Any) -> Any:
     """Read the table of a relation given as a path or as a `Relation` of one."""
     return replace(given, table=read_table(given.table)) if isinstance(given, Relation) else read_table(given)
@@ -62,7 +40,7 @@ def find_files(path: str | os.PathLike[str]) -> Files:
     ----------
     path : path
         Folder with ``entities`` and ``comparisons`` and, optionally, a folder ``relations``; the tables end
-        in ``.csv`` or ``.parquet``, before which the file of a relation may have a kind: ``cites.directed.csv``.
+        in ``.csv`` or ``.parquet``, before which the file of a relation may have a kind, see `relpref.data.kind_words`: ``cites.directed.csv``.
         Other files are left alone.
 
     Returns
@@ -94,8 +72,8 @@ def find_files(path: str | os.PathLike[str]) -> Files:
             # Desktop systems leave hidden files such as ._links.csv behind.
             if file.suffix.lower() not in SUFFIXES or file.name.startswith("."):
                 continue
-            name, dot, word = file.stem.rpartition(".")
-            if not dot or word not in _KINDS:
+            name, _, word = file.stem.partition(".")
+            if not says_kind(word):
                 name, word = file.stem, ""
             if name in relations:
                 other = path_and_kind(relations[name])[0].name

@@ -36,19 +36,27 @@ def served(place: Path) -> str:
 
 
 def test_kinds_and_kernels(place: Path, ask: Any, snapshot: Any, served: str) -> None:
-    given = ("--relation", f"hot={HOT}:directed", "--relation", f"served={served}:bipartite")
+    given = (
+        "--relation",
+        f"hot={HOT}:directed",
+        "--relation",
+        f"served={served}:bipartite,hubs=count,max_degree=5",
+    )
     said = ask("fit", *TABLES, *given, *KERNELS, *FIXED, "--out", "one")
     assert (said.code, said.err) == (0, "")
     assert "hot_linking" in said.out
-    assert {"data/relations/hot.directed.csv", "data/relations/served.bipartite.csv"} <= set(
-        snapshot(place / "one")
-    )
+    assert {
+        "data/relations/hot.directed.csv",
+        "data/relations/served.bipartite,hubs=count,max_degree=5.csv",
+    } <= set(snapshot(place / "one"))
     record = json.loads((place / "one/run.json").read_text())
     assert record["options"]["kernels"] == {"hot": "diffusion", "served": "hidden-common-cause-cliques"}
     assert record["options"]["attribute_kernel"] == "matern32"
     posterior: Any = load_run("one").posterior
     assert posterior.data.links["hot"].relation.kind == "directed"
     assert posterior.data.links["served"].targets == ("cup", "glass")
+    relation = posterior.data.links["served"].relation
+    assert (relation.hubs, relation.max_degree) == ("count", 5)
     assert posterior.origin.kwargs["attribute_kernel"] == Matern32(shared_lengthscale=True)
     assert posterior.origin.kwargs["relation_kernels"] == {
         "hot": Diffusion(),
@@ -62,9 +70,10 @@ def test_kinds_and_kernels(place: Path, ask: Any, snapshot: Any, served: str) ->
 
 
 def test_a_folder_says_the_kind_in_the_name(place: Path) -> None:
-    (place / HOT).rename(place / "tables/relations/hot.random_walk.csv")
+    (place / HOT).rename(place / "tables/relations/hot.random_walk,teleport=0.3.csv")
     found = PreferenceData.from_folder("tables")
     assert found.links["hot"].relation.form == "random_walk"
+    assert found.links["hot"].relation.teleport == 0.3
     (place / "tables/relations/directed.csv").write_text("source,target\ntea,coffee\n")
     assert list(PreferenceData.from_folder("tables").relations) == ["directed", "hot"]
     (place / "tables/relations/hot.csv").write_text("source,target\ntea,coffee\n")
@@ -101,6 +110,8 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
         (("--kernel", "hot=vectors", "--kernel", "hot=diffusion"), "the relation 'hot' has a kernel already"),
         (("--kernel", "hot=vectors", "--model", "preference_gp"), "preference_gp does not look at relations"),
         (("--relation", f"hot={HOT}:bipartite"), "'coffee' is an entity"),
+        (("--relation", f"hot={HOT}:directed,max_degree=few"), "'max_degree=few' is no option of a relation"),
+        (("--relation", f"hot={HOT}:random_walk,max_degree=5"), "max_degree belongs to bipartite relations"),
         (
             ("--relation", f"hot={HOT}:directed", "--relation", f"hot_linked={HOT}"),
             "'hot_linked' is a role of",
