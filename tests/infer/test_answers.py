@@ -1,7 +1,7 @@
 """Answers of every kind under the engines: against integration, central differences, and the truth of generated data."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from scipy import special, stats
 
 import relpref
 from relpref import PreferenceData
-from relpref.errors import DataError, UnknownLabelError
+from relpref.data import choices
+from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.infer import EP, Laplace, from_samples, noncentered
+from relpref.infer.faces import composed_note
 from relpref.infer.mixture import MixtureBelief
 from relpref.kernels import Precomputed
-from relpref.likelihoods import Logistic, Probit
+from relpref.likelihoods import Logistic, Probit, ProbitComparison
 from relpref.models import preference_gp
 
 LABELS = ["a", "b", "c"]
@@ -273,6 +275,43 @@ def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
         posterior.prefer(pair, rater="x")
     with pytest.raises(DataError, match="do not say which entity was shown first"):
         posterior.prefer(pair, shown_first=[pair[0][0]])
+
+
+def test_info_says_that_answers_are_composed() -> None:
+    votes = pd.DataFrame({"poll": [1, 1, 1], "who": LABELS, "won": [0, 1, 0]})
+    composed = choices(votes, question="poll", item="who", chosen="won")
+    data = PreferenceData.from_tables(pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS), composed)
+    assert "2 pairs composed from 1 choice or list" in composed_note(data)["answers"]
+    assert composed_note(data_of("graded")) == {}
+
+
+@dataclass(frozen=True)
+class Sharp:
+    """A likelihood of one's own: plain answers with half the noise."""
+
+    def parameters(self, answers: Any) -> dict[str, Any]:
+        return {}
+
+    def value(self, answers: Any) -> Any:
+        return jnp.ones(answers.winner.shape, jnp.int32)
+
+    def __call__(self, gap: Any, answers: Any, **parameters: Any) -> Any:
+        return ProbitComparison(gap, scale=0.5)
+
+
+def test_a_likelihood_of_ones_own(posterior: Any, tmp_path: Path) -> None:
+    pair = [tuple(posterior.data.entities[:2])]
+    own = replace(posterior, likelihood=Sharp())
+    expected = special.ndtr(
+        posterior.prefer(pair)["gap_mean"] / np.hypot(0.5, posterior.prefer(pair)["gap_sd"])
+    )
+    np.testing.assert_allclose(own.prefer(pair)["probability"], expected)
+    with pytest.raises(StorageError, match="the likelihood Sharp cannot be stored"):
+        own.save(tmp_path / "run.nc")
+    run = EP(preference_gp, throw=False, fixed={"attributes_amplitude": 1.0}, max_sweeps=1)
+    options = {"attribute_kernel": Precomputed(COVARIANCE), "likelihood": Sharp()}
+    found: Any = run.run(0, data_of("logistic"), progress_bar=False, **options)
+    assert found.likelihood == Sharp()
 
 
 def test_one_step_for_all_strengths() -> None:
