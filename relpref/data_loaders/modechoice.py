@@ -25,7 +25,7 @@ class ModeChoice:
         (minutes) and ``cost`` (dollars), typical of that mode on that kind of trip.
     comparisons : DataFrame, 630 rows
         ``winner`` is what a traveller chose, ``loser`` each of the other three. The three rows of one traveller are one
-        choice: they are not independent.
+        choice, which ``list`` names: they are not independent.
     relations : dict
         ``mode`` joins two alternatives of the same mode if their travellers resemble each other: household incomes at most
         5000 dollars apart and parties of the same size (three or more count as one size).
@@ -110,8 +110,9 @@ def _typical(offers: Any) -> Any:
 def _comparisons(offers: Any) -> Any:
     chosen = offers[offers["choice"] == 1].reset_index().set_index("traveller")["entity"]
     others = offers[offers["choice"] == 0]
+    traveller = others["traveller"].to_numpy()
     return pd.DataFrame(
-        {"winner": chosen.loc[others["traveller"]].to_numpy(), "loser": others.index.to_numpy()}
+        {"winner": chosen.loc[traveller].to_numpy(), "loser": others.index.to_numpy(), "list": traveller}
     )
 
 

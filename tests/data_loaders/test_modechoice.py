@@ -39,7 +39,9 @@ def test_shapes_and_labels(choices: ModeChoice) -> None:
     assert choices.traveller["t017:train"] == "t017" and choices.mode["t017:train"] == "train"
     assert choices.travellers.shape == (210, 4)
     data = PreferenceData.from_tables(choices.entities, choices.comparisons, choices.relations)
-    assert data.notes == ()
+    assert data.notes == (
+        "comparisons: 630 pairs composed from 210 choices or lists; the pairs of one are treated as independent",
+    )
     assert data.num_answers == data.num_comparisons == 630
 
 
