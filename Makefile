@@ -3,6 +3,7 @@
 #   make demo PYTHON=/path/to/python3     the Python to build the environment with (default: tools/find-python)
 #   make test VENV=/tmp/relpref           where the environment lies (default: .venv)
 #   make test ARGS="-k graph -x"          more arguments for pytest; also for bench
+#   make test WORKERS=0                   all tests in one process (default: one worker for each core, at most four)
 #   make bench TORCH="torch==2.13.0"      the PyTorch to compare with, where the default build is not the one you want
 
 VENV ?= .venv
@@ -21,6 +22,10 @@ OPENBLAS_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# A worker runs whole files, whose problems share what JAX compiles.
+WORKERS ?= auto
+PARALLEL = --numprocesses=$(WORKERS) --maxprocesses=4 --dist=loadfile
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # several commands at once would install into one environment
@@ -34,10 +39,10 @@ demo: $(VENV)/.installed ## fit the model to real bundled data and write demo/re
 
 test: $(VENV)/.installed-test ## run the tests, except those marked slow
 	@echo "Testing with $$($(VENV)/bin/python --version); data files: $${RELPREF_DATA:-none, the tests that read them are skipped}"
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
 
 test-slow: $(VENV)/.installed-test ## run the tests marked slow
-	$(VENV)/bin/python -m pytest -m slow $(ARGS)
+	$(VENV)/bin/python -m pytest -m slow $(PARALLEL) $(ARGS)
 
 lint: $(VENV)/.installed-lint ## check style, formatting and types
 	$(VENV)/bin/python -m ruff check
