@@ -6,7 +6,7 @@ Talts et al. 2018). An engine that *maximises* hyperparameters is not calibrated
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -109,6 +109,7 @@ def calibrate(
     """
     root = as_key(key)
     with jax.enable_x64(True):
+        data = _one_by_one(data)
         asked = data.without_answers()
         observed = discover(*Call.split(program, (data,), options), {})[0].observed
         truths = _simulate(program, asked, options, jax.random.split(root, simulations))
@@ -125,6 +126,15 @@ def calibrate(
         truth = gap @ utilities[row]
         pit[row] = ndtr((truth - gap @ mean) / np.sqrt(gap @ covariance @ gap))
     return Calibration(pit, tuple(one[2] for one in found))
+
+
+def _one_by_one(data: PreferenceData) -> PreferenceData:
+    """Every answer a row of its own: to an answer that was given k times belong k simulated ones, which may differ."""
+    known = data.comparisons
+    rows = np.repeat(np.arange(len(known.count)), known.count)
+    columns: dict[str, Any] = {name: np.asarray(column)[rows] for name, column in known.columns.items()}
+    columns["count"] = np.ones(len(rows), np.int32)
+    return replace(data, comparisons=replace(known, **columns))
 
 
 def _simulate(program: Program, data: PreferenceData, options: dict[str, Any], keys: Array) -> Values:

@@ -14,7 +14,7 @@ from relpref.errors import DataError, InferenceError
 from relpref.infer.belief import as_key
 from relpref.infer.em import expectation_maximisation
 from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
-from relpref.infer.faces import assemble, assemble_mixture, positive_definite, thinned
+from relpref.infer.faces import Component, assemble, assemble_mixture, positive_definite, thinned
 from relpref.infer.integrate import UNMIXED, integrate
 from relpref.infer.layout import broadcast_fixed, discover
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
@@ -22,7 +22,7 @@ from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.program import Call, Layout, Program, Values, read
 from relpref.infer.progress import Progress
 from relpref.infer.result import CODES, Result
-from relpref.infer.sites import Sites
+from relpref.infer.sites import Info, Sites
 
 Strategy = Literal["maximise", "em", "nuts"]
 
@@ -93,7 +93,7 @@ class GaussianEngine:
             raise DataError(f"space is {space!r}; it is 'auto', 'entity' or 'gap'")
         for name, number, least in (
             ("restarts", restarts, 1),
-            ("draws", draws, 2),
+            ("draws", draws, 8),
             ("warmup", warmup, 1),
             ("max_sweeps", max_sweeps, 1),
             ("max_evaluations", max_evaluations, 1),
@@ -189,6 +189,11 @@ class GaussianEngine:
         fixed = broadcast_fixed(call, arrays, self.fixed)
         layout, medians, entries = discover(call, arrays, fixed)
         gap_space = self._gap_space(layout)
+        if self.options["hyperparameters"] == "em" and not layout.constant_projection:
+            raise DataError(
+                "hyperparameters is 'em', but hyperparameters change what the answers look at, which EM holds fixed; "
+                "use 'maximise' or 'nuts'"
+            )
         cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
         first = cold
         if start is not None:
@@ -220,7 +225,8 @@ class GaussianEngine:
             result = Result.hyperparameters_not_converged
         if gap_space and not positive_definite(final):
             result = Result.prior_not_positive_definite
-        info = self._describe(gap_space, result, final, search)
+        info = self._describe(gap_space, result, final.info, search)
+        info["log_prior"] = float(final.log_prior)
         if not result.ok and self.options["throw"]:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
         if self.options["hyperparameters"] == "nuts" and searching and not result.empty:
@@ -257,27 +263,34 @@ class GaussianEngine:
             raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
         rows = thinned(rows, layout.num_latents)
         gap_space = self._gap_space(layout)
-        sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
-        found: list[Evidence] = []
+        cold = sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+        static = (call, layout, gap_space, False)
+        limits = (self.options["tol"], self.options["max_sweeps"])
+        components: list[Component] = []
+        codes: list[Result] = []
+        worst: Info | None = None
         for row in rows:
             values = {**given, **{name: jnp.asarray(value) for name, value in row.items()}}
-            static = (call, layout, gap_space, False)
-            limits = (self.options["tol"], self.options["max_sweeps"])
-            evidence = self.evaluate(*static, arrays, entries, {}, values, sites, *limits, True)
-            if CODES[int(evidence.info.code)].ok:
-                sites = evidence.sites
-            found.append(evidence)
-        codes = [CODES[int(evidence.info.code)] for evidence in found]
-        result = next((code for code in codes if not code.ok), Result.converged)
+            for start in (sites, cold):
+                evidence = self.evaluate(*static, arrays, entries, {}, values, start, *limits, True)
+                if CODES[int(evidence.info.code)].ok:
+                    sites = evidence.sites
+                    break
+            codes.append(CODES[int(evidence.info.code)])
+            components.append(Component.of(layout, evidence))
+            if worst is None or evidence.info.residual > worst.residual:
+                worst = evidence.info
+        result = max(codes, key=lambda code: (code.empty, not code.ok))
         if result.ok and more.get("r_hat", 1.0) > UNMIXED:
             result = Result.hyperparameters_not_mixed
-        worst = max(found, key=lambda evidence: float(evidence.info.residual))
-        info = {**self._describe(gap_space, result, worst, None), "hyperparameters": "nuts", **more}
+        assert worst is not None  # there are draws
+        info = self._describe(gap_space, result, worst, None) | {"hyperparameters": "nuts"}
+        info |= {**more, "draws": len(rows)}
         if not result.ok and self.options["throw"]:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
         fixed = {name: value for name, value in given.items() if name not in draws}
         kept = {name: np.stack([row[name] for row in rows]) for name in draws}
-        return assemble_mixture(layout, fixed, found, kept, info, key, self._origin(args, kwargs))
+        return assemble_mixture(layout, fixed, components, kept, info, key, self._origin(args, kwargs))
 
     def _origin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Origin:
         return Origin(self.program, args, kwargs, {"engine": self.name, **self.options, "fixed": self.fixed})
@@ -318,17 +331,16 @@ class GaussianEngine:
         return max(found, key=lambda one: one.objective)
 
     def _describe(
-        self, gap_space: bool, result: Result, final: Evidence, search: Search | None
+        self, gap_space: bool, result: Result, found: Info, search: Search | None
     ) -> dict[str, Any]:
         info: dict[str, Any] = {
             "engine": self.name,
             "result": result.name,
-            "iterations": int(final.info.sweeps),
-            "residual": float(final.info.residual),
-            "damping": float(final.info.damping),
+            "iterations": int(found.sweeps),
+            "residual": float(found.residual),
+            "damping": float(found.damping),
             "space": "gap" if gap_space else "entity",
-            "jitter": float(final.info.jitter),
-            "log_prior": float(final.log_prior),
+            "jitter": float(found.jitter),
         }
         if search is not None:
             info |= {

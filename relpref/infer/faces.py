@@ -1,6 +1,6 @@
 """Chooses the posterior's face by the data the program was given."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -19,6 +19,7 @@ from relpref.likelihoods import AnswerModel, Probit
 from relpref.linalg import cholesky
 
 _UTILITY = "utility"
+CHAINS = 2  # of draws of the hyperparameters
 MOST_NUMBERS = 30_000_000  # in the covariances of a mixture: 240 MB
 
 
@@ -121,11 +122,8 @@ def assemble(
     parts = named_parts(layout, evidence, covariance)
     log_evidence = float(evidence.log_evidence)
     if Result[info["result"]].empty:
-        # No sweep gave a posterior: not one number may look like an answer.
         log_evidence = np.nan
-        numbers = [v for p in parts.values() for d in (p.means, p.covariances) for v in d.values()]
-        for array in (mean, covariance, *numbers):
-            array[...] = np.nan
+        blank(mean, covariance, parts)
     hyperparameters = {**fixed, **evidence.hyperparameters}
     common = {
         "belief": GaussianBelief(mean, covariance),
@@ -142,39 +140,53 @@ def assemble(
     return choose(origin, layout.slices, common)
 
 
+class Component(NamedTuple):
+    """What one draw of the hyperparameters adds to a mixture."""
+
+    mean: Floats
+    covariance: Floats
+    parts: dict[str, Parts]
+
+    @classmethod
+    def of(cls, layout: Layout, evidence: Evidence) -> "Component":
+        """Read it off an engine's arrays, which can be forgotten then."""
+        mean, covariance = latent_moments(layout, evidence)
+        return cls(mean, covariance, named_parts(layout, evidence, covariance))
+
+
 def thinned(rows: list[Any], size: int) -> list[Any]:
-    """As many of the draws, evenly, as there is room for a covariance of each."""
-    most = max(2, MOST_NUMBERS // max(size, 1) ** 2)
-    if len(rows) <= most:
+    """As many of the draws, evenly from each chain, as there is room for a covariance of each."""
+    most = max(1, MOST_NUMBERS // max(size, 1) ** 2 // CHAINS)
+    length = len(rows) // CHAINS
+    if length <= most:
         return rows
-    return [rows[int(row)] for row in np.linspace(0, len(rows) - 1, most)]
+    kept = np.linspace(0, length - 1, most).astype(int)
+    return [rows[chain * length + row] for chain in range(CHAINS) for row in kept]
 
 
 def assemble_mixture(
     layout: Layout,
     fixed: Values,
-    found: list[Evidence],
+    components: list[Component],
     draws: dict[str, Floats],
     info: dict[str, Any],
     key: Any,
     origin: Origin,
 ) -> Posterior:
     """One Gaussian for each draw of the hyperparameters, all of equal weight."""
-    components = [latent_moments(layout, evidence) for evidence in found]
-    by_draw = [
-        named_parts(layout, evidence, covariance)
-        for evidence, (_, covariance) in zip(found, components, strict=True)
-    ]
-    belief = MixtureBelief(np.stack([mean for mean, _ in components]), np.stack([c for _, c in components]))
+    belief = MixtureBelief(
+        np.stack([c.mean for c in components]), np.stack([c.covariance for c in components])
+    )
+    parts = {
+        site: _mixed_parts([component.parts[site] for component in components], belief.locations[:, rows])
+        for site, rows in layout.slices.items()
+    }
     if Result[info["result"]].empty:
-        belief = MixtureBelief(belief.locations * np.nan, belief.scales * np.nan)
+        blank(belief.locations, belief.scales, parts)
     averages = {name: value.mean(axis=0) for name, value in draws.items()}
     common = {
         "belief": belief,
-        "parts": {
-            site: _mixed_parts([parts[site] for parts in by_draw], belief.locations[:, rows])
-            for site, rows in layout.slices.items()
-        },
+        "parts": parts,
         "hyperparameters": {name: plain(value) for name, value in {**fixed, **averages}.items()},
         "hyperparameter_draws": draws,
         "log_evidence": None,
@@ -183,6 +195,13 @@ def assemble_mixture(
         "key": key_words(key),
     }
     return choose(origin, layout.slices, common)
+
+
+def blank(mean: Floats, covariance: Floats, parts: dict[str, Parts]) -> None:
+    """No sweep gave a posterior: not one number may look like an answer."""
+    numbers = [v for p in parts.values() for d in (p.means, p.covariances) for v in d.values()]
+    for array in (mean, covariance, *numbers):
+        array[...] = np.nan
 
 
 def _mixed_parts(parts: list[Parts], totals: Floats) -> Parts:

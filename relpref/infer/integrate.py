@@ -17,10 +17,10 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
 from relpref.infer.evidence import Evidence
+from relpref.infer.faces import CHAINS
 from relpref.infer.program import Values
 from relpref.infer.result import Result, code
 
-CHAINS = 2
 _STEP = 1e-3  # of the differences that give the curvature at the maximum
 _FLATTEST = 0.1  # smallest curvature believed in, where priors have about 1
 DRAWS_INFO = ("r_hat", "ess", "divergences", "draws", "chains")

@@ -18,6 +18,8 @@ from relpref.likelihoods import as_likelihood
 
 _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
 
+_WIDTH = 256  # columns of the projection that are looked at together
+
 Shapes = tuple[
     Any, ...
 ]  # of jax.ShapeDtypeStruct: what can be said of a program before its arrays are looked at
@@ -72,7 +74,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
     medians : dict from hyperparameter to Array
         Of their priors, unconstrained; a draw where the prior has no quantile function.
     rows : SparseRows or None
-        The projection, where it is constant and no predictor takes more than two latents.
+        The projection, where it is constant, has more rows than columns, and no predictor takes more than two latents.
 
     Raises
     ------
@@ -122,7 +124,10 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
         num_rows=found.num_rows,
         constant_projection=found.constant_projection,
     )
-    return layout, {name: found.medians[name] for name, _ in hyperparameters}, found.rows
+    rows = None
+    if layout.constant_projection and layout.num_rows > layout.num_latents:  # what entity space is for
+        rows = _sparse_rows(call, layout, arrays, fixed)
+    return layout, {name: found.medians[name] for name, _ in hyperparameters}, rows
 
 
 def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
@@ -181,8 +186,8 @@ class _Probe:
             0.3, 3.0, layout.num_latents
         )  # of the other sign, so that |x| and max(x, 0) show
         points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
-        first, self.medians, columns = _probe(call, layout, arrays, fixed, points, _key_words(0))
-        second, _, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
+        first, self.medians = _probe(call, layout, arrays, fixed, points, _key_words(0))
+        second, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
         first, second = np.asarray(first), np.asarray(second)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
@@ -192,7 +197,6 @@ class _Probe:
         self.constant_projection = bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
         )
-        self.rows = SparseRows.of(np.asarray(columns).T) if self.affine and self.constant_projection else None
 
 
 @lru_cache(maxsize=2)
@@ -203,8 +207,8 @@ def _key_words(seed: int) -> Any:
 @partial(jax.jit, static_argnums=(0, 1))
 def _probe(
     call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, key_words: Array
-) -> tuple[Array, Values, Array]:
-    """Predictors at each latent vector, the medians of the hyperparameters' priors, and what each latent adds to the predictors."""
+) -> tuple[Array, Values]:
+    """Predictors at each latent vector, and the medians of the hyperparameters' priors."""
     key = jax.random.wrap_key_data(key_words)
 
     def predictors(vector: Array) -> Array:
@@ -217,8 +221,39 @@ def _probe(
         s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
     ]
     medians = {site["name"]: _median(site) for site in free if site["name"] not in fixed}
-    columns = jax.vmap(predictors)(jnp.eye(points.shape[1], dtype=points.dtype)) - predictors(points[0])
-    return jax.vmap(predictors)(points), medians, columns
+    return jax.vmap(predictors)(points), medians
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _columns(
+    call: Call, layout: Layout, width: int, arrays: tuple[Any, ...], fixed: Values, start: Array
+) -> Array:
+    """What each of some latents adds to the predictors, shape (width, m)."""
+
+    def predictors(vector: Array) -> Array:
+        sites = call.trace(arrays, {**fixed, **layout.unravel(vector)})
+        return jnp.concatenate([jnp.ravel(as_likelihood(sites[n]["fn"]).predictor) for n in layout.observed])
+
+    units = jax.nn.one_hot(start + jnp.arange(width), layout.num_latents)
+    return jax.vmap(predictors)(units) - predictors(jnp.zeros(layout.num_latents))
+
+
+def _sparse_rows(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> SparseRows | None:
+    """The projection's entries, some columns at a time, if no row has more than two."""
+    size, width = layout.num_latents, min(layout.num_latents, _WIDTH)
+    entries = np.zeros(layout.num_rows, dtype=int)
+    rows, columns, values = [], [], []
+    for start in range(0, size, width):
+        block = np.asarray(_columns(call, layout, width, arrays, fixed, start))[: size - start]
+        column, row = np.nonzero(block)
+        entries += np.bincount(row, minlength=layout.num_rows)
+        if entries.max(initial=0) > 2:
+            return None
+        rows.append(row)
+        columns.append(column + start)
+        values.append(block[column, row])
+    row, column, value = (np.concatenate(part) for part in (rows, columns, values))
+    return SparseRows.of(row, column, value, (layout.num_rows, size))
 
 
 def _median(site: dict[str, Any]) -> Array:

@@ -1,6 +1,7 @@
 """A belief that is a mixture of Gaussians: one for each draw of the hyperparameters. NumPy only."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class MixtureBelief:
         """Number of entries, n."""
         return int(self.locations.shape[1])
 
-    @property
+    @cached_property
     def components(self) -> list[GaussianBelief]:
         """The Gaussians."""
         return [GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True)]
@@ -68,10 +69,15 @@ class MixtureBelief:
         return self._quantile((1 - probability) / 2), self._quantile((1 + probability) / 2)
 
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draws, the components taking turns in their order: as many draws as components are one of each."""
-        sizes = np.bincount(np.arange(number) * len(self.locations) // number, minlength=len(self.locations))
-        each = zip(self.components, sizes, strict=True)
-        return np.concatenate([component.draw(int(size), rng) for component, size in each if size])
+        """Draws; as many as there are components are one of each, in their order."""
+        total = len(self.locations)
+        # Stratified: each draw's component is random, and all take part evenly.
+        which = ((np.arange(number) + rng.uniform(size=number)) * total / number).astype(int)
+        draws = np.empty((number, self.size))
+        for component in np.unique(which):
+            rows = np.flatnonzero(which == component)
+            draws[rows] = self.components[component].draw(len(rows), rng)
+        return draws if number == total else rng.permutation(draws)
 
     def _quantile(self, level: float) -> Floats:
         """By bisection between the smallest and the largest quantile of the components."""

@@ -13,6 +13,8 @@ from jax import Array
 from jax.lax import optimization_barrier
 from numpy.typing import NDArray
 
+Whole = NDArray[np.integer]
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -54,16 +56,17 @@ class SparseRows:
     size: Array
 
     @classmethod
-    def of(cls, matrix: NDArray[np.float64]) -> "SparseRows | None":
-        """The rows of an (m, n) matrix, if none has more than two entries."""
-        row, column = np.nonzero(matrix)
-        if np.bincount(row, minlength=1).max(initial=0) > 2:
-            return None
+    def of(
+        cls, row: Whole, column: Whole, entry: NDArray[np.float64], shape: tuple[int, int]
+    ) -> "SparseRows":
+        """From the entries, at most two in a row, of an array of a shape."""
+        order = np.argsort(row, kind="stable")
+        row, column, entry = row[order], column[order], entry[order]
         place = np.zeros(len(row), dtype=int)
-        place[1:] = row[1:] == row[:-1]  # a row's entries come one after the other
-        columns, entries = np.zeros((len(matrix), 2), dtype=int), np.zeros((len(matrix), 2))
-        columns[row, place], entries[row, place] = column, matrix[row, column]
-        return cls(jnp.asarray(columns), jnp.asarray(entries), jnp.zeros(matrix.shape[1]))
+        place[1:] = row[1:] == row[:-1]
+        columns, entries = np.zeros((shape[0], 2), dtype=int), np.zeros((shape[0], 2))
+        columns[row, place], entries[row, place] = column, entry
+        return cls(jnp.asarray(columns), jnp.asarray(entries), jnp.zeros(shape[1]))
 
     def gram(self, precision: Array) -> Array:
         """AᵀTA, shape (n, n)."""

@@ -11,6 +11,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.prediction import expectations, questions
+from relpref.kernels import Precomputed
 from relpref.likelihoods import AnswerModel, Probit
 
 # Draws behind ranks: the error of a probability is at most 0.8 percentage points (one standard error).
@@ -181,17 +182,24 @@ class UtilityPosterior(Posterior):
         from relpref.infer.refit import engine_again
 
         data = self.data.extend(entities, relations)
+        keywords = self.origin.keywords
+        kernels = [keywords.get("attribute_kernel"), *(keywords.get("relation_kernels") or {}).values()]
+        if any(isinstance(kernel, Precomputed) for kernel in kernels):
+            raise UnsupportedProgramError(
+                "extend: a Precomputed covariance has no entries for newcomers; fit anew with the larger matrix"
+            )
         args = tuple(data if argument is self.data else argument for argument in self.origin.args)
+        kwargs = {
+            name: data if argument is self.data else argument for name, argument in self.origin.kwargs.items()
+        }
         draws = self.hyperparameter_draws
         known = {name: value for name, value in self.hyperparameters.items() if name not in draws}
         engine = engine_again(self.origin, fixed=known)
         if draws:
             told = {name: self.info[name] for name in DRAWS_INFO if name in self.info}
-            extended = engine.run_at_draws(draws, self.key, *args, info=told, **self.origin.kwargs)
+            extended = engine.run_at_draws(draws, self.key, *args, info=told, **kwargs)
         else:
-            extended = engine.run_from(
-                self.sites, self.key, *args, progress_bar=progress_bar, **self.origin.kwargs
-            )
+            extended = engine.run_from(self.sites, self.key, *args, progress_bar=progress_bar, **kwargs)
         assert isinstance(extended, UtilityPosterior)
         return extended
 

@@ -29,6 +29,15 @@ def test_every_likelihood(kind: str) -> None:
     assert found.p_value() > 0.001
 
 
+def test_an_answer_given_five_times_is_five_answers() -> None:
+    """As many rows as without counts, so that this costs no further compilation."""
+    data, _ = questions("winners")
+    counted = data.select_comparisons(np.repeat(np.arange(6), 5))
+    assert counted.num_comparisons == 6
+    found = calibrate(xpgp, counted, simulations=1000)
+    assert found.p_value() > 0.001
+
+
 def test_uniform_transforms_are_seldom_rejected() -> None:
     rng = np.random.default_rng(1)
     found = [Calibration(rng.uniform(size=50), ()).p_value(seed) for seed in range(40)]

@@ -9,7 +9,8 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
-from relpref.infer import from_samples
+from relpref.infer import EP, from_samples
+from relpref.kernels import Precomputed
 from relpref.models import xpgp
 
 # One with attributes alone, one with a link to an old entity, two that are linked to each other.
@@ -100,3 +101,19 @@ def test_draws_cannot_be_extended(data: PreferenceData, hyperparameters: dict[st
     draws: Any = from_samples(samples, xpgp, data)
     with pytest.raises(UnsupportedProgramError, match="EP"):
         draws.extend(NEWCOMERS)
+
+
+def test_data_given_by_keyword_grows_too(
+    data: PreferenceData, hyperparameters: dict[str, Any], extended: Any
+) -> None:
+    posterior: Any = EP(xpgp, fixed=hyperparameters).run(0, data=data, progress_bar=False)
+    np.testing.assert_allclose(arrive(posterior).mean(), extended.mean(), atol=1e-8)
+
+
+def test_a_given_covariance_has_no_newcomers(data: PreferenceData) -> None:
+    alone = data.without_relation("next")
+    kernel = Precomputed(np.eye(data.num_entities))
+    engine = EP(xpgp, fixed={"attributes_amplitude": 1.0})
+    posterior: Any = engine.run(0, alone, attribute_kernel=kernel, progress_bar=False)
+    with pytest.raises(UnsupportedProgramError, match="fit anew with the larger matrix"):
+        posterior.extend(NEWCOMERS)

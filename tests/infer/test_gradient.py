@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from relpref.data import PreferenceData
+from relpref.errors import DataError
 from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
@@ -105,3 +106,8 @@ def test_hyperparameters_everywhere(
     truth = expectation_propagation(a**2 * UNIT, projection, tilted)
     log_prior = stats.norm.logpdf(np.log([a, d])).sum() + stats.halfnorm.logpdf([b, s]).sum() + np.log(b * s)
     assert abs(at(point)[0] - truth.log_evidence - log_prior) <= 1e-8
+
+
+def test_em_refuses_hyperparameters_in_the_projection() -> None:
+    with pytest.raises(DataError, match="which EM holds fixed"):
+        EP(everywhere, hyperparameters="em").run(0, UNIT, MEASURED, progress_bar=False)

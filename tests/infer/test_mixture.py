@@ -31,3 +31,12 @@ def test_differences() -> None:
 def test_as_many_draws_as_components_are_one_of_each() -> None:
     tight = MixtureBelief(BELIEF.locations, 1e-12 * BELIEF.scales)
     np.testing.assert_allclose(tight.draw(3, np.random.default_rng(0)), BELIEF.locations, atol=1e-4)
+
+
+def test_a_single_draw_may_come_from_any_component() -> None:
+    tight = MixtureBelief(BELIEF.locations, 1e-12 * BELIEF.scales)
+    draws = [tight.draw(1, np.random.default_rng(seed))[0] for seed in range(40)]
+    assert len(np.unique(np.round(draws, 2), axis=0)) == 3
+    several = tight.draw(300, np.random.default_rng(0))
+    assert not np.all(np.diff(np.linalg.norm(several - BELIEF.locations[0], axis=1).argsort()) == 1)
+    assert np.mean(np.linalg.norm(several - BELIEF.locations[0], axis=1) < 0.01) == 1 / 3
