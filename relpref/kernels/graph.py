@@ -84,12 +84,13 @@ def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool)
     return Spectral(values, vectors)
 
 
-def unit_scale(gap_variance: Array) -> Array:
-    """What brings a mean gap variance to 2; 1 for a graph without a gap within a component, which sets no scale."""
-    return jnp.where(gap_variance > 0, 2 / jnp.where(gap_variance > 0, gap_variance, 1), 1)
+def unit_scale(gap_variance: Array, negligible: float = 0.0) -> Array:
+    """What brings a mean gap variance to 2; 1 where it is negligible, as without a gap in a component, and sets no scale."""
+    counts = gap_variance > negligible
+    return jnp.where(counts, 2 / jnp.where(counts, gap_variance, 1), 1)
 
 
-def rescaled(covariance: Array, graph: Graph) -> Array:
+def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Array:
     """Scale a covariance to a mean gap variance of 2 over the pairs within a component.
 
     Parameters
@@ -97,7 +98,10 @@ def rescaled(covariance: Array, graph: Graph) -> Array:
     covariance : Array, shape (n, n)
         Of the graph's nodes.
     graph : Graph
-        The pairs are those of its graph of reference: newcomers do not change the scale by their own gaps.
+        The pairs are those of its graph of reference: newcomers do not change the scale by their own gaps, but they do where
+        their links change the covariance of the others.
+    negligible : float
+        Up to this mean gap variance the covariance stays as it is.
 
     Returns
     -------
@@ -109,4 +113,4 @@ def rescaled(covariance: Array, graph: Graph) -> Array:
     # Σ K_ii + K_jj − 2 K_ij over the ordered pairs; those with i = j add nothing.
     total = 2 * jnp.sum(jnp.diagonal(known) * jnp.sum(together, axis=1)) - 2 * jnp.sum(together * known)
     pairs = jnp.sum(together) - component.size
-    return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1))
+    return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1), negligible)

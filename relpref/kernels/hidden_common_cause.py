@@ -14,6 +14,9 @@ from relpref.errors import DataError
 from relpref.kernels.graph import rescaled
 from relpref.linalg import Dense, real
 
+# 1 % of 2, the gap variance of independent entities: below it, those that are linked count as one.
+_NEGLIGIBLE_GAP = 0.02
+
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
@@ -41,7 +44,10 @@ class HiddenCommonCause:
     Notes
     -----
     There is no hyperparameter but the amplitude. Links reach one step (or one clique) far: entities without a common group are
-    independent. ``normalize`` is as for `RegularizedLaplacian`.
+    independent. ``normalize`` is as for `RegularizedLaplacian`, with one exception. Where the entities of a component are all in the
+    same groups (brands: a bipartite relation with one target for each entity), the only gaps within components are those of the
+    regularisation, and scaling these up to 2 would blow up the gaps between components. So where their mean variance is below
+    1 % of that between components, the variances stay 1.
     """
 
     method: Literal["edges", "cliques"] = "edges"
@@ -68,7 +74,7 @@ class HiddenCommonCause:
         shared = self._edges(graph) if self.method == "edges" else self._cliques(graph)
         scale = jnp.sqrt(jnp.diagonal(shared))
         correlation = shared / (scale[:, None] * scale[None, :])
-        return Dense(rescaled(correlation, graph) if normalize else correlation)
+        return Dense(rescaled(correlation, graph, negligible=_NEGLIGIBLE_GAP) if normalize else correlation)
 
     def _check(self, graph: Graph) -> None:
         if self.method == "cliques" and graph.cliques is None:

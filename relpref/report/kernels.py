@@ -58,7 +58,8 @@ def kernels(posterior: UtilityPosterior) -> str:
     if len(parts) > 1 and switched_on and all(isinstance(kernel, _SCALED) for kernel in used.values()):
         sentences.append(
             "They are scaled so that, at an amplitude of 1, two entities typically differ by 1.4: two that are far apart in their "
-            "attributes, or two in the same connected part of a relation. That is why the amplitudes of different parts "
+            "attributes, or two in the same connected part of a relation (in different parts, where a kernel takes those of one part "
+            "for the same). That is why the amplitudes of different parts "
             "can be compared."
         )
     elif len(parts) > 1:

@@ -89,6 +89,23 @@ def test_hidden_common_cause_counts_the_cliques() -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
 
 
+def test_groups_apart_set_no_scale() -> None:
+    """One target for each entity makes disjoint cliques, isolated pairs among them: gaps are those between components."""
+    groups = [(0, 1, 2), (3, 4), (5, 6)]
+    pairs = [(i, j) for group in groups for i in group for j in group if i < j]
+    low, high = np.array(pairs).T
+    graph = Graph(8, low, high, np.ones(len(pairs))).with_cliques()
+    same = np.eye(8)
+    for i, j in pairs:
+        same[[i, j], [j, i]] = 1
+    found = dense(HiddenCommonCause(method="cliques"), graph, normalize=True)
+    np.testing.assert_allclose(found, same, rtol=0, atol=2e-4)
+    couples = Graph(8, [0, 2, 4], [1, 3, 5], [1.0, 2.0, 3.0]).with_cliques()
+    found = dense(HiddenCommonCause(), couples, normalize=True)
+    np.testing.assert_allclose(np.diag(found), np.ones(8), rtol=0, atol=1e-12)
+    assert abs(found[0, 1] - 1) <= 3e-4 and found[0, 2] == 0
+
+
 def test_relation_vectors_are_attributes() -> None:
     rows = GRAPH.adjacency().toarray()
     distance = cdist(rows, rows)
