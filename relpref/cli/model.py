@@ -103,10 +103,9 @@ def with_kernels(
         keywords["attribute_kernel"] = kernel(shared_lengthscale=chosen.shared_lengthscale)
     if words:
         for name, word in words.items():
-            parts = data.parts_of(name)  # refuses a relation that is not there
+            data.parts_of(name)  # refuses a relation that is not there
             if word == "hidden-common-cause-cliques":
-                for part in parts:
-                    data = data.with_cliques(part)
+                data = data.with_cliques(name)
         keywords["relation_kernels"] = {name: GRAPH_KERNELS[word] for name, word in words.items()}
     return data, keywords
 

@@ -1,4 +1,8 @@
-"""Newcomers: entities and links appended to a data set, with the old scales kept."""
+"""Newcomers: entities and links appended to a data set, with the old scales kept.
+
+Kept are the scales of attributes and, of each graph, eigenvalues, mean degree and components. A kernel that is scaled by its covariance
+among the old entities (`HiddenCommonCause`, `RelationVectors`) computes that anew: newcomers' links may change its scale.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +14,7 @@ from relpref.data.arrays import read_only
 from relpref.data.entities import align_attributes, index_entities, read_entities
 from relpref.data.graph import Graph
 from relpref.data.labels import LabelIndex
-from relpref.data.links import Links, Read, project, read_relation
+from relpref.data.links import Links, Read, graph_notes, project, read_relation
 from relpref.data.messages import shown
 from relpref.data.relation import check_known
 from relpref.errors import DataError
@@ -55,19 +59,21 @@ def extended(
         if part in graphs:  # the second role came with the first
             continue
         read = _read(name, relations[name], index, data) if name in relations else None
-        more = () if read is None else read.notes
         if name in all_links:
             if read is not None:
                 all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
             # Also without new links: the traffic of a random walk depends on how many entities there are.
-            projected, notes_of_links = project(name, all_links[name], len(index), data.relations)
-            graphs |= projected
-            more += notes_of_links
+            grown = project(name, all_links[name], len(index), data.relations)
         elif read is not None:
             edges = read.edges
-            graphs[part] = graph.grown(len(index), edges.source, edges.target, edges.weight)
+            grown = {part: graph.grown(len(index), edges.source, edges.target, edges.weight)}
         else:
-            graphs[part] = graph.grown(len(index), [], [], [])
+            grown = {part: graph.grown(len(index), [], [], [])}
+        graphs |= grown
+        before = {one: data.relations[one] for one in grown}
+        stale = graph_notes(name, data.links.get(name), before)
+        more = (() if read is None else read.notes) + graph_notes(name, all_links.get(name), grown)
+        notes = [note for note in notes if note not in stale]
         notes += [note for note in more if note not in notes]
     return replace(
         data,

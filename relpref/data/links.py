@@ -209,16 +209,16 @@ def relation_graphs(name: str, read: Read, num_entities: int) -> tuple[dict[str,
     """
     edges = read.edges
     if read.relation.kind not in ("directed", "bipartite"):
-        graph = Graph(num_entities, edges.source, edges.target, edges.weight)
-        return {name: graph}, None, read.notes + _alone(name, name, graph)
-    links = Links(read.relation, edges.source, edges.target, edges.weight, read.targets)
-    graphs, notes = project(name, links, num_entities)
-    return graphs, links, read.notes + notes
+        graphs, links = {name: Graph(num_entities, edges.source, edges.target, edges.weight)}, None
+    else:
+        links = Links(read.relation, edges.source, edges.target, edges.weight, read.targets)
+        graphs = project(name, links, num_entities)
+    return graphs, links, read.notes + graph_notes(name, links, graphs)
 
 
 def project(
     name: str, links: Links, num_entities: int, before: Mapping[str, Graph] | None = None
-) -> tuple[dict[str, Graph], Notes]:
+) -> dict[str, Graph]:
     """Make the undirected graphs of a directed or bipartite relation.
 
     Parameters
@@ -234,34 +234,61 @@ def project(
 
     Returns
     -------
-    graphs : dict of str to Graph
+    dict of str to Graph
         By the name of the part, see `part_names`.
-    notes : tuple of str
-        What was left out, and who has no edge.
     """
     relation = links.relation
-    num_targets = len(links.targets) if relation.kind == "bipartite" else num_entities
-    matrix = scipy.sparse.csr_array(
-        (links.weight, (links.source, links.target)), shape=(num_entities, num_targets)
-    )
     graphs: dict[str, Graph] = {}
-    notes: list[str] = []
-    for part, shared in zip(part_names(name, relation), (matrix, matrix.T), strict=False):
+    for part, matrix in _matrices(name, links, num_entities).items():
         old = None if before is None else before.get(part)
         if before is not None and old is None:
             continue
         if relation.teleport is not None:
             edges = circulation(matrix, relation.teleport)
         else:
-            kept, more = _without_hubs(shared, relation.max_degree)
-            notes += [f"relation {name!r}: {_where(part, name)}{note}" for note in more]
+            kept, _ = _without_hubs(matrix, relation.max_degree)
             edges = shared_targets(kept, weigh_hubs=relation.hubs == "weight")
         try:
             graphs[part] = _graph(num_entities, edges, old)
         except DataError as error:  # products of extreme weights
             raise DataError(f"relation {name!r}: {_where(part, name)}{error}; rescale the weights") from None
-        notes += _alone(name, part, graphs[part])
-    return graphs, tuple(notes)
+    return graphs
+
+
+def graph_notes(name: str, links: Links | None, graphs: Mapping[str, Graph]) -> Notes:
+    """Return what was left out of a relation's graphs, and who has no edge in them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the relation.
+    links : Links or None
+        What was projected; None for an undirected relation.
+    graphs : mapping of str to Graph
+        Of this relation, by the name of the part.
+
+    Returns
+    -------
+    tuple of str
+        Notes.
+    """
+    notes: list[str] = []
+    for part, graph in graphs.items():
+        if links is not None and links.relation.max_degree is not None:
+            matrix = _matrices(name, links, graph.num_nodes)[part]
+            _, more = _without_hubs(matrix, links.relation.max_degree)
+            notes += [f"relation {name!r}: {_where(part, name)}{note}" for note in more]
+        notes += _alone(name, part, graph)
+    return tuple(notes)
+
+
+def _matrices(name: str, links: Links, num_entities: int) -> dict[str, Any]:
+    """For each part the weights of links, a row for each entity and a column for each thing that it may share."""
+    num_targets = len(links.targets) if links.relation.kind == "bipartite" else num_entities
+    matrix = scipy.sparse.csr_array(
+        (links.weight, (links.source, links.target)), shape=(num_entities, num_targets)
+    )
+    return dict(zip(part_names(name, links.relation), (matrix, matrix.T), strict=False))
 
 
 def _graph(size: int, edges: Projected, before: Graph | None) -> Graph:

@@ -335,7 +335,8 @@ class PreferenceData:
         """Return the data with newcomers appended to the entities.
 
         What the model is scaled by stays that of the known entities: ``attribute_center``,
-        ``attribute_scale`` and the ``reference`` of every graph.
+        ``attribute_scale`` and the ``reference`` of every graph. With one exception: `HiddenCommonCause` and `RelationVectors` are
+        scaled by the covariance that the known entities have in the larger graph, so newcomers' links may change their scale.
 
         Parameters
         ----------

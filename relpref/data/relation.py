@@ -11,6 +11,9 @@ from relpref.errors import DataError
 # Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Brin & Page 1998).
 TELEPORT = 0.15
 
+# Parameters of answers are called ``rater_noise`` and so on, those of a relation's kernel ``<relation>_amplitude``.
+RESERVED = ("position", "rater", "soft", "strength", "tie")
+
 
 @dataclass(frozen=True, eq=False)
 class Relation:
@@ -100,7 +103,8 @@ def check_relation_name(name: object) -> str:
     Raises
     ------
     DataError
-        If it is not text, empty, holds other characters than letters, digits, _ and -, or is "attributes".
+        If it is not text, empty, holds other characters than letters, digits, _ and -, or is "attributes" or one of
+        `RESERVED`.
     """
     if not isinstance(name, str) or not name.replace("_", "a").replace("-", "a").isalnum():
         raise DataError(
@@ -110,6 +114,10 @@ def check_relation_name(name: object) -> str:
     if name == "attributes":
         raise DataError(
             'relations: the name "attributes" stands for the attributes of the entities; rename the relation'
+        )
+    if name in RESERVED:
+        raise DataError(
+            f"relations: the name {name!r} stands for a parameter of the answers in the model; rename the relation"
         )
     return name
 

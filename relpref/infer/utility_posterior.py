@@ -156,7 +156,8 @@ class UtilityPosterior(Posterior):
         """A posterior over the old entities and newcomers.
 
         The prior is rebuilt with standardisation, graph scaling and hyperparameters as they were, and EP runs again from the
-        old sites: a graph prior is not projective, so newcomers' links move the old entities a little, too.
+        old sites: a graph prior is not projective, so newcomers' links move the old entities a little, too. The scale of
+        `HiddenCommonCause` and of `RelationVectors` is not as it was: it is that of the old entities in the larger graph.
 
         Parameters
         ----------

@@ -229,12 +229,22 @@ def test_newcomers_bring_links(name: str, options: Any, old: Any, new: Any) -> N
             np.testing.assert_allclose(getattr(found, array), getattr(graph, array), rtol=1e-12)
         for scale, kept in zip(found.reference, before.relations[part].reference, strict=True):
             np.testing.assert_array_equal(scale, kept)
+    # So it is with the notes: none of the smaller graphs' is left.
+    assert sorted(after.notes) == sorted(expected.notes)
     # One by one comes to the same.
     steps = before.extend(["f"], {name: table([link for link in new if "g" not in link])})
     last = [link for link in new if "g" in link and (name == "cites" or link[0] == "g")]
     steps = steps.extend(["g"], {name: table(last)})
     for part, graph in after.relations.items():
         np.testing.assert_allclose(steps.relations[part].weight_matrix, graph.weight_matrix, rtol=1e-12)
+
+
+def test_notes_of_an_undirected_relation_follow_its_newcomers() -> None:
+    before = data(table([("a", "b"), ("b", "a"), ("b", "c")]))
+    assert "relation 'cites': 2 of 5 entities have no edge in it" in before.notes
+    after = before.extend(["f"], {"cites": table([("f", "d")])})
+    assert "relation 'cites': 1 of 6 entities has no edge in it" in after.notes
+    assert set(before.notes) - set(after.notes) == {"relation 'cites': 2 of 5 entities have no edge in it"}
 
 
 def test_links_of_newcomers_that_do_not_fit_are_refused() -> None:

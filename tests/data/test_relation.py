@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import networkx as nx
@@ -9,7 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from relpref.data import PreferenceData, Relation
+from relpref.data.relation import RESERVED
 from relpref.errors import DataError, UnknownLabelError
+from relpref.likelihoods import Probit
 
 LABELS = ["a", "b", "c", "d"]
 
@@ -189,6 +192,15 @@ def test_names_that_cannot_become_sites_are_refused(name: Any) -> None:
 def test_the_name_attributes_is_taken() -> None:
     with pytest.raises(DataError, match='"attributes" stands for'):
         data(table(("a", "b")), name="attributes")
+
+
+def test_names_of_parameters_of_answers_are_taken() -> None:
+    """Or ``rater_noise`` would pass for a parameter of the relation ``rater``."""
+    with pytest.raises(DataError, match="'rater' stands for a parameter of the answers.*rename the relation"):
+        data(table(("a", "b")), name="rater")
+    columns: Any = {name: np.ones(1) for name in ("rater", "shown_first", "tie", "strength", "probability")}
+    sites = Probit().parameters(SimpleNamespace(**columns, strengths=2))  # type: ignore[arg-type]
+    assert {site.partition("_")[0] for site in sites} == set(RESERVED)
 
 
 def test_relations_must_be_a_mapping() -> None:
