@@ -70,6 +70,14 @@ class Comparisons:
         )
         return replace(self, **columns)
 
+    def single(self) -> "Comparisons":
+        """Every single answer in a row of its own, those of one row after another."""
+        ones = {**self.columns, "count": np.ones_like(self.count)}
+        each: dict[str, Any] = {
+            name: read_only(np.repeat(column, self.count)) for name, column in ones.items()
+        }
+        return replace(self, **each)
+
     def table(self, entities: Sequence[Any]) -> pd.DataFrame:
         """As a table with the entities' labels, from which the same answers can be read."""
         labels = label_column(entities)

@@ -26,7 +26,7 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
     Parameters
     ----------
     posterior : UtilityPosterior
-        From EP, by a program whose prior is a sum of named parts, such as `relpref.models.xpgp`.
+        From EP or Laplace, by a program whose prior is a sum of named parts, such as `relpref.models.xpgp`.
     progress_bar : bool
         Show each search while it runs, where a person watches.
 
@@ -50,10 +50,15 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
     difference is seldom negative, and about one nat for each hyperparameter of the part means nothing.
     """
     origin, full = posterior.origin, posterior.log_evidence
+    if posterior.hyperparameter_draws and origin is not None and origin.engine:
+        raise UnsupportedProgramError(
+            "the hyperparameters were integrated over, and the evidence is compared at the best ones: "
+            'fit with hyperparameters="maximise"'
+        )
     if full is None or origin is None:
         raise UnsupportedProgramError(
-            "the comparison needs a posterior from EP that knows its program; "
-            "fit with EP in this session, or with a program of relpref.models before saving"
+            "the comparison needs a posterior from EP or Laplace that knows its program; "
+            "fit with one of them in this session, or with a program of relpref.models before saving"
         )
     if not origin.complete:
         raise UnsupportedProgramError(

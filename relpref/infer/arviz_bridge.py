@@ -6,6 +6,7 @@ of the ArviZ that is installed.
 
 import json
 import platform
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -35,6 +36,8 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
     """The DataTree that ArviZ 1.x uses, whichever version is installed."""
     from arviz_base import from_dict
 
+    if isinstance(posterior, UtilityPosterior):
+        posterior = _one_by_one(posterior)
     rng = generator(posterior.key if key is None else key)
     total = num_samples
     kept = isinstance(posterior.belief, DrawsBelief | MixtureBelief)
@@ -69,16 +72,11 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
                 {n: np.asarray(v) for n, v in group.items()} for group in found
             )
         if isinstance(posterior, UtilityPosterior):
-            each = np.repeat(np.arange(len(posterior.data.count)), posterior.data.count)
-            log_likelihood, replicated = (
-                {n: v[:, each] for n, v in g.items()} for g in (log_likelihood, replicated)
-            )
-            observed = {name: value[each] for name, value in observed.items()}
-            groups["constant_data"] = _constants(posterior, each)
+            groups["constant_data"] = _constants(posterior)
             dims |= {
                 name: ["comparison"] for name in (*observed, *groups["constant_data"]) if name != "attributes"
             }
-            coords["comparison"] = np.arange(len(each))
+            coords["comparison"] = np.arange(posterior.data.num_comparisons)
         groups["posterior_predictive"] = by_chain(replicated)
         groups["log_likelihood"] = by_chain(log_likelihood)
         groups["observed_data"] = observed
@@ -102,12 +100,23 @@ def plain_coordinates(labels: tuple[Any, ...]) -> list[Any]:
     return [label if isinstance(label, str) else str(label) for label in labels]
 
 
-def _constants(posterior: UtilityPosterior, each: Any) -> dict[str, Any]:
+def _one_by_one(posterior: UtilityPosterior) -> UtilityPosterior:
+    """The posterior with every answer in a row of its own: a row of count k has k replicates, not one k times."""
+    data = replace(posterior.data, comparisons=posterior.data.comparisons.single())
+    origin = posterior.origin
+    if origin is not None:
+        args = tuple(data if value is posterior.data else value for value in origin.args)
+        kwargs = {name: data if value is posterior.data else value for name, value in origin.kwargs.items()}
+        origin = replace(origin, args=args, kwargs=kwargs)
+    return replace(posterior, data=data, origin=origin)
+
+
+def _constants(posterior: UtilityPosterior) -> dict[str, Any]:
     labels = np.asarray(plain_coordinates(posterior.data.entities))
-    constants = {"winner": labels[posterior.data.winner[each]], "loser": labels[posterior.data.loser[each]]}
     answers = posterior.data.comparisons
+    constants = {"winner": labels[answers.winner], "loser": labels[answers.loser]}
     if answers.rater is not None:
-        constants["rater"] = np.asarray(plain_coordinates(answers.raters))[answers.rater[each]]
+        constants["rater"] = np.asarray(plain_coordinates(answers.raters))[answers.rater]
     if posterior.data.attributes.shape[1]:
         constants["attributes"] = posterior.data.attributes
     return constants

@@ -184,8 +184,16 @@ def test_one_part_is_refused(data: PreferenceData, given: UtilityPosterior) -> N
 @pytest.mark.parametrize("missing", ["origin", "log_evidence"])
 def test_nothing_to_refit_is_refused(given: UtilityPosterior, missing: str) -> None:
     changes: dict[str, Any] = {missing: None}
-    with pytest.raises(UnsupportedProgramError, match="needs a posterior from EP that knows its program"):
+    with pytest.raises(
+        UnsupportedProgramError, match="needs a posterior from EP or Laplace that knows its program"
+    ):
         evidence_without_each(replace(given, **changes))
+
+
+def test_draws_of_the_hyperparameters_have_no_one_evidence(given: UtilityPosterior) -> None:
+    draws = {name: np.ones(3) for name in FIXED}
+    with pytest.raises(UnsupportedProgramError, match='integrated over.*hyperparameters="maximise"'):
+        evidence_without_each(replace(given, log_evidence=None, hyperparameter_draws=draws))
 
 
 def test_a_fit_without_convergence_is_refused(given: UtilityPosterior) -> None:

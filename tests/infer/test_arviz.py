@@ -81,6 +81,12 @@ def test_log_likelihood_is_that_of_the_draws(tree: Any, data: PreferenceData) ->
     np.testing.assert_allclose(replicated.mean(axis=(0, 1)), expected, rtol=0, atol=4.5 * 0.5 / np.sqrt(1000))
 
 
+def test_every_answer_of_a_row_has_a_replicate_of_its_own(tree: Any, data: PreferenceData) -> None:
+    replicated = tree["posterior_predictive"]["answer"].values
+    first = np.flatnonzero(np.repeat(data.count, data.count) > 1)[0]
+    assert np.any(replicated[..., first] != replicated[..., first + 1])
+
+
 def test_the_draws_are_the_posterior(tree: Any, posterior: Any) -> None:
     utility = tree["posterior"]["utility"].values.reshape(-1, 12)
     error = (utility.mean(axis=0) - posterior.mean()) / (posterior.sd() / np.sqrt(1000))
