@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpref.infer import Posterior, Result
+from relpref.infer.integrate import UNMIXED
 from relpref.report.blocks import Block, Cell, Chapter, Text
 from relpref.report.grid import cell, grid
 from relpref.report.text import clean, fixed, significant
@@ -37,7 +38,7 @@ _READINGS = {
     "draws": ("Draws", "of the hyperparameters, all chains together"),
     "r_hat": (
         "R-hat",
-        "of the hyperparameters, the largest: 1 where the chains agree, above 1.1 they do not yet",
+        f"of the hyperparameters, the largest: 1 where the chains agree, above {UNMIXED} they do not yet",
     ),
     "ess": (
         "Effective draws",

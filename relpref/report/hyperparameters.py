@@ -11,6 +11,7 @@ from relpref.infer import Posterior, UtilityPosterior
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,
+    Linear,
     RegularizedLaplacian,
     RelationVectors,
     SquaredExponential,
@@ -36,6 +37,10 @@ _MEANINGS = {
     "lengthscale": (
         "Lengthscale: how far two entities can lie apart in an attribute, in standard deviations of it, and still be alike. "
         "Short: the attribute matters. Long, beyond about 10: it hardly does."
+    ),
+    "weights": (
+        "Lengthscale of a linear kernel: only ratios count. An attribute of half the lengthscale of another weighs four times as much "
+        "in the variance of a utility; twice as long all together, nothing changes."
     ),
     "links": (
         "Lengthscale of a relation: how different the links of two entities can be while these are still alike; entities without a "
@@ -71,8 +76,7 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
     for name, value in posterior.hyperparameters.items():
         rows += list(_rows(posterior, name, value))
         kind = _kind(posterior, name)
-        of_links = kind == "lengthscale" and site_part(posterior, name) not in (None, ATTRIBUTES)
-        kinds.append("links" if of_links else kind)
+        kinds.append(_lengthscale(posterior, name) if kind == "lengthscale" else kind)
     searched = "evaluations" in posterior.info
     if posterior.hyperparameter_draws:
         intro = "Averages over draws from their posterior, with 90% intervals."
@@ -96,6 +100,14 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
 def _kind(posterior: Posterior, name: str) -> str:
     part = site_part(posterior, name)
     return name if part is None else name.removeprefix(f"{part}_")
+
+
+def _lengthscale(posterior: Posterior, name: str) -> str:
+    """What a lengthscale is one of: `_MEANINGS` has a text for each."""
+    if site_part(posterior, name) not in (None, ATTRIBUTES):
+        return "links"
+    options = {} if posterior.origin is None else posterior.origin.keywords
+    return "weights" if isinstance(options.get("attribute_kernel"), Linear) else "lengthscale"
 
 
 def _rows(posterior: Posterior, name: str, value: Any) -> Iterator[list[Cell]]:

@@ -14,91 +14,91 @@ from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.grid import grid
 from relpref.report.kernels import kernels
 
-_KERSTING_XU = (
-    "K. Kersting and Z. Xu (2009). Learning Preferences with Hidden Common Cause Relations. In: Machine Learning and Knowledge "
-    "Discovery in Databases (ECML PKDD 2009)."
-)
-_CHU_GHAHRAMANI = (
-    "W. Chu and Z. Ghahramani (2005). Preference Learning with Gaussian Processes. In: Proceedings of the 22nd International "
-    "Conference on Machine Learning (ICML 2005)."
-)
-_BRADLEY_TERRY = (
-    "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
-    "Biometrika 39(3/4)."
-)
-_GLENN_DAVID = (
-    "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller Model. "
-    "Biometrics 16(1)."
-)
-_MINKA = (
-    "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: Proceedings of the 17th Conference on "
-    "Uncertainty in Artificial Intelligence (UAI 2001)."
-)
-
-
-_WILLIAMS_BARBER = (
-    "Williams, C. K. I. and Barber, D. (1998). Bayesian classification with Gaussian processes. "
-    "IEEE Transactions on Pattern Analysis and Machine Intelligence 20(12)."
-)
-_APPROXIMATIONS = {
-    "EP": (
-        (
-            "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian "
-            "term that is fitted to it in the company of all the others."
-        ),
-        _MINKA,
+# As the text cites them -> the source.
+_SOURCES = {
+    "Kersting and Xu 2009": (
+        "K. Kersting and Z. Xu (2009). Learning Preferences with Hidden Common Cause Relations. In: Machine Learning and Knowledge "
+        "Discovery in Databases (ECML PKDD 2009)."
     ),
-    "Laplace": (
-        (
-            "The posterior was approximated by Laplace's method: a Gaussian at its mode, as curved as it is there (Williams and Barber "
-            "1998). Where answers are few its means lie too near to 0; expectation propagation is more accurate."
-        ),
-        _WILLIAMS_BARBER,
+    "Chu and Ghahramani 2005": (
+        "W. Chu and Z. Ghahramani (2005). Preference Learning with Gaussian Processes. In: Proceedings of the 22nd International "
+        "Conference on Machine Learning (ICML 2005)."
+    ),
+    "Glenn and David 1960": (
+        "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller Model. "
+        "Biometrics 16(1)."
+    ),
+    "Bradley and Terry 1952": (
+        "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
+        "Biometrika 39(3/4)."
+    ),
+    "Silva, Chu and Ghahramani 2007": (
+        "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in Relational Learning. In: Advances in Neural "
+        "Information Processing Systems 20 (NIPS 2007)."
+    ),
+    "Chung 2005": (
+        "F. Chung (2005). Laplacians and the Cheeger Inequality for Directed Graphs. Annals of Combinatorics 9(1)."
+    ),
+    "Minka 2001": (
+        "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: Proceedings of the 17th Conference on "
+        "Uncertainty in Artificial Intelligence (UAI 2001)."
+    ),
+    "Williams and Barber 1998": (
+        "C. K. I. Williams and D. Barber (1998). Bayesian Classification with Gaussian Processes. "
+        "IEEE Transactions on Pattern Analysis and Machine Intelligence 20(12)."
+    ),
+    "Hoffman and Gelman 2014": (
+        "M. D. Hoffman and A. Gelman (2014). The No-U-Turn Sampler: Adaptively Setting Path Lengths in Hamiltonian Monte Carlo. "
+        "Journal of Machine Learning Research 15."
     ),
 }
+_APPROXIMATIONS = {
+    "EP": (
+        "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian "
+        "term that is fitted to it in the company of all the others."
+    ),
+    "Laplace": (
+        "The posterior was approximated by Laplace's method: a Gaussian at its mode, as curved as it is there (Williams and Barber "
+        "1998). Where answers are few its means lie too near to 0; expectation propagation is more accurate."
+    ),
+}
+# Of EP at maximised hyperparameters.
+_COVERAGE = ": in a simulation with 20 entities and 30 answers, intervals of 50, 80 and 95% held the truth in 44, 72 and 90% of the cases."
 
 
 def methods(posterior: Posterior) -> Chapter:
     """The chapter."""
-    blocks: list[Block] = []
-    sources = []
+    paragraphs = []
     if isinstance(posterior, UtilityPosterior):
         parts = parts_of(posterior)
         relational = any(part != ATTRIBUTES for part in parts)
-        sources.append(_KERSTING_XU if relational or not parts else _CHU_GHAHRAMANI)
-        if posterior.data.comparisons.tie is not None or posterior.data.comparisons.strength is not None:
-            sources.append(_GLENN_DAVID)
-        if isinstance(posterior.likelihood, Logistic):
-            sources.append(_BRADLEY_TERRY)
-        blocks.append(Text(f"{_answers(posterior)} {_utilities(relational)}"))
-        words = kernels(posterior)
-        if words:
-            blocks.append(Text(words))
-    if posterior.info["engine"] in _APPROXIMATIONS:
-        text, source = _APPROXIMATIONS[posterior.info["engine"]]
-        sources.append(source)
+        paragraphs += [f"{_answers(posterior)} {_utilities(relational)}", kernels(posterior)]
+    engine = posterior.info["engine"]
+    if engine in _APPROXIMATIONS:
+        text = _APPROXIMATIONS[engine]
         if posterior.hyperparameter_draws:
             text += (
-                " The hyperparameters were drawn from their posterior by the no-U-turn sampler on the evidence, and every answer on "
-                "this page is an average over the draws, so their uncertainty is in the intervals."
+                " The hyperparameters were drawn from their posterior by the no-U-turn sampler (Hoffman and Gelman 2014) on the "
+                "evidence, and every answer on this page is an average over the draws, so their uncertainty is in the intervals."
             )
         elif "evaluations" in posterior.info:
             text += (
                 " Hyperparameters were set to the values that maximise the evidence and their prior. Their own uncertainty is not "
-                "in the intervals, which makes these somewhat too narrow on small data: in a simulation with 20 entities and 30 "
-                "answers, intervals of 50, 80 and 95% held the truth in 44, 72 and 90% of the cases."
+                "in the intervals, which makes these somewhat too narrow on small data"
             )
-        blocks.append(Text(text))
+            text += _COVERAGE if engine == "EP" else "."
+        paragraphs.append(text)
     else:
-        blocks.append(
-            Text("The posterior is represented by draws; means, intervals and ranks are averages over them.")
+        paragraphs.append(
+            "The posterior is represented by draws; means, intervals and ranks are averages over them."
         )
     if isinstance(posterior, UtilityPosterior):
-        text = (
+        paragraphs.append(
             "Places, their intervals and the probabilities of being the best come from draws of all utilities at once, so they "
             "respect that entities move together. They carry a simulation error of up to one percentage point."
         )
-        blocks.append(Text(text))
+    blocks: list[Block] = [Text(paragraph) for paragraph in paragraphs if paragraph]
+    sources = [source for cited, source in _SOURCES.items() if cited in " ".join(paragraphs)]
     if sources:
         blocks.append(Items(sources))
     return Chapter("Methods", blocks)

@@ -9,10 +9,11 @@ import pytest
 
 from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
-from relpref.infer import UtilityPosterior
+from relpref.infer import Result, UtilityPosterior
 from relpref.infer.belief import GaussianBelief
+from relpref.infer.integrate import UNMIXED
 from relpref.infer.posterior import Origin, Parts
-from relpref.kernels import HiddenCommonCause, Matern52, Precomputed, RelationVectors
+from relpref.kernels import HiddenCommonCause, Linear, Matern52, Precomputed, RelationVectors
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
 from relpref.report.page import render
@@ -189,6 +190,24 @@ def test_methods_and_versions(make: Make, prose: Callable[..., str]) -> None:
     assert "Random key 4 5" in text
 
 
+def test_what_is_said_of_other_searches(make: Make, prose: Callable[..., str]) -> None:
+    info = make().info
+    laplace = prose(make(info={**info, "engine": "Laplace"}))
+    assert "somewhat too narrow on small data." in laplace and "90% of the cases" not in laplace
+    assert "C. K. I. Williams and D. Barber (1998)" in laplace and "Minka" not in laplace
+    draws = {"near_amplitude": np.linspace(0.3, 0.7, 50)}
+    drawn = prose(make(info={**info, "r_hat": 1.01}, hyperparameter_draws=draws))
+    assert "sampler (Hoffman and Gelman 2014)" in drawn and "M. D. Hoffman and A. Gelman (2014)" in drawn
+    assert f"above {UNMIXED} they do not yet" in drawn
+    assert f"R-hat above {UNMIXED}" in Result.hyperparameters_not_mixed.value
+
+
+def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make(origin=Origin(xpgp, (make().data,), {"attribute_kernel": Linear()})))
+    assert "Lengthscale of a linear kernel: only ratios count." in text
+    assert "how far two entities can lie apart" not in text
+
+
 def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
     assert (
@@ -225,6 +244,8 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     assert "“cites” is directed, so it has two roles: “cites_linking” ties those who link to the same" in text
     assert "The relation “drinks” links entities to something else" in text
     assert "“walks” is directed: entities are tied by how often a random walk" in text
+    assert "R. Silva, W. Chu and Z. Ghahramani (2007)" in text and "F. Chung (2005)" in text
+    assert "Silva" not in prose(make()) and "Chung" not in prose(make())
 
 
 def test_a_ready_table_of_evidence(make: Make, prose: Callable[..., str]) -> None:
