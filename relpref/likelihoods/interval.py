@@ -42,7 +42,9 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     log_ratio = jnp.where(narrow, -1.0, jnp.where(is_open, -jnp.inf, log_ratio))
     ratio, rest = jnp.exp(log_ratio), -jnp.expm1(log_ratio)
     value = log_ndtr(right) + jnp.log(rest)
-    slope = (ratio * mills_left - mills) / rest
+    # (φ(l) − φ(u))/φ(u) = exp((u² − l²)/2) − 1, and the two squares differ by twice the width times the middle.
+    exponent = jnp.where(is_open, -jnp.inf, 0.5 * (left + right) * jnp.where(is_open | narrow, 1.0, width))
+    slope = mills * jnp.expm1(exponent) / rest
     bend = (bent - ratio * bent_left) / rest + ratio * jnp.square((mills_left - mills) / rest)
 
     # Narrow: log(w φ(c)) + w²(c² − 1)/24 for width w and middle c.
