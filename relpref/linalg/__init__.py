@@ -2,16 +2,23 @@
 
 from relpref.linalg.arrays import real
 from relpref.linalg.cholesky import Factor, cholesky
+from relpref.linalg.eigen import Eigen, checked_symmetric, nearest_semidefinite, symmetric_eigen
+from relpref.linalg.memory import require_memory
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
 
 __all__ = [
     "BlockDiagonal",
     "CovarianceOperator",
     "Dense",
+    "Eigen",
     "Factor",
     "LinearMap",
     "NamedSum",
     "Spectral",
+    "checked_symmetric",
     "cholesky",
+    "nearest_semidefinite",
     "real",
+    "require_memory",
+    "symmetric_eigen",
 ]

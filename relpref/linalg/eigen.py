@@ -1,0 +1,106 @@
+"""Symmetric eigendecompositions of kernel matrices, and what is wrong with a matrix that is not a kernel."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+
+from relpref.errors import DataError
+from relpref.linalg.memory import require_memory
+
+Floats = NDArray[np.float64]
+
+# Rounding in K, in its construction and in the decomposition leaves eigenvalues uncertain by a few n·eps·largest.
+_ROUNDING = 100.0
+
+
+class Eigen(NamedTuple):
+    """V diag(values) Vᵀ.
+
+    Attributes
+    ----------
+    values : array, shape (n,)
+        Ascending, not negative.
+    vectors : array, shape (n, n)
+        V; its columns are orthonormal.
+    """
+
+    values: Floats
+    vectors: Floats
+
+
+def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix") -> Eigen:
+    """Decompose a positive semidefinite matrix; eigenvalues that are negative by rounding become 0.
+
+    Parameters
+    ----------
+    matrix : array, shape (n, n)
+    name : str
+        What errors call it.
+
+    Raises
+    ------
+    DataError
+        If it is not square, finite, symmetric and positive semidefinite: how far from it, and what to do.
+    """
+    square = checked_symmetric(matrix, name)
+    require_memory(3 * square.nbytes, f"the eigendecomposition of the {name}")
+    values, vectors = eigh(square, driver="evd", check_finite=False)
+    scale = float(np.abs(values).max(initial=0.0))
+    if values.size and values[0] < -_ROUNDING * len(values) * np.finfo(np.float64).eps * scale:
+        negative = int(np.sum(values < 0))
+        raise DataError(
+            f"the {name} is indefinite: its smallest eigenvalue is {values[0]:.3g}, its largest {values[-1]:.3g}, "
+            f"{negative} of {len(values)} are negative; give relpref.linalg.nearest_semidefinite(K), which sets those to 0"
+        )
+    return Eigen(np.maximum(values, 0.0), vectors)
+
+
+def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
+    """The matrix as float64, if it is square, finite and symmetric.
+
+    Raises
+    ------
+    DataError
+        Saying where it is not, how far from symmetric it is, and what to do.
+    """
+    square = np.asarray(matrix, dtype=np.float64)
+    if square.ndim != 2 or square.shape[0] != square.shape[1]:
+        raise DataError(f"the {name} has shape {square.shape}; it must be square")
+    if not np.isfinite(square.sum()) and not np.all(np.isfinite(square)):
+        row, column = np.argwhere(~np.isfinite(square))[0]
+        raise DataError(
+            f"the {name} holds {square[row, column]} at row {row}, column {column}; all entries must be finite"
+        )
+    scale = float(np.abs(square).max(initial=0.0))
+    gap = np.abs(square - square.T)
+    if gap.max(initial=0.0) > 1e-10 * scale:
+        row, column = np.unravel_index(int(np.argmax(gap)), gap.shape)
+        raise DataError(
+            f"the {name} is not symmetric: entry ({row}, {column}) is {square[row, column]:.6g} and ({column}, {row}) is "
+            f"{square[column, row]:.6g}, the largest difference; give (K + K.T) / 2 if that is what you mean"
+        )
+    return square
+
+
+def nearest_semidefinite(matrix: ArrayLike) -> Floats:
+    """The positive semidefinite matrix nearest to (K + Kᵀ)/2 in the Frobenius norm: negative eigenvalues set to 0.
+
+    Source: Higham 1988, Linear Algebra and its Applications 103.
+
+    Parameters
+    ----------
+    matrix : array, shape (n, n)
+
+    Returns
+    -------
+    array, shape (n, n)
+    """
+    square = np.asarray(matrix, dtype=np.float64)
+    if square.ndim != 2 or square.shape[0] != square.shape[1]:
+        raise DataError(f"the matrix has shape {square.shape}; it must be square")
+    values, vectors = eigh(0.5 * (square + square.T), driver="evd")
+    kept = values > 0
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    return root @ root.T
