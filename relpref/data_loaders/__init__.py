@@ -1,5 +1,17 @@
-"""Data sets: one that comes with the package, and public ones read in their original formats (`letor`, `planetoid`, `edges`)."""
+"""Data sets: some that come with the package, and public ones read in their original formats.
 
+`letor`, `planetoid`, `edges`, `newsgroups` and `drug_target` read files.
+"""
+
+from relpref.data_loaders.digits import SameDigit, load_same_digit
 from relpref.data_loaders.modechoice import ModeChoice, load_modechoice
+from relpref.data_loaders.rock_paper_scissors import RockPaperScissors, play_rock_paper_scissors
 
-__all__ = ["ModeChoice", "load_modechoice"]
+__all__ = [
+    "ModeChoice",
+    "RockPaperScissors",
+    "SameDigit",
+    "load_modechoice",
+    "load_same_digit",
+    "play_rock_paper_scissors",
+]

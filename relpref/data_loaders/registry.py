@@ -90,6 +90,15 @@ DATA_SETS = {
     one.name: one
     for one in (
         DataSet(
+            name="20newsgroups",
+            title="20 Newsgroups: 18 846 messages in 20 groups, by date",
+            loader="newsgroups.load()",
+            folder="20newsgroups",
+            address="http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz",
+            terms="None stated. The archive stays as it is, it is read without unpacking.",
+            cite="Lang 1995",
+        ),
+        DataSet(
             name="cora",
             title="Cora: 2708 papers in 7 classes, 1433 words, 5278 citations",
             loader='planetoid.load("cora")',
@@ -109,6 +118,24 @@ DATA_SETS = {
                     1076,
                 ),
             ),
+        ),
+        DataSet(
+            name="digits",
+            title="1797 handwritten digits and which of them are the same (in scikit-learn)",
+            loader="load_same_digit()",
+            folder="",
+            address="https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits",
+            terms="CC BY 4.0.",
+            cite="Alpaydin & Kaynak 1998",
+        ),
+        DataSet(
+            name="drug-target",
+            title="Drugs and targets: 54 x 26 (nuclear receptors), 223 x 95 (G protein-coupled receptors)",
+            loader='drug_target.load("nr")',
+            folder="yamanishi",
+            address="http://web.kuicr.kyoto-u.ac.jp/supp/yoshi/drugtarget/",
+            terms="None stated; cite the paper.",
+            cite="Yamanishi, Araki, Gutteridge, Honda & Kanehisa 2008",
         ),
         DataSet(
             name="letor2-ohsumed",
@@ -145,6 +172,15 @@ DATA_SETS = {
             address="https://www.statsmodels.org/stable/datasets/generated/modechoice.html",
             terms="Public domain.",
             cite="Greene & Hensher 1997",
+        ),
+        DataSet(
+            name="rock-paper-scissors",
+            title="Rock, paper, scissors: games drawn among one-sided players",
+            loader="play_rock_paper_scissors(weight)",
+            folder="",
+            address="https://doi.org/10.1007/978-3-642-15883-4_32",
+            terms="Drawn at random by this package.",
+            cite="Pahikkala, Waegeman, Airola, Salakoski & De Baets 2010",
         ),
     )
 }
@@ -204,6 +240,6 @@ def how_to_get(wanted: DataSet) -> str:
     if wanted.files:
         return f"`relpref data get {wanted.name}` fetches it from {wanted.address}. Terms: {wanted.terms}"
     return (
-        f"Get it from {wanted.address} and unpack it into {wanted.folder}/ in the folder that {SETTING} names. "
+        f"Get it from {wanted.address} and put it into {wanted.folder}/ in the folder that {SETTING} names. "
         f"Terms: {wanted.terms}"
     )

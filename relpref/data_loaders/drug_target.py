@@ -1,0 +1,132 @@
+"""Drugs and the proteins they act on, with similarities on both sides (Yamanishi et al. 2008)."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from relpref.data.messages import shown
+from relpref.data_loaders.registry import find
+from relpref.errors import DataError
+from relpref.linalg import nearest_semidefinite
+
+FAMILIES = {"nr": "nuclear receptors", "gpcr": "G protein-coupled receptors"}
+
+
+@dataclass(frozen=True, eq=False)
+class DrugTarget:
+    """Which drug acts on which protein.
+
+    Attributes
+    ----------
+    interactions : DataFrame, shape (drugs, targets)
+        1 where an interaction is known, 0 elsewhere: that none is known, not that there is none.
+    drug_similarity, target_similarity : DataFrame
+        Symmetric and positive semidefinite, so that they are kernels: of chemical structures (SIMCOMP) and of sequences (normalised
+        Smith-Waterman).
+    notes : tuple of str
+        What was changed in the similarities to make them kernels.
+    """
+
+    interactions: pd.DataFrame
+    drug_similarity: pd.DataFrame
+    target_similarity: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> DrugTarget:
+    """Read one family of proteins.
+
+    Parameters
+    ----------
+    family : {"nr", "gpcr"}
+        Nuclear receptors (54 drugs, 26 targets) or G protein-coupled receptors (223 drugs, 95 targets).
+    folder : path, optional
+        With ``<family>_admat_dgc.txt``, ``<family>_simmat_dc.txt`` and ``<family>_simmat_dg.txt``; ``$RELPREF_DATA/yamanishi`` by default.
+
+    Returns
+    -------
+    DrugTarget
+
+    Raises
+    ------
+    DataError
+        If a file is missing, holds something else, or the files do not fit together.
+
+    Notes
+    -----
+    The file of the drugs' similarities is not symmetric, and a similarity need not be positive semidefinite. Both become kernels by
+    `relpref.linalg.nearest_semidefinite`: the mean of the matrix and its transpose, with negative eigenvalues set to 0. ``notes``
+    says by how much that changed the largest entry.
+    """
+    if family not in FAMILIES:
+        raise DataError(f"family is {shown(family)}; this loader knows {' and '.join(map(repr, FAMILIES))}")
+    place = find("drug-target", folder)
+    files = {part: place / f"{family}_{part}.txt" for part in ("admat_dgc", "simmat_dc", "simmat_dg")}
+    links = _matrix(files["admat_dgc"])
+    if not np.isin(links.to_numpy(), (0, 1)).all():
+        raise DataError(f"{files['admat_dgc']}: an interaction is 0 or 1; get the file again")
+    drugs, about_drugs = _kernel(files["simmat_dc"], links.columns, files["admat_dgc"])
+    targets, about_targets = _kernel(files["simmat_dg"], links.index, files["admat_dgc"])
+    return DrugTarget(links.T.astype(np.float64), drugs, targets, (*about_drugs, *about_targets))
+
+
+def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, list[str]]:
+    given = _matrix(file)
+    if set(given.index) != set(labels) or set(given.columns) != set(labels):
+        raise DataError(f"{file}: its labels are not those of {other.name}; get both from the same place")
+    values = given.loc[labels, labels].to_numpy()
+    kernel = nearest_semidefinite(values)
+    changed = np.abs(kernel - values).max()
+    notes = []
+    if changed > 1e-9:
+        asymmetry = np.abs(values - values.T).max()
+        smallest = np.linalg.eigvalsh(0.5 * (values + values.T))[0]
+        notes.append(
+            f"{file.name}: replaced by the nearest symmetric positive semidefinite matrix (largest asymmetry {asymmetry:.2g}, "
+            f"smallest eigenvalue {smallest:.2g}); the largest change is {changed:.2g}"
+        )
+    return pd.DataFrame(kernel, index=labels, columns=labels), notes
+
+
+def _matrix(file: Path) -> pd.DataFrame:
+    """A table of numbers, cells separated by tabs, labels in the first row and column."""
+    try:
+        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
+        ) from None
+    except OSError as error:
+        raise DataError(
+            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
+        ) from None
+    columns = lines[0].split("\t")[1:] if lines else []
+    if not columns:
+        raise DataError(f"{file}: the file holds no table; expected labels in its first row, after a tab")
+    labels, rows = [], []
+    for number, line in enumerate(lines[1:], start=2):
+        label, *cells = line.split("\t")
+        if len(cells) != len(columns):
+            raise DataError(
+                f"{file}, line {number}: there are {len(cells)} values for {len(columns)} columns; get the file again"
+            )
+        labels.append(label)
+        rows.append([_number(cell, f"{file}, line {number}") for cell in cells])
+    for name in (labels, columns):
+        if len(set(name)) != len(name):
+            twice = next(label for label in name if name.count(label) > 1)
+            raise DataError(f"{file}: the label {shown(twice)} is there twice; get the file again")
+    return pd.DataFrame(np.array(rows, dtype=np.float64), index=labels, columns=columns)
+
+
+def _number(cell: str, where: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise DataError(f"{where}: {shown(cell)} is not a finite number; get the file again")
+    return value
