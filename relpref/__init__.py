@@ -25,6 +25,7 @@ _ROOMS = (
     "linalg",
     "models",
     "report",
+    "rls",
 )
 
 __all__ = ["PreferenceData", "Relation", "__version__", "load"]

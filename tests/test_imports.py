@@ -189,6 +189,16 @@ NAMES = {
     ],
     "relpref.models": ["preference_gp", "xpgp"],
     "relpref.report": ["Section", "write"],
+    "relpref.rls": [
+        "PerNode",
+        "auc",
+        "concordance",
+        "gram",
+        "ndcg",
+        "per_node",
+        "ranking_error",
+        "spearman",
+    ],
 }
 
 

@@ -1,0 +1,103 @@
+"""Measures of rankings beside counting pair by pair, scikit-learn and SciPy."""
+
+import math
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from sklearn.metrics import ndcg_score, roc_auc_score
+
+from relpref.errors import DataError
+from relpref.rls import auc, concordance, ndcg, per_node, ranking_error, spearman
+
+VALUES = st.sampled_from([-1.5, -1.0, 0.0, 1e-9, 2.0, 7.0])
+PAIRED = st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=30)
+
+
+def counted(labels: list[float], scores: list[float]) -> float:
+    """CR10 eq. 5 as it stands, over the number of its pairs."""
+    wrong = total = 0.0
+    for i, j in combinations(range(len(labels)), 2):
+        if labels[i] != labels[j]:
+            low, high = (i, j) if labels[i] < labels[j] else (j, i)
+            gap = scores[low] - scores[high]
+            wrong += 1.0 if gap > 0 else 0.5 if gap == 0 else 0.0
+            total += 1
+    return wrong / total if total else math.nan
+
+
+@settings(max_examples=200, deadline=None)
+@given(PAIRED)
+def test_ranking_error_counts_pairs(paired: list[tuple[float, float]]) -> None:
+    labels, scores = (list(column) for column in zip(*paired, strict=True))
+    expected = counted(labels, scores)
+    assert ranking_error(labels, scores) == pytest.approx(expected, abs=1e-15, nan_ok=True)
+    assert concordance(labels, scores) == pytest.approx(1 - expected, abs=1e-15, nan_ok=True)
+    assert math.isnan(spearman(labels, scores)) == math.isnan(expected)
+
+
+def test_many_objects_are_counted_exactly() -> None:
+    # With 100,000 objects there are 5e9 pairs; the count must be whole, so it is found again from the groups.
+    rng = np.random.default_rng(0)
+    positive, negative = rng.normal(0.3, 1, 40_000), rng.normal(0, 1, 60_000)
+    wrong = int(np.searchsorted(np.sort(positive), negative).sum())
+    labels = np.repeat([1, 0], [40_000, 60_000])
+    error = ranking_error(labels, np.concatenate([positive, negative]))
+    assert error * 40_000 * 60_000 == pytest.approx(wrong, abs=0.01)
+
+
+def test_auc_is_that_of_scikit_learn() -> None:
+    rng = np.random.default_rng(1)
+    labels, scores = rng.integers(0, 2, 50), rng.integers(0, 9, 50)
+    assert auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores), abs=1e-14)
+    with pytest.raises(DataError, match="AUC is for two labels and there are 3"):
+        auc([0, 1, 2], [0, 1, 2])
+
+
+@pytest.mark.parametrize("k", [None, 1, 5, 100])
+def test_ndcg_is_that_of_scikit_learn(k: int | None) -> None:
+    rng = np.random.default_rng(2)
+    labels, scores = rng.integers(0, 4, 40), rng.integers(0, 12, 40)
+    assert ndcg(labels, scores, k=k) == pytest.approx(ndcg_score([labels], [scores], k=k), abs=1e-14)
+
+
+def test_spearman_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(3)
+    labels, scores = rng.integers(0, 4, 40), rng.integers(0, 12, 40)
+    assert spearman(labels, scores) == pytest.approx(spearmanr(labels, scores).statistic, abs=1e-14)
+    assert spearman(labels, np.zeros(40)) == 0
+
+
+def test_each_node_by_its_observed_objects() -> None:
+    nan = np.nan
+    relation = np.array([[1, 2, 3, nan], [1, 1, nan, nan], [nan, nan, nan, nan], [0, nan, nan, 1]])
+    scores = np.array([[1, 3, 2, nan], [5, 6, 7, 8], [1, 2, 3, 4], [1, 0, 0, 1]])
+    result = per_node(concordance, relation, scores)
+    np.testing.assert_allclose(result.values, [2 / 3, nan, nan, 0.5], rtol=1e-15)
+    assert result.undefined == 2
+    assert result.mean == pytest.approx((2 / 3 + 0.5) / 2)
+    assert math.isnan(per_node(concordance, [[1, 1]], [[1, 2]]).mean)
+
+
+@pytest.mark.parametrize("measure", [concordance, ndcg, spearman, auc])
+def test_no_value_without_two_labels(measure: Callable[..., float]) -> None:
+    assert math.isnan(measure([2, 2, 2], [1, 2, 3]))
+
+
+def test_what_cannot_be_measured_is_named() -> None:
+    with pytest.raises(DataError, match="3 labels and 2 scores"):
+        concordance([1, 2, 3], [1, 2])
+    with pytest.raises(DataError, match="scores hold NaN at 1"):
+        concordance([1, 2], [1, np.nan])
+    with pytest.raises(DataError, match=r"labels have shape \(1, 2\)"):
+        concordance([[1, 2]], [1, 2])
+    with pytest.raises(DataError, match="a label is -1"):
+        ndcg([-1, 2], [1, 2])
+    with pytest.raises(DataError, match="k is 0"):
+        ndcg([1, 2], [1, 2], k=0)
+    with pytest.raises(DataError, match=r"relation has shape \(1, 2\) and the scores \(2, 2\)"):
+        per_node(concordance, [[1, 2]], [[1, 2], [1, 2]])
