@@ -1,23 +1,43 @@
-"""Covariance functions of attributes and of graphs, and the Gaussian that carries them."""
+"""Covariance functions of attributes, of graphs and of edges, and the Gaussian that carries them."""
 
 from relpref.kernels.attribute import AttributeKernel, Linear, Matern32, Matern52, SquaredExponential
+from relpref.kernels.edge_gram import EdgeGram
 from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
+from relpref.kernels.pairwise import (
+    MLPK,
+    Cartesian,
+    Kronecker,
+    PairwiseKernel,
+    Preference,
+    Reciprocal,
+    Side,
+    Symmetric,
+)
 from relpref.kernels.precomputed import Precomputed
 from relpref.kernels.process import GaussianProcess
 from relpref.kernels.relation_vectors import RelationVectors
 
 __all__ = [
+    "MLPK",
     "AttributeKernel",
+    "Cartesian",
     "Diffusion",
+    "EdgeGram",
     "GaussianProcess",
     "GraphKernel",
     "HiddenCommonCause",
+    "Kronecker",
     "Linear",
     "Matern32",
     "Matern52",
+    "PairwiseKernel",
     "Precomputed",
+    "Preference",
+    "Reciprocal",
     "RegularizedLaplacian",
     "RelationVectors",
+    "Side",
     "SquaredExponential",
+    "Symmetric",
 ]

@@ -2,12 +2,14 @@
 
 from relpref.linalg.arrays import real
 from relpref.linalg.cholesky import Factor, cholesky
+from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
 from relpref.linalg.eigen import Eigen, checked_symmetric, nearest_semidefinite, symmetric_eigen
 from relpref.linalg.memory import require_memory
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
 
 __all__ = [
     "BlockDiagonal",
+    "CGResult",
     "CovarianceOperator",
     "Dense",
     "Eigen",
@@ -17,6 +19,7 @@ __all__ = [
     "Spectral",
     "checked_symmetric",
     "cholesky",
+    "conjugate_gradient",
     "nearest_semidefinite",
     "real",
     "require_memory",

@@ -1,0 +1,175 @@
+"""Exact regularised least squares on the edges of any graph, by conjugate gradients.
+
+Pahikkala, Waegeman, Airola, Salakoski & De Baets 2010 ("CR10"), section 5. Their system has the kernel matrix between
+the centring and the coefficients and is not symmetric; within the range of the centring it is, so plain conjugate
+gradients will do.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError
+from relpref.kernels.edge_gram import EdgeGram
+from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
+
+Floats = NDArray[np.float64]
+
+
+class EdgeSolution(NamedTuple):
+    """Regularised least squares on edges.
+
+    Attributes
+    ----------
+    dual : array, shape (q,)
+        A coefficient for each edge; `EdgeGram.weights` puts them in their places for a kernel's ``scores``.
+    result : CGResult
+        How it was found; its ``reason`` may be other than "converged".
+    lone : int
+        How many edges are alone in their group: the ranking loss has nothing to compare them with, and their
+        coefficients are zero. 0 for regression.
+    """
+
+    dual: Floats
+    result: CGResult
+    lone: int
+
+
+def solve_edges(
+    gram: EdgeGram,
+    labels: ArrayLike,
+    regularization: float,
+    *,
+    groups: ArrayLike | None = None,
+    start: Floats | None = None,
+    tol: float = 1e-8,
+    max_iterations: int | None = None,
+    callback: Callable[[int, Floats, float], bool | None] | None = None,
+) -> EdgeSolution:
+    """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centred within each group of edges.
+
+    Without groups this is regression, (K + λ) a = y. With each edge's conditioning node as its group it is the ranking
+    loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of C, the quasi-diagonal centring of CR10 eq. 11: every
+    conditioning node has the same weight, whatever the number of its edges. As Gaussian models: the posterior mean with
+    noise variance λ, in the second case with a flat, infinitely wide offset for each group.
+
+    Parameters
+    ----------
+    gram : EdgeGram
+        The kernel matrix K of the q edges.
+    labels : array, shape (q,)
+    regularization : float
+        λ, not negative. With 0 the problem is regularised by stopping early (``max_iterations`` or ``callback``).
+    groups : array of int, shape (q,), optional
+        Numbers from 0, ``gram.rows`` for conditional ranking. To use each edge of a symmetric or reciprocal relation in
+        the rankings of both its ends (CR10, end of section 3), give every edge in both directions.
+    start : array, shape (q,), optional
+        Coefficients to start from, such as those for another λ.
+    tol, max_iterations, callback
+        As for `relpref.linalg.conjugate_gradient`; see `EarlyStopping`.
+
+    Returns
+    -------
+    EdgeSolution
+
+    Raises
+    ------
+    DataError
+        If labels or groups do not fit the edges or are not finite, or if λ is negative.
+    """
+    targets = np.asarray(labels, dtype=np.float64)
+    if targets.shape != (len(gram),):
+        raise DataError(f"labels have shape {targets.shape}; {len(gram)} edges need {(len(gram),)}")
+    if not (np.isfinite(regularization) and regularization >= 0.0):
+        raise DataError(f"regularization is {regularization}; it must be 0 or a positive number")
+    centring = None if groups is None else _Centring.of(groups, len(gram))
+
+    def centred(values: Floats) -> Floats:
+        return values if centring is None else centring(values)
+
+    def system(dual: Floats) -> Floats:
+        # With a in the range of C, C K C a = C K a.
+        scores = centred(gram @ dual)
+        scores += regularization * dual
+        return scores
+
+    found = conjugate_gradient(
+        system,
+        centred(targets),
+        start=None if start is None else centred(start),
+        tol=tol,
+        max_iterations=max_iterations,
+        callback=callback,
+    )
+    # Rounding adds up outside the range, and scores of other edges would depend on it.
+    dual = centred(found.solution)
+    lone = 0 if centring is None else int(np.sum(centring.sizes == 1))
+    return EdgeSolution(dual, found._replace(solution=dual), lone)
+
+
+class _Centring(NamedTuple):
+    """C: subtracts from each edge's value the mean of its group."""
+
+    groups: NDArray[np.intp]
+    sizes: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, groups: ArrayLike, count: int) -> "_Centring":
+        """Check the groups."""
+        numbers = np.asarray(groups)
+        if numbers.shape != (count,) or numbers.dtype.kind not in "iu" or np.any(numbers < 0):
+            raise DataError(
+                f"groups are {numbers.dtype} of shape {numbers.shape}; give every one of the {count} edges the number of "
+                "its conditioning node, from 0"
+            )
+        return cls(numbers.astype(np.intp), np.bincount(numbers))
+
+    def __call__(self, values: Floats) -> Floats:
+        """C times the values."""
+        means = np.bincount(self.groups, values) / np.maximum(self.sizes, 1)
+        return values - means[self.groups]
+
+
+class EarlyStopping:
+    """A callback that ends the iterations when a score no longer improves, and keeps the best solution.
+
+    Parameters
+    ----------
+    score : callable
+        From the coefficients so far, shape (q,), to a number, larger is better: say, the concordance of the rankings of
+        conditioning nodes that were held out.
+    patience : int
+        After so many iterations without a better score the iterations stop. At least 1.
+
+    Attributes
+    ----------
+    solution : array or None
+        The coefficients with the best score.
+    iteration : int
+        After how many iterations they came.
+    scores : list of float
+        The score after each iteration.
+    """
+
+    def __init__(self, score: Callable[[Floats], float], patience: int) -> None:
+        if patience < 1:
+            raise DataError(f"patience is {patience}; at least 1 iteration")
+        self.score = score
+        self.patience = patience
+        self.solution: Floats | None = None
+        self.iteration = 0
+        self.scores: list[float] = []
+
+    def __call__(self, iteration: int, solution: Floats, residual: float) -> bool:
+        """Score a solution."""
+        score = self.score(solution)
+        if not np.isfinite(score):
+            raise DataError(
+                f"the score of iteration {iteration} is {score}; early stopping needs a finite one"
+            )
+        if not self.scores or score > max(self.scores):
+            self.solution, self.iteration = solution.copy(), iteration
+        self.scores.append(score)
+        return iteration - self.iteration >= self.patience

@@ -1,0 +1,132 @@
+"""Conjugate gradients for symmetric positive (semi)definite systems, in place and with early stopping."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas
+
+from relpref.errors import DataError
+
+Floats = NDArray[np.float64]
+Reason = Literal["converged", "max_iterations", "stopped", "breakdown"]
+
+
+class CGResult(NamedTuple):
+    """How conjugate gradients ended.
+
+    Attributes
+    ----------
+    solution : array, of the shape of the right-hand side
+        Finite, whatever the reason.
+    iterations : int
+    residual : float
+        ‖b − A x‖ / ‖b‖: computed anew when converged, else from the recurrence.
+    reason : str
+        "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a
+        product was not finite, or the tolerance is out of reach in double precision. Only "converged" is a solution.
+    """
+
+    solution: Floats
+    iterations: int
+    residual: float
+    reason: Reason
+
+
+def conjugate_gradient(
+    apply: Callable[[Floats], Floats],
+    rhs: Floats,
+    *,
+    start: Floats | None = None,
+    tol: float = 1e-8,
+    max_iterations: int | None = None,
+    callback: Callable[[int, Floats, float], bool | None] | None = None,
+) -> CGResult:
+    """Solve A x = b for a symmetric positive definite A, or a semidefinite one with b in its range.
+
+    Each iteration is one product with A and five passes over the vectors. (SciPy's ``cg`` tells its callback no
+    residual and cannot be stopped by it.)
+
+    Parameters
+    ----------
+    apply : callable
+        A times an array of the shape of ``rhs``; it must neither change its argument nor keep it.
+    rhs : array
+        b, of any shape.
+    start : array, optional
+        First guess; zero by default.
+    tol : float
+        Relative residual ‖b − A x‖ / ‖b‖ at which to end.
+    max_iterations : int, optional
+        By default ten times the size of ``rhs``.
+    callback : callable, optional
+        Called after each iteration with its number, the solution so far (live: copy it to keep it) and the relative
+        residual. If it returns True, the iterations stop: early stopping regularises.
+
+    Returns
+    -------
+    CGResult
+
+    Raises
+    ------
+    DataError
+        If ``rhs`` or ``start`` is not finite.
+    """
+    for name, given in (("right-hand side", rhs), ("start", start)):
+        if given is not None and not np.all(np.isfinite(given)):
+            raise DataError(
+                f"the {name} of conjugate gradients is not finite everywhere; look for NaN in the data"
+            )
+    shape, size = rhs.shape, rhs.size
+    target = np.array(rhs, dtype=np.float64).ravel()
+    norm = float(np.linalg.norm(target))
+    if norm == 0.0:
+        return CGResult(np.zeros(shape), 0, 0.0, "converged")
+
+    def product(vector: Floats) -> Floats:
+        return np.asarray(apply(vector.reshape(shape)), dtype=np.float64).ravel()
+
+    solution = np.zeros(size) if start is None else np.array(start, dtype=np.float64).ravel()
+    residual = target.copy() if start is None else target - product(solution)
+    squared = float(residual @ residual)
+    if not np.isfinite(squared):
+        return CGResult(np.zeros(shape), 0, 1.0, "breakdown")
+    direction = residual.copy()
+    verified = np.inf  # the last residual that was computed anew
+    limit = 10 * size if max_iterations is None else max_iterations
+
+    def ended(iterations: int, reason: Reason) -> CGResult:
+        return CGResult(solution.reshape(shape), iterations, float(np.sqrt(squared)) / norm, reason)
+
+    iterations = 0
+    while True:
+        if np.sqrt(squared) <= tol * norm:
+            # Rounding takes the recurrence's residual away from the true one: look, and go on from the true one.
+            residual = target - product(solution)
+            squared = float(residual @ residual)
+            if np.sqrt(squared) <= tol * norm:
+                return ended(iterations, "converged")
+            if not squared < 0.5 * verified:
+                return ended(iterations, "breakdown")
+            verified = squared
+            direction = residual.copy()
+        if iterations >= limit:
+            return ended(iterations, "max_iterations")
+        image = product(direction)
+        curvature = float(direction @ image)
+        if not (np.isfinite(curvature) and curvature > 0.0):
+            return ended(iterations, "breakdown")
+        step = squared / curvature
+        blas.daxpy(image, residual, a=-step)
+        previous, squared = squared, float(residual @ residual)
+        if not np.isfinite(squared):
+            return ended(iterations, "breakdown")
+        blas.daxpy(direction, solution, a=step)
+        iterations += 1
+        if callback is not None and callback(
+            iterations, solution.reshape(shape), float(np.sqrt(squared)) / norm
+        ):
+            return ended(iterations, "stopped")
+        direction *= squared / previous
+        direction += residual
