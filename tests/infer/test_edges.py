@@ -85,9 +85,7 @@ def test_gold(loss: str, kind: str) -> None:
     nodes = gold["nodes"]
     kernel = np.exp(-gold["node_gamma"] * np.sum((nodes[:, None] - nodes) ** 2, axis=-1))
     relation = gold["relation"]
-    pairs: PairwiseKernel = {"arbitrary": Kronecker(), "symmetric": Symmetric(), "reciprocal": Reciprocal()}[
-        kind
-    ]
+    pairs = KERNELS[{"arbitrary": "Kronecker", "symmetric": "Symmetric", "reciprocal": "Reciprocal"}[kind]]
     gram = full(pairs, kernel)
     found = solve_edges(
         gram,
