@@ -202,6 +202,7 @@ NAMES = {
     "relpref.models": ["preference_gp", "xpgp"],
     "relpref.report": ["Section", "write"],
     "relpref.rls": [
+        "ConditionalRanker",
         "PerNode",
         "auc",
         "concordance",

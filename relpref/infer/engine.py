@@ -212,7 +212,7 @@ class GaussianEngine:
         if searching:
             drawn = _prior_draws(call, layout, arrays, fixed, key, self.options["restarts"] - 1)
             context = (call, layout, arrays, fixed)
-            with Progress(self.name, progress_bar) as progress:
+            with Progress(f"{self.name}: maximising the evidence", progress_bar) as progress:
                 search = self._search([medians, *drawn], at, first, progress, context)
             unconstrained, first = search.unconstrained, search.evidence.sites
         final = at(unconstrained, first, self.options["tol"], whole=True)

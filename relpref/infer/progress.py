@@ -13,10 +13,20 @@ class Progress:
     label : str
     wanted : bool
         Shown only if stderr is a terminal, too.
+    unit : str
+        What is counted.
+    note : str
+        How the number beside the count is shown.
     """
 
-    def __init__(self, label: str, wanted: bool) -> None:
-        self._label = label
+    def __init__(
+        self,
+        label: str,
+        wanted: bool,
+        unit: str = "evaluations",
+        note: str = "log evidence + log prior {:.2f}",
+    ) -> None:
+        self._label, self._unit, self._note = label, unit, note
         self._wanted = wanted and sys.stderr.isatty()
         self._bar: Any = None
 
@@ -26,8 +36,8 @@ class Progress:
             from tqdm import tqdm
 
             self._bar = tqdm(
-                desc=f"{self._label}: maximising the evidence",
-                unit=" evaluations",
+                desc=self._label,
+                unit=f" {self._unit}",
                 leave=False,
                 file=sys.stderr,
             )
@@ -37,7 +47,7 @@ class Progress:
         """One evaluation more."""
         if self._bar is not None:
             self._bar.update()
-            self._bar.set_postfix_str(f"log evidence + log prior {objective:.2f}")
+            self._bar.set_postfix_str(self._note.format(objective))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -11,11 +11,9 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.prediction import expectations, questions
+from relpref.infer.ranks import check_interval, objects, pairs_of_labels, ranking_table
 from relpref.kernels import Precomputed
 from relpref.likelihoods import AnswerModel, Probit
-
-# Draws behind ranks: the error of a probability is at most 0.8 percentage points (one standard error).
-RANK_DRAWS = 4000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,18 +46,15 @@ class UtilityPosterior(Posterior):
             By entity: ``mean``, ``sd``, ``lower``, ``upper`` of its utility less the average over the entities;
             ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best) and ``p_best``.
         """
-        _check_interval(interval)
+        check_interval(interval)
         self._warn_if_not_converged()
         n = self.belief.size
         relative = self.belief.project(np.eye(n) - 1 / n)
-        lower, upper = relative.interval(interval)
-        columns = {"mean": relative.mean(), "sd": relative.sd(), "lower": lower, "upper": upper}
-        table = pd.DataFrame(columns | self._rank_columns(interval, key), index=self._labels())
-        return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
+        return ranking_table(relative, self.data.entities, interval, self._rng(key), "entity")
 
     def utilities(self, interval: float = 0.9) -> pd.DataFrame:
         """Raw utilities in the data's order: ``mean``, ``sd``, ``lower``, ``upper``."""
-        _check_interval(interval)
+        check_interval(interval)
         self._warn_if_not_converged()
         lower, upper = self.belief.interval(interval)
         columns = {"mean": self.belief.mean(), "sd": self.belief.sd(), "lower": lower, "upper": upper}
@@ -92,16 +87,13 @@ class UtilityPosterior(Posterior):
         DataError
             If something that is not a pair is among the pairs, or the answers do not speak of raters or positions.
         """
-        listed = list(pairs)
-        for row, pair in enumerate(listed):
-            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-                raise DataError(f"pairs[{row}] is {pair!r}; each pair is two labels, for example ('a', 'b')")
+        listed = pairs_of_labels(pairs)
         self._warn_if_not_converged()
         first = self.data.index([pair[0] for pair in listed])
         second = self.data.index([pair[1] for pair in listed])
         margins = self.belief.differences(first, second)
         table = pd.DataFrame(
-            {"first": _objects(p[0] for p in listed), "second": _objects(p[1] for p in listed)}
+            {"first": objects(p[0] for p in listed), "second": objects(p[1] for p in listed)}
         )
         asked = questions(self.data, first, second, rater, shown_first)
         for name, column in expectations(
@@ -204,24 +196,8 @@ class UtilityPosterior(Posterior):
         assert isinstance(extended, UtilityPosterior)
         return extended
 
-    def _rank_columns(self, interval: float, key: Any) -> dict[str, Any]:
-        """Summaries of the rank of every entity, from draws."""
-        draws = self.belief.draw(RANK_DRAWS, self._rng(key))
-        if not np.all(np.isfinite(draws)):
-            nothing = np.full(self.belief.size, np.nan)
-            return dict.fromkeys(("expected_rank", "rank_lower", "rank_upper", "p_best"), nothing)
-        ranks = _ranks(draws)
-        tail = (1 - interval) / 2
-        lower, upper = np.quantile(ranks, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
-        return {
-            "expected_rank": ranks.mean(axis=0),
-            "rank_lower": lower,
-            "rank_upper": upper,
-            "p_best": (ranks == 1).mean(axis=0),
-        }
-
     def _labels(self) -> pd.Index:
-        return pd.Index(_objects(self.data.entities), name="entity", tupleize_cols=False)
+        return pd.Index(objects(self.data.entities), name="entity", tupleize_cols=False)
 
     def _parts(self) -> Parts:
         parts = next(iter(self.parts.values()), Parts({}, {}))
@@ -232,25 +208,3 @@ class UtilityPosterior(Posterior):
         if not parts.means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return parts
-
-
-def _objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """Labels as they are, tuples included."""
-    listed = list(labels)
-    array = np.empty(len(listed), dtype=object)
-    for row, label in enumerate(listed):
-        array[row] = label
-    return array
-
-
-def _ranks(draws: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Rank of every entity in every draw, 1 = highest utility."""
-    order = np.argsort(-draws, axis=1, kind="stable")
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(1, draws.shape[1] + 1)[None, :], axis=1)
-    return ranks
-
-
-def _check_interval(interval: float) -> None:
-    if not 0 < interval < 1:
-        raise DataError(f"interval is {interval}; it is a probability between 0 and 1, such as 0.9")

@@ -1,0 +1,229 @@
+"""A completely observed relation under a Kronecker kernel: everything in closed form from one eigendecomposition a domain.
+
+Scores are a Gaussian field over all pairs of a conditioning node v and an object w with covariance K(v, v') G(w, w'), labels are
+scores plus noise of variance λ; with the ranking loss each conditioning node has a flat, infinite-variance offset besides.
+With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in the basis V ⊗ U, but for that offset, which is a correction
+of rank one for each eigenvector of K. No decomposition of the centred kernel is needed (CR10 Prop. 1 asks for one).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref.errors import DataError
+from relpref.linalg import Eigen
+
+Floats = NDArray[np.float64]
+Loss = Literal["ranking", "regression"]
+Symmetry = Literal["none", "symmetric", "reciprocal"]
+
+SIGN = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}
+
+
+class EvidenceGradient(NamedTuple):
+    """Derivatives of the log evidence.
+
+    Attributes
+    ----------
+    left : array, shape (p, p)
+        By the entries of K. With a symmetric or reciprocal relation there is one kernel: ``left + right`` is its derivative.
+    right : array, shape (m, m)
+        By the entries of G.
+    noise : float
+        By λ.
+    """
+
+    left: Floats
+    right: Floats
+    noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerSystem:
+    """The labels of a complete relation in the eigenbasis of its two node kernels; serves every λ.
+
+    Parameters
+    ----------
+    left : Eigen
+        Of K, the kernel of the p conditioning nodes.
+    right : Eigen
+        Of G, the kernel of the m objects; the same object as ``left`` where the nodes are ranked for one another.
+    rotated : array, shape (p, m)
+        Vᵀ Y U.
+    loss : {"ranking", "regression"}
+    symmetry : {"none", "symmetric", "reciprocal"}
+        Of the regression; Y is then symmetric or antisymmetric, and the kernel ½(K⊗K ± swapped).
+    """
+
+    left: Eigen
+    right: Eigen
+    rotated: Floats
+    loss: Loss
+    symmetry: Symmetry
+
+    @classmethod
+    def of(
+        cls, left: Eigen, right: Eigen, labels: Floats, loss: Loss, symmetry: Symmetry = "none"
+    ) -> "KroneckerSystem":
+        """Rotate the labels.
+
+        Parameters
+        ----------
+        left, right : Eigen
+        labels : array, shape (p, m)
+            Y, complete; rows are conditioning nodes.
+        loss, symmetry
+
+        Raises
+        ------
+        DataError
+            For a symmetric or reciprocal relation with the ranking loss, which has no closed form.
+        """
+        if symmetry != "none":
+            if loss == "ranking":
+                raise DataError(f"the ranking loss of a {symmetry} relation has no closed form; use 'cg'")
+            # CR13 Prop. 4.7: the symmetric kernel on Y is the ordinary one on (Y ± Yᵀ)/2.
+            labels = 0.5 * (labels + SIGN[symmetry] * labels.T)
+        elif loss == "ranking":
+            labels = labels - labels.mean(axis=1, keepdims=True)  # changes nothing but rounding
+        return cls(left, right, left.vectors.T @ labels @ right.vectors, loss, symmetry)
+
+    @cached_property
+    def ones(self) -> Floats:
+        """Uᵀ1, shape (m,)."""
+        return np.asarray(self.right.vectors.sum(axis=0))
+
+    @cached_property
+    def size(self) -> float:
+        """Number of independent label values that the evidence is about."""
+        p, m = self.rotated.shape
+        if self.symmetry != "none":
+            return 0.5 * p * (p + SIGN[self.symmetry])
+        return float(p * (m - 1) if self.loss == "ranking" else p * m)
+
+    def solve(self, regularization: float) -> "KroneckerFit":
+        """The minimiser of CR10 (2) with the loss (6) or (12).
+
+        Parameters
+        ----------
+        regularization : float
+            λ > 0.
+        """
+        return KroneckerFit(self, regularization)
+
+    def shrinkage(self, regularization: float) -> Floats:
+        """1/(κ_i γ_j + λ), shape (p, m)."""
+        if not regularization > 0:
+            raise DataError(f"regularization is {regularization}; the closed form needs a positive value")
+        inverse = np.multiply.outer(self.left.values, self.right.values)
+        inverse += regularization
+        np.reciprocal(inverse, out=inverse)
+        return inverse
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerFit:
+    """A `KroneckerSystem` at one λ.
+
+    Parameters
+    ----------
+    system : KroneckerSystem
+    regularization : float
+        λ, in the units of K⊗G.
+    """
+
+    system: KroneckerSystem
+    regularization: float
+
+    @cached_property
+    def shrinkage(self) -> Floats:
+        """D = 1/(κ_i γ_j + λ), shape (p, m)."""
+        return self.system.shrinkage(self.regularization)
+
+    @cached_property
+    def offset_precision(self) -> Floats:
+        """c_i = Σ_j (Uᵀ1)_j² D_ij, shape (p,): 1ᵀ(κ_i G + λ)⁻¹1, how well the offset along an eigenvector of K is known."""
+        return self.shrinkage @ np.square(self.system.ones)
+
+    @cached_property
+    def rotated_dual(self) -> Floats:
+        """Vᵀ A U, shape (p, m)."""
+        dual = self.shrinkage * self.system.rotated
+        if self.system.loss == "ranking":  # M_i y − M_i 1 (1ᵀ M_i y)/(1ᵀ M_i 1), with M_i = (κ_i G + λ)⁻¹
+            offsets = (dual @ self.system.ones) / self.offset_precision
+            dual -= self.shrinkage * np.multiply.outer(offsets, self.system.ones)
+        return dual
+
+    @cached_property
+    def dual(self) -> Floats:
+        """A, shape (p, m): the score of (v, w) is Σ K(v, v') A_v'w' G(w', w); rows add up to 0 with the ranking loss."""
+        return self.system.left.vectors @ self.rotated_dual @ self.system.right.vectors.T
+
+    @cached_property
+    def fitted(self) -> Floats:
+        """K A G, shape (p, m): the scores of the training nodes."""
+        left, right = self.system.left, self.system.right
+        scaled = self.rotated_dual * left.values[:, None]
+        scaled *= right.values
+        return left.vectors @ scaled @ right.vectors.T
+
+    @cached_property
+    def quadratic(self) -> float:
+        """yᵀ(K⊗G + λ)⁻¹y, of the centred labels with the ranking loss."""
+        return float(np.vdot(self.system.rotated, self.rotated_dual))
+
+    @property
+    def scale(self) -> float:
+        """s², the common factor of prior and noise that maximises the evidence; it multiplies variances and no mean."""
+        return self.quadratic / self.system.size
+
+    def log_evidence(self, scale: float = 1.0) -> float:
+        """Logarithm of p(Y | K, G, λ), all of them times ``scale``.
+
+        With the ranking loss it is the restricted evidence, that of the p(m−1) contrasts within conditioning nodes; with a symmetric
+        or reciprocal relation that of the distinct entries, each read once with noise λ/2 (λ on the diagonal). The three are
+        about different numbers: never compare one kind with another.
+        """
+        system = self.system
+        log_determinant = -float(np.sum(np.log(self.shrinkage)))
+        jacobian = 0.0
+        if system.loss == "ranking":
+            p, m = system.rotated.shape
+            log_determinant += float(np.sum(np.log(self.offset_precision))) - p * np.log(m)
+        if system.symmetry != "none":
+            # Coordinates are Y_ii and √2 Y_ij for i < j: Σ_{i≤j} = ½(Σ_ij + Σ_i), and none on the diagonal if antisymmetric.
+            p = len(system.left.values)
+            diagonal = -float(np.sum(np.log(np.diagonal(self.shrinkage))))
+            log_determinant = 0.5 * (log_determinant + SIGN[system.symmetry] * diagonal)
+            jacobian = 0.25 * p * (p - 1) * np.log(2.0)
+        constant = system.size * np.log(2 * np.pi * scale)
+        return -0.5 * (self.quadratic / scale + log_determinant + constant) + jacobian
+
+    def evidence_gradient(self) -> EvidenceGradient:
+        """Of `log_evidence` at scale 1: ½(A G Aᵀ − ∂ log det/∂K), and the same for G and λ; three products each."""
+        system, shrinkage, dual = self.system, self.shrinkage, self.rotated_dual
+        kappa, gamma = system.left.values, system.right.values
+        by_left, by_right = shrinkage @ gamma, shrinkage.T @ kappa
+        by_noise = float(shrinkage.sum())
+        spread_right: Any = 0.0
+        if system.loss == "ranking":
+            pulled = shrinkage * system.ones
+            squared = np.square(pulled) / self.offset_precision[:, None]
+            by_left = by_left - squared @ gamma
+            by_noise -= float(squared.sum())
+            spread_right = (pulled * (kappa / self.offset_precision)[:, None]).T @ pulled
+        if system.symmetry != "none":
+            sign, diagonal = SIGN[system.symmetry], np.diagonal(shrinkage)
+            by_left = 0.5 * (by_left + sign * kappa * diagonal)
+            by_right = 0.5 * (by_right + sign * kappa * diagonal)
+            by_noise = 0.5 * (by_noise + sign * float(diagonal.sum()))
+        left = (dual * gamma) @ dual.T - np.diag(by_left)
+        right = (dual.T * kappa) @ dual - np.diag(by_right) + spread_right
+        return EvidenceGradient(
+            0.5 * system.left.vectors @ left @ system.left.vectors.T,
+            0.5 * system.right.vectors @ right @ system.right.vectors.T,
+            0.5 * (float(np.sum(np.square(dual))) - by_noise),
+        )

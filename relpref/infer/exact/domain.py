@@ -1,0 +1,144 @@
+"""The nodes of one side of a relation: their labels, features and kernel, and what a kernel says of nodes that are asked about."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from relpref.data.labels import LabelIndex, plain_labels
+from relpref.errors import DataError
+from relpref.kernels.pairwise import Side
+from relpref.linalg import Eigen, symmetric_eigen
+
+Floats = NDArray[np.float64]
+NodeKernel = Callable[..., Floats]
+
+_BLOCK = 64  # new nodes whose kernel among themselves is computed at once, where only its diagonal is wanted
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Nodes that a question is about: known ones, by label, or new ones, by features.
+
+    Attributes
+    ----------
+    labels : tuple, length a
+    side : Side
+        Their kernel with the training nodes, and which of those they are.
+    features : array, sparse matrix or None
+        Of new nodes.
+    """
+
+    labels: tuple[Hashable, ...]
+    side: Side
+    features: Any = None
+
+    @property
+    def new(self) -> bool:
+        """Whether they are none of the training nodes."""
+        return self.features is not None
+
+    def row(self, row: int) -> "Asked":
+        """One of them."""
+        rows = slice(row, row + 1)
+        side = Side(self.side.kernel[rows], self.side.index[rows])
+        return Asked(self.labels[rows], side, self.features[rows] if self.new else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Training nodes of one kind.
+
+    Parameters
+    ----------
+    labels : tuple, length p
+    features : array, sparse matrix or other
+        What the kernel takes; p rows.
+    kernel : callable
+        ``kernel(features)`` is the (p, p) kernel matrix, ``kernel(new, features)`` a cross kernel.
+    name : str
+        What errors call one of the nodes: "node" or "object".
+    """
+
+    labels: tuple[Hashable, ...]
+    features: Any
+    kernel: NodeKernel
+    name: str = "node"
+
+    @cached_property
+    def gram(self) -> Floats:
+        """K, shape (p, p)."""
+        return self.kernel(self.features)
+
+    @cached_property
+    def eigen(self) -> Eigen:
+        """Of K."""
+        return symmetric_eigen(self.gram, f"kernel matrix of the {self.name}s")
+
+    @cached_property
+    def _index(self) -> LabelIndex:
+        return LabelIndex(self.labels, lambda position: f"{self.name} {position}")
+
+    def ask(self, items: Any = None) -> Asked:
+        """Resolve the nodes of a question.
+
+        Parameters
+        ----------
+        items : None, sequence of labels, DataFrame, array or sparse matrix
+            All training nodes; some of them by label (one-dimensional); or new nodes by their features (two-dimensional; the index
+            of a DataFrame are their labels; for a precomputed kernel the rows hold the kernel with every training node).
+
+        Raises
+        ------
+        UnknownLabelError
+            If a label is not known.
+        DataError
+            If features do not fit.
+        """
+        if items is None:
+            return Asked(self.labels, Side.training(self.gram))
+        if issparse(items) or isinstance(items, pd.DataFrame) or np.ndim(items) == 2 and not _tuples(items):
+            labels = tuple(items.index) if isinstance(items, pd.DataFrame) else tuple(range(items.shape[0]))
+            features = items.to_numpy(np.float64) if isinstance(items, pd.DataFrame) else items
+            return Asked(
+                labels,
+                Side(self.kernel(features, self.features), np.full(len(labels), -1)),
+                features,
+            )
+        if isinstance(items, str) or not hasattr(items, "__len__"):
+            raise DataError(
+                f"{self.name}s: {items!r} is one label; give a list of labels, or features of new {self.name}s"
+            )
+        labels = tuple(plain_labels(items, lambda row: f"{self.name} {row} of those asked for"))
+        index = self._index.locate(
+            labels,
+            lambda row: f"{self.name} {row} of those asked for",
+            f"give the features of new {self.name}s",
+        )
+        return Asked(labels, Side(self.gram[index], index.astype(np.intp)))
+
+    def between(self, first: Asked, second: Asked) -> Floats:
+        """Kernel between two groups of asked nodes, shape (a, b)."""
+        if not second.new:
+            return first.side.kernel[:, second.side.index]
+        if not first.new:
+            return second.side.kernel[:, first.side.index].T
+        return self.kernel(first.features, second.features)
+
+    def diagonal(self, asked: Asked) -> Floats:
+        """Kernel of every asked node with itself, shape (a,)."""
+        if not asked.new:
+            return np.asarray(np.diagonal(self.gram)[asked.side.index])
+        count = len(asked.labels)
+        blocks = [asked.features[start : start + _BLOCK] for start in range(0, count, _BLOCK)]
+        return np.concatenate([np.diagonal(self.kernel(block, block)) for block in blocks])
+
+
+def _tuples(items: Sequence[Any] | Any) -> bool:
+    """Whether these are labels that are tuples."""
+    return isinstance(items, list | tuple) and any(isinstance(item, tuple) for item in items)

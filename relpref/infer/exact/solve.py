@@ -1,0 +1,209 @@
+"""Regularised least squares for conditional ranking: closed form where there is one, conjugate gradients elsewhere."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref.data.relation_values import RelationValues, Symmetry
+from relpref.errors import DataError
+from relpref.infer.exact.closed import KroneckerSystem, Loss
+from relpref.infer.exact.closed_scores import ClosedScores
+from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.edge_scores import EdgeScores, weights_of
+from relpref.infer.exact.iterative import solve_edges
+from relpref.kernels.edge_gram import EdgeGram
+from relpref.kernels.pairwise import (
+    MLPK,
+    Cartesian,
+    Kronecker,
+    PairwiseKernel,
+    Preference,
+    Reciprocal,
+    Side,
+    Symmetric,
+)
+from relpref.kernels.pairwise_products import Weights
+from relpref.linalg import CGResult, require_memory
+
+Floats = NDArray[np.float64]
+Solver = Literal["auto", "closed", "cg"]
+Callback = Callable[[int, Floats, float], bool | None]
+
+LOSSES = ("ranking", "regression")
+SOLVERS = ("auto", "closed", "cg")
+# The kernel of edges by its name and the constraint on the relation; MLPK is symmetric and Preference reciprocal by itself.
+PAIR_KERNELS: dict[tuple[str, str], PairwiseKernel] = {
+    ("kronecker", "none"): Kronecker(),
+    ("kronecker", "symmetric"): Symmetric(),
+    ("kronecker", "reciprocal"): Reciprocal(),
+    ("cartesian", "none"): Cartesian(),
+    ("mlpk", "none"): MLPK(),
+    ("mlpk", "symmetric"): MLPK(),
+    ("preference", "none"): Preference(),
+    ("preference", "reciprocal"): Preference(),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class RelationProblem:
+    """What is to be solved, for any regularisation.
+
+    Parameters
+    ----------
+    nodes, objects : Domain
+        The same object where the nodes are ranked for one another.
+    values : RelationValues
+        Under a constraint: in both directions and shifted, see `RelationValues.constrained`.
+    loss : {"ranking", "regression"}
+    symmetry : {"none", "symmetric", "reciprocal"}
+    pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
+    solver : {"auto", "closed", "cg"}
+
+    Raises
+    ------
+    DataError
+        If an option does not exist, or the options do not fit together or the relation.
+    """
+
+    nodes: Domain
+    objects: Domain
+    values: RelationValues
+    loss: Loss = "ranking"
+    symmetry: Symmetry = "none"
+    pair_kernel: str = "kronecker"
+    solver: Solver = "auto"
+    kernel: PairwiseKernel = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.loss not in LOSSES:
+            raise DataError(f"loss is {self.loss!r}; it is 'ranking' or 'regression'")
+        if self.solver not in SOLVERS:
+            raise DataError(f"solver is {self.solver!r}; it is 'auto', 'closed' or 'cg'")
+        kernel = PAIR_KERNELS.get((self.pair_kernel, self.symmetry))
+        if kernel is None:
+            possible = ", ".join(f"{name!r} with symmetry={sym!r}" for name, sym in PAIR_KERNELS)
+            raise DataError(
+                f"pair_kernel is {self.pair_kernel!r} with symmetry={self.symmetry!r}; there are {possible}"
+            )
+        object.__setattr__(self, "kernel", kernel)
+        if kernel.one_domain and self.nodes is not self.objects:
+            raise DataError(
+                f"the {type(kernel).__name__} kernel is between edges of one set of nodes, and objects were given besides; "
+                "use pair_kernel='kronecker' or 'cartesian' with symmetry='none'"
+            )
+        self._check_labels()
+        if self.solver == "closed" and not self.closed:
+            raise DataError(f"solver='closed': {self._why_not_closed()}; use 'auto' or 'cg'")
+
+    @property
+    def closed(self) -> bool:
+        """Whether there is a closed form, and it was not declined."""
+        return self.solver != "cg" and not self._why_not_closed()
+
+    @property
+    def empty_nodes(self) -> int:
+        """Conditioning nodes without two edges: the ranking loss has nothing to learn from them."""
+        return int(np.sum(np.bincount(self.values.rows, minlength=self.values.shape[0]) < 2))
+
+    @property
+    def num_labels(self) -> int:
+        """Independent label values: contrasts within nodes with the ranking loss, distinct pairs under a constraint."""
+        q = len(self.values.values)
+        if self.symmetry != "none":
+            loops = int(np.sum(self.values.rows == self.values.columns))
+            q = (q - loops) // 2 + (loops if self.symmetry == "symmetric" else 0)
+        if self.loss == "ranking":
+            q -= len(np.unique(self.values.rows)) if self.symmetry == "none" else 0
+        return max(q, 1)
+
+    def system(self) -> KroneckerSystem:
+        """For the closed form; serves every regularisation.
+
+        Raises
+        ------
+        DataError
+            If a kernel matrix is none, or memory would not suffice.
+        """
+        p, m = self.values.shape
+        require_memory(8.0 * (4 * p * p + 4 * m * m + 6 * p * m), f"the closed form for {p} x {m} pairs")
+        left = self.nodes.eigen
+        right = left if self.nodes is self.objects else self.objects.eigen
+        return KroneckerSystem.of(left, right, self.values.matrix, self.loss, self.symmetry)
+
+    def closed_scores(
+        self, system: KroneckerSystem, regularization: float, scale: float | None
+    ) -> ClosedScores:
+        """The closed form at one λ; ``scale`` None: estimated from the labels."""
+        fit = system.solve(regularization)
+        return ClosedScores(fit, self.nodes, self.objects, fit.scale if scale is None else scale)
+
+    def iterate(
+        self,
+        regularization: float,
+        *,
+        start: Floats | None = None,
+        tol: float = 1e-8,
+        max_iterations: int | None = None,
+        callback: Callback | None = None,
+        scale: float | None = None,
+    ) -> tuple[EdgeScores, CGResult]:
+        """By conjugate gradients; the λ of several solutions may be followed by warm starts."""
+        left = Side.training(self.nodes.gram)
+        right = left if self.nodes is self.objects else Side.training(self.objects.gram)
+        values = self.values
+        gram = EdgeGram(self.kernel, left, right, values.rows, values.columns)
+        found = solve_edges(
+            gram,
+            values.values,
+            regularization,
+            groups=values.rows if self.loss == "ranking" else None,
+            start=start,
+            tol=tol,
+            max_iterations=max_iterations,
+            callback=callback,
+        )
+        parts = (self.kernel, self.nodes, self.objects, values, found.dual, self.loss, regularization)
+        scores = EdgeScores(*parts, scale=1.0)
+        if scale is None:
+            scale = scores.quadratic / self.num_labels
+        return EdgeScores(*parts, scale=scale), found.result
+
+    def dual_matrix(self, dual: Floats) -> Weights:
+        """Coefficients of the edges by node and object, shape (p, m)."""
+        return weights_of(self.values, dual)
+
+    def describe(self) -> dict[str, Any]:
+        """What is worth reporting before anything is computed."""
+        info: dict[str, Any] = {"edges": len(self.values.values), "complete": self.values.complete}
+        if self.loss == "ranking" and self.empty_nodes:
+            info["skipped_nodes"] = self.empty_nodes
+        return info
+
+    def _check_labels(self) -> None:
+        values = self.values.values
+        if self.loss == "ranking":
+            varies = np.zeros(self.values.shape[0])
+            rows = self.values.rows
+            np.maximum.at(varies, rows, np.abs(values - values[np.searchsorted(rows, rows)]))
+            if not varies.any():
+                single = len(np.unique(rows)) == len(rows)
+                why = "has a single edge" if single else "gives all its objects the same label"
+                raise DataError(
+                    f"relation: every conditioning node {why}, so there is nothing to rank by; use loss='regression', "
+                    "or condition on the other argument"
+                )
+        elif self.symmetry == "reciprocal" and not values.any():
+            raise DataError("relation: all labels say that there is no preference; there is nothing to learn")
+
+    def _why_not_closed(self) -> str:
+        if not self.values.complete:
+            return "the relation is incomplete or has repeated edges"
+        if self.pair_kernel != "kronecker":
+            return f"the {self.pair_kernel} kernel has no closed form"
+        if self.symmetry != "none" and self.loss == "ranking":
+            return f"the ranking loss of a {self.symmetry} relation has none"
+        return ""

@@ -1,0 +1,204 @@
+"""The posterior of a relation: scores of objects, conditional on a node, with the user's own labels."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from relpref.errors import DataError
+from relpref.infer.belief import Floats, GaussianBelief, generator
+from relpref.infer.exact.closed import Loss
+from relpref.infer.exact.closed_scores import QueryMoments
+from relpref.infer.exact.domain import Asked, Domain
+from relpref.infer.ranks import objects, pairs_of_labels, ranking_table
+
+
+class Scores(Protocol):
+    """What an exact solution says of scores, for known and new nodes on either side."""
+
+    def mean(self, left: Asked, right: Asked) -> Floats:
+        """Posterior means, shape (a, b)."""
+
+    def variance(self, left: Asked, right: Asked) -> Floats:
+        """Posterior variances, shape (a, b)."""
+
+    def query(self, query: Asked, right: Asked) -> QueryMoments:
+        """Mean and covariance over b objects for one conditioning node."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RelationPosterior:
+    """Beliefs about the score of every object for every conditioning node, known or new.
+
+    Attributes
+    ----------
+    solution : Scores
+    nodes, objects : Domain
+        Conditioning nodes and objects; the same object where nodes are ranked for one another.
+    loss : {"ranking", "regression"}
+        With ``"ranking"`` only differences of scores for one conditioning node are identified.
+    noise : float
+        Variance of a label given its score.
+    shift : float
+        Added to scores: ½ for reciprocal labels in [0, 1].
+    hyperparameters : dict
+    log_evidence : float or None
+        None where it was not computed.
+    info : dict
+        ``engine``, ``result``, ``solver`` and what else the engine reports.
+    key : array of uint32
+        Random key of Monte Carlo answers.
+    """
+
+    solution: Scores
+    nodes: Domain
+    objects: Domain
+    loss: Loss
+    noise: float
+    shift: float
+    hyperparameters: Mapping[str, Any]
+    log_evidence: float | None
+    info: Mapping[str, Any]
+    key: NDArray[np.uint32]
+
+    def mean(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
+        """Posterior mean of every score.
+
+        Parameters
+        ----------
+        nodes, objects : optional
+            Known ones by a list of labels, new ones by their features (a two-dimensional array, a sparse matrix, or a DataFrame
+            whose index are their labels); all known ones by default.
+
+        Returns
+        -------
+        DataFrame
+            One row for each conditioning node, one column for each object.
+        """
+        left, right = self._ask(nodes, objects)
+        return _frame(self.shift + self.solution.mean(left, right), left, right)
+
+    def sd(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
+        """Posterior standard deviation of every score; arguments as in `mean`."""
+        left, right = self._ask(nodes, objects)
+        return _frame(np.sqrt(np.maximum(self.solution.variance(left, right), 0.0)), left, right)
+
+    def belief(self, query: Any, objects: Any = None) -> GaussianBelief:
+        """The joint belief about the scores of objects for one conditioning node.
+
+        Parameters
+        ----------
+        query : label, or features of one new node
+            A new node is a DataFrame, a two-dimensional array or a sparse matrix with one row.
+        objects
+            As in `mean`.
+        """
+        asked, right = self._query(query, objects)
+        moments = self.solution.query(asked, right)
+        return GaussianBelief(self.shift + moments.mean, moments.covariance)
+
+    def ranking(
+        self, query: Any, objects: Any = None, *, interval: float = 0.9, key: Any = None
+    ) -> pd.DataFrame:
+        """The objects for one conditioning node, best first.
+
+        Parameters
+        ----------
+        query, objects
+            As in `belief`. A known node is not ranked for itself unless it is asked for.
+        interval : float
+            Probability of the intervals.
+        key : JAX key or int, optional
+            For the ranks, which come from 4000 draws.
+
+        Returns
+        -------
+        DataFrame
+            By object: ``mean``, ``sd``, ``lower``, ``upper`` of its score (with the ranking loss, of its score less the average
+            over the objects ranked); ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``.
+        """
+        asked, right = self._query(query, objects)
+        moments = self.solution.query(asked, right)
+        belief = GaussianBelief(self.shift + moments.mean, moments.covariance)
+        kept = np.arange(belief.size)
+        if objects is None and self.nodes is self.objects and not asked.new:
+            kept = np.delete(kept, asked.side.index[0])
+        weights = np.eye(belief.size)[kept]
+        if self.loss == "ranking" and len(kept):
+            weights = weights - weights.mean(axis=0)
+        rng = generator(self.key if key is None else key)
+        labels = [right.labels[position] for position in kept]
+        return ranking_table(belief.project(weights), labels, interval, rng, "object")
+
+    def prefer(self, query: Any, pairs: Iterable[tuple[Any, Any]]) -> pd.DataFrame:
+        """How likely the first object of each pair ranks above the second for a conditioning node.
+
+        Parameters
+        ----------
+        query
+            As in `belief`.
+        pairs : iterable of (label, label)
+            Of known objects.
+
+        Returns
+        -------
+        DataFrame
+            ``first``, ``second``; ``probability`` that the first's next noisy label is the higher; ``p_better`` that its score is;
+            ``gap_mean`` and ``gap_sd`` of the difference of scores.
+        """
+        listed = pairs_of_labels(pairs)
+        labels = list(dict.fromkeys(label for pair in listed for label in pair))
+        position = {label: row for row, label in enumerate(labels)}
+        belief = self.belief(query, labels)
+        first, second = (np.array([position[pair[end]] for pair in listed], dtype=int) for end in (0, 1))
+        margins = belief.differences(first, second)
+        return pd.DataFrame(
+            {
+                "first": objects(pair[0] for pair in listed),
+                "second": objects(pair[1] for pair in listed),
+                "probability": ndtr(margins.mean / np.sqrt(margins.sd**2 + 2 * self.noise)),
+                "p_better": margins.positive,
+                "gap_mean": margins.mean,
+                "gap_sd": margins.sd,
+            }
+        )
+
+    def sample(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Floats:
+        """Draws of the scores of objects for one conditioning node, shape (num_samples, b)."""
+        if num_samples < 1:
+            raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
+        return self.belief(query, objects).draw(num_samples, generator(self.key if key is None else key))
+
+    def __repr__(self) -> str:
+        """One line."""
+        evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
+        shape = f"{len(self.nodes.labels)} x {len(self.objects.labels)}"
+        return (
+            f"RelationPosterior({shape}, {self.loss}; {self.info['engine']}: {self.info['solver']}{evidence})"
+        )
+
+    def _ask(self, nodes: Any, objects: Any) -> tuple[Asked, Asked]:
+        left = self.nodes.ask(nodes)
+        return left, left if objects is nodes and self.nodes is self.objects else self.objects.ask(objects)
+
+    def _query(self, query: Any, objects: Any) -> tuple[Asked, Asked]:
+        one = query
+        if not (hasattr(query, "ndim") and query.ndim == 2):
+            if isinstance(query, list | set | dict | np.ndarray | pd.Series):
+                raise DataError(f"query is a {type(query).__name__}; give one label, or one row of features")
+            one = [query]
+        asked = self.nodes.ask(one)
+        if len(asked.labels) != 1:
+            raise DataError(f"query has {len(asked.labels)} rows; ask for one conditioning node at a time")
+        return asked, self.objects.ask(objects)
+
+
+def _frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
+    index = pd.Index(objects(left.labels), name="node", tupleize_cols=False)
+    return pd.DataFrame(
+        values, index=index, columns=pd.Index(objects(right.labels), name="object", tupleize_cols=False)
+    )

@@ -1,0 +1,335 @@
+"""Ranking objects conditional on a node, as a scikit-learn estimator over the exact Gaussian engine."""
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from relpref.data.labels import plain_labels
+from relpref.data.relation_values import read_relation
+from relpref.errors import DataError
+from relpref.infer.belief import as_key, key_words
+from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.iterative import EarlyStopping
+from relpref.infer.exact.solve import Callback, RelationProblem
+from relpref.infer.progress import Progress
+from relpref.infer.relation_posterior import RelationPosterior
+from relpref.rls.measures import concordance, per_node
+from relpref.rls.node_kernels import Kernel, gram
+
+Floats = NDArray[np.float64]
+
+CONDITIONS = ("first", "second")
+
+
+class ConditionalRanker(BaseEstimator):
+    """Ranks all objects for a given node by regularised least squares on edges, exactly (Pahikkala et al. 2010, 2013).
+
+    Minimises Σ (y_e − h(e))² + λ‖h‖² over the observed edges (``loss="regression"``), or the same with labels and scores centred
+    within each conditioning node's edges (``loss="ranking"``, CR10 eq. 12: the squared loss of all differences, each node of equal
+    weight). As a Gaussian model λ is the variance of a label's noise, and with the ranking loss every conditioning node has an
+    unknown offset; that gives each score its posterior variance.
+
+    Parameters
+    ----------
+    kernel : str, callable or kernel of `relpref.kernels`
+        Of nodes: ``"linear"``, ``"polynomial"``, ``"gaussian"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`.
+    object_kernel : as ``kernel``, optional
+        Where objects are of another kind; the same as ``kernel`` by default.
+    gamma, degree, coef0, kernel_params
+        Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
+    pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
+        Of edges, see `relpref.kernels.pairwise`.
+    loss : {"ranking", "regression"}
+    symmetry : {"none", "symmetric", "reciprocal"}
+        Of the relation between nodes of one kind; predictions obey it. Reciprocal labels in [0, 1] add up to 1 in both directions.
+    regularization : float
+        λ, in units of K⊗G. 0 is possible with ``solver="cg"`` and early stopping.
+    condition : {"first", "second"}
+        Which argument of the relation the rankings are conditioned on: the rows or the columns of the relation.
+    solver : {"auto", "closed", "cg"}
+        Closed form where there is one (complete relation, Kronecker kernel, and not the ranking loss of a symmetric or
+        reciprocal relation), else conjugate gradients.
+    tol, max_iter
+        Of the conjugate gradients: relative residual, and iterations.
+    early_stopping : float or bool
+        Fraction of the conditioning nodes whose edges are held out (True: a tenth); the iterations stop ``patience`` after
+        their concordance was best, and the best solution is kept.
+    patience : int
+    warm_start : bool
+        Start the iterations from the last solution where the edges are the same.
+    random_state : int
+        For the nodes held out, and for Monte Carlo answers.
+
+    Attributes
+    ----------
+    posterior_ : RelationPosterior
+    problem_ : RelationProblem
+    dual_coef_ : array, shape (q,) or (p, m)
+        Coefficients of edges; of all pairs where the relation is complete.
+    n_iter_ : int
+        0 for the closed form.
+    shift_ : float
+        Subtracted from the labels and added to the scores: ½ for reciprocal labels in [0, 1].
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel = "linear",
+        *,
+        object_kernel: Kernel | None = None,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        kernel_params: Any = None,
+        pair_kernel: str = "kronecker",
+        loss: str = "ranking",
+        symmetry: str = "none",
+        regularization: float = 1.0,
+        condition: str = "first",
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        early_stopping: float | bool = False,
+        patience: int = 10,
+        warm_start: bool = False,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.object_kernel = object_kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.pair_kernel = pair_kernel
+        self.loss = loss
+        self.symmetry = symmetry
+        self.regularization = regularization
+        self.condition = condition
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(
+        self,
+        nodes: Any,
+        relation: Any,
+        objects: Any = None,
+        *,
+        callback: Callback | None = None,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Learn from a known or partly known relation.
+
+        Parameters
+        ----------
+        nodes : DataFrame, array or sparse matrix, shape (p, d)
+            Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for ``kernel="precomputed"``.
+        relation : array, DataFrame or sparse matrix
+            (p, m) labels, NaN = unknown; or an edge table with the columns ``source``, ``target`` and ``value``; see
+            `relpref.data.read_relation`. Rows or sources are the first argument of the relation.
+        objects : as ``nodes``, optional
+            Where the second argument is of another kind (drugs and targets); the nodes themselves by default.
+        callback : callable, optional
+            ``callback(iteration, dual, residual)`` after each iteration; True ends them.
+        progress_bar : bool
+            Show the iterations where a person watches.
+
+        Raises
+        ------
+        DataError
+            If features, labels or options do not fit; if there is nothing to rank by; if memory would not suffice.
+        """
+        return self._fit_problem(self.problem(nodes, relation, objects), callback, progress_bar)
+
+    def problem(self, nodes: Any, relation: Any, objects: Any = None) -> RelationProblem:
+        """What `fit` solves: checked labels and the kernels of both sides; arguments as for `fit`."""
+        if self.condition not in CONDITIONS:
+            raise DataError(f"condition is {self.condition!r}; it is 'first' or 'second'")
+        first = self._domain(nodes, self.kernel, "node")
+        second = first
+        if objects is not None:
+            kernel = self.kernel if self.object_kernel is None else self.object_kernel
+            second = self._domain(objects, kernel, "object")
+        elif self.object_kernel is not None:
+            raise DataError(
+                "object_kernel is given, but objects are not; the nodes are ranked for one another by one kernel"
+            )
+        values = read_relation(relation, first.labels, None if objects is None else second.labels)
+        constrained, self.shift_ = values.constrained(self.symmetry)  # type: ignore[arg-type]
+        if self.condition == "second":
+            first, second, constrained = second, first, constrained.transposed()
+        options: Any = (self.loss, self.symmetry, self.pair_kernel, self.solver)
+        return RelationProblem(first, second, constrained, *options)
+
+    def _domain(self, nodes: Any, kernel: Kernel, name: str) -> Domain:
+        options: dict[str, Any] = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        if not isinstance(kernel, str):
+            options["kernel_params"] = self.kernel_params
+
+        def between(left: Any, right: Any = None) -> Floats:
+            return gram(left, right, kernel=kernel, **options)
+
+        if isinstance(nodes, pd.DataFrame):
+            labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
+            return Domain(labels, nodes.to_numpy(np.float64), between, name)
+        features = nodes if issparse(nodes) else np.asarray(nodes)
+        if features.ndim not in (1, 2) or not features.shape[0]:
+            raise DataError(
+                f"{name}s have the shape {features.shape}; give one row of features for each {name}"
+            )
+        return Domain(tuple(range(features.shape[0])), features, between, name)
+
+    def _fit_problem(self, problem: RelationProblem, callback: Callback | None, progress_bar: bool) -> Self:
+        info: dict[str, Any] = {"engine": "exact", "result": "converged", **problem.describe()}
+        log_evidence = None
+        if problem.closed:
+            closed = problem.closed_scores(problem.system(), self.regularization, None)
+            log_evidence = closed.fit.log_evidence(closed.scale)
+            self.dual_coef_, self.n_iter_ = closed.fit.dual, 0
+            info |= {"solver": "closed form", "iterations": 0}
+            scores: Any = closed
+        else:
+            scores = self._iterate(problem, info, callback, progress_bar)
+        noise = scores.scale * self.regularization
+        self.problem_ = problem
+        self.posterior_ = RelationPosterior(
+            solution=scores,
+            nodes=problem.nodes,
+            objects=problem.objects,
+            loss=problem.loss,
+            noise=noise,
+            shift=self.shift_,
+            hyperparameters={"regularization": self.regularization, "scale": scores.scale, "noise": noise},
+            log_evidence=log_evidence,
+            info=info,
+            key=key_words(as_key(self.random_state)),
+        )
+        return self
+
+    def _iterate(
+        self, problem: RelationProblem, info: dict[str, Any], callback: Callback | None, progress_bar: bool
+    ) -> Any:
+        """By conjugate gradients; what happened goes into ``info``."""
+        stopping: EarlyStopping | None = None
+        if self.early_stopping:
+            problem, stopping = self._held_out(problem)
+        start = getattr(self, "dual_coef_", None) if self.warm_start else None
+        if start is not None and start.size != len(problem.values.values):
+            start = None
+        with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
+
+            def each(iteration: int, dual: Floats, residual: float) -> bool:
+                progress.step(iteration, residual)
+                wanted = callback is not None and bool(callback(iteration, dual, residual))
+                return (stopping is not None and stopping(iteration, dual, residual)) or wanted
+
+            scores, result = problem.iterate(
+                self.regularization,
+                start=None if start is None else start.reshape(-1),
+                tol=self.tol,
+                max_iterations=self.max_iter,
+                callback=each,
+            )
+        info |= {
+            "result": "converged" if result.reason in ("converged", "stopped") else "max_iterations",
+            "solver": "conjugate gradients",
+            "iterations": result.iterations,
+            "residual": result.residual,
+            "stopped": result.reason,
+        }
+        if stopping is not None and stopping.solution is not None:
+            scores = replace(scores, dual=stopping.solution)
+            info |= {"held_out_concordance": max(stopping.scores), "best_iteration": stopping.iteration}
+        shape = problem.values.shape if problem.values.complete else (-1,)
+        self.dual_coef_, self.n_iter_ = scores.dual.reshape(shape), result.iterations
+        return scores
+
+    def _held_out(self, problem: RelationProblem) -> tuple[RelationProblem, EarlyStopping]:
+        """The problem without the edges of some conditioning nodes, and how well those are ranked."""
+        fraction = 0.1 if self.early_stopping is True else float(self.early_stopping)
+        if not 0 < fraction < 1:
+            raise DataError(f"early_stopping is {self.early_stopping}; it is a fraction between 0 and 1")
+        values = problem.values
+        known = np.unique(values.rows)
+        count = max(1, round(fraction * len(known)))
+        if count >= len(known):
+            raise DataError(
+                f"early_stopping holds out {count} of {len(known)} conditioning nodes; too few are left"
+            )
+        held = np.random.default_rng(self.random_state).choice(known, count, replace=False)
+        out = np.isin(values.rows, held)
+        if problem.symmetry != "none":  # both directions leave together
+            out |= np.isin(values.columns, held)
+        kept = replace(problem, values=values.select(~out))
+        truth = values.mean_matrix[held]
+        left, right = kept.nodes.ask([kept.nodes.labels[row] for row in held]), kept.objects.ask()
+
+        def held_concordance(dual: Floats) -> float:
+            scores = kept.kernel.scores(left.side, right.side, kept.dual_matrix(dual))
+            return per_node(concordance, truth, scores).mean
+
+        return kept, EarlyStopping(held_concordance, self.patience)
+
+    def predict(self, nodes: Any = None, objects: Any = None, return_std: bool = False) -> Any:
+        """Scores, one row for each conditioning node, one column for each object.
+
+        Parameters
+        ----------
+        nodes, objects : optional
+            Known ones by a list of labels; new ones by two-dimensional features; all known ones by default.
+        return_std : bool
+            Also the posterior standard deviations.
+
+        Returns
+        -------
+        DataFrame (array where the training nodes had no labels), shape (a, b), or two of them
+        """
+        check_is_fitted(self, "posterior_")
+        mean = self._given(self.posterior_.mean(nodes, objects))
+        return (mean, self._given(self.posterior_.sd(nodes, objects))) if return_std else mean
+
+    def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
+        """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks.
+
+        Parameters
+        ----------
+        nodes, objects : optional
+            As for `predict`.
+        """
+        check_is_fitted(self, "posterior_")
+        scores = self.posterior_.mean(nodes, objects)
+        order = np.argsort(-scores.to_numpy(), axis=1, kind="stable")
+        labels = scores.columns.to_numpy()[order]
+        return pd.DataFrame(labels, index=scores.index, columns=np.arange(1, scores.shape[1] + 1))
+
+    def score(self, nodes: Any, relation: Any, objects: Any = None) -> float:
+        """Mean concordance over conditioning nodes: how often the object with the higher label has the higher score.
+
+        Parameters
+        ----------
+        nodes, objects : as for `predict`
+            Of the relation to be predicted; without ``objects`` those are the nodes themselves where there is one kind.
+        relation : array or DataFrame, shape (a, b)
+            True labels, conditioning nodes in rows; NaN = unknown.
+        """
+        check_is_fitted(self, "posterior_")
+        if objects is None and self.posterior_.nodes is self.posterior_.objects:
+            objects = nodes
+        scores = self.posterior_.mean(nodes, objects)
+        truth = read_relation(relation, tuple(scores.index), tuple(scores.columns)).mean_matrix
+        return float(per_node(concordance, truth, scores.to_numpy()).mean)
+
+    def _given(self, frame: pd.DataFrame) -> Any:
+        """With labels, where the training nodes had some."""
+        labels = self.problem_.nodes.labels
+        return frame.to_numpy() if labels == tuple(range(len(labels))) else frame

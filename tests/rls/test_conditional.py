@@ -1,0 +1,235 @@
+"""Conditional ranking against the gold answers and against the full Gaussian model of all pairs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from relpref.errors import DataError, UnknownLabelError
+from relpref.rls import ConditionalRanker
+
+GOLD = np.load(Path(__file__).parents[1] / "gold" / "rls.npz")
+GAMMA, LAM = float(GOLD["node_gamma"]), float(GOLD["cond_regularization"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "symmetry", "name"),
+    [
+        ("ranking", "none", "cond_rank_arbitrary"),
+        ("regression", "none", "cond_reg_arbitrary"),
+        ("regression", "symmetric", "cond_reg_symmetric"),
+        ("regression", "reciprocal", "cond_reg_reciprocal"),
+    ],
+)
+@pytest.mark.parametrize("solver", ["closed", "cg"])
+def test_gold(loss: str, symmetry: str, name: str, solver: str) -> None:
+    relation = GOLD["relation"]
+    if symmetry != "none":
+        relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
+    ranker = ConditionalRanker(
+        "gaussian", gamma=GAMMA, loss=loss, symmetry=symmetry, regularization=LAM, solver=solver, tol=1e-12
+    ).fit(GOLD["nodes"], relation)
+    np.testing.assert_allclose(ranker.predict(), GOLD[name], atol=1e-9)
+
+
+def brute_force(
+    nodes: np.ndarray,
+    objects: np.ndarray | None,
+    relation: np.ndarray,
+    kind: str,
+    loss: str,
+    lam: float,
+    new: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of all scores of new nodes with all objects, from the full covariance of all pairs."""
+
+    def gauss(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(-0.4 * ((x[:, None] - y[None]) ** 2).sum(-1)))
+
+    other = nodes if objects is None else objects
+
+    def pair_kernel(a: list[Any], b: list[Any]) -> np.ndarray:
+        v, w, x, y = (np.array([e[i] for e in edges]) for edges in (a, b) for i in (0, 1))
+        straight = gauss(v, x) * gauss(w, y)
+        if kind == "none":
+            return straight
+        swapped = gauss(v, y) * gauss(w, x)
+        return np.asarray(0.5 * (straight + (1 if kind == "symmetric" else -1) * swapped))
+
+    rows, columns = np.nonzero(~np.isnan(relation))
+    edges = [(nodes[i], other[j]) for i, j in zip(rows, columns, strict=True)]
+    asked = [(v, w) for v in new for w in other]
+    matrix = pair_kernel(edges, edges) + lam * np.eye(len(edges))
+    if loss == "ranking":
+        matrix = matrix + 1e7 * (
+            rows[:, None] == rows[None]
+        )  # a nearly flat offset for each conditioning node
+    cross = pair_kernel(asked, edges)
+    labels = relation[rows, columns]
+    solved = np.linalg.solve(matrix, np.column_stack([labels, cross.T]))
+    return cross @ solved[:, 0], pair_kernel(asked, asked) - cross @ solved[:, 1:]
+
+
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+@pytest.mark.parametrize("symmetry", ["none", "symmetric", "reciprocal"])
+@pytest.mark.parametrize("complete", [True, False])
+def test_posterior_moments_of_new_nodes(loss: str, symmetry: str, complete: bool) -> None:
+    rng = np.random.default_rng(1)
+    nodes, new = rng.normal(size=(7, 2)), rng.normal(size=(3, 2))
+    relation = rng.normal(size=(7, 7))
+    if symmetry != "none":
+        relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
+    if not complete:
+        unknown = rng.random((7, 7)) < 0.3
+        relation[unknown | (unknown.T & (symmetry != "none"))] = np.nan
+    ranker = ConditionalRanker(
+        "gaussian", gamma=0.4, loss=loss, symmetry=symmetry, regularization=0.3, tol=1e-12
+    ).fit(nodes, relation)
+    posterior, scale = ranker.posterior_, ranker.posterior_.hyperparameters["scale"]
+    mean, covariance = brute_force(nodes, None, relation, symmetry, loss, 0.3, new)
+    tolerance = 1e-5 if loss == "ranking" else 1e-9  # the reference's offsets are only nearly flat
+    np.testing.assert_allclose(ranker.predict(new).ravel(), mean, atol=tolerance)
+    _, sd = ranker.predict(new, return_std=True)
+    np.testing.assert_allclose(sd.ravel() ** 2, scale * np.diagonal(covariance), atol=tolerance)
+    for row in range(3):
+        belief = posterior.belief(new[[row]])
+        block = slice(7 * row, 7 * row + 7)
+        np.testing.assert_allclose(belief.mean(), mean[block], atol=tolerance)
+        np.testing.assert_allclose(belief.covariance(), scale * covariance[block, block], atol=tolerance)
+
+
+def test_two_domains_and_new_nodes_on_either_side() -> None:
+    rng = np.random.default_rng(2)
+    drugs, targets = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
+    new = rng.normal(size=(2, 2))
+    relation = rng.normal(size=(6, 5))
+    for loss, tolerance in (("regression", 1e-9), ("ranking", 1e-5)):
+        ranker = ConditionalRanker("gaussian", gamma=0.4, loss=loss, regularization=0.5)
+        ranker.fit(drugs, relation, targets)
+        mean, covariance = brute_force(drugs, targets, relation, "none", loss, 0.5, new)
+        scores, sd = ranker.predict(new, return_std=True)
+        scale = ranker.posterior_.hyperparameters["scale"]
+        np.testing.assert_allclose(scores.ravel(), mean, atol=tolerance)
+        np.testing.assert_allclose(sd.ravel() ** 2, scale * np.diagonal(covariance), atol=tolerance)
+    # Ranked for the second argument: the transposed relation.
+    turned = ConditionalRanker("gaussian", gamma=0.4, condition="second", regularization=0.5)
+    turned.fit(drugs, relation, targets)
+    other = ConditionalRanker("gaussian", gamma=0.4, regularization=0.5).fit(targets, relation.T, drugs)
+    np.testing.assert_allclose(turned.predict(new), other.predict(new), atol=1e-12)
+
+
+def players(n: int = 6) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(3)
+    nodes = pd.DataFrame(rng.normal(size=(n, 2)), index=[f"p{i}" for i in range(n)], columns=["x", "y"])
+    gaps = nodes["x"].to_numpy()[:, None] - nodes["x"].to_numpy()
+    relation = pd.DataFrame(1 / (1 + np.exp(-gaps)), index=nodes.index, columns=nodes.index)
+    return nodes, relation
+
+
+def test_labels_are_kept_and_matched() -> None:
+    nodes, relation = players()
+    ranker = ConditionalRanker(
+        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
+    )
+    ranker.fit(nodes, relation)
+    shuffled = relation.iloc[::-1, ::-1]
+    again = ConditionalRanker(
+        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
+    )
+    pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, shuffled).predict())
+    edges = relation.stack().rename_axis(["source", "target"]).rename("value").reset_index()
+    pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, edges).predict())
+    table = ranker.predict(["p2", "p0"], ["p1"])
+    assert list(table.index) == ["p2", "p0"] and list(table.columns) == ["p1"]
+    assert list(ranker.rank().loc["p0"].sort_values()) == sorted(nodes.index)
+    scores = ranker.predict().to_numpy()
+    np.testing.assert_allclose(scores + scores.T, 1.0, atol=1e-15)  # reciprocal, exactly
+    with pytest.raises(UnknownLabelError, match="'p9'"):
+        ranker.predict(["p9"])
+
+
+def test_ranking_and_preferences_with_uncertainty() -> None:
+    nodes, relation = players()
+    ranker = ConditionalRanker("gaussian", gamma=0.5, symmetry="reciprocal", regularization=0.1, tol=1e-10)
+    ranker.fit(nodes, relation)
+    new = pd.DataFrame([[0.3, -0.2]], index=["newcomer"], columns=["x", "y"])
+    table = ranker.posterior_.ranking(new)
+    assert list(table.columns[:4]) == ["mean", "sd", "lower", "upper"] and len(table) == 6
+    assert abs(table["mean"].sum()) < 1e-10 and (table["sd"] > 0).all()
+    assert "p1" not in ranker.posterior_.ranking("p1").index
+    pairs = ranker.posterior_.prefer(new, [("p0", "p1"), ("p1", "p0")])
+    np.testing.assert_allclose(pairs["p_better"].sum(), 1.0)
+    belief = ranker.posterior_.belief(new, ["p0", "p1"])
+    draws = belief.draw(20000, np.random.default_rng(0))
+    # 20000 draws: standard error at most 0.0036; 5 of them.
+    assert abs((draws[:, 0] > draws[:, 1]).mean() - pairs["p_better"][0]) < 0.018
+    assert abs(pairs["probability"][0] - 0.5) < abs(pairs["p_better"][0] - 0.5)
+    assert ranker.posterior_.sample(new, num_samples=3).shape == (3, 6)
+    assert 0.9 < ranker.score(nodes, relation) <= 1.0
+
+
+def test_incomplete_forms_agree() -> None:
+    nodes, relation = players()
+    relation = relation.mask(np.random.default_rng(0).random(relation.shape) < 0.3)
+    options: dict[str, Any] = {"kernel": "gaussian", "gamma": 0.5, "regularization": 0.1, "tol": 1e-12}
+    from_frame = ConditionalRanker(**options).fit(nodes, relation).predict()
+    array = relation.to_numpy()
+    rows, columns = np.nonzero(~np.isnan(array))
+    stored = sparse.coo_array((array[rows, columns], (rows, columns)), shape=array.shape)
+    pd.testing.assert_frame_equal(from_frame, ConditionalRanker(**options).fit(nodes, stored).predict())
+    edges = pd.DataFrame(
+        {"source": nodes.index[rows], "target": nodes.index[columns], "value": array[rows, columns]}
+    )
+    pd.testing.assert_frame_equal(from_frame, ConditionalRanker(**options).fit(nodes, edges).predict())
+    features = sparse.csr_array(nodes.to_numpy())
+    np.testing.assert_allclose(
+        ConditionalRanker(**options).fit(features, array).predict(), from_frame, atol=1e-12
+    )
+
+
+def test_early_stopping_and_warm_start() -> None:
+    nodes, relation = players(20)
+    ranker = ConditionalRanker(
+        "gaussian", gamma=0.5, symmetry="reciprocal", regularization=0.0, early_stopping=0.2, patience=3
+    ).fit(nodes, relation)
+    info = ranker.posterior_.info
+    assert info["best_iteration"] <= info["iterations"] and info["held_out_concordance"] > 0.8
+    with pytest.raises(DataError, match="regularization is 0"):
+        ranker.predict(return_std=True)
+    warm = ConditionalRanker("gaussian", gamma=0.5, solver="cg", regularization=0.3, warm_start=True)
+    first = warm.fit(nodes, relation).n_iter_
+    assert warm.set_params(regularization=0.29).fit(nodes, relation).n_iter_ < first
+
+
+def test_what_is_refused() -> None:
+    nodes, relation = players()
+    ranker = ConditionalRanker("gaussian", regularization=0.1)
+    with pytest.raises(DataError, match=r"not reciprocal.*\(0, 1\)|not reciprocal"):
+        ConditionalRanker(symmetry="reciprocal").fit(nodes, relation + 0.3)
+    with pytest.raises(DataError, match="not symmetric"):
+        ConditionalRanker(symmetry="symmetric").fit(nodes, relation)
+    with pytest.raises(DataError, match="same label"):
+        ranker.fit(nodes, relation * 0 + 1)
+    with pytest.raises(DataError, match="single edge"):
+        ranker.fit(nodes.iloc[:1], relation.iloc[:1, :1])
+    with pytest.raises(DataError, match="shape"):
+        ranker.fit(nodes, np.ones((3, 3)))
+    with pytest.raises(DataError, match="labels of the relation"):
+        ranker.fit(nodes, relation.rename(index={"p1": "q1"}))
+    with pytest.raises(DataError, match="not one label is known"):
+        ranker.fit(nodes, relation * np.nan)
+    with pytest.raises(DataError, match="'closed'"):
+        ranker.set_params(solver="closed").fit(nodes, relation.mask(relation > 0.9))
+    with pytest.raises(DataError, match="pair_kernel"):
+        ConditionalRanker(pair_kernel="mlpk", symmetry="reciprocal").fit(nodes, relation)
+
+
+def test_a_node_with_one_edge_is_skipped_and_counted() -> None:
+    nodes, relation = players()
+    relation.iloc[2, 1:] = np.nan
+    ranker = ConditionalRanker("gaussian", gamma=0.5, regularization=0.1).fit(nodes, relation)
+    assert ranker.posterior_.info["skipped_nodes"] == 1
+    assert np.isfinite(ranker.predict()).all().all()
