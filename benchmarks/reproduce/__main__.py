@@ -90,7 +90,7 @@ def show(protocol: Protocol, kept: results.Results, stem: Path, docs: Path | Non
     text = f"{results.markdown(lines)}\n\n{fits}"
     print(f"\n## {protocol.title}\n\n{text}\n\n{machine()}\n\nWritten to {stem.parent}", flush=True)
     if docs:
-        page.fill(docs, protocol, text, paths[0])
+        page.fill(docs, protocol.name, protocol.title, text, paths[0])
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@ import re
 import shutil
 from pathlib import Path
 
-from benchmarks.reproduce.protocol import Protocol
 from relpref.errors import DataError
 from relpref.files import replaced
 
 
-def fill(page: Path, protocol: Protocol, content: str, figure: Path) -> None:
-    """Replace what stands between ``<!-- table: NAME -->`` and ``<!-- end: NAME -->``; the figure goes beside the page.
+def fill(page: Path, name: str, title: str, content: str, figure: Path | None) -> None:
+    """Replace what stands between ``<!-- table: NAME -->`` and ``<!-- end: NAME -->``; a figure goes beside the page.
 
     Raises
     ------
@@ -20,13 +19,15 @@ def fill(page: Path, protocol: Protocol, content: str, figure: Path) -> None:
         If the page does not have the two marks, once each.
     """
     text = page.read_text(encoding="utf-8")
-    begin, end = f"<!-- table: {protocol.name} -->", f"<!-- end: {protocol.name} -->"
+    begin, end = f"<!-- table: {name} -->", f"<!-- end: {name} -->"
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise DataError(f"{page}: needs the two lines {begin} and {end}, in this order, once each")
-    picture = page.with_name(f"{page.stem}-{figure.name}")
-    block = f"{begin}\n{content}\n\n![{protocol.title}]({picture.name})\n{end}"
+    block = f"{begin}\n{content}\n{end}"
+    if figure is not None:
+        picture = page.with_name(f"{page.stem}-{figure.name}")
+        block = f"{begin}\n{content}\n\n![{title}]({picture.name})\n{end}"
+        with replaced(picture) as part:
+            shutil.copyfile(figure, part)
     text = re.sub(re.escape(begin) + ".*" + re.escape(end), lambda _: block, text, flags=re.DOTALL)
-    with replaced(picture) as part:
-        shutil.copyfile(figure, part)
     with replaced(page) as part:
         part.write_text(text, encoding="utf-8")

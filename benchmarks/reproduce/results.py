@@ -1,4 +1,4 @@
-"""The rows of an experiment: kept on disk as they come, and summed up in a table."""
+"""The rows of an experiment, and a table that sums them up."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scipy.stats import ranksums, wilcoxon
 from benchmarks.measure import table
 from benchmarks.reproduce.models import BASELINE, CONTROL, MODELS
 from benchmarks.reproduce.protocol import Protocol
-from benchmarks.reproduce.work import COLUMNS, KEY, Row
-from relpref.files import replaced
+from benchmarks.reproduce.rows import Rows
+from benchmarks.reproduce.work import KEY
 
 
-class Results:
-    """A CSV file with one row for every query, size, rerun and model; replaced whole at each addition.
+class Results(Rows):
+    """One row for every query, size, rerun and model.
 
     Parameters
     ----------
@@ -26,21 +26,12 @@ class Results:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self.rows = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS))
+        super().__init__(path, KEY)
 
     def done(self) -> set[tuple[Any, ...]]:
         """Protocol, query, size and rerun for which every model has its row."""
         models = self.rows.groupby(["protocol", "query", "size", "rerun"])["model"].agg(set)
         return {key for key, found in models.items() if found >= set(MODELS)}
-
-    def add(self, rows: list[Row]) -> None:
-        """Write more rows; a row replaces an earlier one of the same key."""
-        more = pd.DataFrame(rows, columns=list(COLUMNS))
-        joined = pd.concat([self.rows, more]) if len(self.rows) else more
-        self.rows = joined.drop_duplicates(list(KEY), keep="last").sort_values(list(KEY), ignore_index=True)
-        with replaced(self._path) as part:
-            self.rows.to_csv(part, index=False)
 
 
 def of(rows: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
@@ -111,10 +102,10 @@ def markdown(lines: pd.DataFrame) -> str:
             f"{line['error']:.3f} ± {line['error_sd']:.3f}",
             f"{line['auc']:.3f} ± {line['auc_sd']:.3f}",
             _percent(line.get("saved")),
-            _p(line.get("rank_sum")),
-            _p(line.get("signed_rank")),
+            p_value(line.get("rank_sum")),
+            p_value(line.get("signed_rank")),
             _percent(line.get("control_saved")),
-            _p(line.get("control_signed_rank")),
+            p_value(line.get("control_signed_rank")),
         ]
         for line in lines.to_dict("records")
     ]
@@ -125,7 +116,8 @@ def _percent(share: float | None) -> str:
     return "" if share is None or not np.isfinite(share) else f"{100 * share:.0f} %"
 
 
-def _p(value: float | None) -> str:
+def p_value(value: float | None) -> str:
+    """As it stands in a table."""
     if value is None or not np.isfinite(value):
         return ""
     return "< 0.0001" if value < 1e-4 else f"{value:.2g}"

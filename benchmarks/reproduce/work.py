@@ -9,11 +9,10 @@ from benchmarks.reproduce import ohsumed, trec
 from benchmarks.reproduce.models import MODELS
 from benchmarks.reproduce.problem import quality
 from benchmarks.reproduce.protocol import Protocol, Source
+from benchmarks.reproduce.rows import Row
 
 PROTOCOLS = {one.name: one for one in (ohsumed.PROTOCOL, trec.PROTOCOL)}
-Row = dict[str, Any]
 KEY = ("protocol", "setting", "query", "size", "rerun", "model")
-COLUMNS = (*KEY, "error", "auc", "result")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from benchmarks.reproduce import models, page, results, svm, work
 from benchmarks.reproduce.kernel import SquaredExponentialOfDistances
 from benchmarks.reproduce.problem import Problem, distances, quality
 from benchmarks.reproduce.protocol import Protocol, Source
+from benchmarks.reproduce.rows import Row
 from relpref import PreferenceData
 from relpref.data_loaders.letor import pairs_of
 from relpref.errors import DataError, InferenceError
@@ -97,7 +98,7 @@ def rows_of(errors: dict[str, list[list[float]]]) -> pd.DataFrame:
             for query, reruns in enumerate(queries)
             for rerun, error in enumerate(reruns)
         ],
-        columns=list(work.COLUMNS),
+        columns=[*work.KEY, "error", "auc", "result"],
     )
 
 
@@ -146,14 +147,14 @@ def test_page(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_text("before\n<!-- table: toy -->\nold\n<!-- end: toy -->\nafter\n")
     for _ in range(2):
-        page.fill(file, TOY, r"| new \1 |", figure)
+        page.fill(file, TOY.name, TOY.title, r"| new \1 |", figure)
     assert file.read_text() == (
         "before\n<!-- table: toy -->\n| new \\1 |\n\n![A toy](page-toy.svg)\n<!-- end: toy -->\nafter\n"
     )
     assert (tmp_path / "docs/page-toy.svg").read_text() == "<svg/>"
     file.write_text("no marks")
     with pytest.raises(DataError, match="needs the two lines"):
-        page.fill(file, TOY, "", figure)
+        page.fill(file, TOY.name, TOY.title, "", figure)
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_the_command_goes_on_where_it_stopped(
 ) -> None:
     computed: list[work.Item] = []
 
-    def compute(item: work.Item) -> list[work.Row]:
+    def compute(item: work.Item) -> list[Row]:
         if len(computed) == 1:
             computed.append(item)
             raise InferenceError("stopped by the test", None)

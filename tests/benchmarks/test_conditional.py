@@ -1,0 +1,129 @@
+"""The experiments on conditional ranking: resumption, judges and tables, on small versions of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.reproduce import page
+from benchmarks.reproduce.conditional import __main__ as command
+from benchmarks.reproduce.conditional import games, newsgroups
+from benchmarks.reproduce.conditional.experiments import EXPERIMENTS
+from benchmarks.reproduce.rows import Rows
+from relpref.data_loaders import RockPaperScissors, play_rock_paper_scissors
+from relpref.data_loaders.newsgroups import SET_1, SET_2
+from relpref.rls import per_node, ranking_error
+
+
+def test_finished_pieces_are_not_computed_again(tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["rock-paper-scissors"]
+    kept = Rows(tmp_path / "rows.csv", experiment.key)
+    assert experiment.left(kept.rows, quick=True) == experiment.parts(True)
+    kept.add([{"weight": 10, "repetition": 3, "method": name, "error": 0.1} for name in games.METHODS])
+    again = Rows(tmp_path / "rows.csv", experiment.key)
+    left = experiment.left(again.rows, quick=True)
+    assert (10, 3) not in left and len(left) == len(experiment.parts(True)) - 1
+    again.add([{"weight": 10, "repetition": 3, "method": "RLS", "error": 0.2}])
+    assert len(again.rows) == len(games.METHODS)
+    assert again.rows.set_index("method")["error"]["RLS"] == 0.2
+
+
+def test_every_method_learns_the_game() -> None:
+    drawn = play_rock_paper_scissors(100, seed=1)
+    relation = drawn.test_relation.to_numpy()
+    errors = {
+        name: per_node(ranking_error, relation, method(drawn)).mean for name, method in games.METHODS.items()
+    }
+    assert max(errors.values()) < 0.02, errors
+    # Every game is there in both directions, so that regression is reciprocal by itself (Pahikkala et al. 2013, Prop. 4.7).
+    plain, reciprocal = (games.METHODS[name](drawn) for name in ("RLS", "RLS, reciprocal"))
+    np.testing.assert_allclose(plain, reciprocal, atol=1e-3 * np.abs(plain).max())
+
+
+def test_the_ranking_svm_separates_what_can_be_separated() -> None:
+    # Players of one move each: whatever beats scissors beats all of them, so every training pair can be ordered.
+    players = pd.DataFrame(
+        np.eye(3), index=["rock", "paper", "scissors"], columns=["rock", "paper", "scissors"]
+    )
+    played = pd.DataFrame(
+        {
+            "source": ["rock", "paper", "scissors"],
+            "target": ["scissors", "rock", "paper"],
+            "value": [1.0, 1.0, 1.0],
+        }
+    )
+    drawn = RockPaperScissors(players, played, players, players)
+    for name in ("ranking SVM", "ranking SVM, reciprocal"):
+        scores = games.METHODS[name](drawn)
+        assert scores[0, 2] > scores[0, 1] and scores[1, 0] > scores[1, 2] and scores[2, 1] > scores[2, 0]
+
+
+def test_a_table_of_games_names_the_better_one() -> None:
+    rows = [
+        {
+            "weight": weight,
+            "repetition": repetition,
+            "method": name,
+            "error": 0.1 + 0.01 * at + 1e-4 * repetition * at,
+        }
+        for weight in games.WEIGHTS
+        for repetition in range(8)
+        for at, name in enumerate(games.METHODS)
+    ]
+    text = games.markdown(pd.DataFrame(rows))
+    assert "| 10 | RankRLS | 0.1207 |" in text and "worse, p = 0.0078" in text and "8 repetitions" in text
+
+
+def test_halves_cover_all_groups() -> None:
+    for groups in (SET_1, SET_2):
+        for trained, held_out in newsgroups.halves(groups):
+            assert sorted([*trained, *held_out]) == sorted(groups) and len(trained) >= 2 <= len(held_out)
+
+
+def test_an_experiment_writes_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "before\n<!-- table: rock-paper-scissors -->\nold\n<!-- end: rock-paper-scissors -->\nafter\n"
+    (tmp_path / "page.md").write_text(text)
+    monkeypatch.setattr(games, "QUICK_REPETITIONS", 2)
+    arguments = [
+        "x",
+        "rock-paper-scissors",
+        "--quick",
+        "--out",
+        str(tmp_path),
+        "--docs",
+        str(tmp_path / "page.md"),
+    ]
+    monkeypatch.setattr("sys.argv", arguments)
+    assert command.main() == 0
+    assert "2 repetitions of each" in capsys.readouterr().out
+    written = (tmp_path / "page.md").read_text()
+    assert "| 100 | RankRLS |" in written and "old" not in written and written.endswith("after\n")
+
+    def refuse(item: command.Item) -> None:
+        raise AssertionError(item)
+
+    monkeypatch.setattr(command, "compute", refuse)
+    assert command.main() == 0  # nothing is left
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["newsgroups", "early-stopping"])
+def test_small_versions_run(name: str, real_data: Path, tmp_path: Path) -> None:
+    experiment = EXPERIMENTS[name]
+    rows = Rows(tmp_path / "rows.csv", experiment.key)
+    for part in experiment.parts(True):
+        rows.add(command.compute(command.Item(name, part, True)))
+    assert rows.rows["error"].between(0, 1).all() and rows.rows["error"].mean() < 0.4
+    assert not experiment.left(rows.rows, quick=True)
+    assert "ranking" in experiment.markdown(rows.rows)
+    assert command.draw(experiment, rows, tmp_path / name) is None or (tmp_path / f"{name}.svg").exists()
+
+
+def test_a_page_may_go_without_a_figure(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text("<!-- table: x -->\n<!-- end: x -->\n")
+    page.fill(file, "x", "X", "| new |", None)
+    assert file.read_text() == "<!-- table: x -->\n| new |\n<!-- end: x -->\n"
