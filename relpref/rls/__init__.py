@@ -1,8 +1,10 @@
 """Regularised least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
 
 from relpref.rls.conditional import ConditionalRanker
+from relpref.rls.edge_out import leave_column_out, leave_edge_out, leave_row_out
 from relpref.rls.measures import PerNode, auc, concordance, ndcg, per_node, ranking_error, spearman
 from relpref.rls.node_kernels import gram
+from relpref.rls.nodes_out import leave_nodes_out
 
 __all__ = [
     "ConditionalRanker",
@@ -10,6 +12,10 @@ __all__ = [
     "auc",
     "concordance",
     "gram",
+    "leave_column_out",
+    "leave_edge_out",
+    "leave_nodes_out",
+    "leave_row_out",
     "ndcg",
     "per_node",
     "ranking_error",

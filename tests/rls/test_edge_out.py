@@ -1,0 +1,206 @@
+"""Hold-outs against stored answers and against training again without the labels left out."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relpref.data.relation_values import RelationValues
+from relpref.errors import DataError, InferenceError
+from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.solve import RelationProblem
+from relpref.kernels import Side
+from relpref.rls import leave_column_out, leave_edge_out, leave_nodes_out, leave_row_out
+
+GOLD = Path(__file__).parents[1] / "gold" / "rls.npz"
+LAMBDAS = [1e-6, 0.3, 20.0]
+TOLERANCE = 1e-7  # at λ = 1e-6; the retraining that is compared with is no more exact
+
+
+def domain(name: str, features: Any) -> Domain:
+    def kernel(left: Any, right: Any = None) -> Any:
+        right = left if right is None else right
+        return np.exp(-0.5 * np.sum((left[:, None] - right) ** 2, axis=-1))
+
+    return Domain(tuple(f"{name}{i}" for i in range(len(features))), features, kernel, name)
+
+
+def problem(
+    loss: str = "regression", symmetry: str = "none", p: int = 6, m: int = 7, **options: Any
+) -> RelationProblem:
+    """Labels with a structure that can be learned, and noise."""
+    rng = np.random.default_rng(1)
+    nodes = domain("node", rng.standard_normal((p, 3)))
+    objects = nodes if symmetry != "none" else domain("object", rng.standard_normal((m, 3)))
+    labels = nodes.features @ rng.standard_normal((3, 3)) @ objects.features.T
+    labels += 0.3 * rng.standard_normal(labels.shape) + 3.0 * rng.standard_normal((len(labels), 1))
+    sign = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}[symmetry]
+    labels = labels if not sign else labels + sign * labels.T
+    if options.pop("incomplete", False):
+        gone = rng.uniform(size=labels.shape) < 0.15
+        labels[gone | gone.T if sign else gone] = np.nan
+    values = RelationValues.of_matrix(labels)
+    return RelationProblem(nodes, objects, values, loss=loss, symmetry=symmetry, **options)  # type: ignore[arg-type]
+
+
+def retrained(of: RelationProblem, regularization: float, out: Any, offsets: bool = True) -> Any:
+    """Scores of the pairs ``out``, a mask (p, m), from all other labels: the full system, solved."""
+    values = of.values
+    left, right = Side.training(of.nodes.gram), Side.training(of.objects.gram)
+    kept = ~out[values.rows, values.columns]
+    edges = values.rows[kept], values.columns[kept]
+    asked_rows, asked_columns = np.nonzero(out)
+    gram = of.kernel.matrix(left, right, *edges, *edges) + regularization * np.eye(int(kept.sum()))
+    cross = of.kernel.matrix(left, right, asked_rows, asked_columns, *edges)
+    y = values.values[kept]
+    if of.loss == "regression":
+        return cross @ np.linalg.solve(gram, y)
+    present = np.unique(edges[0])
+    flat = (edges[0][:, None] == present).astype(float)
+    system = np.block([[gram, flat], [flat.T, np.zeros((len(present), len(present)))]])
+    solution = np.linalg.solve(system, np.append(y, np.zeros(len(present))))
+    scores = cross @ solution[: len(y)]
+    if offsets:
+        scores += (asked_rows[:, None] == present).astype(float) @ solution[len(y) :]
+    return scores
+
+
+def mask(shape: tuple[int, int], *pairs: tuple[Any, Any]) -> Any:
+    out = np.zeros(shape, dtype=bool)
+    for pair in pairs:
+        out[pair] = True
+    return out
+
+
+def test_gold() -> None:
+    gold = np.load(GOLD)
+    gamma, nodes = float(gold["node_gamma"]), gold["nodes"]
+
+    def kernel(left: Any, right: Any = None) -> Any:
+        right = left if right is None else right
+        return np.exp(-gamma * np.sum((left[:, None] - right) ** 2, axis=-1))
+
+    both = Domain(tuple(range(25)), nodes, kernel)
+    given = RelationProblem(both, both, RelationValues.of_matrix(gold["relation"]), loss="regression")
+    found = leave_edge_out(given, list(gold["kron_regularization"]))
+    np.testing.assert_allclose(found[-1], gold["kron_in_sample_loo_last"], atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", ["regression", "ranking"])
+def test_one_edge(loss: str) -> None:
+    given = problem(loss)
+    found = leave_edge_out(given, LAMBDAS)
+    for answers, regularization in zip(found, LAMBDAS, strict=True):
+        for v, w in [(0, 0), (3, 5), (5, 2)]:
+            expected = retrained(given, regularization, mask(given.values.shape, (v, w)))
+            np.testing.assert_allclose(answers[v, w], expected[0], atol=TOLERANCE)
+    some = [(0, 0), (5, 2)]
+    np.testing.assert_allclose(leave_edge_out(given, LAMBDAS, some), found[:, [0, 5], [0, 2]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["regression", "ranking"])
+def test_one_row(loss: str) -> None:
+    given = problem(loss)
+    found = leave_row_out(given, LAMBDAS)
+    for answers, regularization in zip(found, LAMBDAS, strict=True):
+        for v in (0, 4):
+            expected = retrained(given, regularization, mask(given.values.shape, (v, slice(None))))
+            if loss == "ranking":
+                expected -= expected.mean()
+            np.testing.assert_allclose(answers[v], expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("loss", ["regression", "ranking"])
+def test_one_column(loss: str) -> None:
+    given = problem(loss)
+    found = leave_column_out(given, LAMBDAS)
+    for answers, regularization in zip(found, LAMBDAS, strict=True):
+        for w in (0, 6):
+            expected = retrained(given, regularization, mask(given.values.shape, (slice(None), w)))
+            np.testing.assert_allclose(answers[:, w], expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
+def test_both_directions_leave_together(symmetry: str) -> None:
+    given = problem("regression", symmetry)
+    found = leave_edge_out(given, LAMBDAS)
+    for answers, regularization in zip(found, LAMBDAS, strict=True):
+        for v, w in [(0, 1), (4, 2), (3, 3)]:
+            expected = retrained(given, regularization, mask(given.values.shape, (v, w), (w, v)))
+            np.testing.assert_allclose(answers[v, w], expected[0] if v <= w else expected[1], atol=TOLERANCE)
+    some = np.array([(4, 2), (3, 3), (2, 4), (0, 1)])
+    np.testing.assert_allclose(
+        leave_edge_out(given, LAMBDAS, some), found[:, some[:, 0], some[:, 1]], rtol=1e-9, atol=1e-12
+    )
+
+
+CASES = [
+    ("regression", "none", "kronecker"),
+    ("ranking", "none", "kronecker"),
+    ("ranking", "none", "cartesian"),
+    ("regression", "symmetric", "kronecker"),
+    ("ranking", "reciprocal", "kronecker"),
+    ("regression", "symmetric", "mlpk"),
+]
+
+
+@pytest.mark.parametrize("loss, symmetry, pairs", CASES)
+@pytest.mark.parametrize("incomplete", [False, True])
+@pytest.mark.parametrize("setting", [2, 3, 4])
+def test_new_nodes_in_folds(loss: str, symmetry: str, pairs: str, incomplete: bool, setting: int) -> None:
+    given = problem(loss, symmetry, p=7, m=7, pair_kernel=pairs, incomplete=incomplete)
+    folds = np.array([0, 1, 2, 0, 1, 2, 0])
+    found = leave_nodes_out(
+        given,
+        [5.0, 0.5],
+        rows=folds if setting != 3 else None,
+        columns=folds if setting != 2 else None,
+        tol=1e-11,
+    )
+    same = given.nodes is given.objects
+    for v, w in [(0, 1), (3, 2), (6, 0), (1, 5), (2, 2)]:
+        gone = mask(given.values.shape)
+        if setting != 3:
+            gone[folds == folds[v]] = True
+        if setting != 2:
+            gone[:, folds == folds[w]] = True
+        if same:
+            gone |= gone.T
+        place = np.flatnonzero(np.flatnonzero(gone) == v * 7 + w)[0]
+        expected = retrained(given, 0.5, gone, offsets=False)[place]
+        np.testing.assert_allclose(found[1, v, w], expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
+def test_leaks_are_refused(symmetry: Any) -> None:
+    mirrored = problem("regression", symmetry)
+    for leave in (leave_row_out, leave_column_out):
+        with pytest.raises(DataError, match="leaves out both; use leave_nodes_out"):
+            leave(mirrored, [1.0])
+    untold = RelationProblem(mirrored.nodes, mirrored.objects, mirrored.values, loss="ranking")
+    for leave in (leave_edge_out, leave_row_out, leave_column_out):
+        with pytest.raises(DataError, match=f"the labels are {symmetry}, but symmetry is 'none'"):
+            leave(untold, [1.0])
+
+
+def test_refusals() -> None:
+    given = problem()
+    with pytest.raises(DataError, match="need a completely observed relation"):
+        leave_row_out(problem(incomplete=True), [1.0])
+    with pytest.raises(DataError, match="regularization is 0"):
+        leave_edge_out(given, [0.0])
+    with pytest.raises(DataError, match="a row and a column for each"):
+        leave_edge_out(given, [1.0], [0, 1])
+    with pytest.raises(DataError, match="there are 6 x 7"):
+        leave_edge_out(given, [1.0], [(0, 7)])
+    with pytest.raises(DataError, match="no folds"):
+        leave_nodes_out(given, [1.0])
+    with pytest.raises(DataError, match="1 of them distinct"):
+        leave_nodes_out(given, [1.0], rows=np.zeros(6, int))
+    mirrored = problem("regression", "symmetric")
+    folds = np.arange(6) % 2
+    with pytest.raises(DataError, match="the same fold numbers"):
+        leave_nodes_out(mirrored, [1.0], rows=folds, columns=1 - folds)
+    with pytest.raises(InferenceError, match="ended by max_iterations after 2 iterations"):
+        leave_nodes_out(problem(incomplete=True), [1.0], rows=folds, max_iterations=2)
