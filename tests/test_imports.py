@@ -202,8 +202,12 @@ NAMES = {
     "relpref.models": ["preference_gp", "xpgp"],
     "relpref.report": ["Section", "write"],
     "relpref.rls": [
+        "BothKFold",
         "ConditionalRanker",
+        "EdgeKFold",
         "PerNode",
+        "SourceKFold",
+        "TargetKFold",
         "auc",
         "concordance",
         "gram",
