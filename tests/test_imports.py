@@ -118,25 +118,30 @@ def test_jax_keeps_its_configuration() -> None:
 
 
 NAMES = {
-    "relpref": ["PreferenceData", "Relation", "__version__", "load"],
+    "relpref": ["PreferenceData", "Relation", "RelationData", "__version__", "load"],
     "relpref.data": [
         "Comparisons",
         "Graph",
         "Links",
         "PreferenceData",
         "Relation",
+        "RelationData",
+        "RelationValues",
         "ScaleReference",
         "Spectrum",
         "Table",
         "choices",
         "orderings",
+        "read_relation",
         "read_table",
     ],
     "relpref.infer": [
         "EP",
+        "Exact",
         "InferenceWarning",
         "Laplace",
         "Posterior",
+        "RelationPosterior",
         "Result",
         "UtilityPosterior",
         "from_samples",
@@ -168,6 +173,7 @@ NAMES = {
     ],
     "relpref.likelihoods": [
         "AnswerModel",
+        "CentredNormal",
         "Comparison",
         "GaussianLikelihood",
         "GradedComparison",
@@ -188,6 +194,7 @@ NAMES = {
         "Dense",
         "Eigen",
         "Factor",
+        "Kronecker",
         "LinearMap",
         "NamedSum",
         "Spectral",
@@ -199,7 +206,7 @@ NAMES = {
         "require_memory",
         "symmetric_eigen",
     ],
-    "relpref.models": ["preference_gp", "xpgp"],
+    "relpref.models": ["conditional_ranking", "preference_gp", "xpgp"],
     "relpref.report": ["Section", "write"],
     "relpref.rls": [
         "BothKFold",
