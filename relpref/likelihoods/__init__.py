@@ -1,6 +1,5 @@
 """Observation models: numpyro distributions that also give an engine their tilted moments."""
 
-from relpref.likelihoods.centred import CentredNormal
 from relpref.likelihoods.comparison import Comparison, ProbitComparison
 from relpref.likelihoods.graded import GradedComparison
 from relpref.likelihoods.logistic import LogisticComparison
@@ -10,7 +9,6 @@ from relpref.likelihoods.tilted import GaussianLikelihood, Likelihood, TiltedMom
 
 __all__ = [
     "AnswerModel",
-    "CentredNormal",
     "Comparison",
     "GaussianLikelihood",
     "GradedComparison",

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.reproduce import page
 from benchmarks.reproduce.conditional import __main__ as command
-from benchmarks.reproduce.conditional import games, newsgroups
+from benchmarks.reproduce.conditional import digits, games, newsgroups, scaling
 from benchmarks.reproduce.conditional.experiments import EXPERIMENTS
 from benchmarks.reproduce.rows import Rows
 from relpref.data_loaders import RockPaperScissors, play_rock_paper_scissors
@@ -109,17 +109,41 @@ def test_an_experiment_writes_its_page(
     assert command.main() == 0  # nothing is left
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["newsgroups", "early-stopping"])
-def test_small_versions_run(name: str, real_data: Path, tmp_path: Path) -> None:
+def run_small(name: str, folder: Path) -> pd.DataFrame:
+    """All pieces of the small version of an experiment, with its table and figure."""
     experiment = EXPERIMENTS[name]
-    rows = Rows(tmp_path / "rows.csv", experiment.key)
+    rows = Rows(folder / "rows.csv", experiment.key)
     for part in experiment.parts(True):
         rows.add(command.compute(command.Item(name, part, True)))
-    assert rows.rows["error"].between(0, 1).all() and rows.rows["error"].mean() < 0.4
     assert not experiment.left(rows.rows, quick=True)
     assert "ranking" in experiment.markdown(rows.rows)
-    assert command.draw(experiment, rows, tmp_path / name) is None or (tmp_path / f"{name}.svg").exists()
+    assert command.draw(experiment, rows, folder / name) is None or (folder / f"{name}.svg").exists()
+    return rows.rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["newsgroups", "early-stopping"])
+def test_newsgroups_are_ranked_better_than_by_chance(name: str, real_data: Path, tmp_path: Path) -> None:
+    errors = run_small(name, tmp_path)["error"]
+    assert errors.between(0, 1).all() and errors.mean() < 0.4
+
+
+def test_drugs_and_targets(real_data: Path, tmp_path: Path) -> None:
+    found = run_small("drug-target", tmp_path).set_index(["setting", "loss", "regularization"])["auc"]
+    assert found.between(0.5, 1).all()
+    assert found[1, "regression", 1.0] > found[4, "regression", 1.0] > 0.7
+
+
+def test_digits_that_are_known_are_found_better_than_by_the_kernel_alone(tmp_path: Path) -> None:
+    errors = run_small("digits", tmp_path).set_index(["test", "method"])["error"]
+    assert errors["known digits", "ranking"] < errors["known digits", digits.CONTROL]
+
+
+def test_times_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "QUICK_SIZES", (20, 30))
+    monkeypatch.setattr(scaling, "LARGEST", {"ranking SVM": 20})
+    rows = run_small("scaling", tmp_path).set_index(["size", "method"])["seconds"]
+    assert (rows > 0).all() and (20, "ranking SVM") in rows and (30, "ranking SVM") not in rows
 
 
 def test_a_page_may_go_without_a_figure(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import note, table
 from benchmarks.reproduce.conditional.experiment import Experiment, Part
-from benchmarks.reproduce.conditional.newsgroups import kernels
+from benchmarks.reproduce.conditional.newsgroups import Task
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import newsgroups
 from relpref.rls import ConditionalRanker, per_node, ranking_error
@@ -21,27 +21,27 @@ QUICK_NODES, QUICK_ITERATIONS = 200, 40
 LOSSES, SYMMETRIES = ("regression", "ranking"), ("none", "symmetric")
 
 
-def drawn(quick: bool) -> tuple[NDArray[np.float64], ...]:
-    """Kernels and relations of messages of the same five groups: known ones and new ones."""
+def drawn(quick: bool) -> Task:
+    """Messages of the same five groups: known ones and new ones."""
     nodes, new = (QUICK_NODES, QUICK_NODES // 2) if quick else (NODES, TEST_NODES)
     messages = newsgroups.load(newsgroups.SET_2)
     order = np.random.default_rng(2010).permutation(len(messages.texts))
-    return kernels(messages.take(order[:nodes]), messages.take(order[nodes : nodes + new]))
+    return Task.of(messages.take(order[:nodes]), messages.take(order[nodes : nodes + new]))
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
     """The error on new nodes along the iterations, without any regularisation."""
     loss, symmetry = map(str, part)
-    kernel, cross, relation, judged = drawn(quick)
+    task = drawn(quick)
     ranker = ConditionalRanker(kernel="precomputed", loss=loss, symmetry=symmetry, solver="cg")
-    problem = ranker.problem(kernel, relation)
-    asked = problem.nodes.ask(cross)
+    problem = ranker.problem(task.kernel, task.relation)
+    asked = problem.nodes.ask(task.cross)
     rows: list[Row] = []
 
     def judge(iteration: int, dual: NDArray[np.float64], residual: float) -> bool:
         if iteration == 1 or iteration % EVERY == 0:
             scores = problem.kernel.scores(asked.side, asked.side, problem.dual_matrix(dual))
-            error = per_node(ranking_error, judged, scores).mean
+            error = per_node(ranking_error, task.judged, scores).mean
             rows.append({"iteration": iteration, "error": error, "residual": residual})
             note(f"{loss}, {symmetry}: iteration {iteration}, error {error:.4f}")
         return False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.reproduce.conditional import early_stopping, games, newsgroups
+from benchmarks.reproduce.conditional import digits, drug_target, early_stopping, games, newsgroups, scaling
 from benchmarks.reproduce.conditional.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
-    one.name: one for one in (games.EXPERIMENT, newsgroups.EXPERIMENT, early_stopping.EXPERIMENT)
+    one.EXPERIMENT.name: one.EXPERIMENT
+    for one in (games, newsgroups, early_stopping, drug_target, digits, scaling)
 }
