@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "PreferenceData": "relpref.data",
     "Relation": "relpref.data",
+    "RelationData": "relpref.data",
     "load": "relpref.infer.storage",
 }
 _ROOMS = (
@@ -28,10 +29,10 @@ _ROOMS = (
     "rls",
 )
 
-__all__ = ["PreferenceData", "Relation", "__version__", "load"]
+__all__ = ["PreferenceData", "Relation", "RelationData", "__version__", "load"]
 
 if TYPE_CHECKING:
-    from relpref.data import PreferenceData, Relation
+    from relpref.data import PreferenceData, Relation, RelationData
     from relpref.infer.storage import load
 
 

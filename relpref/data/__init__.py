@@ -6,6 +6,8 @@ from relpref.data.graph import Graph, ScaleReference
 from relpref.data.links import Links
 from relpref.data.preference import PreferenceData
 from relpref.data.relation import Relation
+from relpref.data.relation_data import RelationData
+from relpref.data.relation_values import RelationValues, read_relation
 from relpref.data.spectrum import Spectrum
 from relpref.data.tables import Table, read_table
 
@@ -15,10 +17,13 @@ __all__ = [
     "Links",
     "PreferenceData",
     "Relation",
+    "RelationData",
+    "RelationValues",
     "ScaleReference",
     "Spectrum",
     "Table",
     "choices",
     "orderings",
+    "read_relation",
     "read_table",
 ]

@@ -1,9 +1,11 @@
 """Engines: they read a program and hand back a posterior."""
 
 from relpref.infer.ep import EP
+from relpref.infer.exact import Exact
 from relpref.infer.laplace import Laplace
 from relpref.infer.noncentered import noncentered
 from relpref.infer.posterior import Posterior
+from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result
 from relpref.infer.samples import from_samples
 from relpref.infer.utility_posterior import UtilityPosterior
@@ -11,9 +13,11 @@ from relpref.infer.warn import InferenceWarning
 
 __all__ = [
     "EP",
+    "Exact",
     "InferenceWarning",
     "Laplace",
     "Posterior",
+    "RelationPosterior",
     "Result",
     "UtilityPosterior",
     "from_samples",

@@ -19,7 +19,7 @@ from relpref.infer.integrate import UNMIXED, integrate
 from relpref.infer.layout import broadcast_fixed, discover
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
 from relpref.infer.posterior import Origin, Posterior
-from relpref.infer.program import Call, Layout, Program, Values, read
+from relpref.infer.program import Call, Layout, Program, Values, in_double, read
 from relpref.infer.progress import Progress
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Info, Sites
@@ -367,11 +367,7 @@ def _split(
     program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Call, tuple[Any, ...]]:
     call, arrays = Call.split(program, args, kwargs)
-    return call, tuple(_in_double(array) for array in arrays)
-
-
-def _in_double(array: Any) -> Any:
-    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+    return call, tuple(in_double(array) for array in arrays)
 
 
 def _prior_draws(

@@ -83,7 +83,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
     DataError
         If ``fixed`` names a site that the program does not have.
     """
-    sites = {site.name: site for site in _survey(call, _shapes(arrays))}
+    sites = {site.name: site for site in survey(call, shapes_of(arrays))}
     observed = tuple(name for name, site in sites.items() if site.observed)
     free = [name for name, site in sites.items() if not site.observed]
     for name in fixed:
@@ -138,7 +138,7 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
     DataError
         If a value is not finite, its shape does not fit, or it lies outside its support.
     """
-    sites = {site.name: site for site in _survey(call, _shapes(arrays))}
+    sites = {site.name: site for site in survey(call, shapes_of(arrays))}
     result = {}
     for name, value in fixed.items():
         array = np.asarray(value, dtype=np.float64)
@@ -159,12 +159,13 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
     return result
 
 
-def _shapes(arrays: tuple[Any, ...]) -> Shapes:
+def shapes_of(arrays: tuple[Any, ...]) -> Shapes:
+    """What can be said of arrays without looking into them."""
     return tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
 
 
 @lru_cache(maxsize=64)
-def _survey(call: Call, shapes: Shapes) -> tuple[_Site, ...]:
+def survey(call: Call, shapes: Shapes) -> tuple[_Site, ...]:
     """The program's sample sites, traced for shapes and types alone."""
     sites: list[_Site] = []
 
@@ -193,7 +194,7 @@ class _Probe:
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
         errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
         superposed = all(bool(np.all(np.abs(error) <= slack)) for error in errors)
-        self.affine = superposed and not _others_depend(call, layout, _shapes(arrays), tuple(sorted(fixed)))
+        self.affine = superposed and not _others_depend(call, layout, shapes_of(arrays), tuple(sorted(fixed)))
         self.constant_projection = bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
         )
@@ -220,7 +221,7 @@ def _probe(
     free = [
         s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
     ]
-    medians = {site["name"]: _median(site) for site in free if site["name"] not in fixed}
+    medians = {site["name"]: median(site) for site in free if site["name"] not in fixed}
     return jax.vmap(predictors)(points), medians
 
 
@@ -256,7 +257,8 @@ def _sparse_rows(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Val
     return SparseRows.of(row, column, value, (layout.num_rows, size))
 
 
-def _median(site: dict[str, Any]) -> Array:
+def median(site: dict[str, Any]) -> Array:
+    """Of a site's prior, unconstrained; its value where the prior has no quantile function."""
     distribution, value = site["fn"], site["value"]
     try:
         middle = jnp.broadcast_to(unwrap(distribution).icdf(jnp.asarray(0.5)), jnp.shape(value))

@@ -2,21 +2,44 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from relpref.infer.evidence import Evidence
 from relpref.infer.program import Values
 from relpref.infer.result import CODES, Result
-from relpref.infer.sites import Sites
+from relpref.infer.sites import Info, Sites
 
 # While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
 # so its error is of second order in the residual, and the gradient's of first.
 SEARCH_TOLERANCE = 1e-4
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
+
+
+class Evaluated(Protocol):
+    """What a search needs of an engine's evidence at one value of the hyperparameters."""
+
+    @property
+    def log_evidence(self) -> Any:
+        """Without the hyperparameters' prior."""
+
+    @property
+    def log_prior(self) -> Any:
+        """In the unconstrained space."""
+
+    @property
+    def gradient(self) -> Values:
+        """Of their sum."""
+
+    @property
+    def sites(self) -> Sites:
+        """Where a next evaluation may start."""
+
+    @property
+    def info(self) -> Info:
+        """How the engine ended."""
 
 
 @dataclass
@@ -27,7 +50,7 @@ class Search:
     ----------
     unconstrained : dict
         Best hyperparameters.
-    evidence : Evidence
+    evidence : Evaluated
         There.
     evaluations : int
     gradient_norm : float
@@ -36,7 +59,7 @@ class Search:
     """
 
     unconstrained: Values
-    evidence: Evidence
+    evidence: Evaluated
     evaluations: int
     gradient_norm: float
     converged: bool
@@ -50,7 +73,7 @@ class Search:
 
 
 def maximise(
-    evaluate: Callable[[Values, Sites], Evidence],
+    evaluate: Callable[[Values, Sites], Evaluated],
     start: Values,
     sites: Sites,
     max_evaluations: int,
@@ -61,7 +84,7 @@ def maximise(
     Parameters
     ----------
     evaluate : callable
-        From unconstrained hyperparameters and starting sites to `Evidence`.
+        From unconstrained hyperparameters and starting sites to `Evaluated`.
     start : dict
         Unconstrained hyperparameters.
     sites : Sites
@@ -107,12 +130,12 @@ def maximise(
     return best
 
 
-def gradient_norm(evidence: Evidence) -> float:
+def gradient_norm(evidence: Evaluated) -> float:
     """Largest absolute entry of the gradient."""
     return float(np.abs(np.asarray(ravel_pytree(evidence.gradient)[0])).max(initial=0.0))
 
 
-def usable(evidence: Evidence) -> bool:
+def usable(evidence: Evaluated) -> bool:
     """Whether EP ended near enough to a fixed point for its evidence and gradient to mean something."""
     ended = CODES[int(evidence.info.code)]
     near = ended.ok or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE

@@ -157,6 +157,11 @@ class Reading(NamedTuple):
     log_prior: Array
 
 
+def in_double(array: Any) -> Any:
+    """A floating-point array as float64; any other as it is."""
+    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+
 def unwrap(distribution: dist.Distribution) -> dist.Distribution:
     """Take a distribution out of what plates and ``to_event`` wrap around it."""
     while isinstance(distribution, dist.ExpandedDistribution | dist.Independent):

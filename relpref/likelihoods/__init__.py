@@ -1,5 +1,6 @@
 """Observation models: numpyro distributions that also give an engine their tilted moments."""
 
+from relpref.likelihoods.centred import CentredNormal
 from relpref.likelihoods.comparison import Comparison, ProbitComparison
 from relpref.likelihoods.graded import GradedComparison
 from relpref.likelihoods.logistic import LogisticComparison
@@ -9,6 +10,7 @@ from relpref.likelihoods.tilted import GaussianLikelihood, Likelihood, TiltedMom
 
 __all__ = [
     "AnswerModel",
+    "CentredNormal",
     "Comparison",
     "GaussianLikelihood",
     "GradedComparison",

@@ -1,6 +1,7 @@
 """Numpyro programs, one file each. They run under every engine and know none of them."""
 
+from relpref.models.conditional_ranking import conditional_ranking
 from relpref.models.preference_gp import preference_gp
 from relpref.models.xpgp import xpgp
 
-__all__ = ["preference_gp", "xpgp"]
+__all__ = ["conditional_ranking", "preference_gp", "xpgp"]

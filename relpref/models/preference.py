@@ -38,24 +38,30 @@ class Hyperparameters:
         return numpyro.sample(site, self._priors.get(site, default))
 
     def attribute_part(
-        self, data: PreferenceData, kernel: AttributeKernel, standardize: bool
+        self, data: PreferenceData, kernel: AttributeKernel, standardize: bool, prefix: str = ""
     ) -> CovarianceOperator:
-        """a² K_a (XPGP eq. 1)."""
+        """a² K_a (XPGP eq. 1); a = 1 with a prefix, for the second factor of a product."""
         attributes = real(data.standardized_attributes() if standardize else data.attributes)
-        amplitude = self.sample("attributes_amplitude", AMPLITUDE_PRIOR)
+        amplitude = jnp.ones(()) if prefix else self.sample("attributes_amplitude", AMPLITUDE_PRIOR)
         defaults = kernel.parameters(data.attributes.shape[1])
-        values = {name: self.sample(f"attributes_{name}", prior) for name, prior in defaults.items()}
+        values = {name: self.sample(f"{prefix}attributes_{name}", prior) for name, prior in defaults.items()}
         return kernel(attributes, **values).scaled(jnp.square(amplitude))
 
     def relation_part(
-        self, data: PreferenceData, name: str, kernel: GraphKernel, normalize: bool
+        self,
+        data: PreferenceData,
+        name: str,
+        kernel: GraphKernel,
+        normalize: bool,
+        prefix: str = "",
+        unit: bool = False,
     ) -> CovarianceOperator:
-        """g² K_r (XPGP eq. 2)."""
+        """g² K_r (XPGP eq. 2); g = 1 if ``unit``."""
         graph = data.relations[name]
-        amplitude = self.sample(f"{name}_amplitude", AMPLITUDE_PRIOR)
+        amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}{name}_amplitude", AMPLITUDE_PRIOR)
         try:
             defaults = kernel.parameters(graph)
-            values = {key: self.sample(f"{name}_{key}", prior) for key, prior in defaults.items()}
+            values = {key: self.sample(f"{prefix}{name}_{key}", prior) for key, prior in defaults.items()}
             return kernel(graph, normalize=normalize, **values).scaled(jnp.square(amplitude))
         except DataError as error:
             raise DataError(f"relation {name!r}: {error}") from None

@@ -5,10 +5,15 @@ from relpref.rls.edge_out import leave_column_out, leave_edge_out, leave_row_out
 from relpref.rls.measures import PerNode, auc, concordance, ndcg, per_node, ranking_error, spearman
 from relpref.rls.node_kernels import gram
 from relpref.rls.nodes_out import leave_nodes_out
+from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold
 
 __all__ = [
+    "BothKFold",
     "ConditionalRanker",
+    "EdgeKFold",
     "PerNode",
+    "SourceKFold",
+    "TargetKFold",
     "auc",
     "concordance",
     "gram",

@@ -181,7 +181,8 @@ class ConditionalRanker(BaseEstimator):
 
         if isinstance(nodes, pd.DataFrame):
             labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
-            return Domain(labels, nodes.to_numpy(np.float64), between, name)
+            columns = None if kernel == "precomputed" else tuple(str(column) for column in nodes.columns)
+            return Domain(labels, nodes.to_numpy(np.float64), between, name, columns)
         features = nodes if issparse(nodes) else np.asarray(nodes)
         if features.ndim not in (1, 2) or not features.shape[0]:
             raise DataError(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from relpref.data.labels import LabelIndex, plain_labels
+from relpref.data.messages import listed
 from relpref.errors import DataError
 from relpref.kernels.pairwise import Side
 from relpref.linalg import Eigen, symmetric_eigen
@@ -60,15 +61,19 @@ class Domain:
     features : array, sparse matrix or other
         What the kernel takes; p rows.
     kernel : callable
-        ``kernel(features)`` is the (p, p) kernel matrix, ``kernel(new, features)`` a cross kernel.
+        ``kernel(features)`` is the (p, p) kernel matrix, ``kernel(new, features)`` a cross kernel and ``kernel(new, other)`` the
+        kernel between new nodes.
     name : str
         What errors call one of the nodes: "node" or "object".
+    feature_names : tuple of str, optional
+        Columns that a DataFrame of new nodes must have.
     """
 
     labels: tuple[Hashable, ...]
     features: Any
     kernel: NodeKernel
     name: str = "node"
+    feature_names: tuple[str, ...] | None = None
 
     @cached_property
     def gram(self) -> Floats:
@@ -104,7 +109,7 @@ class Domain:
             return Asked(self.labels, Side.training(self.gram))
         if issparse(items) or isinstance(items, pd.DataFrame) or np.ndim(items) == 2 and not _tuples(items):
             labels = tuple(items.index) if isinstance(items, pd.DataFrame) else tuple(range(items.shape[0]))
-            features = items.to_numpy(np.float64) if isinstance(items, pd.DataFrame) else items
+            features = self._columns(items) if isinstance(items, pd.DataFrame) else items
             return Asked(
                 labels,
                 Side(self.kernel(features, self.features), np.full(len(labels), -1)),
@@ -121,6 +126,17 @@ class Domain:
             f"give the features of new {self.name}s",
         )
         return Asked(labels, Side(self.gram[index], index.astype(np.intp)))
+
+    def _columns(self, frame: pd.DataFrame) -> Floats:
+        """New nodes' features in the order of the training nodes'."""
+        if self.feature_names is None:
+            return frame.to_numpy(np.float64)
+        given = [str(column) for column in frame.columns]
+        if sorted(given) != sorted(self.feature_names):
+            raise DataError(
+                f"new {self.name}s have the columns {listed(given)}; the known ones have {listed(self.feature_names)}"
+            )
+        return frame.iloc[:, [given.index(name) for name in self.feature_names]].to_numpy(np.float64)
 
     def between(self, first: Asked, second: Asked) -> Floats:
         """Kernel between two groups of asked nodes, shape (a, b)."""

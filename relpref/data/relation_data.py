@@ -1,0 +1,162 @@
+"""Nodes, objects and what is known of the relation between them, for numpyro programs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from relpref.data.answers import Comparisons
+from relpref.data.arrays import read_only
+from relpref.data.entities import index_entities, read_entities, standardization
+from relpref.data.links import read_relations
+from relpref.data.messages import counted
+from relpref.data.preference import PreferenceData
+from relpref.data.relation import checked_relations
+from relpref.data.relation_values import Positions, RelationValues, Symmetry, read_relation
+from relpref.errors import DataError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RelationData:
+    """A partly known relation between nodes and objects: validated, immutable.
+
+    Make one with `from_tables`. It is a JAX pytree, whose arrays are leaves.
+
+    Attributes
+    ----------
+    nodes : PreferenceData
+        The p conditioning nodes: labels, attributes, relations among them; without comparisons.
+    objects : PreferenceData or None
+        The m objects; None where the nodes are ranked for one another.
+    values : RelationValues
+        Labels; of a symmetric or reciprocal relation in both directions and less ``shift``.
+    symmetry : {"none", "symmetric", "reciprocal"}
+    shift : float
+        ½ for reciprocal labels in [0, 1], else 0.
+    distinct : array of int or None
+        Of a constrained relation, the positions of the edges (v, w) with v ≤ w: each pair of nodes once. A node's label with
+        itself tells nothing of a reciprocal relation, and is left out.
+    observed : bool
+        False if only the edges are meant, see `without_labels`.
+    """
+
+    nodes: PreferenceData
+    objects: PreferenceData | None
+    values: RelationValues
+    symmetry: Symmetry = "none"
+    shift: float = 0.0
+    distinct: Positions | None = None
+    observed: bool = True
+
+    @classmethod
+    def from_tables(
+        cls,
+        nodes: Any,
+        relation: Any,
+        objects: Any = None,
+        *,
+        symmetry: Symmetry = "none",
+        node_relations: Mapping[str, Any] | None = None,
+        object_relations: Mapping[str, Any] | None = None,
+    ) -> "RelationData":
+        """Validate tables.
+
+        Parameters
+        ----------
+        nodes : DataFrame
+            One row for each node: the index holds labels, the columns numeric attributes.
+        relation : array, DataFrame or sparse matrix
+            (p, m) labels, NaN = unknown, or an edge table with the columns ``source``, ``target`` and ``value``; see
+            `read_relation`. Rows or sources are the conditioning nodes.
+        objects : DataFrame, optional
+            Where objects are of another kind; the nodes themselves by default.
+        symmetry : {"none", "symmetric", "reciprocal"}
+            Of the relation; see `RelationValues.constrained`.
+        node_relations, object_relations : mapping of str to edges, optional
+            Links among nodes or objects, for kernels on graphs; as ``relations`` of `PreferenceData.from_tables`.
+
+        Raises
+        ------
+        DataError
+            If anything in the tables cannot be used; the message names the place, the value and the remedy.
+        """
+        first = _nodes(nodes, node_relations)
+        second = None if objects is None else _nodes(objects, object_relations)
+        values = read_relation(relation, first.entities, None if second is None else second.entities)
+        constrained, shift = values.constrained(symmetry)
+        distinct = None
+        if symmetry != "none":
+            gap = constrained.columns - constrained.rows
+            distinct = np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
+        return cls(first, second, constrained, symmetry, shift, distinct)
+
+    def without_labels(self) -> "RelationData":
+        """The same edges with their labels unobserved, for predictive draws."""
+        return replace(self, observed=False)
+
+    def extended(self, nodes: pd.DataFrame | None, objects: pd.DataFrame | None = None) -> "RelationData":
+        """With new nodes or objects, of which no label is known; standardisation stays that of the known ones."""
+        first = self.nodes if nodes is None else self.nodes.extend(nodes)
+        second = self.objects
+        if objects is not None and second is not None:
+            second = second.extend(objects)
+        shape = (first.num_entities, (first if second is None else second).num_entities)
+        edges = (self.values.rows, self.values.columns)
+        return replace(
+            self, nodes=first, objects=second, values=RelationValues(shape, self.values.values, edges)
+        )
+
+    def describe(self) -> str:
+        """The sizes in one line."""
+        p, m = self.values.shape
+        kind = "" if self.symmetry == "none" else f", {self.symmetry}"
+        known = "complete" if self.values.complete else counted(len(self.values.values), "known label")
+        return f"{counted(p, 'conditioning node')}, {counted(m, 'object')}, {known}{kind}"
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"RelationData({self.describe()})"
+
+
+def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
+    """Labels, attributes and graphs, and no answers."""
+    read = read_entities(table)
+    index = index_entities(read)
+    graphs, links, notes = read_relations(checked_relations(relations), index)
+    if not graphs and not read.attribute_names:
+        raise DataError(
+            "nodes: there are neither attributes nor relations, so nothing tells one from another; give numeric columns"
+        )
+    nothing = np.zeros(0, dtype=np.int32)
+    center, scale = standardization(read.attributes)
+    return PreferenceData(
+        entities=index.labels,
+        attributes=read_only(read.attributes),
+        attribute_names=read.attribute_names,
+        attribute_center=center,
+        attribute_scale=scale,
+        comparisons=Comparisons(nothing, nothing, nothing),
+        _graphs=graphs,
+        _links=links,
+        notes=notes,
+    )
+
+
+def _flatten(data: RelationData) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    values = data.values
+    static = (values.shape, data.symmetry, data.shift, data.observed)
+    return (data.nodes, data.objects, values.values, values.edges, data.distinct), static
+
+
+def _unflatten(static: tuple[Any, ...], children: Any) -> RelationData:
+    shape, symmetry, shift, observed = static
+    nodes, objects, values, edges, distinct = children
+    return RelationData(
+        nodes, objects, RelationValues(shape, values, edges), symmetry, shift, distinct, observed
+    )
+
+
+jax.tree_util.register_pytree_node(RelationData, _flatten, _unflatten)

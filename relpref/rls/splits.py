@@ -1,0 +1,212 @@
+"""Cross-validation over edges, for scikit-learn: what is new in the test decides what a score is about.
+
+=============  ==========================================  ====================================================
+setting        a test edge joins                           splitter
+=============  ==========================================  ====================================================
+1              two known nodes                             `EdgeKFold`
+2              a new conditioning node, a known object     `SourceKFold`
+3              a known conditioning node, a new object     `TargetKFold`
+4              a new conditioning node, a new object       `BothKFold`
+=============  ==========================================  ====================================================
+
+The settings are those of Park & Marcotte 2012 and Pahikkala et al. 2015; scores differ much between them. Edges between
+the same nodes always leave together. A symmetric or reciprocal relation needs ``symmetric=True``: there (v, w) and (w, v)
+say the same, and a node that is new is new at both ends.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state
+
+from relpref.errors import DataError
+
+Positions = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+
+class _EdgeSplitter(BaseCrossValidator):
+    """K folds of edges or of nodes."""
+
+    def __init__(
+        self, n_splits: int = 5, *, shuffle: bool = False, random_state: Any = None, symmetric: bool = False
+    ) -> None:
+        if n_splits < 2:
+            raise DataError(f"n_splits is {n_splits}; at least 2")
+        if random_state is not None and not shuffle:
+            raise DataError("random_state has no effect without shuffle=True")
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.symmetric = symmetric
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """How many pairs of training and test edges there are."""
+        return self.n_splits
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
+        """Training and test edges, by position.
+
+        Parameters
+        ----------
+        X : DataFrame or array
+            With columns ``source`` and ``target``, or an array of shape (q, 2) with any labels of nodes.
+        y : ignored
+        groups : DataFrame or array, optional
+            The edges, where ``X`` holds something else, such as features of edges.
+
+        Raises
+        ------
+        DataError
+            If there are no edges to be found, or a fold has none to train or test with.
+        """
+        sources, targets = self._ends(X if groups is None else groups)
+        for number, (train, test) in enumerate(self._masks(sources, targets)):
+            for name, mask in (("training", train), ("test", test)):
+                if not mask.any():
+                    raise DataError(
+                        f"{type(self).__name__}: split {number} has no {name} edges among {len(sources)}; use fewer splits"
+                    )
+            yield np.flatnonzero(train), np.flatnonzero(test)
+
+    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+        raise NotImplementedError
+
+    def _ends(self, edges: Any) -> tuple[Positions, Positions]:
+        """Numbers of the nodes that each edge joins, from 0; of one numbering if the relation is symmetric."""
+        if isinstance(edges, pd.DataFrame) and {"source", "target"} <= set(edges.columns):
+            sources, targets = edges["source"], edges["target"]
+        elif np.ndim(edges) == 2 and np.shape(edges)[1] == 2:
+            sources, targets = (pd.Series(end) for end in np.asarray(edges).T)
+        else:
+            raise DataError(
+                f"{type(self).__name__}: edges have the shape {np.shape(edges)}; give two columns, source and target, as X or "
+                "as groups"
+            )
+        if not self.symmetric:
+            return pd.factorize(sources)[0], pd.factorize(targets)[0]
+        both = pd.factorize(pd.concat([sources, targets], ignore_index=True))[0]
+        return both[: len(sources)], both[len(sources) :]
+
+    def _folds(self, numbers: Positions, name: str, random: Any) -> Positions:
+        """A fold for each of the things that were numbered, as equal in size as can be."""
+        count = int(numbers.max(initial=-1)) + 1
+        if count < self.n_splits:
+            raise DataError(f"{type(self).__name__}: {count} {name} cannot make {self.n_splits} folds")
+        order = random.permutation(count) if self.shuffle else np.arange(count)
+        folds = np.empty(count, dtype=np.intp)
+        folds[order] = np.arange(count) * self.n_splits // count
+        return folds
+
+    def _node_folds(self, sources: Positions, targets: Positions) -> tuple[Positions, Positions]:
+        """The folds of each edge's two nodes."""
+        random = check_random_state(self.random_state)
+        if self.symmetric:
+            folds = self._folds(np.append(sources, targets), "nodes", random)
+            return folds[sources], folds[targets]
+        of_sources = self._folds(sources, "sources", random)
+        return of_sources[sources], self._folds(targets, "targets", random)[targets]
+
+
+class EdgeKFold(_EdgeSplitter):
+    """K folds of edges: both nodes of a test edge are known from other edges (setting 1).
+
+    Parameters
+    ----------
+    n_splits : int
+        Number of folds.
+    shuffle : bool
+        Whether to shuffle before folds are made; otherwise they are contiguous.
+    random_state : int, RandomState or None
+        Of the shuffling.
+    symmetric : bool
+        Whether (v, w) and (w, v) are one edge, as in a symmetric or reciprocal relation.
+    """
+
+    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+        if self.symmetric:
+            sources, targets = np.minimum(sources, targets), np.maximum(sources, targets)
+        pairs = pd.factorize(sources * (int(targets.max(initial=0)) + 1) + targets)[0]
+        folds = self._folds(pairs, "pairs of nodes", check_random_state(self.random_state))[pairs]
+        for fold in range(self.n_splits):
+            yield folds != fold, folds == fold
+
+
+class SourceKFold(_EdgeSplitter):
+    """K folds of sources, the conditioning nodes: those of test edges are new, the targets known (setting 2).
+
+    Parameters
+    ----------
+    n_splits : int
+        Number of folds.
+    shuffle : bool
+        Whether to shuffle the nodes before folds are made.
+    random_state : int, RandomState or None
+        Of the shuffling.
+    symmetric : bool
+        Whether sources and targets are nodes of one domain with a symmetric or reciprocal relation. Then training edges have no
+        new node at either end, and edges between two new nodes are left out.
+    """
+
+    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+        of_sources, of_targets = self._node_folds(sources, targets)
+        return self._new(of_sources, of_targets)
+
+    def _new(self, new: Positions, known: Positions) -> Iterator[tuple[Mask, Mask]]:
+        for fold in range(self.n_splits):
+            test, spoiled = new == fold, self.symmetric & (known == fold)
+            yield ~test & ~spoiled, test & ~spoiled
+
+
+class TargetKFold(SourceKFold):
+    """K folds of targets, the objects: those of test edges are new, the sources known (setting 3).
+
+    Parameters
+    ----------
+    n_splits, shuffle, random_state, symmetric
+        As for `SourceKFold`.
+    """
+
+    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+        of_sources, of_targets = self._node_folds(sources, targets)
+        return self._new(of_targets, of_sources)
+
+
+class BothKFold(_EdgeSplitter):
+    """K folds of sources and K of targets: both nodes of a test edge are new (setting 4).
+
+    Edges with one new node are in neither part. There are K² pairs of folds; of a symmetric relation K (K + 1)/2.
+
+    Parameters
+    ----------
+    n_splits : int
+        Number of folds, K.
+    shuffle : bool
+        Whether to shuffle the nodes before folds are made.
+    random_state : int, RandomState or None
+        Of the shuffling.
+    symmetric : bool
+        Whether sources and targets are nodes of one domain with a symmetric or reciprocal relation; K is then at least 3.
+    """
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """How many pairs of folds there are."""
+        return self.n_splits * (self.n_splits + 1) // 2 if self.symmetric else self.n_splits**2
+
+    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+        of_sources, of_targets = self._node_folds(sources, targets)
+        folds = range(self.n_splits)
+        if not self.symmetric:
+            for row, column in product(folds, folds):
+                test = (of_sources == row, of_targets == column)
+                yield ~test[0] & ~test[1], test[0] & test[1]
+            return
+        low, high = np.minimum(of_sources, of_targets), np.maximum(of_sources, of_targets)
+        for first, second in combinations_with_replacement(folds, 2):
+            old = ~np.isin(low, (first, second)) & ~np.isin(high, (first, second))
+            yield old, (low == first) & (high == second)

@@ -1,0 +1,159 @@
+"""Splitters: what is in which part, scikit-learn's own tools, and what leaks without them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+from sklearn.neighbors import KNeighborsRegressor
+
+from relpref.errors import DataError
+from relpref.rls import BothKFold, EdgeKFold, SourceKFold, TargetKFold
+
+SPLITTERS = (EdgeKFold, SourceKFold, TargetKFold, BothKFold)
+
+
+def edges_of(seed: int, p: int, m: int, count: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.integers(0, p, count), rng.integers(0, m, count)])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    kind=st.sampled_from(SPLITTERS),
+    seed=st.integers(0, 10**6),
+    symmetric=st.booleans(),
+    shuffle=st.booleans(),
+)
+def test_who_is_new(kind: Any, seed: int, symmetric: bool, shuffle: bool) -> None:
+    edges = edges_of(seed, 9, 9, 200)
+    splitter = kind(3, shuffle=shuffle, random_state=seed if shuffle else None, symmetric=symmetric)
+    splits = list(splitter.split(edges))
+    assert len(splits) == splitter.get_n_splits(edges)
+    tested = np.concatenate([test for _, test in splits])
+    assert len(tested) == len(set(tested))
+    for train, test in splits:
+        assert not set(train) & set(test)
+        known, asked = edges[train], edges[test]
+        sources, targets = set(known[:, 0]), set(known[:, 1])
+        if symmetric:
+            sources = targets = sources | targets
+            assert not {frozenset(e) for e in known.tolist()} & {frozenset(e) for e in asked.tolist()}
+        if kind in (SourceKFold, BothKFold):
+            assert not sources & set(asked[:, 0])
+        if kind in (TargetKFold, BothKFold):
+            assert not targets & set(asked[:, 1])
+        assert not {tuple(e) for e in known.tolist()} & {tuple(e) for e in asked.tolist()}
+        if kind is not BothKFold and not symmetric:
+            assert len(train) + len(test) == len(edges)
+    # Nothing is lost but, of a symmetric relation, edges within a fold of new nodes.
+    if not (symmetric and kind in (SourceKFold, TargetKFold)):
+        assert len(tested) == len(edges)
+    if kind is EdgeKFold and symmetric:
+        assert all(len(train) + len(test) == len(edges) for train, test in splits)
+
+
+def test_labels_frames_and_groups() -> None:
+    names = np.array(["ann", "bob", "cy", "di"])
+    edges = edges_of(0, 4, 4, 40)
+    expected = list(SourceKFold(2).split(edges))
+    frame = pd.DataFrame(
+        {"weight": 1.0, "target": names[edges[:, 1]], "source": names[edges[:, 0]]}, index=range(40, 80)
+    )
+    features = np.zeros((40, 5))
+    for given_as in ((names[edges],), (frame,), (features, None, edges), (features, None, frame)):
+        for found, wanted in zip(SourceKFold(2).split(*given_as), expected, strict=True):
+            np.testing.assert_array_equal(found[0], wanted[0])
+            np.testing.assert_array_equal(found[1], wanted[1])
+    mixed = pd.DataFrame({"source": [("a", 1), "b", 3, "b"], "target": [3, ("a", 1), "b", "b"]})
+    assert len(list(EdgeKFold(2, symmetric=True).split(mixed))) == 2
+
+
+def test_same_seed_same_folds() -> None:
+    edges = edges_of(1, 10, 10, 100)
+    for kind in SPLITTERS:
+        first, again, other = (
+            [test.tolist() for _, test in kind(3, shuffle=True, random_state=seed).split(edges)]
+            for seed in (0, 0, 1)
+        )
+        assert first == again != other
+
+
+def test_scikit_learn_takes_them() -> None:
+    """A linear relation is found again in every setting, also where both nodes are new."""
+    rng = np.random.default_rng(2)
+    nodes, objects = rng.standard_normal((12, 3)), rng.standard_normal((10, 2))
+    edges = np.argwhere(rng.uniform(size=(12, 10)) < 0.8)
+    features = np.hstack([nodes[edges[:, 0]], objects[edges[:, 1]]])
+    labels = features @ np.arange(1.0, 6.0) + 0.1 * rng.standard_normal(len(edges))
+    for kind in SPLITTERS:
+        splitter = kind(3, shuffle=True, random_state=0)
+        scores = cross_val_score(Ridge(), features, labels, groups=edges, cv=splitter)
+        assert len(scores) == splitter.get_n_splits()
+        assert scores.min() > 0.9
+        search = GridSearchCV(Ridge(), {"alpha": [1e-3, 1e4]}, cv=splitter)
+        assert search.fit(features, labels, groups=edges).best_params_ == {"alpha": 1e-3}
+    assert "SourceKFold(n_splits=3" in repr(SourceKFold(3))
+
+
+def test_pure_noise_is_at_chance_and_leaks_are_not() -> None:
+    """Labels of noise, equal in both directions; the nearest neighbour among edges.
+
+    Each correlation is over at least 300 independent labels: sd 0.058, so that 0.25 is passed by chance with probability below
+    2e-5 each, 1e-4 for the five.
+    """
+    rng = np.random.default_rng(3)
+    p = 40
+    nodes, noise = rng.standard_normal((p, 3)), rng.standard_normal((p, p))
+    edges = np.argwhere(~np.eye(p, dtype=bool))
+    labels = (noise + noise.T)[edges[:, 0], edges[:, 1]]
+    features = nodes[edges[:, 0]] + nodes[edges[:, 1]]  # what a model of a symmetric relation sees
+    nearest = KNeighborsRegressor(1)
+
+    def correlation(splitter: Any) -> float:
+        predicted, known = [], []
+        for train, test in splitter.split(edges):
+            predicted.append(nearest.fit(features[train], labels[train]).predict(features[test]))
+            known.append(labels[test])
+        return float(np.corrcoef(np.concatenate(predicted), np.concatenate(known))[0, 1])
+
+    for kind in SPLITTERS:
+        assert abs(correlation(kind(4, shuffle=True, random_state=0, symmetric=True))) < 0.25
+    # Without symmetric=True the other direction is there and tells.
+    assert correlation(EdgeKFold(20, shuffle=True, random_state=0)) > 0.9
+    assert correlation(SourceKFold(20, shuffle=True, random_state=0)) > 0.9
+    # Repeated measurements of a pair leave together; by rows they would not.
+    repeated = np.repeat(np.arange(len(edges)), 2)
+    by_rows = KFold(20, shuffle=True, random_state=0)
+    naive = cross_val_predict(nearest, features[repeated], labels[repeated], cv=by_rows)
+    assert np.corrcoef(naive, labels[repeated])[0, 1] > 0.9
+    careful = cross_val_predict(
+        nearest,
+        features[repeated],
+        labels[repeated],
+        groups=edges[repeated],
+        cv=EdgeKFold(2, symmetric=True),
+    )
+    assert abs(np.corrcoef(careful, labels[repeated])[0, 1]) < 0.25
+
+
+def test_refusals() -> None:
+    edges = edges_of(4, 3, 3, 9)
+    with pytest.raises(DataError, match="n_splits is 1"):
+        EdgeKFold(1)
+    with pytest.raises(DataError, match="without shuffle=True"):
+        EdgeKFold(random_state=0)
+    with pytest.raises(DataError, match=r"shape \(9, 3\); give two columns"):
+        next(EdgeKFold(2).split(np.zeros((9, 3))))
+    with pytest.raises(DataError, match="3 sources cannot make 5 folds"):
+        next(SourceKFold().split(np.array([[0, 1], [1, 0], [2, 2]])))
+    with pytest.raises(DataError, match="split 1 has no training edges among 2"):
+        list(BothKFold(2).split(np.array([[0, 0], [1, 1]])))
+    with pytest.raises(DataError, match="split 1 has no test edges among 3"):
+        list(BothKFold(2).split(np.array([[0, 0], [1, 0], [1, 1]])))
+    with pytest.raises(DataError, match="no training edges"):
+        list(BothKFold(2, symmetric=True).split(edges))
