@@ -147,7 +147,7 @@ NAMES = {
         "from_samples",
         "noncentered",
     ],
-    "relpref.infer.exact": ["EarlyStopping", "EdgeSolution", "solve_edges"],
+    "relpref.infer.exact": ["EarlyStopping", "EdgeSolution", "Exact", "solve_edges"],
     "relpref.kernels": [
         "AttributeKernel",
         "Cartesian",
