@@ -30,7 +30,7 @@ class Eigen(NamedTuple):
     vectors: Floats
 
 
-def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix") -> Eigen:
+def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: float = 0.0) -> Eigen:
     """Decompose a positive semidefinite matrix; eigenvalues that are negative by rounding become 0.
 
     Parameters
@@ -38,6 +38,8 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix") -> Eigen:
     matrix : array, shape (n, n)
     name : str
         What errors call it.
+    scale : float
+        Size of what the matrix was computed from, where it is larger than the matrix: its rounding is in it too.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix") -> Eigen:
     square = checked_symmetric(matrix, name)
     require_memory(3 * square.nbytes, f"the eigendecomposition of the {name}")
     values, vectors = eigh(square, driver="evd", check_finite=False)
-    scale = float(np.abs(values).max(initial=0.0))
+    scale = max(scale, float(np.abs(values).max(initial=0.0)))
     if values.size and values[0] < -_ROUNDING * len(values) * np.finfo(np.float64).eps * scale:
         negative = int(np.sum(values < 0))
         raise DataError(

@@ -5,13 +5,19 @@ from relpref.rls.edge_out import leave_column_out, leave_edge_out, leave_row_out
 from relpref.rls.measures import PerNode, auc, concordance, ndcg, per_node, ranking_error, spearman
 from relpref.rls.node_kernels import gram
 from relpref.rls.nodes_out import leave_nodes_out
+from relpref.rls.pair_out import HeldOutPairs, LeavePairOut
+from relpref.rls.ridge import RLS, RankRLS
 from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold
 
 __all__ = [
     "BothKFold",
     "ConditionalRanker",
     "EdgeKFold",
+    "HeldOutPairs",
+    "LeavePairOut",
     "PerNode",
+    "RLS",
+    "RankRLS",
     "SourceKFold",
     "TargetKFold",
     "auc",

@@ -1,0 +1,336 @@
+"""Regularised least squares for scores and for their order, as scikit-learn estimators."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from relpref.errors import DataError
+from relpref.linalg import require_memory
+from relpref.rls import hold_out, pair_out
+from relpref.rls.measures import concordance
+from relpref.rls.node_kernels import Kernel, gram
+from relpref.rls.pair_out import LeavePairOut
+from relpref.rls.ridge_spectrum import Floats, Indices, RidgeSpectrum
+
+
+class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
+    """What the estimators have in common: a kernel, one eigendecomposition, and exact hold-outs from it.
+
+    After `fit`, ``dual_coef_`` has the shape of ``y``, and ``X_fit_`` holds the examples.
+    """
+
+    kernel: Kernel
+    gamma: float | None
+    degree: float
+    coef0: float
+    kernel_params: Mapping[str, Any] | None
+    regularization_: float
+    _least_examples = 1
+
+    @abstractmethod
+    def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum:
+        """The spectrum of the loss."""
+
+    def _fit(self, X: Any, y: Any, groups: ArrayLike | None) -> None:
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=np.float64,
+            multi_output=True,
+            y_numeric=True,
+            ensure_min_samples=self._least_examples,
+        )
+        y = np.asarray(y, dtype=np.float64)
+        queries = None if groups is None else numbered(groups, len(y), "groups")
+        require_memory(6 * 8.0 * len(y) ** 2, f"a fit to {len(y)} examples")
+        self._single_output = y.ndim == 1
+        self._spectrum = self._decompose(self._gram(X), y.reshape(len(y), -1), queries)
+        self.X_fit_ = X
+
+    def _solve(self, regularization: float) -> Self:
+        self.regularization_ = float(positive(regularization)[0])
+        dual = self._spectrum.dual(self._spectrum.weights(self.regularization_))
+        self.dual_coef_ = dual[:, 0] if self._single_output else dual
+        return self
+
+    def _gram(self, left: Any, right: Any = None) -> Floats:
+        return gram(
+            left,
+            right,
+            kernel=self.kernel,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
+        )
+
+    def predict(self, X: Any) -> Floats:
+        """Scores.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n, d)
+            For a precomputed kernel the kernel with the examples of the training, shape (n, m).
+
+        Returns
+        -------
+        array, shape (n,) or (n, outputs)
+        """
+        return self._kernel_to(X) @ self.dual_coef_
+
+    def predict_path(self, X: Any, regularizations: ArrayLike) -> Floats:
+        """Scores for many values of the regularisation, without another training.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (n, d)
+        regularizations : array, shape (r,)
+
+        Returns
+        -------
+        array, shape (r, n) or (r, n, outputs)
+        """
+        kernel, spectrum = self._kernel_to(X), self._spectrum
+        duals = np.array([spectrum.dual(spectrum.weights(value)) for value in positive(regularizations)])
+        return (kernel @ duals)[self._index(regularizations)]
+
+    def _kernel_to(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return self._gram(X, self.X_fit_)
+
+    def leave_one_out(self, regularizations: ArrayLike | None = None) -> Floats:
+        """What `predict` gives for each example after a training on all others; exact, without any training.
+
+        Parameters
+        ----------
+        regularizations : array, shape (r,), optional
+            By default that of the estimator.
+
+        Returns
+        -------
+        array, shape (m,), (m, outputs), (r, m) or (r, m, outputs)
+        """
+        values = self._hold_out(regularizations, 1, "leave_one_out")
+        return hold_out.leave_one_out(self._spectrum, values)[self._index(regularizations)]
+
+    def leave_group_out(self, groups: ArrayLike, regularizations: ArrayLike | None = None) -> Floats:
+        """What `predict` gives for the examples of each group after a training on all other groups; exact.
+
+        Parameters
+        ----------
+        groups : array, shape (m,)
+            The group of each example, at least two different ones.
+        regularizations : array, shape (r,), optional
+            By default that of the estimator.
+
+        Returns
+        -------
+        array, shape (m,), (m, outputs), (r, m) or (r, m, outputs)
+        """
+        values = self._hold_out(regularizations, 1, "leave_group_out")
+        numbers = numbered(groups, len(self._spectrum.labels), "groups")
+        if not numbers.any():
+            raise DataError("groups has a single group; without it nothing is left to train on")
+        return hold_out.leave_group_out(self._spectrum, numbers, values)[self._index(regularizations)]
+
+    def leave_pair_out(self, regularizations: ArrayLike | None = None) -> LeavePairOut:
+        """Leave out every pair (of a query, where there are queries): LPO Theorem 2, exact, without any training.
+
+        Parameters
+        ----------
+        regularizations : array, shape (r,), optional
+            By default that of the estimator.
+
+        Returns
+        -------
+        LeavePairOut
+            Its concordance, and the held-out predictions of all pairs.
+
+        Notes
+        -----
+        One m x m product for each regularisation, then O(m²); memory of a few m x m matrices.
+        """
+        values = self._hold_out(regularizations, 2, "leave_pair_out")
+        return pair_out.leave_pair_out(self._spectrum, values, self._index(regularizations))
+
+    def _hold_out(self, regularizations: ArrayLike | None, out: int, method: str) -> Floats:
+        check_is_fitted(self)
+        if (count := len(self._spectrum.labels)) <= out:
+            raise DataError(f"{method} leaves nothing to train on: there are {count} examples")
+        require_memory(4 * 8.0 * count**2, f"{method} of {count} examples")
+        return positive(self.regularization_ if regularizations is None else regularizations)
+
+    def _index(self, regularizations: ArrayLike | None) -> Any:
+        """Of arrays with an axis for the regularisations first and one for the outputs last, what was asked for."""
+        one = regularizations is None or np.ndim(regularizations) == 0
+        return (0 if one else slice(None), ..., 0 if self._single_output else slice(None))
+
+    def __sklearn_tags__(self) -> Tags:
+        """Kernels may be given as matrices, examples as sparse ones, and there may be several outputs."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class RLS(KernelRegressor):
+    """Regularised least squares (kernel ridge regression): minimises ‖y − f‖² + λ‖f‖².
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params
+        See `gram`.
+    regularization : float
+        λ, positive: the noise variance of the Gaussian process whose posterior mean this is.
+
+    Attributes
+    ----------
+    dual_coef_ : array, shape (m,) or (m, outputs)
+    X_fit_ : array, shape (m, d)
+    regularization_ : float
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    There is no intercept: centre y, or add a constant to the kernel.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel = "linear",
+        *,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        kernel_params: Mapping[str, Any] | None = None,
+        regularization: float = 1.0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.regularization = regularization
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (m, d)
+            For a precomputed kernel the kernel itself, shape (m, m).
+        y : array, shape (m,) or (m, outputs)
+        """
+        self._fit(X, y, None)
+        return self._solve(self.regularization)
+
+    def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum:
+        return RidgeSpectrum.regression(kernel, labels)
+
+
+class RankRLS(KernelRegressor):
+    """Regularised least squares on the differences of labels (RankRLS): learns an order and the size of its gaps.
+
+    Minimises Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the Laplacian m I − 11ᵀ). With
+    ``groups``, the queries of the examples, it minimises Σ_q ‖C_q (y_q − f_q)‖² + λ‖f‖² with the centring C_q = I − 11ᵀ/l of a
+    query of l examples (CR10 eq. 12): each query has the same weight for an example, and pairs of different queries are not
+    compared. So one query of m examples at λ is no query at mλ.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params
+        See `gram`.
+    regularization : float
+        λ, positive.
+
+    Attributes
+    ----------
+    dual_coef_ : array, shape (m,) or (m, outputs)
+        Its sum over each query is 0.
+    X_fit_ : array, shape (m, d)
+    regularization_ : float
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Notes
+    -----
+    Only differences of predictions mean anything (within a query): the mean of the labels is not learned. Hence `score` is the
+    concordance, not R².
+    """
+
+    _least_examples = 2
+
+    def __init__(
+        self,
+        kernel: Kernel = "linear",
+        *,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        kernel_params: Mapping[str, Any] | None = None,
+        regularization: float = 1.0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.regularization = regularization
+
+    def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
+        """Fit.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (m, d)
+            For a precomputed kernel the kernel itself, shape (m, m).
+        y : array, shape (m,) or (m, outputs)
+        groups : array, shape (m,), optional
+            The query of each example, any labels.
+        """
+        self._fit(X, y, groups)
+        return self._solve(self.regularization)
+
+    def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum:
+        numbers = np.zeros(len(labels), dtype=np.intp) if queries is None else queries
+        first = np.unique(numbers, return_index=True)[1]
+        if np.all(labels == labels[first][numbers]):
+            where = "" if queries is None else " within each group"
+            raise DataError(
+                f"y is constant{where}: no example ranks above another, so there is nothing to learn"
+            )
+        return RidgeSpectrum.ranking(kernel, labels, queries)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Mean over the outputs of the `concordance` of labels and predictions, all examples taken as one query."""
+        predicted = self.predict(X).reshape(-1, self._spectrum.labels.shape[1])
+        labels = np.asarray(y, dtype=np.float64).reshape(predicted.shape)
+        return float(np.mean([concordance(*columns) for columns in zip(labels.T, predicted.T, strict=True)]))
+
+
+def positive(regularization: ArrayLike) -> Floats:
+    """Checked values of the regularisation, shape (r,)."""
+    values = np.atleast_1d(np.asarray(regularization, dtype=np.float64))
+    if values.ndim != 1 or values.size == 0:
+        raise DataError(f"regularizations have shape {values.shape}; give a vector of positive numbers")
+    if np.any(wrong := ~(np.isfinite(values) & (values > 0))):
+        raise DataError(f"a regularization is {values[wrong][0]:g}; it must be positive and finite")
+    return values
+
+
+def numbered(groups: ArrayLike, count: int, name: str) -> Indices:
+    """Groups as numbers from 0, one for each example."""
+    if len(column := column_or_1d(groups)) != count:
+        raise DataError(f"{name} has {len(column)} entries for {count} examples")
+    return np.unique(column, return_inverse=True)[1]

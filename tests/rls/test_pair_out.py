@@ -1,0 +1,178 @@
+"""Leave-pair-out beside an independent implementation, retraining, exact arithmetic, and on noise."""
+
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from relpref.errors import DataError
+from relpref.rls import RLS, RankRLS, auc, concordance, pair_out
+
+RNG = np.random.default_rng(0)
+GOLD = Path(__file__).parents[1] / "gold" / "rls.npz"
+PATH = [1e-3, 0.5, 20.0]
+
+
+def all_pairs(result: Any) -> tuple[Any, ...]:
+    """First, second and both predictions of all pairs, for one regularisation."""
+    blocks = list(result.pairs())
+    return tuple(np.concatenate([block[k] for block in blocks]) for k in range(4))
+
+
+@pytest.mark.parametrize("estimator", [RLS, RankRLS])
+def test_gold(estimator: Any) -> None:
+    with np.load(GOLD) as gold:
+        problem = dict(gold)
+    fitted = estimator(
+        "gaussian", gamma=float(problem["gamma"]), regularization=float(problem["regularization"])
+    )
+    first, second, left, right = all_pairs(fitted.fit(problem["X"], problem["y"]).leave_pair_out())
+    np.testing.assert_array_equal([first, second], [problem["i"], problem["j"]])
+    name = estimator.__name__.lower()
+    expected_left, expected_right = problem[f"{name}_lpo_i"], problem[f"{name}_lpo_j"]
+    np.testing.assert_allclose(left - right, expected_left - expected_right, atol=1e-9)
+    if estimator is RLS:
+        np.testing.assert_allclose([left, right], [expected_left, expected_right], atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+@pytest.mark.parametrize("estimator", [RLS, RankRLS])
+def test_fifty_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_out, "_HANDED_OUT", 500)  # several blocks
+    x = RNG.normal(size=(30, 4))
+    y = np.column_stack([x[:, 0] + RNG.normal(size=30), RNG.integers(0, 2, 30)])
+    found = {}
+    for block in estimator(kernel).fit(x, y).leave_pair_out(PATH).pairs():
+        for k, pair in enumerate(zip(block.first, block.second, strict=True)):
+            found[pair] = np.stack([block.predicted_first[:, k], block.predicted_second[:, k]], axis=1)
+    assert list(found) == list(zip(*np.triu_indices(30, 1), strict=True))
+    for pair in RNG.permutation(list(found))[:50]:
+        kept = np.setdiff1d(np.arange(30), pair)
+        for λ, predicted in zip(PATH, found[tuple(pair)], strict=True):
+            again = estimator(kernel, regularization=λ).fit(x[kept], y[kept]).predict(x[pair])
+            np.testing.assert_allclose(predicted, again, rtol=1e-8, atol=1e-9)
+
+
+def test_pairs_of_queries_by_retraining() -> None:
+    queries = np.array([5, 5, 1, 2, 2, 2, 3, 3, 3, 3])  # one of them is a pair, one a single example
+    x, y = RNG.normal(size=(10, 3)), RNG.normal(size=10)
+    ranker = RankRLS("gaussian", regularization=0.3).fit(x, y, groups=queries)
+    result = ranker.leave_pair_out()
+    first, second, left, right = all_pairs(result)
+    expected = [(i, j) for i, j in combinations(range(10), 2) if queries[i] == queries[j]]
+    assert sorted(zip(first, second, strict=True)) == expected
+    right_order = []
+    for i, j, at_i, at_j in zip(first, second, left, right, strict=True):
+        kept = np.setdiff1d(np.arange(10), [i, j])
+        again = clone(ranker).fit(x[kept], y[kept], groups=queries[kept]).predict(x[[i, j]])
+        np.testing.assert_allclose([at_i, at_j], again, rtol=1e-8)
+        right_order.append((again[0] > again[1]) == (y[i] > y[j]))
+    assert result.concordance == pytest.approx(np.mean(right_order))
+
+
+@pytest.mark.parametrize("size", [1, 40, 2**15])
+@pytest.mark.parametrize("estimator", [RLS, RankRLS])
+def test_the_concordance_is_that_of_the_pairs(
+    estimator: Any, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair_out, "_CACHED", size)
+    x = RNG.normal(size=(25, 3))
+    y = np.column_stack([RNG.normal(size=25), RNG.integers(0, 3, 25), RNG.integers(0, 2, 25)])
+    result = estimator("gaussian").fit(x, y).leave_pair_out(PATH)
+    first, second, *_ = (np.concatenate([block[k] for block in result.pairs()]) for k in (0, 1))
+    left, right = (np.concatenate([block[k] for block in result.pairs()], axis=1) for k in (2, 3))
+    gap, predicted = y[first] - y[second], left - right
+    for k in range(3):
+        different = gap[:, k] != 0
+        expected = np.mean(np.sign(gap[different, k]) == np.sign(predicted[:, different, k]), axis=1)
+        np.testing.assert_allclose(result.concordance[:, k], expected, rtol=1e-12)
+    with pytest.raises(DataError, match="output 0 has at least 25; use concordance"):
+        _ = result.auc
+
+
+def test_equal_predictions_count_one_half() -> None:
+    # Examples 0 and 1 are identical; and without (0, 3) or (2, 3) nothing is left from which a slope could be learned.
+    x = np.array([[1.0], [1.0], [2.0], [4.0]])
+    y = np.array([0.0, 1.0, 1.0, 2.0])
+    result = RankRLS(regularization=1e-3).fit(x, y).leave_pair_out()
+    assert result.concordance == (3 * 0.5 + 2) / 5
+    assert RLS().fit(np.zeros((5, 2)), np.arange(5)).leave_pair_out().concordance == 0.5
+
+
+def test_one_label_has_no_pairs() -> None:
+    y = np.column_stack([np.ones(6), np.arange(6)])
+    result = RankRLS().fit(RNG.normal(size=(6, 2)), y).leave_pair_out()
+    assert np.isnan(result.concordance[0]) and 0 <= result.concordance[1] <= 1
+
+
+@pytest.mark.parametrize("estimator", [RLS, RankRLS])
+def test_nothing_is_left_of_two_examples(estimator: Any) -> None:
+    with pytest.raises(DataError, match="leave_pair_out leaves nothing to train on: there are 2 examples"):
+        estimator().fit([[1.0], [2.0]], [1.0, 2.0]).leave_pair_out()
+    three = estimator().fit([[1.0], [2.0], [5.0]], [1.0, 2.0, 4.0]).leave_pair_out()
+    assert 0 <= three.concordance <= 1
+
+
+def exact_solution(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction]:
+    """Gauss-Jordan elimination in rational numbers."""
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for k in range(len(rows)):
+        pivot = next(i for i in range(k, len(rows)) if rows[i][k] != 0)
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [value / rows[k][k] for value in rows[k]]
+        for i in range(len(rows)):
+            if i != k:
+                rows[i] = [a - rows[i][k] * b for a, b in zip(rows[i], rows[k], strict=True)]
+    return [row[-1] for row in rows]
+
+
+@pytest.mark.parametrize("regularization", [1e-8, 1e-4])
+def test_little_regularization_loses_no_digits(regularization: float) -> None:
+    """Against rational arithmetic: LPO eq. 6 without each pair, f = K a with (LK + λI) a = L y."""
+    x, y = np.linspace(0, 3, 8)[:, None], RNG.normal(size=8)
+    kernel = np.exp(-4.0 * (x - x.T) ** 2)
+    ranker = RankRLS("precomputed", regularization=regularization).fit(kernel, y)
+    first, second, left, right = all_pairs(ranker.leave_pair_out())
+    exact, labels, λ = (
+        [[Fraction(v) for v in row] for row in kernel],
+        [Fraction(v) for v in y],
+        Fraction(regularization),
+    )
+    for i, j, gap in zip(first, second, left - right, strict=True):
+        kept = [k for k in range(8) if k not in (i, j)]
+        mean = [sum(exact[a][b] for a in kept) / 6 for b in range(8)]
+        system = [[6 * (exact[a][b] - mean[b]) + (λ if a == b else 0) for b in kept] for a in kept]
+        centre = sum(labels[a] for a in kept) / 6
+        dual = exact_solution(system, [6 * (labels[a] - centre) for a in kept])
+        expected = sum((exact[i][a] - exact[j][a]) * c for a, c in zip(kept, dual, strict=True))
+        assert gap == pytest.approx(float(expected), abs=2e-10)
+
+
+def test_the_auc_of_noise_is_one_half_by_pairs_only() -> None:
+    """Pooled leave-one-out ranks the positives of pure noise last, because their mean is lower without one of them.
+
+    400 repetitions; the bound on the mean of leave-pair-out is 3.9 standard errors: a false alarm in 1e4 seeds.
+    """
+    rng = np.random.default_rng(7)
+    by_pairs, pooled = [], []
+    for _ in range(400):
+        x, y = rng.normal(size=(16, 3)), rng.permutation(np.repeat([0.0, 1.0], 8))
+        fitted = RLS("polynomial", degree=1).fit(
+            x, y
+        )  # the coefficient coef0 = 1 is a constant: an intercept
+        by_pairs.append(fitted.leave_pair_out().auc)
+        pooled.append(auc(y, fitted.leave_one_out()))
+    error = np.std(by_pairs) / np.sqrt(400)
+    assert abs(np.mean(by_pairs) - 0.5) < 3.9 * error
+    assert np.mean(pooled) < 0.5 - 8 * error
+
+
+def test_the_auc_is_one_where_all_is_learned() -> None:
+    x = np.concatenate([RNG.normal(-4, 1, 10), RNG.normal(4, 1, 10)])[:, None]
+    y = np.repeat([0.0, 1.0], 10)
+    assert RankRLS().fit(x, y).leave_pair_out().auc == 1.0
+    assert concordance(y, RankRLS().fit(x, y).predict(x)) == 1.0
