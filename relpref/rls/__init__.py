@@ -10,13 +10,13 @@ from relpref.rls.ridge import RLS, RankRLS
 from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold
 
 __all__ = [
+    "RLS",
     "BothKFold",
     "ConditionalRanker",
     "EdgeKFold",
     "HeldOutPairs",
     "LeavePairOut",
     "PerNode",
-    "RLS",
     "RankRLS",
     "SourceKFold",
     "TargetKFold",

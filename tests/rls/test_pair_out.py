@@ -144,11 +144,13 @@ def test_little_regularization_loses_no_digits(regularization: float) -> None:
     )
     for i, j, gap in zip(first, second, left - right, strict=True):
         kept = [k for k in range(8) if k not in (i, j)]
-        mean = [sum(exact[a][b] for a in kept) / 6 for b in range(8)]
+        mean = [sum((exact[a][b] for a in kept), Fraction(0)) / 6 for b in range(8)]
         system = [[6 * (exact[a][b] - mean[b]) + (λ if a == b else 0) for b in kept] for a in kept]
-        centre = sum(labels[a] for a in kept) / 6
+        centre = sum((labels[a] for a in kept), Fraction(0)) / 6
         dual = exact_solution(system, [6 * (labels[a] - centre) for a in kept])
-        expected = sum((exact[i][a] - exact[j][a]) * c for a, c in zip(kept, dual, strict=True))
+        expected = sum(
+            ((exact[i][a] - exact[j][a]) * c for a, c in zip(kept, dual, strict=True)), Fraction(0)
+        )
         assert gap == pytest.approx(float(expected), abs=2e-10)
 
 
