@@ -225,6 +225,7 @@ NAMES = {
         "leave_column_out",
         "leave_edge_out",
         "leave_nodes_out",
+        "leave_object_pairs_out",
         "leave_row_out",
         "ndcg",
         "per_node",

@@ -5,6 +5,7 @@ from relpref.rls.edge_out import leave_column_out, leave_edge_out, leave_row_out
 from relpref.rls.measures import PerNode, auc, concordance, ndcg, per_node, ranking_error, spearman
 from relpref.rls.node_kernels import gram
 from relpref.rls.nodes_out import leave_nodes_out
+from relpref.rls.object_pairs_out import leave_object_pairs_out
 from relpref.rls.pair_out import HeldOutPairs, LeavePairOut
 from relpref.rls.ridge import RLS, RankRLS
 from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold
@@ -26,6 +27,7 @@ __all__ = [
     "leave_column_out",
     "leave_edge_out",
     "leave_nodes_out",
+    "leave_object_pairs_out",
     "leave_row_out",
     "ndcg",
     "per_node",

@@ -31,6 +31,9 @@ def leave_edge_out(
     Of a symmetric or reciprocal relation (v, w) and (w, v) leave together; that costs O(p²) a pair. With the ranking loss the
     prediction includes the node's offset, as its other labels tell it, so that it compares with those.
 
+    For errors of single predictions. Not for their order or correlation, which one label left out at a time makes too small
+    (below chance on noise): for that see `leave_object_pairs_out`.
+
     Parameters
     ----------
     problem : RelationProblem
@@ -49,16 +52,16 @@ def leave_edge_out(
     DataError
         If the problem has no closed form, λ is not positive, or labels left behind would tell those left out.
     """
-    _check_no_leak(problem)
+    check_no_leak(problem)
     p, m = problem.values.shape
     if pairs is None:
         rows, columns = (place.ravel() for place in np.indices((p, m)))
     else:
         rows, columns = _checked_pairs(pairs, p, m)
     _require(problem, len(regularizations) * len(rows))
-    labels = _labels(problem)[rows, columns]
+    labels = labels_of(problem)[rows, columns]
     found = np.empty((len(regularizations), len(rows)))
-    for prediction, fit in zip(found, _fits(problem, regularizations), strict=True):
+    for prediction, fit in zip(found, fits(problem, regularizations), strict=True):
         left = np.square(fit.system.left.vectors)
         diagonal = (left @ _diagonals(fit))[rows, columns]
         if problem.symmetry != "none":
@@ -89,7 +92,7 @@ def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) ->
         As `leave_edge_out`; or if the relation is symmetric or reciprocal.
     """
     _check_two_sided(problem, "a conditioning node")
-    labels, basis = _labels(problem), problem.objects.eigen
+    labels, basis = labels_of(problem), problem.objects.eigen
     values, vectors = basis.values, basis.vectors
     if problem.loss == "ranking":
         # Of a row without offset only the contrasts are predicted: the blocks are diagonal in the eigenbasis of C G C.
@@ -99,7 +102,7 @@ def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) ->
         values, vectors = symmetric_eigen(gram - gram.mean(axis=1, keepdims=True), "centred kernel matrix")
     _require(problem, len(regularizations) * labels.size)
     found = np.empty((len(regularizations), *labels.shape))
-    for prediction, fit in zip(found, _fits(problem, regularizations), strict=True):
+    for prediction, fit in zip(found, fits(problem, regularizations), strict=True):
         left = fit.system.left
         shrinkage = 1.0 / (np.multiply.outer(left.values, values) + fit.regularization)
         residual = (fit.dual @ vectors) / (np.square(left.vectors) @ shrinkage)
@@ -128,17 +131,18 @@ def leave_column_out(problem: RelationProblem, regularizations: Sequence[float])
         As `leave_edge_out`; or if the relation is symmetric or reciprocal.
     """
     _check_two_sided(problem, "an object")
-    labels = _labels(problem)
+    labels = labels_of(problem)
     _require(problem, len(regularizations) * labels.size)
     found = np.empty((len(regularizations), *labels.shape))
-    for prediction, fit in zip(found, _fits(problem, regularizations), strict=True):
+    for prediction, fit in zip(found, fits(problem, regularizations), strict=True):
         left, right = fit.system.left.vectors, fit.system.right.vectors
         residual = left @ ((fit.rotated_dual @ right.T) / _diagonals(fit))
         np.subtract(labels, residual, out=prediction)
     return found
 
 
-def _fits(problem: RelationProblem, regularizations: Sequence[float]) -> Iterator[KroneckerFit]:
+def fits(problem: RelationProblem, regularizations: Sequence[float]) -> Iterator[KroneckerFit]:
+    """The closed form at each λ."""
     system = problem.system()
     for regularization in regularizations:
         yield system.solve(float(regularization))
@@ -171,7 +175,7 @@ def _between_directions(fit: KroneckerFit, rows: NDArray[np.intp], columns: NDAr
     return found[place]
 
 
-def _labels(problem: RelationProblem) -> Floats:
+def labels_of(problem: RelationProblem) -> Floats:
     """Y; under a constraint (Y ± Yᵀ)/2, which is what the model is trained on."""
     labels = problem.values.matrix
     sign = SIGN[problem.symmetry]
@@ -198,10 +202,10 @@ def _check_two_sided(problem: RelationProblem, what: str) -> None:
             f"in a {problem.symmetry} relation the labels of {what} that is new are in a row and in a column, and no "
             "closed form leaves out both; use leave_nodes_out"
         )
-    _check_no_leak(problem)
+    check_no_leak(problem)
 
 
-def _check_no_leak(problem: RelationProblem) -> None:
+def check_no_leak(problem: RelationProblem) -> None:
     """Refuse what has no closed form, and a relation whose labels say everything twice if nobody told."""
     if not problem.closed:
         raise DataError(

@@ -1,5 +1,7 @@
 """Hold-outs against stored answers and against training again without the labels left out."""
 
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,13 @@ from relpref.errors import DataError, InferenceError
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
 from relpref.kernels import Side
-from relpref.rls import leave_column_out, leave_edge_out, leave_nodes_out, leave_row_out
+from relpref.rls import (
+    leave_column_out,
+    leave_edge_out,
+    leave_nodes_out,
+    leave_object_pairs_out,
+    leave_row_out,
+)
 
 GOLD = Path(__file__).parents[1] / "gold" / "rls.npz"
 LAMBDAS = [1e-6, 0.3, 20.0]
@@ -135,6 +143,38 @@ def test_both_directions_leave_together(symmetry: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "loss, symmetry",
+    [("regression", "none"), ("ranking", "none"), ("regression", "symmetric"), ("regression", "reciprocal")],
+)
+def test_two_objects_of_a_node(loss: str, symmetry: str) -> None:
+    given = problem(loss, symmetry)
+    p, m = given.values.shape
+    labels = given.values.matrix
+    for found, regularization in zip(leave_object_pairs_out(given, LAMBDAS), LAMBDAS, strict=True):
+        for v in (0, 4):
+            right = []
+            for w, z in combinations([w for w in range(m) if symmetry == "none" or w != v], 2):
+                gone = mask((p, m), (v, w), (v, z))
+                if symmetry != "none":
+                    gone |= gone.T
+                scores = np.full((p, m), np.nan)
+                scores[gone] = retrained(given, regularization, gone)
+                right.append((scores[v, w] > scores[v, z]) == (labels[v, w] > labels[v, z]))
+            assert found.values[v] == pytest.approx(np.mean(right), abs=1e-12)
+
+
+def test_pairs_with_equal_labels_do_not_count() -> None:
+    given = problem()
+    matrix = given.values.matrix.copy()
+    matrix[0] = 1.0
+    matrix[1] = np.repeat([0.0, 1.0], [3, 4])
+    (found,) = leave_object_pairs_out(replace(given, values=RelationValues.of_matrix(matrix)), [0.3])
+    assert np.isnan(found.values[0])
+    assert found.values[1] * 12 == pytest.approx(round(found.values[1] * 12))
+    assert found.undefined == 1
+
+
 CASES = [
     ("regression", "none", "kronecker"),
     ("ranking", "none", "kronecker"),
@@ -174,12 +214,13 @@ def test_new_nodes_in_folds(loss: str, symmetry: str, pairs: str, incomplete: bo
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
 def test_leaks_are_refused(symmetry: Any) -> None:
+    leave: Any
     mirrored = problem("regression", symmetry)
     for leave in (leave_row_out, leave_column_out):
         with pytest.raises(DataError, match="leaves out both; use leave_nodes_out"):
             leave(mirrored, [1.0])
     untold = RelationProblem(mirrored.nodes, mirrored.objects, mirrored.values, loss="ranking")
-    for leave in (leave_edge_out, leave_row_out, leave_column_out):
+    for leave in (leave_edge_out, leave_row_out, leave_column_out, leave_object_pairs_out):
         with pytest.raises(DataError, match=f"the labels are {symmetry}, but symmetry is 'none'"):
             leave(untold, [1.0])
 
@@ -194,6 +235,8 @@ def test_refusals() -> None:
         leave_edge_out(given, [1.0], [0, 1])
     with pytest.raises(DataError, match="there are 6 x 7"):
         leave_edge_out(given, [1.0], [(0, 7)])
+    with pytest.raises(DataError, match="there are 2 objects"):
+        leave_object_pairs_out(problem(m=2), [1.0])
     with pytest.raises(DataError, match="no folds"):
         leave_nodes_out(given, [1.0])
     with pytest.raises(DataError, match="1 of them distinct"):
