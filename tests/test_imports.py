@@ -211,6 +211,7 @@ NAMES = {
     "relpref.rls": [
         "BothKFold",
         "ConditionalRanker",
+        "ConditionalRankerCV",
         "EdgeKFold",
         "HeldOutPairs",
         "LeavePairOut",

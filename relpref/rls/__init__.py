@@ -1,6 +1,7 @@
 """Regularised least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
 
 from relpref.rls.conditional import ConditionalRanker
+from relpref.rls.conditional_cv import ConditionalRankerCV
 from relpref.rls.edge_out import leave_column_out, leave_edge_out, leave_row_out
 from relpref.rls.measures import PerNode, auc, concordance, ndcg, per_node, ranking_error, spearman
 from relpref.rls.node_kernels import gram
@@ -14,6 +15,7 @@ __all__ = [
     "RLS",
     "BothKFold",
     "ConditionalRanker",
+    "ConditionalRankerCV",
     "EdgeKFold",
     "HeldOutPairs",
     "LeavePairOut",

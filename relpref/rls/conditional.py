@@ -149,7 +149,7 @@ class ConditionalRanker(BaseEstimator):
         DataError
             If features, labels or options do not fit; if there is nothing to rank by; if memory would not suffice.
         """
-        return self._fit_problem(self.problem(nodes, relation, objects), callback, progress_bar)
+        return self.solve(self.problem(nodes, relation, objects), callback, progress_bar)
 
     def problem(self, nodes: Any, relation: Any, objects: Any = None) -> RelationProblem:
         """What `fit` solves: checked labels and the kernels of both sides; arguments as for `fit`."""
@@ -190,7 +190,10 @@ class ConditionalRanker(BaseEstimator):
             )
         return Domain(tuple(range(features.shape[0])), features, between, name)
 
-    def _fit_problem(self, problem: RelationProblem, callback: Callback | None, progress_bar: bool) -> Self:
+    def solve(
+        self, problem: RelationProblem, callback: Callback | None = None, progress_bar: bool = False
+    ) -> Self:
+        """The second half of `fit`, for problems from `problem`."""
         info: dict[str, Any] = {"engine": "exact", "result": "converged", **problem.describe()}
         log_evidence = None
         if problem.closed:
