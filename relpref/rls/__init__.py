@@ -9,10 +9,12 @@ from relpref.rls.nodes_out import leave_nodes_out
 from relpref.rls.object_pairs_out import leave_object_pairs_out
 from relpref.rls.pair_out import HeldOutPairs, LeavePairOut
 from relpref.rls.ridge import RLS, RankRLS
+from relpref.rls.ridge_cv import RLSCV, RankRLSCV
 from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold
 
 __all__ = [
     "RLS",
+    "RLSCV",
     "BothKFold",
     "ConditionalRanker",
     "ConditionalRankerCV",
@@ -21,6 +23,7 @@ __all__ = [
     "LeavePairOut",
     "PerNode",
     "RankRLS",
+    "RankRLSCV",
     "SourceKFold",
     "TargetKFold",
     "auc",

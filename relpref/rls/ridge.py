@@ -25,19 +25,32 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
     After `fit`, ``dual_coef_`` has the shape of ``y``, and ``X_fit_`` holds the examples.
     """
 
-    kernel: Kernel
-    gamma: float | None
-    degree: float
-    coef0: float
-    kernel_params: Mapping[str, Any] | None
     regularization_: float
     _least_examples = 1
+
+    def __init__(
+        self,
+        kernel: Kernel = "linear",
+        *,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        kernel_params: Mapping[str, Any] | None = None,
+        regularization: float = 1.0,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.regularization = regularization
 
     @abstractmethod
     def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum:
         """The spectrum of the loss."""
 
-    def _fit(self, X: Any, y: Any, groups: ArrayLike | None) -> None:
+    def _fit(self, X: Any, y: Any, groups: ArrayLike | None) -> Indices | None:
+        """Check and decompose; returns the groups by number."""
         X, y = validate_data(
             self,
             X,
@@ -54,6 +67,7 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         self._single_output = y.ndim == 1
         self._spectrum = self._decompose(self._gram(X), y.reshape(len(y), -1), queries)
         self.X_fit_ = X
+        return queries
 
     def _solve(self, regularization: float) -> Self:
         self.regularization_ = float(positive(regularization)[0])
@@ -206,23 +220,6 @@ class RLS(KernelRegressor):
     There is no intercept: centre y, or add a constant to the kernel.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel = "linear",
-        *,
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1.0,
-        kernel_params: Mapping[str, Any] | None = None,
-        regularization: float = 1.0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.regularization = regularization
-
     def fit(self, X: Any, y: Any) -> Self:
         """Fit.
 
@@ -270,23 +267,6 @@ class RankRLS(KernelRegressor):
     """
 
     _least_examples = 2
-
-    def __init__(
-        self,
-        kernel: Kernel = "linear",
-        *,
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1.0,
-        kernel_params: Mapping[str, Any] | None = None,
-        regularization: float = 1.0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.regularization = regularization
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
         """Fit.

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
 from relpref.errors import DataError
-from relpref.rls import RLS, RankRLS, concordance, gram
+from relpref.rls import RLS, RLSCV, RankRLS, RankRLSCV, concordance, gram
 
 RNG = np.random.default_rng(0)
 X, NEW = RNG.normal(size=(15, 3)), RNG.normal(size=(6, 3))
@@ -28,7 +28,18 @@ NO_KERNEL = {
 }
 
 
-@pytest.mark.parametrize("estimator", [RLS(), RankRLS(), RLS("gaussian"), RankRLS("gaussian")])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RLS(),
+        RankRLS(),
+        RLS("gaussian"),
+        RankRLS("gaussian"),
+        RLSCV(),
+        RankRLSCV(),
+        RLSCV(cv="leave_pair_out"),
+    ],
+)
 def test_conventions_of_scikit_learn(estimator: Any) -> None:
     check_estimator(estimator, on_skip=None)
 
