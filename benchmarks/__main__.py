@@ -19,7 +19,7 @@ LEGEND = """\
 * First call: compilation included, imports not. Then: other problems of the same shape, contestants in turn.
   CPU: median CPU seconds of those calls. Other size: once, a problem with one comparison more.
   Correlation: of the posterior mean with the utilities the answers were drawn from."""
-TIMED = ("fixed", "fitted", "related")
+TIMED = ("fixed", "fitted", "related", "conjugate_gradient")
 ONCE = ("accuracy", "queries", "startup")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -54,7 +54,7 @@ def parse() -> argparse.Namespace:
         "cases",
         nargs="*",
         metavar="case",
-        help="fixed, fitted, related, accuracy, queries, startup (default: all)",
+        help=f"{', '.join([*TIMED, *ONCE])} (default: all)",
     )
     parser.add_argument("--repeats", type=int, default=5, help="calls after the first (default: 5)")
     parser.add_argument(
