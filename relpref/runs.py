@@ -231,7 +231,10 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
         raise StorageError(
             f"{file}: the file is damaged or was changed, its checksum is not that in {RECORD}; {_again(path)}"
         )
-    return Run(path, load(file), record)
+    posterior = load(file)
+    if not isinstance(posterior, Posterior):
+        raise StorageError(f"{path}: it holds the posterior of a relation; use 'relpref conditional rank'")
+    return Run(path, posterior, record)
 
 
 def read_record(folder: Path) -> dict[str, Any]:

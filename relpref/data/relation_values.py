@@ -80,6 +80,19 @@ class RelationValues:
         """Object of each observed pair, shape (q,)."""
         return np.tile(np.arange(self.shape[1]), self.shape[0]) if self.edges is None else self.edges[1]
 
+    @cached_property
+    def row_counts(self) -> Positions:
+        """Number of labels of each conditioning node, shape (p,)."""
+        p, m = self.shape
+        return np.full(p, m) if self.edges is None else np.bincount(self.edges[0], minlength=p)
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether any conditioning node has two different labels."""
+        starts = np.concatenate([[0], np.cumsum(self.row_counts)[:-1]])[self.row_counts > 0]
+        highest, lowest = (of.reduceat(self.values, starts) for of in (np.maximum, np.minimum))
+        return bool(np.any(highest > lowest))
+
     @property
     def matrix(self) -> Floats:
         """Labels as a (p, m) array, where they are complete."""

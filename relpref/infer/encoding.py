@@ -73,7 +73,7 @@ def encode_origin(origin: Origin | None) -> str | None:
         return None
     kwargs = {name: value for name, value in origin.kwargs.items() if name != "priors"}
     try:
-        call = {"program": _name(origin.program), "kwargs": _encode(kwargs), "engine": dict(origin.engine)}
+        call = {"program": _name(origin.program), "kwargs": encode(kwargs), "engine": dict(origin.engine)}
         return dump(call | {"complete": origin.complete and not origin.kwargs.get("priors")})
     except TypeError:
         return None
@@ -98,7 +98,7 @@ def encode_likelihood(likelihood: Any) -> Any:
         If it is of another make: nobody could predict answers from the file.
     """
     try:
-        return _encode(likelihood)
+        return encode(likelihood)
     except TypeError:
         raise StorageError(
             f"the likelihood {type(likelihood).__name__} cannot be stored; those of relpref.likelihoods can"
@@ -125,17 +125,24 @@ def _find(name: str) -> Any:
         raise StorageError(f"the file needs {name}, which this version of relpref does not have") from None
 
 
-def _encode(value: Any) -> Any:
+def encode(value: Any) -> Any:
+    """Options, as far as JSON and the names of this package can hold them.
+
+    Raises
+    ------
+    TypeError
+        If they are something else.
+    """
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {"mapping": {str(key): _encode(part) for key, part in value.items()}}
+        return {"mapping": {str(key): encode(part) for key, part in value.items()}}
     if isinstance(value, type) and _ours(value):
         return {"type": _name(value)}
     if is_dataclass(value) and _ours(type(value)):
         return {
             "object": _name(type(value)),
-            "fields": {f.name: _encode(getattr(value, f.name)) for f in fields(value)},
+            "fields": {f.name: encode(getattr(value, f.name)) for f in fields(value)},
         }
     raise TypeError(f"{type(value).__name__} cannot be stored")
 

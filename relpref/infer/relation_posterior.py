@@ -1,5 +1,6 @@
 """The posterior of a relation: scores of objects, conditional on a node, with the user's own labels."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,11 +15,20 @@ from relpref.infer.belief import Floats, GaussianBelief, generator
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.closed_scores import QueryMoments
 from relpref.infer.exact.domain import Asked, Domain
+from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.ranks import objects, pairs_of_labels, ranking_table
 
 
 class Scores(Protocol):
     """What an exact solution says of scores, for known and new nodes on either side."""
+
+    @property
+    def regularization(self) -> float:
+        """λ, in units of the kernel."""
+
+    @property
+    def scale(self) -> float:
+        """Common factor of prior and noise."""
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """Posterior means, shape (a, b)."""
@@ -36,11 +46,10 @@ class RelationPosterior:
 
     Attributes
     ----------
+    problem : RelationProblem
+        Nodes, objects, labels and options; with the ranking loss only differences of scores for one conditioning node are
+        identified.
     solution : Scores
-    nodes, objects : Domain
-        Conditioning nodes and objects; the same object where nodes are ranked for one another.
-    loss : {"ranking", "regression"}
-        With ``"ranking"`` only differences of scores for one conditioning node are identified.
     noise : float
         Variance of a label given its score.
     shift : float
@@ -54,16 +63,29 @@ class RelationPosterior:
         Random key of Monte Carlo answers.
     """
 
+    problem: RelationProblem
     solution: Scores
-    nodes: Domain
-    objects: Domain
-    loss: Loss
     noise: float
     shift: float
     hyperparameters: Mapping[str, Any]
     log_evidence: float | None
     info: Mapping[str, Any]
     key: NDArray[np.uint32]
+
+    @property
+    def nodes(self) -> Domain:
+        """Conditioning nodes."""
+        return self.problem.nodes
+
+    @property
+    def objects(self) -> Domain:
+        """Objects; the same as ``nodes`` where nodes are ranked for one another."""
+        return self.problem.objects
+
+    @property
+    def loss(self) -> Loss:
+        """Ranking or regression."""
+        return self.problem.loss
 
     def mean(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Posterior mean of every score.
@@ -172,6 +194,18 @@ class RelationPosterior:
         if num_samples < 1:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
         return self.belief(query, objects).draw(num_samples, generator(self.key if key is None else key))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.
+
+        Raises
+        ------
+        StorageError
+            If a label or a kernel cannot be stored, or the file cannot be written.
+        """
+        from relpref.infer.relation_storage import save
+
+        save(self, path)
 
     def __repr__(self) -> str:
         """One line."""

@@ -25,6 +25,7 @@ from relpref.infer.encoding import (
 )
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Parts, Posterior
+from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.utility_posterior import UtilityPosterior
 
 SCHEMA = 2  # 2: links and their kinds, columns of answers, likelihood
@@ -33,9 +34,22 @@ _ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
 
 def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
     """Write a posterior; see `Posterior.save`."""
+    write(path, *_pack(posterior))
+
+
+def write(path: str | os.PathLike[str], arrays: Mapping[str, Any], content: Mapping[str, Any]) -> None:
+    """Write arrays and what else there is to be known about them."""
     import h5netcdf
 
-    arrays, attributes = _pack(posterior)
+    from relpref import __version__
+
+    text = dump(content)
+    attributes = {
+        "relpref_schema": SCHEMA,
+        "relpref_version": __version__,
+        "relpref": text,
+        "relpref_sha256": _checksum(arrays, text),
+    }
     with replaced(path) as part, h5netcdf.File(part, "w") as file:
         for name, value in attributes.items():
             file.attrs[name] = value
@@ -53,8 +67,8 @@ def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
             target.create_variable(variable, tuple(dims), data=array)
 
 
-def load(path: str | os.PathLike[str]) -> Posterior:
-    """Read a posterior that `Posterior.save` wrote.
+def load(path: str | os.PathLike[str]) -> Posterior | RelationPosterior:
+    """Read a posterior that `Posterior.save` or `RelationPosterior.save` wrote.
 
     Parameters
     ----------
@@ -62,7 +76,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
 
     Returns
     -------
-    Posterior
+    Posterior or RelationPosterior
         Of the type that was saved.
 
     Raises
@@ -86,7 +100,12 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     if attributes.get("relpref_sha256") != _checksum(arrays, str(attributes.get("relpref"))):
         raise StorageError(f"{file_path} is damaged: its checksum does not fit; save the posterior again")
     try:
-        return _unpack(arrays, json.loads(attributes["relpref"]))
+        content = json.loads(attributes["relpref"])
+        if content.get("kind") == "relation":
+            from relpref.infer.relation_storage import unpack
+
+            return unpack(arrays, content)
+        return _unpack(arrays, content)
     except (KeyError, ValueError, TypeError, json.JSONDecodeError) as error:
         raise StorageError(f"{file_path} is incomplete ({error!r}); save the posterior again") from error
 
@@ -112,8 +131,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
-    from relpref import __version__
-
     belief = posterior.belief
     arrays: dict[str, Any] = {"key": posterior.key}
     if isinstance(belief, GaussianBelief):
@@ -145,13 +162,11 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
         "data": None,
     }
     if isinstance(posterior, UtilityPosterior):
-        more, content["data"] = _pack_data(posterior.data)
+        more, content["data"] = pack_data(posterior.data)
         arrays |= more
         content["origin"] = encode_origin(posterior.origin)
         content["likelihood"] = encode_likelihood(posterior.likelihood)
-    text = dump(content)
-    attributes = {"relpref_schema": SCHEMA, "relpref_version": __version__, "relpref": text}
-    return arrays, attributes | {"relpref_sha256": _checksum(arrays, text)}
+    return arrays, content
 
 
 def _checksum(arrays: Mapping[str, Any], text: str) -> str:
@@ -193,26 +208,27 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
     }
     if content["data"] is None:
         return Posterior(**common)
-    data = _unpack_data(arrays, content["data"])
+    data = unpack_data(arrays, content["data"])
     origin, likelihood = decode_origin(content["origin"], data), decode(content["likelihood"])
     return UtilityPosterior(**common, data=data, origin=origin, likelihood=likelihood)
 
 
-def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
-    arrays = {f"data/{name}": getattr(data, name) for name in _ATTRIBUTES} | {
+def pack_data(data: PreferenceData, prefix: str = "data") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays by name, in a group, and what JSON can hold."""
+    arrays = {f"{prefix}/{name}": getattr(data, name) for name in _ATTRIBUTES} | {
         # netCDF has no booleans
-        f"data/{name}": column.astype(np.int8) if column.dtype == bool else column
+        f"{prefix}/{name}": column.astype(np.int8) if column.dtype == bool else column
         for name, column in data.comparisons.columns.items()
     }
     for row, graph in enumerate(data.relations.values()):
         for name in ("source", "target", "weight"):
-            arrays[f"data/relation_{row}_{name}"] = getattr(graph, name)
+            arrays[f"{prefix}/relation_{row}_{name}"] = getattr(graph, name)
         if graph.frozen_reference is not None:
             for name, value in graph.frozen_reference._asdict().items():
-                arrays[f"data/relation_{row}_reference_{name}"] = np.asarray(value)
+                arrays[f"{prefix}/relation_{row}_reference_{name}"] = np.asarray(value)
     for row, links in enumerate(data.links.values()):
         for name in ("source", "target", "weight"):
-            arrays[f"data/links_{row}_{name}"] = getattr(links, name)
+            arrays[f"{prefix}/links_{row}_{name}"] = getattr(links, name)
     return arrays, {
         "entities": encode_labels(data.entities),
         "attribute_names": list(data.attribute_names),
@@ -231,29 +247,30 @@ def _pack_data(data: PreferenceData) -> tuple[dict[str, Any], dict[str, Any]]:
     }
 
 
-def _unpack_data(arrays: Mapping[str, Any], content: dict[str, Any]) -> PreferenceData:
+def unpack_data(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str = "data") -> PreferenceData:
+    """The inverse of `pack_data`."""
     entities = tuple(decode_label(label) for label in json.loads(content["entities"]))
     graphs = {}
     for row, name in enumerate(content["relations"]):
-        prefix = f"data/relation_{row}_"
-        frozen = [arrays.get(f"{prefix}reference_{field}") for field in ScaleReference._fields]
+        part = f"{prefix}/relation_{row}_"
+        frozen = [arrays.get(f"{part}reference_{field}") for field in ScaleReference._fields]
         reference = None
         if frozen[0] is not None:
             values, gap_weights, mean_degree, component = frozen
             reference = ScaleReference(values, gap_weights, np.float64(mean_degree), component)
-        edges = (arrays[prefix + "source"], arrays[prefix + "target"], arrays[prefix + "weight"])
+        edges = (arrays[part + "source"], arrays[part + "target"], arrays[part + "weight"])
         cliques = name in content["cliques"]
         graphs[name] = Graph(len(entities), *edges, frozen_reference=reference, counts_cliques=cliques)
     links = {}
     for row, stored in enumerate(content["links"]):
         source, target, weight = (
-            arrays[f"data/links_{row}_{name}"] for name in ("source", "target", "weight")
+            arrays[f"{prefix}/links_{row}_{name}"] for name in ("source", "target", "weight")
         )
         relation = Relation(None, **{option: stored[option] for option in OPTIONS})
         targets = tuple(decode_label(label) for label in json.loads(stored["targets"]))
         links[stored["name"]] = Links(relation, source, target, weight, targets)
-    fields = {name: arrays[f"data/{name}"] for name in _ATTRIBUTES}
-    columns = {name: arrays[f"data/{name}"] for name in content["columns"]}
+    fields = {name: arrays[f"{prefix}/{name}"] for name in _ATTRIBUTES}
+    columns = {name: arrays[f"{prefix}/{name}"] for name in content["columns"]}
     for array in (*fields.values(), *columns.values()):
         array.flags.writeable = False
     if "tie" in columns:

@@ -20,7 +20,7 @@ from relpref.infer.exact.solve import Callback, RelationProblem
 from relpref.infer.progress import Progress
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.rls.measures import concordance, per_node
-from relpref.rls.node_kernels import Kernel, gram
+from relpref.rls.node_kernels import Kernel, NodeKernel
 
 Floats = NDArray[np.float64]
 
@@ -172,13 +172,8 @@ class ConditionalRanker(BaseEstimator):
         return RelationProblem(first, second, constrained, *options)
 
     def _domain(self, nodes: Any, kernel: Kernel, name: str) -> Domain:
-        options: dict[str, Any] = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        if not isinstance(kernel, str):
-            options["kernel_params"] = self.kernel_params
-
-        def between(left: Any, right: Any = None) -> Floats:
-            return gram(left, right, kernel=kernel, **options)
-
+        params = None if isinstance(kernel, str) else self.kernel_params
+        between = NodeKernel(kernel, self.gamma, self.degree, self.coef0, params)
         if isinstance(nodes, pd.DataFrame):
             labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
             columns = None if kernel == "precomputed" else tuple(str(column) for column in nodes.columns)
@@ -197,7 +192,7 @@ class ConditionalRanker(BaseEstimator):
         info: dict[str, Any] = {"engine": "exact", "result": "converged", **problem.describe()}
         log_evidence = None
         if problem.closed:
-            closed = problem.closed_scores(problem.system(), self.regularization, None)
+            closed = problem.closed_scores(self.regularization)
             log_evidence = closed.fit.log_evidence(closed.scale)
             self.dual_coef_, self.n_iter_ = closed.fit.dual, 0
             info |= {"solver": "closed form", "iterations": 0}
@@ -207,10 +202,8 @@ class ConditionalRanker(BaseEstimator):
         noise = scores.scale * self.regularization
         self.problem_ = problem
         self.posterior_ = RelationPosterior(
+            problem=problem,
             solution=scores,
-            nodes=problem.nodes,
-            objects=problem.objects,
-            loss=problem.loss,
             noise=noise,
             shift=self.shift_,
             hyperparameters={"regularization": self.regularization, "scale": scores.scale, "noise": noise},

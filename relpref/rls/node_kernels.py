@@ -1,6 +1,7 @@
 """Kernels of nodes: by name, as a matrix, as a function, or as one of the package's kernels."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
@@ -81,6 +82,27 @@ def gram(
     else:
         matrix = kernel(left, left if right is None else right, **params)
     return checked(matrix, left, right, kernel)
+
+
+@dataclass(frozen=True)
+class NodeKernel:
+    """`gram` with its options, as a kernel of a `relpref.infer.exact.domain.Domain`.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params
+        See `gram`.
+    """
+
+    kernel: Kernel
+    gamma: float | None = None
+    degree: float = 3
+    coef0: float = 1.0
+    kernel_params: Mapping[str, Any] | None = None
+
+    def __call__(self, left: Any, right: Any = None) -> Floats:
+        """Kernel of nodes with one another, or with others."""
+        return gram(left, right, **{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 def named(

@@ -88,10 +88,9 @@ def errors_of(
     problem: RelationProblem, path: Iterable[float], cross: Array, relation: Array
 ) -> Iterator[Array]:
     """Ranking error of each new node at each regularisation; the first rows of ``relation`` only, if it has fewer than ``cross``."""
-    system = problem.system()
     nodes, objects = problem.nodes.ask(cross[: len(relation)]), problem.objects.ask(cross)
     for value in path:
-        scores = problem.closed_scores(system, value, scale=1.0).mean(nodes, objects)
+        scores = problem.closed_scores(value, scale=1.0).mean(nodes, objects)
         yield per_node(ranking_error, relation, scores).values
 
 

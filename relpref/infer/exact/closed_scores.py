@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relpref.infer.exact.closed import SIGN, KroneckerFit
-from relpref.infer.exact.domain import Asked, Domain
+from relpref.infer.exact.domain import Asked
+
+if TYPE_CHECKING:
+    from relpref.infer.exact.solve import RelationProblem
 
 Floats = NDArray[np.float64]
 
@@ -28,21 +31,26 @@ class QueryMoments(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClosedScores:
-    """Scores of a complete relation.
+    """Scores of a complete relation; computed when they are first asked for.
 
     Parameters
     ----------
-    fit : KroneckerFit
-    nodes, objects : Domain
-        The same object where the nodes are ranked for one another.
+    problem : RelationProblem
+        With a closed form.
+    regularization : float
+        λ > 0.
     scale : float
         Common factor of prior and noise; variances are multiplied by it.
     """
 
-    fit: KroneckerFit
-    nodes: Domain
-    objects: Domain
+    problem: "RelationProblem"
+    regularization: float
     scale: float
+
+    @cached_property
+    def fit(self) -> KroneckerFit:
+        """The solution."""
+        return self.problem.system().solve(self.regularization)
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """K(left, nodes) A G(objects, right), shape (a, b)."""
@@ -64,7 +72,7 @@ class ClosedScores:
                 [np.diagonal(self.query(left.row(row), right).covariance) for row in range(len(left.labels))]
             )
         a, b = self._rotated(left, right)
-        prior = np.multiply.outer(self.nodes.diagonal(left), self.objects.diagonal(right))
+        prior = np.multiply.outer(self.problem.nodes.diagonal(left), self.problem.objects.diagonal(right))
         variance = prior - np.square(a) @ self.fit.shrinkage @ np.square(b).T
         if self.fit.system.loss == "ranking":
             variance += (np.square(a) / self.fit.offset_precision) @ np.square(b @ self._offset_pull.T).T
@@ -81,7 +89,7 @@ class ClosedScores:
             b objects.
         """
         a, b = self._rotated(query, right)
-        prior = self.nodes.diagonal(query)[0] * self.objects.between(right, right)
+        prior = self.problem.nodes.diagonal(query)[0] * self.problem.objects.between(right, right)
         reduction = (b * (np.square(a[0]) @ self.fit.shrinkage)) @ b.T
         if self.fit.system.loss == "ranking":
             pull = b @ self._offset_pull.T
@@ -89,7 +97,7 @@ class ClosedScores:
         if self.fit.system.symmetry != "none":
             # The kernel with a training pair is ½(a_i b_wj ± b_wi a_j) in the eigenbasis, and D is symmetric.
             sign = SIGN[self.fit.system.symmetry]
-            cross = self.nodes.between(query, right)[0]
+            cross = self.problem.nodes.between(query, right)[0]
             prior = 0.5 * (prior + sign * np.multiply.outer(cross, cross))
             reduction = 0.5 * (
                 reduction + sign * b @ (self.fit.shrinkage * np.multiply.outer(a[0], a[0])) @ b.T

@@ -158,11 +158,11 @@ class Exact:
         values = {**reader.fixed, **hyperparameters}
         labels = _labels(data, structure)
         names = (None, None) if data is None else _attribute_names(data)
-        kernel = ProgramKernel(reader.call, arguments, data, values, structure, "nodes", left)
+        kernel = ProgramKernel(self.program, arguments, data, values, structure.field, "nodes", left)
         nodes = Domain(labels[0], None, kernel, "node", names[0])
         objects = nodes
         if right is not None:
-            kernel = ProgramKernel(reader.call, arguments, data, values, structure, "objects", right)
+            kernel = ProgramKernel(self.program, arguments, data, values, structure.field, "objects", right)
             objects = Domain(labels[1], None, kernel, "object", names[1])
         problem = RelationProblem(
             nodes, objects, structure.values, structure.loss, structure.symmetry, solver=self.solver
@@ -170,7 +170,7 @@ class Exact:
         info: dict[str, Any] = {"engine": self.name, "result": "converged", **problem.describe()}
         log_evidence: float | None = None
         if problem.closed:
-            closed = problem.closed_scores(problem.system(), noise, 1.0)
+            closed = problem.closed_scores(noise, scale=1.0)
             log_evidence = closed.fit.log_evidence()
             scores: Any = closed
             info |= {"solver": "closed form", "iterations": 0}
@@ -200,10 +200,8 @@ class Exact:
         if not result.ok and self.throw:
             raise InferenceError(f"{result.name}: {result.value}", result)
         return RelationPosterior(
+            problem=problem,
             solution=scores,
-            nodes=nodes,
-            objects=objects,
-            loss=structure.loss,
             noise=noise,
             shift=0.0 if data is None else data.shift,
             hyperparameters={name: plain(value) for name, value in values.items()},

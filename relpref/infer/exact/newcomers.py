@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from relpref.data import RelationData
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.exact.structure import Structure
-from relpref.infer.program import Call, Values, in_double, unwrap
+from relpref.infer.program import Call, Program, Values, in_double, unwrap
 
 Floats = NDArray[np.float64]
 
@@ -24,24 +23,25 @@ class ProgramKernel:
 
     Parameters
     ----------
-    call : Call
+    program : callable
     arguments : (args, kwargs)
         Of the program.
     data : RelationData or None
         Among them.
     values : dict
         Of all hyperparameters.
-    structure : Structure
+    field : str
+        Site of the scores.
     side : {"nodes", "objects"}
     matrix : array, shape (p, p)
         Of the training nodes.
     """
 
-    call: Call
+    program: Program
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]]
     data: RelationData | None
     values: Values
-    structure: Structure
+    field: str
     side: Literal["nodes", "objects"]
     matrix: Floats
 
@@ -84,11 +84,9 @@ class ProgramKernel:
         args = tuple(extended if value is data else value for value in self.arguments[0])
         kwargs = {name: extended if value is data else value for name, value in self.arguments[1].items()}
         with jax.enable_x64(True):
-            call, arrays = Call.split(self.call.program, args, kwargs)
-            field = jnp.zeros(extended.values.shape[0] * extended.values.shape[1])
-            sites = call.trace(
-                tuple(in_double(a) for a in arrays), {**self.values, self.structure.field: field}
-            )
-            factors: Any = unwrap(sites[self.structure.field]["fn"]).covariance
+            call, arrays = Call.split(self.program, args, kwargs)
+            scores = jnp.zeros(extended.values.shape[0] * extended.values.shape[1])
+            sites = call.trace(tuple(in_double(a) for a in arrays), {**self.values, self.field: scores})
+            factors: Any = unwrap(sites[self.field]["fn"]).covariance
             factor = factors.left if self.side == "nodes" else factors.right
             return np.asarray(factor.dense())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -107,7 +108,7 @@ class RelationProblem:
     @property
     def empty_nodes(self) -> int:
         """Conditioning nodes without two edges: the ranking loss has nothing to learn from them."""
-        return int(np.sum(np.bincount(self.values.rows, minlength=self.values.shape[0]) < 2))
+        return 0 if self.values.complete else int(np.sum(self.values.row_counts < 2))
 
     @property
     def num_labels(self) -> int:
@@ -116,30 +117,33 @@ class RelationProblem:
         if self.symmetry != "none":
             loops = int(np.sum(self.values.rows == self.values.columns))
             q = (q - loops) // 2 + (loops if self.symmetry == "symmetric" else 0)
-        if self.loss == "ranking":
-            q -= len(np.unique(self.values.rows)) if self.symmetry == "none" else 0
+        elif self.loss == "ranking":
+            q -= int(np.sum(self.values.row_counts > 0))
         return max(q, 1)
 
     def system(self) -> KroneckerSystem:
-        """For the closed form; serves every regularisation.
+        """For the closed form; serves every regularisation, and is made once.
 
         Raises
         ------
         DataError
             If a kernel matrix is none, or memory would not suffice.
         """
+        return self._system
+
+    @cached_property
+    def _system(self) -> KroneckerSystem:
         p, m = self.values.shape
         require_memory(8.0 * (4 * p * p + 4 * m * m + 6 * p * m), f"the closed form for {p} x {m} pairs")
         left = self.nodes.eigen
         right = left if self.nodes is self.objects else self.objects.eigen
         return KroneckerSystem.of(left, right, self.values.matrix, self.loss, self.symmetry)
 
-    def closed_scores(
-        self, system: KroneckerSystem, regularization: float, scale: float | None
-    ) -> ClosedScores:
+    def closed_scores(self, regularization: float, scale: float | None = None) -> ClosedScores:
         """The closed form at one λ; ``scale`` None: estimated from the labels."""
-        fit = system.solve(regularization)
-        return ClosedScores(fit, self.nodes, self.objects, fit.scale if scale is None else scale)
+        if scale is None:
+            scale = self.system().solve(regularization).scale
+        return ClosedScores(self, regularization, scale)
 
     def iterate(
         self,
@@ -186,11 +190,8 @@ class RelationProblem:
     def _check_labels(self) -> None:
         values = self.values.values
         if self.loss == "ranking":
-            varies = np.zeros(self.values.shape[0])
-            rows = self.values.rows
-            np.maximum.at(varies, rows, np.abs(values - values[np.searchsorted(rows, rows)]))
-            if not varies.any():
-                single = len(np.unique(rows)) == len(rows)
+            if not self.values.varies:
+                single = self.values.row_counts.max() == 1
                 why = "has a single edge" if single else "gives all its objects the same label"
                 raise DataError(
                     f"relation: every conditioning node {why}, so there is nothing to rank by; use loss='regression', "

@@ -1,0 +1,195 @@
+"""Posteriors of relations in netCDF files: labels, features and options; closed forms are solved again when they are asked."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from scipy import sparse
+
+from relpref.data import PreferenceData, RelationData, RelationValues
+from relpref.errors import StorageError
+from relpref.infer.encoding import decode, decode_label, decode_origin, encode, encode_labels, encode_origin
+from relpref.infer.exact.closed_scores import ClosedScores
+from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.edge_scores import EdgeScores
+from relpref.infer.exact.newcomers import ProgramKernel
+from relpref.infer.exact.solve import RelationProblem
+from relpref.infer.posterior import Origin
+from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.storage import pack_data, unpack_data, write
+
+_OPTIONS = ("loss", "symmetry", "pair_kernel", "solver")
+_PLAIN = ("noise", "shift", "log_evidence")
+
+
+def save(posterior: RelationPosterior, path: str | os.PathLike[str]) -> None:
+    """Write a posterior; see `RelationPosterior.save`."""
+    problem, solution = posterior.problem, posterior.solution
+    arrays: dict[str, Any] = {"key": posterior.key, "values": problem.values.values}
+    if problem.values.edges is not None:
+        arrays["rows"], arrays["columns"] = problem.values.edges
+    arrays |= {f"hyperparameters/{name}": np.asarray(v) for name, v in posterior.hyperparameters.items()}
+    if isinstance(solution, EdgeScores):
+        arrays["dual"] = solution.dual
+    content: dict[str, Any] = {
+        "kind": "relation",
+        "shape": list(problem.values.shape),
+        "options": {name: getattr(problem, name) for name in _OPTIONS},
+        "plain": {name: getattr(posterior, name) for name in _PLAIN},
+        "regularization": solution.regularization,
+        "scale": solution.scale,
+        "info": dict(posterior.info),
+        "hyperparameters": list(posterior.hyperparameters),
+        "nodes": _pack_domain(problem.nodes, "nodes", arrays),
+        "objects": None,
+        "program": _pack_program(problem.nodes.kernel, arrays),
+    }
+    if problem.objects is not problem.nodes:
+        content["objects"] = _pack_domain(problem.objects, "objects", arrays)
+    write(path, arrays, content)
+
+
+def unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> RelationPosterior:
+    """From what `save` wrote."""
+    edges = (arrays["rows"], arrays["columns"]) if "rows" in arrays else None
+    p, m = content["shape"]
+    values = RelationValues((p, m), arrays["values"], edges)
+    program = content["program"]
+    found = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
+    hyperparameters = {name: float(v) if v.ndim == 0 else v for name, v in found.items()}
+    origin = None if program is None else _unpack_program(arrays, program, values)
+    nodes = _unpack_domain(arrays, content["nodes"], "nodes", origin, hyperparameters, program)
+    objects = nodes
+    if content["objects"] is not None:
+        objects = _unpack_domain(arrays, content["objects"], "objects", origin, hyperparameters, program)
+    problem = RelationProblem(nodes, objects, values, **content["options"])
+    regularization, scale = content["regularization"], content["scale"]
+    solution: Any
+    if "dual" in arrays:
+        parts = (problem.kernel, nodes, objects, values, arrays["dual"], problem.loss)
+        solution = EdgeScores(*parts, regularization, scale)
+    else:
+        solution = ClosedScores(problem, regularization, scale)
+    return RelationPosterior(
+        problem=problem,
+        solution=solution,
+        hyperparameters=hyperparameters,
+        info=content["info"],
+        key=arrays["key"],
+        **content["plain"],
+    )
+
+
+def _pack_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "labels": encode_labels(domain.labels),
+        "name": domain.name,
+        "feature_names": domain.feature_names and list(domain.feature_names),
+        "kernel": None,
+        "sparse": None,
+    }
+    if isinstance(domain.kernel, ProgramKernel):
+        arrays[f"{side}_kernel"] = domain.kernel.matrix
+        return content
+    try:
+        content["kernel"] = encode(domain.kernel)
+    except TypeError as error:
+        raise StorageError(
+            f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of relpref.kernels on "
+            "attributes can: or give the kernel matrix with kernel='precomputed'"
+        ) from None
+    features = domain.features
+    if sparse.issparse(features):
+        rows = sparse.csr_array(features)
+        content["sparse"] = list(rows.shape)
+        arrays |= {
+            f"{side}_data": rows.data.astype(np.float64),
+            f"{side}_indices": rows.indices,
+            f"{side}_indptr": rows.indptr,
+        }
+    else:
+        arrays[f"{side}_features"] = np.asarray(features, dtype=np.float64)
+    return content
+
+
+def _unpack_domain(
+    arrays: Mapping[str, Any],
+    content: dict[str, Any],
+    side: Any,
+    origin: tuple[Origin, RelationData] | None,
+    hyperparameters: dict[str, Any],
+    program: dict[str, Any] | None,
+) -> Domain:
+    labels = tuple(decode_label(label) for label in json.loads(content["labels"]))
+    names = content["feature_names"] and tuple(content["feature_names"])
+    if content["kernel"] is None:
+        matrix = arrays[f"{side}_kernel"]
+        source: Any = None
+        arguments: tuple[Any, Any] = ((), {})
+        data = None
+        if origin is not None:
+            source, arguments, data = origin[0].program, (origin[0].args, origin[0].kwargs), origin[1]
+        field = "" if program is None else program["field"]
+        kernel = ProgramKernel(source, arguments, data, hyperparameters, field, side, matrix)
+        return Domain(labels, None, kernel, content["name"], names)
+    if content["sparse"] is None:
+        features = arrays[f"{side}_features"]
+    else:
+        parts = tuple(arrays[f"{side}_{name}"] for name in ("data", "indices", "indptr"))
+        features = sparse.csr_array(parts, shape=tuple(content["sparse"]))
+    return Domain(labels, features, decode(content["kernel"]), content["name"], names)
+
+
+def _pack_program(kernel: Any, arrays: dict[str, Any]) -> dict[str, Any] | None:
+    """The program and its data, where a later session can call it: for nodes that come later."""
+    if not isinstance(kernel, ProgramKernel) or kernel.data is None:
+        return None
+    origin = encode_origin(_without_partial(Origin(kernel.program, *kernel.arguments)))
+    if origin is None:
+        return None
+    data = kernel.data
+    more, nodes = pack_data(data.nodes, "nodes")
+    arrays |= more
+    objects = None
+    if data.objects is not None:
+        more, objects = pack_data(data.objects, "objects")
+        arrays |= more
+    if data.distinct is not None:
+        arrays["distinct"] = data.distinct
+    return {
+        "origin": origin,
+        "field": kernel.field,
+        "nodes": nodes,
+        "objects": objects,
+        "symmetry": data.symmetry,
+        "shift": data.shift,
+    }
+
+
+def _unpack_program(
+    arrays: Mapping[str, Any], content: dict[str, Any], values: RelationValues
+) -> tuple[Origin, RelationData]:
+    objects: PreferenceData | None = None
+    if content["objects"] is not None:
+        objects = unpack_data(arrays, content["objects"], "objects")
+    data = RelationData(
+        unpack_data(arrays, content["nodes"], "nodes"),
+        objects,
+        values,
+        content["symmetry"],
+        content["shift"],
+        arrays.get("distinct"),
+    )
+    return cast(Origin, decode_origin(content["origin"], data)), data
+
+
+def _without_partial(origin: Origin) -> Origin:
+    """With the keywords that were bound to the program among the others."""
+    program = origin.program
+    while isinstance(program, partial):
+        program = program.func
+    return replace(origin, program=program, kwargs=origin.keywords)

@@ -1,0 +1,73 @@
+"""Posteriors of relations come back from a file and say the same, also of nodes that were not there."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import relpref
+from relpref import RelationData
+from relpref.errors import StorageError
+from relpref.infer import Exact
+from relpref.kernels import Matern32
+from relpref.models import conditional_ranking
+from relpref.rls import ConditionalRanker
+
+
+def tables() -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(5)
+    nodes = pd.DataFrame(rng.normal(size=(6, 2)), index=[("n", i) for i in range(6)], columns=["x", "y"])
+    nodes.index = pd.Index([("n", i) for i in range(6)], tupleize_cols=False)
+    new = pd.DataFrame([[0.1, 0.3]], index=["late"], columns=["x", "y"])
+    return nodes, new, rng.normal(size=(6, 6))
+
+
+def same(first: Any, path: Path, new: Any) -> None:
+    first.save(path)
+    second: Any = relpref.load(path)
+    assert repr(second) == repr(first)
+    pd.testing.assert_frame_equal(second.mean(new), first.mean(new))
+    pd.testing.assert_frame_equal(second.sd(new, new), first.sd(new, new), atol=1e-12)
+    pd.testing.assert_frame_equal(second.ranking(new), first.ranking(new))
+    assert second.hyperparameters.keys() == first.hyperparameters.keys()
+    before = path.read_bytes()
+    second.save(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "linear", Matern32()])
+@pytest.mark.parametrize("solver", ["closed", "cg"])
+def test_of_the_ranker(tmp_path: Path, kernel: Any, solver: str) -> None:
+    nodes, new, relation = tables()
+    params = None if isinstance(kernel, str) else {"lengthscale": 0.8}
+    ranker = ConditionalRanker(kernel, kernel_params=params, solver=solver, loss="regression", tol=1e-10)
+    same(ranker.fit(nodes, relation).posterior_, tmp_path / "run.nc", new)
+
+
+def test_of_sparse_features_and_gaps(tmp_path: Path) -> None:
+    nodes, new, relation = tables()
+    relation[0, 3] = np.nan
+    ranker = ConditionalRanker("gaussian", symmetry="none").fit(sparse.csr_array(nodes.to_numpy()), relation)
+    same(ranker.posterior_, tmp_path / "run.nc", sparse.csr_array(new.to_numpy()))
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_of_the_engine(tmp_path: Path, bound: bool) -> None:
+    nodes, new, relation = tables()
+    data = RelationData.from_tables(nodes, 0.5 * (relation - relation.T), symmetry="reciprocal")
+    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
+    program: Any = partial(conditional_ranking, loss="regression") if bound else conditional_ranking
+    kwargs: dict[str, Any] = {} if bound else {"loss": "regression"}
+    same(Exact(program, fixed=fixed).run(0, data, **kwargs), tmp_path / "run.nc", new)
+
+
+def test_what_cannot_be_stored(tmp_path: Path) -> None:
+    nodes, _, relation = tables()
+    ranker = ConditionalRanker(lambda x, y: x @ y.T).fit(nodes, relation)
+    with pytest.raises(StorageError, match="kernel='precomputed'"):
+        ranker.posterior_.save(tmp_path / "run.nc")
+    assert not list(tmp_path.iterdir())
