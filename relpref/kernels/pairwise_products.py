@@ -27,8 +27,8 @@ def is_dense(entries: int, size: int) -> bool:
 
 def product(left: Floats, weights: Weights, right: Floats) -> Floats:
     """L W Rᵀ, shape (a, b), for L (a, p), W (p, m) and R (b, m), in the cheaper order."""
-    (a, p), (b, m) = left.shape, right.shape
-    if a * m * (p + b) <= b * p * (m + a):
+    (a, p), (b, m), entries = left.shape, right.shape, _cost(weights)
+    if a * (entries + m * b) <= b * (entries + p * a):
         return times(left, weights) @ right.T
     return left @ times(right, weights.T).T
 
@@ -39,9 +39,8 @@ def product_at(left: Floats, weights: Weights, right: Floats, rows: Indices, col
     They are the whole product, and the generalised vec trick from either side: L W once, then one inner product of
     length m for each entry.
     """
-    (a, p), (b, m), q = left.shape, right.shape, len(rows)
-    entries = _cost(weights)
-    whole = a * m * (p + b)
+    (a, p), (b, m), q, entries = left.shape, right.shape, len(rows), _cost(weights)
+    whole = min(a * (entries + m * b), b * (entries + p * a))
     by_row = a * entries + ENTRY_COST * q * m + GROUP_COST * min(a, q)
     by_column = b * entries + ENTRY_COST * q * p + GROUP_COST * min(b, q)
     if whole <= min(by_row, by_column):

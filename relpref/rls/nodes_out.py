@@ -1,6 +1,7 @@
 """Hold-outs of whole nodes, in folds and by training again: for what has no closed form."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,20 +70,24 @@ def leave_nodes_out(
         )
     require_memory(8.0 * len(regularizations) * p * m, "predictions of all labels left out")
     found = np.empty((len(regularizations), p, m))
-    for row_fold in np.unique(row_folds):
-        for column_fold in np.unique(column_folds):
-            new_rows, new_columns = row_folds == row_fold, column_folds == column_fold
-            kept_rows = ~new_rows if rows is not None else np.full(p, True)
-            kept_columns = ~new_columns if columns is not None else np.full(m, True)
-            if one_domain:
-                kept_rows = kept_columns = kept_rows & kept_columns
-            kept = (np.flatnonzero(kept_rows), np.flatnonzero(kept_columns))
-            asked = (np.flatnonzero(new_rows), np.flatnonzero(new_columns))
-            part = _part(problem, *kept)
-            left = _asked(problem.nodes, *(nodes[0] for nodes in (asked, kept)))
-            right = _asked(problem.objects, *(nodes[1] for nodes in (asked, kept)))
-            for scores, dual in zip(found, _duals(part, regularizations, tol, max_iterations), strict=True):
-                scores[np.ix_(*asked)] = part.kernel.scores(left, right, dual)
+    for row_fold, column_fold in product(np.unique(row_folds), np.unique(column_folds)):
+        new = row_folds == row_fold, column_folds == column_fold
+        kept_rows = ~new[0] if rows is not None else np.full(p, True)
+        kept_columns = ~new[1] if columns is not None else np.full(m, True)
+        blocks = [new]
+        if one_domain:
+            kept_rows = kept_columns = kept_rows & kept_columns
+            if rows is not None and columns is not None:
+                if row_fold > column_fold:  # done with the two exchanged, which leave the same nodes
+                    continue
+                blocks = [new, new[::-1]]
+        kept = np.flatnonzero(kept_rows), np.flatnonzero(kept_columns)
+        part = _part(problem, *kept)
+        for scores, dual in zip(found, _duals(part, regularizations, tol, max_iterations), strict=True):
+            for block in blocks:
+                left = _asked(problem.nodes, np.flatnonzero(block[0]), kept[0])
+                right = _asked(problem.objects, np.flatnonzero(block[1]), kept[1])
+                scores[np.ix_(*block)] = part.kernel.scores(left, right, dual)
     return found
 
 
