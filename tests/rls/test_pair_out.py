@@ -178,3 +178,20 @@ def test_the_auc_is_one_where_all_is_learned() -> None:
     y = np.repeat([0.0, 1.0], 10)
     assert RankRLS().fit(x, y).leave_pair_out().auc == 1.0
     assert concordance(y, RankRLS().fit(x, y).predict(x)) == 1.0
+
+
+@pytest.mark.parametrize("regularization", [1e-10, 1e-6])
+def test_a_kernel_of_low_rank_with_little_regularization(regularization: float) -> None:
+    """Against the primal problem, which does not know the many zero eigenvalues of the kernel; identical examples tie."""
+    x, y = RNG.integers(0, 2, (40, 4)).astype(float), RNG.normal(size=40)
+    result = RLS(regularization=regularization).fit(x, y).leave_pair_out()
+    first, second, left, right = all_pairs(result)
+    for i, j, at_i, at_j in list(zip(first, second, left, right, strict=True))[::10]:
+        kept = np.setdiff1d(np.arange(40), [i, j])
+        penalised = np.concatenate([x[kept], np.sqrt(regularization) * np.eye(4)])
+        slope = np.linalg.lstsq(penalised, np.concatenate([y[kept], np.zeros(4)]))[0]
+        np.testing.assert_allclose([at_i, at_j], x[[i, j]] @ slope, atol=1e-12)
+    ranker = RankRLS(regularization=regularization).fit(x, y).leave_pair_out()
+    _, _, left, right = all_pairs(ranker)
+    same = np.all(x[first] == x[second], axis=1)
+    assert same.any() and np.abs(left - right)[same].max() < 1e-12
