@@ -72,7 +72,7 @@ class LeavePairOut:
         for members in _queries(self._spectrum):
             vectors = self._spectrum.vectors[members]
             systems = [
-                _PairSystems.of(self._spectrum, members, vectors, regularization)
+                PairSystems.of(self._spectrum, members, vectors, regularization)
                 for regularization in self._regularizations
             ]
             for start, stop in _row_blocks(len(members), size):
@@ -111,13 +111,14 @@ def leave_pair_out(spectrum: RidgeSpectrum, regularizations: Floats, index: Any 
         vectors = spectrum.vectors[members]
         different += [_different(labels) for labels in spectrum.labels[members].T]
         for scored, regularization in zip(score, regularizations, strict=True):
-            scored += _PairSystems.of(spectrum, members, vectors, regularization).surplus(tie)
+            systems = PairSystems.of(spectrum, members, vectors, regularization)
+            scored += systems.surplus(systems.products(), tie)
     with np.errstate(invalid="ignore"):  # 0/0 where all labels are the same
         concordance = 0.5 + 0.5 * score / different
     return LeavePairOut(concordance[index][()], spectrum, regularizations, index)
 
 
-class _PairSystems(NamedTuple):
+class PairSystems(NamedTuple):
     """(P_UU) r = (P y)_U for all pairs U of some examples, at one regularisation.
 
     Attributes
@@ -145,7 +146,8 @@ class _PairSystems(NamedTuple):
     @classmethod
     def of(
         cls, spectrum: RidgeSpectrum, members: Indices, vectors: Floats, regularization: float
-    ) -> "_PairSystems":
+    ) -> "PairSystems":
+        """Of the pairs of some members, whose rows of W are ``vectors``."""
         weights = spectrum.weights(regularization, left_out=2)
         diagonal = np.square(vectors) @ weights
         dual = (vectors * weights) @ spectrum.rotated
@@ -153,10 +155,13 @@ class _PairSystems(NamedTuple):
         whole = len(members) == 2 and spectrum.query_means is not None
         return cls(vectors, weights, diagonal, dual, spectrum.labels[members], response[0], base[0], whole)
 
-    def surplus(self, tie: Floats) -> Floats:
-        """Pairs in the right order less pairs in the wrong order, shape (d,)."""
+    def products(self) -> Floats:
+        """P, shape (u, u)."""
         factor = self.vectors * np.sqrt(self.weights)
-        products = factor @ factor.T
+        return factor @ factor.T
+
+    def surplus(self, products: Floats, tie: Floats) -> Floats:
+        """Pairs in the right order less pairs in the wrong order, shape (d,); overwrites the diagonal of P."""
         result = np.zeros(len(tie))
         for start, stop in _row_blocks(len(products), _CACHED):
             counted = np.tri(stop - start, len(products) - start, dtype=bool)
