@@ -4,7 +4,8 @@ For least squares with the system matrix Q = (K⊗G + λ)⁻¹ and the dual coef
 that are left out together are (Q_UU)⁻¹ a_U. With the ranking loss, whose conditioning nodes have a flat offset, the same
 holds of P = Q − Q B (Bᵀ Q B)⁻¹ Bᵀ Q, B the indicators of the nodes (block Gaussian elimination; for a single label this is
 the leave-one-out formula of ridge regression). In the eigenbasis K = V diag(κ) Vᵀ, G = U diag(γ) Uᵀ every Q_UU below is
-diagonal or a number, so that all the hold-outs cost no more than the fit itself.
+diagonal or a number: each λ costs a few products of matrices. New rows with the ranking loss need one eigendecomposition
+more, and labels that leave in both directions O(p²) each.
 
 A relation that is symmetric or reciprocal says everything twice. There (v, w) and (w, v) leave together, and a new node leaves
 as a row and as a column (`relpref.rls.leave_nodes_out`); otherwise labels of pure noise would be predicted nearly perfectly.
