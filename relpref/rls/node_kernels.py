@@ -1,6 +1,7 @@
 """Kernels of nodes: by name, as a matrix, as a function, or as one of the package's kernels."""
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -75,12 +76,12 @@ def gram(
         raise DataError(
             f"kernel is {kernel!r}; give a name ({', '.join(KERNELS)}), a function or a kernel object"
         )
-    elif isinstance(params.get("graph"), Graph):
-        matrix = of_graph(left, right, kernel, **params)
-    elif hasattr(kernel, "parameters"):
-        matrix = of_attributes(left, right, kernel, **params)
-    else:
+    elif not hasattr(kernel, "parameters"):
         matrix = kernel(left, left if right is None else right, **params)
+    elif "graph" in signature(kernel).parameters:
+        matrix = of_graph(left, right, kernel, **params)
+    else:
+        matrix = of_attributes(left, right, kernel, **params)
     return checked(matrix, left, right, kernel)
 
 
@@ -127,7 +128,7 @@ def of_attributes(left: Any, right: Any, kernel: Callable[..., Any], **params: A
 
     def covariance(attributes: Floats) -> Floats:
         with jax.enable_x64(True):
-            known = {name: real(value) for name, value in params.items()}
+            known = hyperparameters(kernel, attributes.shape[1], params)
             return np.asarray(kernel(real(attributes), **known).dense())
 
     if right is None:
@@ -139,15 +140,32 @@ def of_attributes(left: Any, right: Any, kernel: Callable[..., Any], **params: A
     )
 
 
-def of_graph(left: Any, right: Any, kernel: Callable[..., Any], *, graph: Graph, **params: Any) -> Floats:
+def of_graph(
+    left: Any, right: Any, kernel: Callable[..., Any], *, graph: Any = None, **params: Any
+) -> Floats:
     """A kernel of the package on a graph; nodes are the graph's own, by number."""
+    if not isinstance(graph, Graph):
+        raise DataError(
+            f"{kernel} is a kernel on a graph; give the relpref.data.Graph as kernel_params={{'graph': ...}}"
+        )
     rows = node_numbers(left, graph)
     columns = rows if right is None else node_numbers(right, graph)
     normalize = params.pop("normalize", True)
     with jax.enable_x64(True):
-        known = {name: real(value) for name, value in params.items()}
+        known = hyperparameters(kernel, graph, params)
         covariance = np.asarray(kernel(graph, normalize=normalize, **known).dense())
     return covariance[np.ix_(rows, columns)]
+
+
+def hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """The hyperparameters of a kernel of the package, if they are those that it has."""
+    names = sorted(kernel.parameters(domain))
+    if sorted(params) != names:
+        raise DataError(
+            f"{kernel} has the hyperparameters {', '.join(names) or '(none)'}; "
+            f"kernel_params has {', '.join(sorted(params)) or 'none'}"
+        )
+    return {name: real(params[name]) for name in names}
 
 
 def node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:

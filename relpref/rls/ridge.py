@@ -132,6 +132,11 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         Returns
         -------
         array, shape (m,), (m, outputs), (r, m) or (r, m, outputs)
+
+        Notes
+        -----
+        For errors of single predictions. Their order says little: each is by a training of its own, and on noise it is
+        below chance; see `leave_pair_out` for that.
         """
         values = self._hold_out(regularizations, 1, "leave_one_out")
         return hold_out.leave_one_out(self._spectrum, values)[self._index(regularizations)]
@@ -241,8 +246,8 @@ class RankRLS(KernelRegressor):
 
     Minimises Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the Laplacian m I − 11ᵀ). With
     ``groups``, the queries of the examples, it minimises Σ_q ‖C_q (y_q − f_q)‖² + λ‖f‖² with the centring C_q = I − 11ᵀ/l of a
-    query of l examples (CR10 eq. 12): each query has the same weight for an example, and pairs of different queries are not
-    compared. So one query of m examples at λ is no query at mλ.
+    query of l examples (CR10 eq. 12): pairs of different queries are not compared, and those of a query are weighted by 1/l. So
+    one query of m examples at λ is the same as none at mλ.
 
     Parameters
     ----------
@@ -294,9 +299,9 @@ class RankRLS(KernelRegressor):
 
     def score(self, X: Any, y: Any) -> float:
         """Mean over the outputs of the `concordance` of labels and predictions, all examples taken as one query."""
-        predicted = self.predict(X).reshape(-1, self._spectrum.labels.shape[1])
-        labels = np.asarray(y, dtype=np.float64).reshape(predicted.shape)
-        return float(np.mean([concordance(*columns) for columns in zip(labels.T, predicted.T, strict=True)]))
+        predicted, labels = self.predict(X), np.asarray(y, dtype=np.float64)
+        columns = zip(labels.reshape(len(labels), -1).T, predicted.reshape(len(predicted), -1).T, strict=True)
+        return float(np.mean([concordance(*column) for column in columns]))
 
 
 def positive(regularization: ArrayLike) -> Floats:

@@ -12,7 +12,6 @@ from sklearn.base import clone
 from relpref.errors import DataError
 from relpref.rls import RLS, RankRLS, auc, concordance, pair_out
 
-RNG = np.random.default_rng(0)
 GOLD = Path(__file__).parents[1] / "gold" / "rls.npz"
 PATH = [1e-3, 0.5, 20.0]
 
@@ -42,15 +41,16 @@ def test_gold(estimator: Any) -> None:
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
 def test_fifty_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
     monkeypatch.setattr(pair_out, "_HANDED_OUT", 500)  # several blocks
-    x = RNG.normal(size=(30, 4))
-    y = np.column_stack([x[:, 0] + RNG.normal(size=30), RNG.integers(0, 2, 30)])
+    x = rng.normal(size=(30, 4))
+    y = np.column_stack([x[:, 0] + rng.normal(size=30), rng.integers(0, 2, 30)])
     found = {}
     for block in estimator(kernel).fit(x, y).leave_pair_out(PATH).pairs():
         for k, pair in enumerate(zip(block.first, block.second, strict=True)):
             found[pair] = np.stack([block.predicted_first[:, k], block.predicted_second[:, k]], axis=1)
     assert list(found) == list(zip(*np.triu_indices(30, 1), strict=True))
-    for pair in RNG.permutation(list(found))[:50]:
+    for pair in rng.permutation(list(found))[:50]:
         kept = np.setdiff1d(np.arange(30), pair)
         for λ, predicted in zip(PATH, found[tuple(pair)], strict=True):
             again = estimator(kernel, regularization=λ).fit(x[kept], y[kept]).predict(x[pair])
@@ -58,8 +58,9 @@ def test_fifty_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pyt
 
 
 def test_pairs_of_queries_by_retraining() -> None:
+    rng = np.random.default_rng(2)
     queries = np.array([5, 5, 1, 2, 2, 2, 3, 3, 3, 3])  # one of them is a pair, one a single example
-    x, y = RNG.normal(size=(10, 3)), RNG.normal(size=10)
+    x, y = rng.normal(size=(10, 3)), rng.normal(size=10)
     ranker = RankRLS("gaussian", regularization=0.3).fit(x, y, groups=queries)
     result = ranker.leave_pair_out()
     first, second, left, right = all_pairs(result)
@@ -79,9 +80,10 @@ def test_pairs_of_queries_by_retraining() -> None:
 def test_the_concordance_is_that_of_the_pairs(
     estimator: Any, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rng = np.random.default_rng(3)
     monkeypatch.setattr(pair_out, "_CACHED", size)
-    x = RNG.normal(size=(25, 3))
-    y = np.column_stack([RNG.normal(size=25), RNG.integers(0, 3, 25), RNG.integers(0, 2, 25)])
+    x = rng.normal(size=(25, 3))
+    y = np.column_stack([rng.normal(size=25), rng.integers(0, 3, 25), rng.integers(0, 2, 25)])
     result = estimator("gaussian").fit(x, y).leave_pair_out(PATH)
     first, second, *_ = (np.concatenate([block[k] for block in result.pairs()]) for k in (0, 1))
     left, right = (np.concatenate([block[k] for block in result.pairs()], axis=1) for k in (2, 3))
@@ -104,8 +106,9 @@ def test_equal_predictions_count_one_half() -> None:
 
 
 def test_one_label_has_no_pairs() -> None:
+    rng = np.random.default_rng(4)
     y = np.column_stack([np.ones(6), np.arange(6)])
-    result = RankRLS().fit(RNG.normal(size=(6, 2)), y).leave_pair_out()
+    result = RankRLS().fit(rng.normal(size=(6, 2)), y).leave_pair_out()
     assert np.isnan(result.concordance[0]) and 0 <= result.concordance[1] <= 1
 
 
@@ -133,7 +136,8 @@ def exact_solution(matrix: list[list[Fraction]], right: list[Fraction]) -> list[
 @pytest.mark.parametrize("regularization", [1e-8, 1e-4])
 def test_little_regularization_loses_no_digits(regularization: float) -> None:
     """Against rational arithmetic: LPO eq. 6 without each pair, f = K a with (LK + λI) a = L y."""
-    x, y = np.linspace(0, 3, 8)[:, None], RNG.normal(size=8)
+    rng = np.random.default_rng(5)
+    x, y = np.linspace(0, 3, 8)[:, None], rng.normal(size=8)
     kernel = np.exp(-4.0 * (x - x.T) ** 2)
     ranker = RankRLS("precomputed", regularization=regularization).fit(kernel, y)
     first, second, left, right = all_pairs(ranker.leave_pair_out())
@@ -174,7 +178,8 @@ def test_the_auc_of_noise_is_one_half_by_pairs_only() -> None:
 
 
 def test_the_auc_is_one_where_all_is_learned() -> None:
-    x = np.concatenate([RNG.normal(-4, 1, 10), RNG.normal(4, 1, 10)])[:, None]
+    rng = np.random.default_rng(6)
+    x = np.concatenate([rng.normal(-4, 1, 10), rng.normal(4, 1, 10)])[:, None]
     y = np.repeat([0.0, 1.0], 10)
     assert RankRLS().fit(x, y).leave_pair_out().auc == 1.0
     assert concordance(y, RankRLS().fit(x, y).predict(x)) == 1.0
@@ -183,7 +188,8 @@ def test_the_auc_is_one_where_all_is_learned() -> None:
 @pytest.mark.parametrize("regularization", [1e-10, 1e-6])
 def test_a_kernel_of_low_rank_with_little_regularization(regularization: float) -> None:
     """Against the primal problem, which does not know the many zero eigenvalues of the kernel; identical examples tie."""
-    x, y = RNG.integers(0, 2, (40, 4)).astype(float), RNG.normal(size=40)
+    rng = np.random.default_rng(7)
+    x, y = rng.integers(0, 2, (40, 4)).astype(float), rng.normal(size=40)
     result = RLS(regularization=regularization).fit(x, y).leave_pair_out()
     first, second, left, right = all_pairs(result)
     for i, j, at_i, at_j in list(zip(first, second, left, right, strict=True))[::10]:

@@ -8,10 +8,12 @@ import pytest
 import scipy.sparse
 from scipy.linalg import block_diag
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_predict
 from sklearn.utils.estimator_checks import check_estimator
 
+from relpref.data import Graph
 from relpref.errors import DataError
+from relpref.kernels import RegularizedLaplacian
 from relpref.rls import RLS, RLSCV, RankRLS, RankRLSCV, concordance, gram
 
 RNG = np.random.default_rng(0)
@@ -128,6 +130,15 @@ def test_kernel_matrices_are_split_on_both_sides() -> None:
     np.testing.assert_allclose(
         by_kernel.cv_results_["mean_test_score"], by_examples.cv_results_["mean_test_score"]
     )
+
+
+def test_kernels_on_graphs_are_split_by_node() -> None:
+    ring = Graph(12, np.arange(12), (np.arange(12) + 1) % 12, np.ones(12))
+    nodes, values = np.arange(12)[:, None], np.cos(np.arange(12) / 6 * np.pi)
+    ranker = RankRLS(RegularizedLaplacian(), kernel_params={"graph": ring, "range": 3.0}, regularization=0.1)
+    held_out = cross_val_predict(ranker, nodes, values, cv=LeaveOneOut())
+    np.testing.assert_allclose(held_out, ranker.fit(nodes, values).leave_one_out(), atol=1e-10)
+    assert concordance(values, held_out) > 0.8
 
 
 def test_the_score_of_a_ranker_is_its_concordance() -> None:
