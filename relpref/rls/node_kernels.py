@@ -1,8 +1,8 @@
 """Kernels of nodes: by name, as a matrix, as a function, or as one of the package's kernels."""
 
 from collections.abc import Callable, Mapping
-from inspect import signature
 from dataclasses import dataclass, fields
+from inspect import signature
 from typing import Any
 
 import jax
