@@ -20,7 +20,7 @@ from relpref.data.folder import Files
 from relpref.data.kind_words import path_and_kind
 from relpref.errors import DataError, StorageError
 from relpref.folders import previous, replaced_folder
-from relpref.infer import Posterior
+from relpref.infer import Posterior, RelationPosterior
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT, TABLES = "run.json", "posterior.nc", "report.html", "data"
@@ -53,13 +53,13 @@ class Run:
     Attributes
     ----------
     folder : Path
-    posterior : Posterior
+    posterior : Posterior or RelationPosterior
     metadata : dict
         The content of ``run.json``.
     """
 
     folder: Path
-    posterior: Posterior
+    posterior: Posterior | RelationPosterior
     metadata: Mapping[str, Any]
 
 
@@ -75,8 +75,19 @@ def copies(tables: Files) -> tuple[Copy, ...]:
     for name, given in tables.relations.items():
         path, kind = path_and_kind(given)
         named[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path
+    return copied(named)
+
+
+def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
+    """Read files as they are; their names in the folder of the run are the keys.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read.
+    """
     found = []
-    for name, path in named.items():
+    for name, path in files.items():
         try:
             content = Path(path).read_bytes()
         except OSError as error:
@@ -135,7 +146,7 @@ def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
 
 def save_run(
     folder: str | os.PathLike[str],
-    posterior: Posterior,
+    posterior: Posterior | RelationPosterior,
     tables: tuple[Copy, ...],
     *,
     command: str,
@@ -151,7 +162,7 @@ def save_run(
     ----------
     folder : path
         See `check_target`.
-    posterior : Posterior
+    posterior : Posterior or RelationPosterior
     tables : tuple of Copy
         What it was made from.
     command, model : str
@@ -231,10 +242,7 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
         raise StorageError(
             f"{file}: the file is damaged or was changed, its checksum is not that in {RECORD}; {_again(path)}"
         )
-    posterior = load(file)
-    if not isinstance(posterior, Posterior):
-        raise StorageError(f"{path}: it holds the posterior of a relation; use 'relpref conditional rank'")
-    return Run(path, posterior, record)
+    return Run(path, load(file), record)
 
 
 def read_record(folder: Path) -> dict[str, Any]:

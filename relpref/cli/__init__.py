@@ -1,4 +1,4 @@
-"""The command line: ``relpref demo | fit | rank | prefer | report | data``.
+"""The command line: ``relpref demo | fit | rank | prefer | report | conditional | data``.
 
 Exit codes: 0; 1 if the inference failed; 2 for input or storage that cannot be used; 130 if interrupted. Errors are one line on
 stderr. What a command found out goes to stdout, with ``--json`` as exactly one JSON document. Nothing is written when a

@@ -1,10 +1,11 @@
 """The run that a command is about, and the labels that it is asked about."""
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 from relpref.errors import DataError
-from relpref.infer import UtilityPosterior
+from relpref.infer import RelationPosterior, UtilityPosterior
 from relpref.runs import Run, load_run
 
 
@@ -19,9 +20,32 @@ def opened(folder: str) -> tuple[Run, UtilityPosterior]:
         If it cannot be read.
     """
     run = load_run(folder)
+    if isinstance(run.posterior, RelationPosterior):
+        raise DataError(
+            f"{folder}: this run ranks objects for a given node; use relpref conditional rank {quote(folder)} NODE"
+        )
     if not isinstance(run.posterior, UtilityPosterior):
         raise DataError(f"{folder}: this run has no utilities of entities, so there is nothing to rank")
     return run, run.posterior
+
+
+def opened_relation(folder: str) -> RelationPosterior:
+    """Read the posterior of a run of ``relpref conditional fit``.
+
+    Raises
+    ------
+    DataError
+        If it is another kind of run.
+    StorageError
+        If it cannot be read.
+    """
+    found = load_run(folder).posterior
+    if not isinstance(found, RelationPosterior):
+        raise DataError(
+            f"{folder}: this run has no relation to rank by; relpref rank {quote(folder)} ranks its entities, and relpref "
+            "conditional fit makes runs of relations"
+        )
+    return found
 
 
 def labels(known: Sequence[Any], texts: Sequence[str]) -> list[Any]:

@@ -144,13 +144,7 @@ def _parser() -> argparse.ArgumentParser:
 
     rank = _add(commands, "rank", "rank the entities of a run, best first", "relpref rank run/ --top 10")
     _run(rank)
-    rank.add_argument(
-        "--interval", type=_number, default=0.9, metavar="P", help="of the intervals (default: 0.9)"
-    )
-    rank.add_argument("--top", type=_positive, metavar="K", help="show the first K only")
-    form = rank.add_mutually_exclusive_group()
-    form.add_argument("--csv", action="store_true", help="as a CSV table, all digits")
-    _json(form)
+    _ranked(rank)
 
     prefer = _add(
         commands,
@@ -178,6 +172,19 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
     _json(report)
 
+    conditional = _add(
+        commands,
+        "conditional",
+        "rank objects for a given node, by a partly known relation",
+        "relpref conditional fit --nodes drugs.csv --objects targets.csv --relation known.csv --out run/\n"
+        "  relpref conditional rank run/ aspirin --top 10",
+    )
+    _conditional(
+        conditional.add_subparsers(
+            title="actions", metavar="ACTION", dest="action", required=True, parser_class=_Parser
+        )
+    )
+
     data = _add(commands, "data", "list public data sets, fetch one", "relpref data get cora --folder data/")
     actions = data.add_subparsers(
         title="actions", metavar="ACTION", dest="action", required=True, parser_class=_Parser
@@ -191,6 +198,91 @@ def _parser() -> argparse.ArgumentParser:
     )
     _quiet(get)
     return parser
+
+
+def _conditional(actions: Any) -> None:
+    fit = actions.add_parser("fit", help="learn from the known part of a relation, save the run")
+    fit.add_argument(
+        "--nodes",
+        required=True,
+        metavar="FILE",
+        help="the first column is the label, the others numeric features",
+    )
+    fit.add_argument(
+        "--objects", metavar="FILE", help="where the second argument of the relation is of another kind"
+    )
+    fit.add_argument(
+        "--relation",
+        required=True,
+        metavar="FILE",
+        help="columns source, target, value; pairs that are not there are not known",
+    )
+    fit.add_argument("--out", required=True, metavar="FOLDER", help="where the run goes")
+    fit.add_argument(
+        "--kernel",
+        default="linear",
+        choices=("linear", "polynomial", "gaussian", "precomputed"),
+        help="of nodes and objects; precomputed: the files hold kernel matrices with labels (default: linear)",
+    )
+    fit.add_argument(
+        "--gamma",
+        type=_number,
+        metavar="G",
+        help="of the polynomial and the gaussian kernel (default: 1/features)",
+    )
+    fit.add_argument(
+        "--degree", type=_number, default=3, metavar="D", help="of the polynomial kernel (default: 3)"
+    )
+    fit.add_argument(
+        "--symmetry",
+        default="none",
+        choices=("none", "symmetric", "reciprocal"),
+        help="whether (a, b) has the label of (b, a), or the opposite one (default: none)",
+    )
+    fit.add_argument(
+        "--loss",
+        default="ranking",
+        choices=("ranking", "regression"),
+        help="ranking looks at differences of labels of one node, regression at the labels (default: ranking)",
+    )
+    fit.add_argument(
+        "--regularization",
+        type=_regularizations,
+        default=[1.0],
+        metavar="L[,L...]",
+        help="of several the one with which conditioning nodes left out are ranked best (default: 1)",
+    )
+    fit.add_argument(
+        "--condition",
+        default="first",
+        choices=("first", "second"),
+        help="rank targets for a source, or sources for a target (default: first)",
+    )
+    _seed(fit)
+    fit.add_argument("--force", action="store_true", help="replace the run that is there")
+    _quiet(fit)
+
+    rank = actions.add_parser("rank", help="objects for one node, best first")
+    rank.add_argument("run", metavar="RUN", help="the folder that relpref conditional fit wrote")
+    rank.add_argument("query", metavar="LABEL", help="of the node that objects are ranked for")
+    rank.add_argument(
+        "--new", metavar="FILE", help="features of nodes that the run does not know; LABEL may be one"
+    )
+    rank.add_argument(
+        "--new-objects", metavar="FILE", help="rank these new objects instead of the known ones"
+    )
+    _ranked(rank)
+
+
+def _ranked(rank: Any) -> None:
+    """How a ranking is shown."""
+    rank.add_argument(
+        "--interval", type=_number, default=0.9, metavar="P", help="of the intervals (default: 0.9)"
+    )
+    rank.add_argument("--top", type=_positive, metavar="K", help="show the first K only")
+    form = rank.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="as a CSV table, all digits")
+    _json(form)
 
 
 def _add(commands: Any, name: str, summary: str, example: str) -> Any:
@@ -257,3 +349,10 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def _regularizations(text: str) -> list[float]:
+    values = [_number(part) for part in text.split(",")]
+    if not all(0 < value < float("inf") for value in values):
+        raise argparse.ArgumentTypeError(f"{text}: a regularization is a positive number")
+    return sorted(set(values))

@@ -29,12 +29,13 @@ def run(chosen: argparse.Namespace) -> None:
             }
         )
     else:
-        say(_for_people(ranking, chosen.interval))
+        say(for_people(ranking, chosen.interval, ("entity", "utility")))
 
 
-def _for_people(ranking: Any, interval: float) -> str:
+def for_people(ranking: Any, interval: float, names: tuple[str, str]) -> str:
+    """A table of what is ranked and of its value, by the names of these two."""
     share = f"{100 * interval:g} %"
-    header = ("", "entity", "utility", f"{share} interval", "rank", f"{share} interval", "p best")
+    header = ("", *names, f"{share} interval", "rank", f"{share} interval", "p best")
     rows = [
         (
             str(place),

@@ -14,8 +14,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"relpref {relpref.__version__}\n"
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    for command in ("demo", "fit", "rank", "prefer", "report", "data"):
-        assert f"\n    {command} " in text
+    for command in ("demo", "fit", "rank", "prefer", "report", "conditional", "data"):
+        assert f"\n    {command}" in text
         assert main([command, "--help"]) == 0
         assert f"example:\n  relpref {command} " in capsys.readouterr().out
 

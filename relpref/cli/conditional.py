@@ -1,0 +1,194 @@
+"""``relpref conditional fit | rank``: objects ranked for a given node, from a partly known relation."""
+
+import argparse
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import pandas as pd
+
+from relpref.cli.opened import labels, opened_relation
+from relpref.cli.output import document, say
+from relpref.cli.rank import for_people
+from relpref.data.entities import index_entities, read_entities
+from relpref.data.messages import counted, listed, nearest, shown
+from relpref.data.tables import read_table
+from relpref.errors import DataError
+from relpref.infer import RelationPosterior
+from relpref.infer.exact.domain import Domain
+from relpref.rls import ConditionalRanker, ConditionalRankerCV, concordance
+from relpref.runs import check_target, copied, save_run
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Fit or rank."""
+    {"fit": _fit, "rank": _rank}[chosen.action](chosen)
+
+
+def _fit(chosen: argparse.Namespace) -> None:
+    speaks = not chosen.json and not chosen.quiet
+    check_target(chosen.out, replace=chosen.force, how="--force replaces it")
+    files = {"nodes": chosen.nodes, "objects": chosen.objects, "relation": chosen.relation}
+    given = copied({name: Path(file) for name, file in files.items() if file is not None})
+    nodes = _features(chosen.nodes, chosen.kernel)
+    objects = None if chosen.objects is None else _features(chosen.objects, chosen.kernel)
+    ranker = ConditionalRanker(
+        kernel=chosen.kernel,
+        gamma=chosen.gamma,
+        degree=chosen.degree,
+        loss=chosen.loss,
+        symmetry=chosen.symmetry,
+        regularization=chosen.regularization[0],
+        condition=chosen.condition,
+        random_state=chosen.seed,
+    )
+    table = read_table(chosen.relation)
+    problem = ranker.problem(nodes, table, objects)  # refuses what does not fit before anything is said
+    described = _description(nodes, objects, len(table.frame), chosen.kernel)
+    if speaks:
+        say(f"Read: {described}")
+    concordances = {}
+    if len(chosen.regularization) > 1:
+        search = ConditionalRankerCV(
+            ranker,
+            regularizations=chosen.regularization,
+            cv="row",
+            scoring=concordance,
+            random_state=chosen.seed,
+        ).fit(nodes, table, objects, progress_bar=not chosen.quiet)
+        ranker = search.ranker_
+        concordances = dict(zip(chosen.regularization, search.scores_.tolist(), strict=True))
+        if speaks:
+            found = ", ".join(f"{score:.3f} at {value:g}" for value, score in concordances.items())
+            say(f"Conditioning nodes left out were ranked with the concordance {found}")
+    else:
+        ranker.solve(problem, progress_bar=not chosen.quiet)
+    posterior = ranker.posterior_
+    options = {name: value for name, value in ranker.get_params().items() if value is not None}
+    save_run(
+        chosen.out,
+        posterior,
+        given,
+        command="conditional fit",
+        model="conditional_ranking",
+        seed=chosen.seed,
+        options=options,
+        replace=chosen.force,
+    )
+    if chosen.json:
+        document(
+            {
+                "command": "conditional fit",
+                "run": str(chosen.out),
+                "seed": chosen.seed,
+                "data": {"description": described, "nodes": len(nodes), "labels": len(table.frame)},
+                "options": options,
+                "left_out": [
+                    {"regularization": value, "concordance": score} for value, score in concordances.items()
+                ],
+                "log_evidence": posterior.log_evidence,
+                "hyperparameters": posterior.hyperparameters,
+                "info": posterior.info,
+            }
+        )
+    elif speaks:
+        say(f"Fitted: {posterior!r}, regularization {ranker.regularization:g}")
+        query = quote(str(posterior.nodes.labels[0]))
+        say(f"The run is in {chosen.out}: try relpref conditional rank {quote(chosen.out)} {query}")
+
+
+def _features(file: str, kernel: str) -> pd.DataFrame:
+    """Features by label; a kernel matrix with its columns in the order of its rows."""
+    frame = _table(file)
+    if kernel != "precomputed":
+        return frame
+    if odd := sorted(set(frame.index) ^ set(frame.columns)):
+        raise DataError(
+            f"{file}: a kernel matrix has the same labels in its rows and columns, and {listed(odd, 3)} is in one of them only; "
+            "complete it, or use another --kernel"
+        )
+    return frame[list(frame.index)]
+
+
+def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, kernel: str) -> str:
+    """What was read, in one line."""
+    what = "kernel values" if kernel == "precomputed" else "features"
+    parts = [f"{counted(len(nodes), 'node')} with {nodes.shape[1]} {what}"]
+    if objects is not None:
+        parts.append(f"{counted(len(objects), 'object')} with {objects.shape[1]}")
+    pairs = len(nodes) * len(nodes if objects is None else objects)
+    return ", ".join([*parts, f"{counted(edges, 'label')} of {pairs:,}".replace(",", " ") + " pairs"])
+
+
+def _rank(chosen: argparse.Namespace) -> None:
+    posterior = opened_relation(chosen.run)
+    objects = None if chosen.new_objects is None else _new(chosen.new_objects, posterior.objects)
+    ranking = posterior.ranking(_query(chosen, posterior), objects, interval=chosen.interval)
+    ranking = ranking.head(chosen.top)
+    if chosen.csv:
+        ranking.to_csv(sys.stdout, lineterminator="\n")
+    elif chosen.json:
+        document(
+            {
+                "command": "conditional rank",
+                "run": str(chosen.run),
+                "query": chosen.query,
+                "interval": chosen.interval,
+                "ranking": ranking.reset_index().to_dict("records"),
+            }
+        )
+    else:
+        say(for_people(ranking, chosen.interval, ("object", "score")))
+
+
+def _query(chosen: argparse.Namespace, posterior: RelationPosterior) -> Any:
+    """A known label, or the one row of a new node."""
+    known = posterior.nodes.labels
+    new = None if chosen.new is None else _new(chosen.new, posterior.nodes)
+    if new is not None and chosen.query in new.index:
+        return new.loc[[chosen.query]]
+    (label,) = labels(known, [chosen.query])
+    if label in known:
+        return label
+    meant = listed(nearest(chosen.query, known if new is None else new.index))
+    remedy = "give the features of new nodes with --new" if new is None else f"{chosen.new} has others"
+    raise DataError(
+        f"{chosen.run}: no {posterior.nodes.name} {shown(chosen.query)} is known; nearest: {meant}; {remedy}"
+    )
+
+
+def _new(file: str, domain: Domain) -> pd.DataFrame:
+    """Features of new nodes, in the columns of the known ones."""
+    if domain.feature_names is None:
+        raise DataError(
+            f"{file}: the run was fitted to a kernel matrix, which knows its own {domain.name}s only; fit to features, or include new "
+            f"{domain.name}s in the matrix without labels"
+        )
+    frame = _table(file)
+    if known := set(frame.index) & set(domain.labels):
+        raise DataError(
+            f"{file}: {listed(sorted(known, key=str)[:3])} was known to the run already; a new {domain.name} needs another name"
+        )
+    if missing := sorted(set(domain.feature_names) - set(frame.columns)):
+        raise DataError(
+            f"{file}: there is no column {missing[0]!r}, which the known {domain.name}s have; add it"
+        )
+    if extra := sorted(set(frame.columns) - set(domain.feature_names)):
+        raise DataError(
+            f"{file}: the column {extra[0]!r} is not used, the known {domain.name}s lack it; remove it"
+        )
+    return frame
+
+
+def _table(file: str) -> pd.DataFrame:
+    """Numeric columns by label."""
+    read = read_entities(read_table(file))
+    labelled = index_entities(read)
+    if not read.attribute_names:
+        raise DataError(f"{file}: there are labels and nothing else; add numeric columns that describe them")
+    return pd.DataFrame(
+        read.attributes,
+        index=pd.Index(labelled.labels, tupleize_cols=False),
+        columns=list(read.attribute_names),
+    )

@@ -1,0 +1,218 @@
+"""``relpref conditional``: what it answers is what the estimators answer, and what it refuses it names."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.cli import main
+from relpref.data_loaders import play_rock_paper_scissors
+from relpref.rls import ConditionalRanker, ConditionalRankerCV, concordance
+
+DRUGS = "drug,size,charge\na,1,0.5\nb,2,-1\nc,0.5,0\nd,1.5,2\n"
+TARGETS = "target,pocket\nx,1\ny,-1\nz,0.25\n"
+KNOWN = "source,target,value\na,x,1\na,y,0\nb,x,0\nb,z,1\nc,y,1\nc,z,0\nd,x,1\nd,y,0.5\nd,z,0\n"
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with drugs, targets and games; it is the current one."""
+    games = play_rock_paper_scissors(10.0, players=20, games=200, seed=1)
+    games.players.to_csv(tmp_path / "players.csv")
+    games.games.to_csv(tmp_path / "games.csv", index=False)
+    games.test_players.to_csv(tmp_path / "new.csv")
+    for name, text in {"drugs": DRUGS, "targets": TARGETS, "known": KNOWN}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fit_games(*more: str, out: str = "run") -> list[str]:
+    given = ["--nodes", "players.csv", "--relation", "games.csv", "--symmetry", "reciprocal", "--out", out]
+    return ["conditional", "fit", *given, *more]
+
+
+def fit_drugs(*more: str, relation: str = "known.csv") -> list[str]:
+    given = ["--nodes", "drugs.csv", "--objects", "targets.csv", "--relation", relation, "--out", "run"]
+    return ["conditional", "fit", *given, *more]
+
+
+def read(file: str) -> pd.DataFrame:
+    return pd.read_csv(file, index_col=0)
+
+
+def test_it_ranks_as_the_estimator_does(place: Path, ask: Ask) -> None:
+    said = ask(*fit_games("--regularization", "0.5"))
+    assert said.code == 0, said.err
+    first, *_, last = said.out.splitlines()
+    assert first == "Read: 20 nodes with 3 features, 200 labels of 400 pairs"
+    assert last == "The run is in run: try relpref conditional rank run player_00"
+
+    ranker = ConditionalRanker(symmetry="reciprocal", regularization=0.5)
+    ranker.fit(read("players.csv"), pd.read_csv("games.csv"))
+    expected = ranker.posterior_.ranking("player_03")
+    found = pd.read_csv(io.StringIO(ask("conditional", "rank", "run", "player_03", "--csv").out), index_col=0)
+    np.testing.assert_allclose(found["mean"], expected["mean"], atol=1e-9)
+    assert list(found.index) == list(expected.index) and "player_03" not in found.index
+
+    document = json.loads(ask("conditional", "rank", "run", "player_03", "--json", "--top", "2").out)
+    assert [row["object"] for row in document["ranking"]] == list(expected.index[:2])
+    shown = ask("conditional", "rank", "run", "player_03", "--top", "1", "--interval", "0.8").out.splitlines()
+    assert "object" in shown[0] and "score" in shown[0] and "80 % interval" in shown[0] and len(shown) == 2
+
+
+def test_new_nodes_are_ranked_and_ranked_for(place: Path, ask: Ask) -> None:
+    assert ask(*fit_games("--quiet")).out == ""
+    ranker = ConditionalRanker(symmetry="reciprocal").fit(read("players.csv"), pd.read_csv("games.csv"))
+    new = read("new.csv")
+    mixed = new[["scissors", "rock", "paper"]]  # columns in another order
+    mixed.to_csv("mixed.csv")
+    for file, objects in (("new.csv", None), ("mixed.csv", new)):
+        more = [] if objects is None else ["--new-objects", "new.csv"]
+        said = ask("conditional", "rank", "run", "new_player_07", "--new", file, *more, "--json")
+        assert said.code == 0, said.err
+        found = {row["object"]: row["mean"] for row in json.loads(said.out)["ranking"]}
+        expected = ranker.posterior_.ranking(new.loc[["new_player_07"]], objects)["mean"]
+        assert found == pytest.approx(expected.to_dict(), abs=1e-9)
+    assert ask("conditional", "rank", "run", "player_01", "--new", "new.csv").code == 0
+
+
+def test_the_regularization_is_chosen_as_by_the_estimator(place: Path, ask: Ask) -> None:
+    said = ask(*fit_games("--regularization", "10,0.1,1", "--json"))
+    found = json.loads(said.out)
+    ranker = ConditionalRanker(symmetry="reciprocal")
+    search = ConditionalRankerCV(ranker, regularizations=(0.1, 1.0, 10.0), scoring=concordance)
+    search.fit(read("players.csv"), pd.read_csv("games.csv"))
+    assert found["options"]["regularization"] == search.regularization_
+    assert [row["regularization"] for row in found["left_out"]] == [0.1, 1.0, 10.0]
+    assert [row["concordance"] for row in found["left_out"]] == pytest.approx(search.scores_)
+    assert found["data"] == {
+        "description": "20 nodes with 3 features, 200 labels of 400 pairs",
+        "nodes": 20,
+        "labels": 200,
+    }
+    text = ask(*fit_games("--regularization", "0.1,1", "--force")).out.splitlines()[1]
+    assert text.startswith("Conditioning nodes left out were ranked with the concordance 0.")
+
+
+def test_objects_of_another_kind_and_the_other_argument(place: Path, ask: Ask) -> None:
+    assert ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5")).code == 0
+    found = json.loads(ask("conditional", "rank", "run", "a", "--json").out)["ranking"]
+    assert {row["object"] for row in found} == {"x", "y", "z"}
+    said = ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5", "--condition", "second", "--force"))
+    assert said.code == 0, said.err
+    assert said.out.splitlines()[-1].endswith("conditional rank run x")
+    found = json.loads(ask("conditional", "rank", "run", "y", "--json").out)["ranking"]
+    assert {row["object"] for row in found} == {"a", "b", "c", "d"}
+
+
+def test_a_kernel_matrix(place: Path, ask: Ask) -> None:
+    players = read("players.csv")
+    kernel = pd.DataFrame(players @ players.T, index=players.index, columns=players.index)
+    kernel[kernel.columns[::-1]].to_csv("players.csv")
+    assert ask(*fit_games("--kernel", "precomputed", out="kernel")).code == 0
+    players.to_csv("players.csv")
+    assert ask(*fit_games("--kernel", "linear")).code == 0
+    ranked = [
+        json.loads(ask("conditional", "rank", run, "player_05", "--json").out)["ranking"]
+        for run in ("kernel", "run")
+    ]
+    for one, other in zip(*ranked, strict=True):
+        assert one["object"] == other["object"] and one["mean"] == pytest.approx(other["mean"], abs=1e-8)
+    said = ask("conditional", "rank", "kernel", "new_player_01", "--new", "new.csv")
+    assert said.code == 2 and "the run was fitted to a kernel matrix" in said.err
+
+
+def test_the_folder_of_a_run(place: Path, ask: Ask, snapshot: Callable[[Path], dict[str, bytes]]) -> None:
+    assert ask(*fit_games()).code == 0
+    first = snapshot(place / "run")
+    assert set(first) == {"run.json", "posterior.nc", "data/nodes.csv", "data/relation.csv"}
+    record = json.loads(first["run.json"])
+    assert record["command"] == "conditional fit" and record["options"]["symmetry"] == "reciprocal"
+    said = ask(*fit_games())
+    assert said.code == 2 and "--force replaces it" in said.err
+    assert ask(*fit_games("--force")).code == 0
+    assert snapshot(place / "run") == first
+    for command in (["rank", "run"], ["prefer", "run", "a", "b"], ["report", "run"]):
+        said = ask(*command)
+        assert said.code == 2 and "use relpref conditional rank run NODE" in said.err
+
+
+def test_a_run_of_entities_has_no_relation(place: Path, ask: Ask, write_tables: Callable[..., Path]) -> None:
+    write_tables(place / "tables")
+    assert ask("fit", "--folder", "tables", "--out", "run", "--quiet").code == 0
+    said = ask("conditional", "rank", "run", "tea")
+    assert said.code == 2 and "relpref rank run ranks its entities" in said.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reason"),
+    [
+        ("drugs.csv", "drug,size,charge\na,1,x\n", "drugs.csv, line 2 (label 'a'), column 'charge': 'x'"),
+        ("drugs.csv", "drug\na\nb\n", "drugs.csv: there are labels and nothing else; add numeric columns"),
+        ("drugs.csv", "drug,size\na,1\na,2\n", "drugs.csv, line 3 (label 'a')"),
+        ("known.csv", "source,target\na,x\n", "known.csv: there is no column 'value'"),
+        ("known.csv", "source,target,value\na,q,1\n", "known.csv, line 2, column 'target': 'q'"),
+        ("known.csv", "source,target,value\na,x,much\n", "known.csv, line 2, column 'value': 'much'"),
+        ("known.csv", "source,target,value\na,x,1\na,y,1\n", "gives all its objects the same label"),
+    ],
+)
+def test_tables_that_cannot_be_used(place: Path, ask: Ask, file: str, text: str, reason: str) -> None:
+    (place / file).write_text(text)
+    said = ask(*fit_drugs())
+    assert said.code == 2 and said.out == "" and said.err.count("\n") == 1
+    assert reason in said.err, said.err
+    assert not (place / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--regularization", "1,x"], "'x' is not a number"),
+        (["--regularization", "0"], "0: a regularization is a positive number"),
+        (["--symmetry", "symmetric"], "only a relation of one set of nodes with itself can be"),
+        (
+            ["--kernel", "precomputed"],
+            "drugs.csv: a kernel matrix has the same labels in its rows and columns",
+        ),
+        (["--gamma", "-1", "--kernel", "gaussian"], "gamma is -1.0; it must be positive"),
+        (["--loss", "hinge"], "invalid choice: 'hinge'"),
+    ],
+)
+def test_options_that_do_not_fit(place: Path, ask: Ask, more: list[str], reason: str) -> None:
+    said = ask(*fit_drugs(*more))
+    assert said.code == 2 and reason in said.err, said.err
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "reason"),
+    [
+        (
+            "player_5",
+            None,
+            "run: no node 'player_5' is known; nearest: 'player_15', 'player_05', 'player_19'; give",
+        ),
+        ("new_99", "player,rock,paper,scissors\nnew_9,1,0,0\n", "nearest: 'new_9'; new.csv has others"),
+        (
+            "new",
+            "player,rock,paper\nnew,1,0\n",
+            "new.csv: there is no column 'scissors', which the known nodes have",
+        ),
+        ("new", "player,rock,paper,scissors,age\nnew,1,0,0,7\n", "new.csv: the column 'age' is not used"),
+        ("new", "player,rock,paper,scissors\nplayer_00,1,0,0\n", "'player_00' was known to the run already"),
+    ],
+)
+def test_queries_that_cannot_be_answered(
+    place: Path, ask: Ask, query: str, text: str | None, reason: str
+) -> None:
+    assert main(fit_games("--quiet")) == 0
+    if text is not None:
+        (place / "new.csv").write_text(text)
+    said = ask("conditional", "rank", "run", query, *([] if text is None else ["--new", "new.csv"]))
+    assert said.code == 2 and reason in said.err, said.err
