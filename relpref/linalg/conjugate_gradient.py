@@ -1,4 +1,4 @@
-"""Conjugate gradients for symmetric positive (semi)definite systems, in place and with early stopping."""
+"""Conjugate gradients and residuals for symmetric positive (semi)definite systems, in place and with early stopping."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -11,6 +11,7 @@ from relpref.errors import DataError
 
 Floats = NDArray[np.float64]
 Reason = Literal["converged", "max_iterations", "stopped", "breakdown"]
+Minimise = Literal["error", "residual"]
 
 
 class CGResult(NamedTuple):
@@ -25,7 +26,8 @@ class CGResult(NamedTuple):
         ‖b − A x‖ / ‖b‖: computed anew when converged, else from the recurrence.
     reason : str
         "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a
-        product was not finite, or the tolerance is out of reach in double precision. Only "converged" is a solution.
+        product was not finite, or the tolerance is out of reach: in double precision, or because b is not in the range
+        of A; with the smallest residuals the solution is then one of least squares. Only "converged" solves the system.
     """
 
     solution: Floats
@@ -39,13 +41,14 @@ def conjugate_gradient(
     rhs: Floats,
     *,
     start: Floats | None = None,
+    minimise: Minimise = "error",
     tol: float = 1e-8,
     max_iterations: int | None = None,
     callback: Callable[[int, Floats, float], bool | None] | None = None,
 ) -> CGResult:
     """Solve A x = b for a symmetric positive definite A, or a semidefinite one with b in its range.
 
-    Each iteration is one product with A and five passes over the vectors. (SciPy's ``cg`` tells its callback no
+    Each iteration is one product with A and a few passes over the vectors. (SciPy's ``cg`` tells its callback no
     residual and cannot be stopped by it.)
 
     Parameters
@@ -56,6 +59,10 @@ def conjugate_gradient(
         b, of any shape.
     start : array, optional
         First guess; zero by default.
+    minimise : {"error", "residual"}
+        What is least after each iteration: (x − x*)ᵀ A (x − x*), conjugate gradients; or ‖b − A x‖, conjugate residuals
+        (in exact arithmetic the iterates of MINRES). To regularise by stopping early take the second: the error is
+        dominated by the part of b that A can hardly produce, noise more often than not.
     tol : float
         Relative residual ‖b − A x‖ / ‖b‖ at which to end.
     max_iterations : int, optional
@@ -92,7 +99,10 @@ def conjugate_gradient(
     squared = float(residual @ residual)
     if not np.isfinite(squared):
         return CGResult(np.zeros(shape), 0, 1.0, "breakdown")
-    direction = residual.copy()
+    # The inner products that both methods are made of: of r with itself, or of r with A r.
+    # Infinity stands for none before, so that the first direction is the residual.
+    gain, largest = np.inf, 0.0
+    direction, image = np.zeros(size), np.zeros(size)
     verified = np.inf  # the last residual that was computed anew
     limit = 10 * size if max_iterations is None else max_iterations
 
@@ -109,24 +119,31 @@ def conjugate_gradient(
                 return ended(iterations, "converged")
             if not squared < 0.5 * verified:
                 return ended(iterations, "breakdown")
-            verified = squared
-            direction = residual.copy()
+            verified, gain = squared, np.inf
         if iterations >= limit:
             return ended(iterations, "max_iterations")
-        image = product(direction)
-        curvature = float(direction @ image)
+        pushed = residual if minimise == "error" else product(residual)
+        previous, gain = gain, float(residual @ pushed)
+        largest = max(largest, gain / squared)
+        if not (np.isfinite(gain) and gain > np.finfo(np.float64).eps * largest * squared):
+            return ended(iterations, "breakdown")
+        direction *= gain / previous
+        direction += residual
+        if minimise == "error":
+            image = product(direction)
+        else:
+            image *= gain / previous
+            image += pushed
+        curvature = float((direction if minimise == "error" else image) @ image)
         if not (np.isfinite(curvature) and curvature > 0.0):
             return ended(iterations, "breakdown")
-        step = squared / curvature
-        blas.daxpy(image, residual, a=-step)
-        previous, squared = squared, float(residual @ residual)
+        blas.daxpy(image, residual, a=-gain / curvature)
+        squared = float(residual @ residual)
         if not np.isfinite(squared):
             return ended(iterations, "breakdown")
-        blas.daxpy(direction, solution, a=step)
+        blas.daxpy(direction, solution, a=gain / curvature)
         iterations += 1
         if callback is not None and callback(
             iterations, solution.reshape(shape), float(np.sqrt(squared)) / norm
         ):
             return ended(iterations, "stopped")
-        direction *= squared / previous
-        direction += residual

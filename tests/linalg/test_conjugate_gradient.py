@@ -2,6 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import minres
 
 from relpref.errors import DataError
 from relpref.linalg import conjugate_gradient
@@ -14,10 +15,11 @@ def system(seed: int, n: int, rank: int | None = None) -> tuple[Any, Any]:
     return matrix, matrix @ rng.standard_normal(n)
 
 
+@pytest.mark.parametrize("minimise", ["error", "residual"])
 @pytest.mark.parametrize("rank", [None, 7])
-def test_against_a_direct_solution(rank: int | None) -> None:
+def test_against_a_direct_solution(rank: int | None, minimise: Any) -> None:
     matrix, rhs = system(0, 30, rank)
-    found = conjugate_gradient(lambda x: matrix @ x, rhs, tol=1e-11)
+    found = conjugate_gradient(lambda x: matrix @ x, rhs, minimise=minimise, tol=1e-11)
     assert found.reason == "converged"
     assert found.residual <= 1e-11
     assert found.residual == pytest.approx(
@@ -38,6 +40,55 @@ def test_any_shape_and_nothing_given_is_changed() -> None:
     np.testing.assert_allclose(found.solution.ravel(), np.linalg.solve(matrix, rhs), atol=1e-8)
     np.testing.assert_array_equal(rhs, kept)
     np.testing.assert_array_equal(start, 1.0)
+
+
+def iterates(matrix: Any, rhs: Any, minimise: Any, count: int) -> Any:
+    found: list[Any] = []
+    conjugate_gradient(
+        lambda x: matrix @ x,
+        rhs,
+        minimise=minimise,
+        tol=0.0,
+        max_iterations=count,
+        callback=lambda iteration, solution, residual: found.append(solution.copy()),
+    )
+    return np.array(found)
+
+
+def test_what_is_least_after_each_iteration() -> None:
+    """Among all of b, A b, A² b, ...: the error in the norm of A, or the residual, as in another implementation."""
+    matrix, rhs = system(5, 20)
+    powers = [rhs]
+    for _ in range(5):
+        powers.append(matrix @ powers[-1] / np.linalg.norm(powers[-1]))
+    exact = np.linalg.solve(matrix, rhs)
+    for count in range(1, 6):
+        basis = np.linalg.qr(np.column_stack(powers[:count]))[0]
+        by_error = basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ matrix @ exact)
+        by_residual = basis @ np.linalg.lstsq(matrix @ basis, rhs)[0]
+        np.testing.assert_allclose(iterates(matrix, rhs, "error", count)[-1], by_error, atol=1e-8)
+        np.testing.assert_allclose(iterates(matrix, rhs, "residual", count)[-1], by_residual, atol=1e-8)
+    others: list[Any] = []
+    minres(matrix, rhs, rtol=0.0, maxiter=8, callback=lambda x: others.append(x.copy()))
+    np.testing.assert_allclose(iterates(matrix, rhs, "residual", 8), others, atol=1e-8)
+
+
+def test_least_squares_where_there_is_no_solution() -> None:
+    matrix, rhs = system(6, 30, rank=7)
+    rhs = rhs + np.random.default_rng(7).standard_normal(30)
+    residuals = []
+    found = conjugate_gradient(
+        lambda x: matrix @ x,
+        rhs,
+        minimise="residual",
+        callback=lambda iteration, solution, residual: residuals.append(residual),
+    )
+    assert found.reason == "breakdown"
+    assert 7 <= found.iterations <= 12
+    assert np.all(np.diff(residuals) <= 1e-12)
+    # The residual is least; what A cannot see of the solution does not matter.
+    expected = matrix @ np.linalg.pinv(matrix, rcond=1e-10) @ rhs
+    np.testing.assert_allclose(matrix @ found.solution, expected, atol=1e-7)
 
 
 def test_warm_start_saves_iterations() -> None:

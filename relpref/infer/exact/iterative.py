@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
 from relpref.kernels.edge_gram import EdgeGram
-from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
+from relpref.linalg.conjugate_gradient import CGResult, Minimise, conjugate_gradient
 
 Floats = NDArray[np.float64]
 
@@ -44,6 +44,7 @@ def solve_edges(
     *,
     groups: ArrayLike | None = None,
     start: Floats | None = None,
+    minimise: Minimise = "error",
     tol: float = 1e-8,
     max_iterations: int | None = None,
     callback: Callable[[int, Floats, float], bool | None] | None = None,
@@ -67,8 +68,9 @@ def solve_edges(
         the rankings of both its ends (CR10, end of section 3), give every edge in both directions.
     start : array, shape (q,), optional
         Coefficients to start from, such as those for another λ.
-    tol, max_iterations, callback
-        As for `relpref.linalg.conjugate_gradient`; see `EarlyStopping`.
+    minimise, tol, max_iterations, callback
+        As for `relpref.linalg.conjugate_gradient`; see `EarlyStopping`. Where stopping early is all the regularisation,
+        ``minimise="residual"`` is the better choice by far.
 
     Returns
     -------
@@ -99,6 +101,7 @@ def solve_edges(
         system,
         centred(targets),
         start=None if start is None else centred(start),
+        minimise=minimise,
         tol=tol,
         max_iterations=max_iterations,
         callback=callback,
