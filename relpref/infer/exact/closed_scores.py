@@ -41,16 +41,19 @@ class ClosedScores:
         λ > 0.
     scale : float
         Common factor of prior and noise; variances are multiplied by it.
+    solved : KroneckerFit, optional
+        Where the solution is known already.
     """
 
     problem: "RelationProblem"
     regularization: float
     scale: float
+    solved: KroneckerFit | None = None
 
     @cached_property
     def fit(self) -> KroneckerFit:
         """The solution."""
-        return self.problem.system().solve(self.regularization)
+        return self.solved or self.problem.system().solve(self.regularization)
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """K(left, nodes) A G(objects, right), shape (a, b)."""

@@ -141,9 +141,10 @@ class RelationProblem:
 
     def closed_scores(self, regularization: float, scale: float | None = None) -> ClosedScores:
         """The closed form at one λ; ``scale`` None: estimated from the labels."""
-        if scale is None:
-            scale = self.system().solve(regularization).scale
-        return ClosedScores(self, regularization, scale)
+        if scale is not None:
+            return ClosedScores(self, regularization, scale)
+        fit = self.system().solve(regularization)
+        return ClosedScores(self, regularization, fit.scale, fit)
 
     def iterate(
         self,
