@@ -176,7 +176,9 @@ class ConditionalRanker(BaseEstimator):
         between = NodeKernel(kernel, self.gamma, self.degree, self.coef0, params)
         if isinstance(nodes, pd.DataFrame):
             labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
-            columns = None if kernel == "precomputed" else tuple(str(column) for column in nodes.columns)
+            if kernel == "precomputed":
+                nodes = _square(nodes, labels, name)
+            columns = tuple(str(column) for column in nodes.columns)
             return Domain(labels, nodes.to_numpy(np.float64), between, name, columns)
         features = nodes if issparse(nodes) else np.asarray(nodes)
         if features.ndim not in (1, 2) or not features.shape[0]:
@@ -330,3 +332,15 @@ class ConditionalRanker(BaseEstimator):
         """With labels, where the training nodes had some."""
         labels = self.problem_.nodes.labels
         return frame.to_numpy() if labels == tuple(range(len(labels))) else frame
+
+
+def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.DataFrame:
+    """A kernel matrix with its columns in the order of its rows."""
+    columns = list(plain_labels(kernel.columns, lambda column: f"{name} column {column}"))
+    if sorted(map(repr, columns)) != sorted(map(repr, labels)):
+        raise DataError(
+            f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns with other labels; "
+            "index and columns must hold the same"
+        )
+    place = {label: position for position, label in enumerate(columns)}
+    return kernel.iloc[:, [place[label] for label in labels]]

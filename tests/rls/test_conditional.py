@@ -233,3 +233,30 @@ def test_a_node_with_one_edge_is_skipped_and_counted() -> None:
     ranker = ConditionalRanker("gaussian", gamma=0.5, regularization=0.1).fit(nodes, relation)
     assert ranker.posterior_.info["skipped_nodes"] == 1
     assert np.isfinite(ranker.predict()).all().all()
+
+
+def test_a_precomputed_kernel_keeps_its_labels() -> None:
+    nodes, relation = players()
+    kernel = pd.DataFrame(
+        np.exp(-0.5 * ((nodes.to_numpy()[:, None] - nodes.to_numpy()) ** 2).sum(-1)),
+        index=nodes.index,
+        columns=nodes.index,
+    )
+    by_name = ConditionalRanker("gaussian", gamma=0.5).fit(nodes, relation)
+    given = ConditionalRanker("precomputed").fit(kernel[kernel.columns[::-1]], relation)
+    pd.testing.assert_frame_equal(given.predict(), by_name.predict())
+    late = kernel.loc[["p3"]].rename(index={"p3": "late"})
+    np.testing.assert_allclose(given.predict(late[late.columns[::-1]]), by_name.predict(["p3"]), atol=1e-10)
+    with pytest.raises(DataError, match="among themselves"):
+        given.predict(late, return_std=True)
+    with pytest.raises(DataError, match=r"\(K \+ K.T\) / 2"):
+        ConditionalRanker("precomputed").fit(kernel + np.triu(np.ones((6, 6)), 1), relation)
+    with pytest.raises(DataError, match="nearest_semidefinite"):
+        ConditionalRanker("precomputed").fit(kernel - 0.9 * np.eye(6), relation)
+
+
+def test_memory_is_named_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, relation = players()
+    monkeypatch.setattr("relpref.linalg.memory.available_memory", lambda: 100.0)
+    with pytest.raises(DataError, match="needs .* GB of memory"):
+        ConditionalRanker("gaussian").fit(nodes, relation)

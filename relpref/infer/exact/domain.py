@@ -14,7 +14,7 @@ from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.messages import listed
 from relpref.errors import DataError
 from relpref.kernels.pairwise import Side
-from relpref.linalg import Eigen, symmetric_eigen
+from relpref.linalg import Eigen, require_memory, symmetric_eigen
 
 Floats = NDArray[np.float64]
 NodeKernel = Callable[..., Floats]
@@ -77,7 +77,15 @@ class Domain:
 
     @cached_property
     def gram(self) -> Floats:
-        """K, shape (p, p)."""
+        """K, shape (p, p).
+
+        Raises
+        ------
+        DataError
+            If memory would not suffice.
+        """
+        count = len(self.labels)
+        require_memory(24.0 * count**2, f"the kernel matrix of {count} {self.name}s and its decomposition")
         return self.kernel(self.features)
 
     @cached_property
@@ -144,12 +152,22 @@ class Domain:
             return first.side.kernel[:, second.side.index]
         if not first.new:
             return second.side.kernel[:, first.side.index].T
+        self._require_function()
         return self.kernel(first.features, second.features)
+
+    def _require_function(self) -> None:
+        """Refuse questions about new nodes among themselves where there is only a matrix."""
+        if getattr(self.kernel, "kernel", None) == "precomputed":
+            raise DataError(
+                f"a precomputed kernel says nothing of new {self.name}s among themselves, which their uncertainty needs; give the "
+                "kernel by name or as a function, or include them in the matrix with labels unknown"
+            )
 
     def diagonal(self, asked: Asked) -> Floats:
         """Kernel of every asked node with itself, shape (a,)."""
         if not asked.new:
             return np.asarray(np.diagonal(self.gram)[asked.side.index])
+        self._require_function()
         count = len(asked.labels)
         blocks = [asked.features[start : start + _BLOCK] for start in range(0, count, _BLOCK)]
         return np.concatenate([np.diagonal(self.kernel(block, block)) for block in blocks])
