@@ -11,8 +11,9 @@ from relpref.linalg.memory import require_memory
 
 Floats = NDArray[np.float64]
 
-# Rounding in K, in its construction and in the decomposition leaves eigenvalues uncertain by a few n·eps·largest.
-_ROUNDING = 100.0
+# Rounding in K, in its construction and in the decomposition leaves eigenvalues uncertain by a few n·eps·largest at worst; the
+# zero eigenvalues of products and of kernels with identical nodes come out at √n·eps·largest and below.
+_WORST, _TYPICAL = 100.0, 4.0
 _TILE = 256
 
 
@@ -32,7 +33,9 @@ class Eigen(NamedTuple):
 
 
 def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: float = 0.0) -> Eigen:
-    """Decompose a positive semidefinite matrix; eigenvalues that are negative by rounding become 0.
+    """Decompose a positive semidefinite matrix; eigenvalues that are nothing but rounding become 0.
+
+    Beside a small λ in 1/(eigenvalue + λ) they would count, and identical nodes or a kernel of low rank lose most digits.
 
     Parameters
     ----------
@@ -51,13 +54,14 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: fl
     require_memory(3 * square.nbytes, f"the eigendecomposition of the {name}")
     values, vectors = eigh(square, driver="evd", check_finite=False)
     scale = max(scale, float(np.abs(values).max(initial=0.0)))
-    if values.size and values[0] < -_ROUNDING * len(values) * np.finfo(np.float64).eps * scale:
+    unit = np.finfo(np.float64).eps * scale
+    if values.size and values[0] < -_WORST * len(values) * unit:
         negative = int(np.sum(values < 0))
         raise DataError(
             f"the {name} is indefinite: its smallest eigenvalue is {values[0]:.3g}, its largest {values[-1]:.3g}, "
             f"{negative} of {len(values)} are negative; give relpref.linalg.nearest_semidefinite(K), which sets those to 0"
         )
-    return Eigen(np.maximum(values, 0.0), vectors)
+    return Eigen(np.where(values > _TYPICAL * np.sqrt(len(values)) * unit, values, 0.0), vectors)
 
 
 def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:

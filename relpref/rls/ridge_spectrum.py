@@ -47,8 +47,7 @@ class RidgeSpectrum:
     @classmethod
     def regression(cls, kernel: Floats, labels: Floats) -> Self:
         """For the squared loss; ``kernel`` has shape (m, m), ``labels`` (m, d)."""
-        values, vectors = symmetric_eigen(kernel)
-        return cls(_without_rounding(values, kernel), vectors, labels, np.zeros(len(labels), dtype=np.intp))
+        return cls(*symmetric_eigen(kernel), labels, np.zeros(len(labels), dtype=np.intp))
 
     @classmethod
     def ranking(cls, kernel: Floats, labels: Floats, queries: Indices | None = None) -> Self:
@@ -61,10 +60,9 @@ class RidgeSpectrum:
 
         inner = centred(centred(kernel).T)
         # Centring removes what the examples have in common but not its rounding, which has the scale of K.
-        values, vectors = symmetric_eigen(
-            0.5 * (inner + inner.T), "centred kernel matrix", scale=float(np.trace(kernel))
-        )
-        values, vectors = _without_rounding(values, kernel), centred(vectors)
+        scale = float(np.linalg.norm(kernel))
+        values, vectors = symmetric_eigen(0.5 * (inner + inner.T), "centred kernel matrix", scale=scale)
+        vectors = centred(vectors)
         means = (average @ kernel) @ vectors
         return cls(values, vectors, centred(labels), numbers, means, counts_pairs=queries is None)
 
@@ -109,15 +107,6 @@ class RidgeSpectrum:
         means = self.query_means[queries] * weights
         share = (position == np.arange(len(queries))[:, None]) / self.sizes[queries][:, None]
         return position, means @ self.vectors[members].T - share, means @ self.rotated
-
-
-def _without_rounding(values: Floats, kernel: Floats) -> Floats:
-    """Eigenvalues with 0 for those that are nothing but rounding, whose size in K's zero eigenvalues is √m·eps·‖K‖.
-
-    Beside a small μ they would count: for identical examples, or more examples than features.
-    """
-    rounding = 4 * np.sqrt(len(values)) * np.finfo(np.float64).eps * np.linalg.norm(kernel)
-    return np.where(values > rounding, values, 0.0)
 
 
 def averaging(queries: Indices) -> sparse.csr_array:
