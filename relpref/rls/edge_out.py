@@ -114,6 +114,9 @@ def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) ->
 def leave_column_out(problem: RelationProblem, regularizations: Sequence[float]) -> Floats:
     """Predict all labels of each object from those of the others: the object is new (setting 3).
 
+    Predictions for one object compare with each other. Those for different objects are of different models: their order
+    within a row is below chance on noise, as with `leave_edge_out`; compare objects that leave together (`leave_nodes_out`).
+
     Parameters
     ----------
     problem : RelationProblem
