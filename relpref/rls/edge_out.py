@@ -99,8 +99,11 @@ def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) ->
         # Of a row without offset only the contrasts are predicted: the blocks are diagonal in the eigenbasis of C G C.
         labels = labels - labels.mean(axis=1, keepdims=True)
         gram = problem.objects.gram
-        gram = gram - gram.mean(axis=0)
-        values, vectors = symmetric_eigen(gram - gram.mean(axis=1, keepdims=True), "centred kernel matrix")
+        centred = gram - gram.mean(axis=0)
+        centred -= centred.mean(axis=1, keepdims=True)
+        # Centring removes what the objects have in common but not its rounding, which has the scale of G.
+        scale = float(np.linalg.norm(gram))
+        values, vectors = symmetric_eigen(0.5 * (centred + centred.T), "centred kernel matrix", scale=scale)
     _require(problem, len(regularizations) * labels.size)
     found = np.empty((len(regularizations), *labels.shape))
     for prediction, fit in zip(found, fits(problem, regularizations), strict=True):

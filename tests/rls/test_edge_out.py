@@ -119,6 +119,15 @@ def test_one_row(loss: str) -> None:
             np.testing.assert_allclose(answers[v], expected, atol=TOLERANCE)
 
 
+def test_what_all_objects_share_ranks_none() -> None:
+    # Their kernel is a million larger than what tells them apart, as of features far from the origin.
+    given = problem("ranking")
+    near = given.objects.kernel
+    far = replace(given.objects, kernel=lambda *sides: near(*sides) + 1e6)
+    found = leave_row_out(replace(given, objects=far), [0.3])
+    np.testing.assert_allclose(found, leave_row_out(given, [0.3]), atol=1e-6)
+
+
 @pytest.mark.parametrize("loss", ["regression", "ranking"])
 def test_one_column(loss: str) -> None:
     given = problem(loss)
