@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 
 from relpref.errors import DataError
@@ -51,6 +53,31 @@ def test_leave_group_out_is_retraining(case: str, groups: Any) -> None:
         out = np.flatnonzero(np.asarray(groups) == group)
         expected = [retrained(estimator, fit, out, λ) for λ in PATH]
         np.testing.assert_allclose(predictions[:, out], expected, rtol=1e-8, atol=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    queries=st.lists(st.integers(0, 3), min_size=4, max_size=9),
+    groups=st.lists(st.integers(0, 2), min_size=9, max_size=9).filter(
+        lambda groups: len(set(groups[:4])) > 1
+    ),
+    kernel=st.sampled_from(["linear", "gaussian"]),
+    seed=st.integers(0, 99),
+)
+def test_any_groups_of_any_queries(queries: list[int], groups: list[int], kernel: str, seed: int) -> None:
+    count, rng = len(queries), np.random.default_rng(seed)
+    x, y = rng.normal(size=(count, 3)), rng.normal(size=count)
+    ranker, of, left_out = RankRLS(kernel, regularization=0.1), np.array(queries), np.array(groups[:count])
+    assume(np.bincount(of).max() > 1)
+    ranker.fit(x, y, groups=of)
+    together, alone = ranker.leave_group_out(left_out), ranker.leave_one_out()
+    for predictions, parts in ((together, left_out), (alone, np.arange(count))):
+        for part in np.unique(parts):
+            kept, out = np.flatnonzero(parts != part), np.flatnonzero(parts == part)
+            expected = np.zeros(len(out))  # of a training that has nothing to compare
+            if np.bincount(of[kept]).max() > 1:
+                expected = clone(ranker).fit(x[kept], y[kept], groups=of[kept]).predict(x[out])
+            np.testing.assert_allclose(predictions[out], expected, atol=1e-9)
 
 
 def test_only_the_loss_forgets_what_is_held_out() -> None:
