@@ -238,6 +238,8 @@ class ConditionalRanker(BaseEstimator):
                 tol=self.tol,
                 max_iterations=self.max_iter,
                 callback=each,
+                # Few iterations regularise, and then those of the smallest residual do it better.
+                minimise="residual" if stopping is not None or self.regularization == 0 else "error",
             )
         info |= {
             "result": "converged" if result.reason in ("converged", "stopped") else "max_iterations",

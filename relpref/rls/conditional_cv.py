@@ -10,18 +10,20 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_is_fitted
 
-from relpref.errors import DataError
+from relpref.errors import DataError, InferenceError
 from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.result import Result
 from relpref.rls.conditional import ConditionalRanker
-from relpref.rls.edge_out import leave_column_out, leave_edge_out, leave_row_out
+from relpref.rls.edge_out import leave_edge_out, leave_row_out
 from relpref.rls.measures import Measure, concordance, per_node
 from relpref.rls.nodes_out import leave_nodes_out
+from relpref.rls.object_pairs_out import leave_object_pairs_out
 from relpref.rls.splits import EdgeKFold
 
 Floats = NDArray[np.float64]
 
-HOLD_OUTS = ("edge", "row", "column", "both")
+HOLD_OUTS = ("pair", "edge", "row", "column", "both")
 REGULARIZATIONS = tuple(2.0**power for power in range(-15, 6, 2))
 
 
@@ -34,15 +36,17 @@ class ConditionalRankerCV(BaseEstimator):
         Its ``regularization`` is replaced by the best one.
     regularizations : sequence of float
         Values of λ to choose from; where there is a closed form, one decomposition serves them all.
-    cv : {"row", "edge", "column", "both"} or splitter
-        What is held out and so what the ranker is meant for: ``"edge"`` known nodes (setting 1), ``"row"`` new conditioning
-        nodes (2), ``"column"`` new objects (3), ``"both"`` both (4). One at a time and in closed form where that exists; else in
-        ``folds``. Or one of the splitters of `relpref.rls`, with a training for each split.
+    cv : {"row", "pair", "edge", "column", "both"} or splitter
+        What is held out and so what the ranker is meant for: ``"pair"`` or ``"edge"`` known nodes (setting 1), ``"row"`` new
+        conditioning nodes (2), ``"column"`` new objects (3), ``"both"`` both (4). ``"pair"`` (two objects of one node, exactly),
+        ``"edge"`` and ``"row"`` one at a time and in closed form where that exists; else in ``folds``. Or one of the splitters of
+        `relpref.rls`, with a training for each split.
     folds : int or array of int, shape (p,)
         Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each object), such as a group that leaves as a whole.
     scoring : callable, optional
-        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default, averaged over nodes. For
-        ``cv="edge"`` held-out scores of one node come from different models; there the default is minus the mean squared error.
+        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default, averaged over nodes, and over
+        the folds of objects, because scores of different models cannot be ordered. Hence for single edges the default is minus the mean
+        squared error, and ``"pair"`` is always scored by concordance.
     random_state : int
         For the folds.
 
@@ -51,8 +55,8 @@ class ConditionalRankerCV(BaseEstimator):
     regularization_ : float
     scores_ : array, shape (r,)
         Of each regularisation.
-    held_out_ : array, shape (r, p, m)
-        Held-out scores, conditioning nodes in rows; NaN where none was held out.
+    held_out_ : array, shape (r, p, m), or None
+        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs.
     ranker_ : ConditionalRanker
         Trained on everything with the best λ.
     posterior_ : RelationPosterior
@@ -89,9 +93,15 @@ class ConditionalRankerCV(BaseEstimator):
         if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values > 0)):
             raise DataError(f"regularizations are {self.regularizations!r}; give positive numbers")
         problem = ranker.problem(nodes, relation, objects)
-        self.held_out_ = self._held_out(problem, values.tolist())
-        truth = problem.values.mean_matrix
-        self.scores_ = np.array([self._score(truth, scores) for scores in self.held_out_])
+        if isinstance(self.cv, str) and self.cv == "pair":
+            self.held_out_: Any = None
+            self.scores_ = np.array(
+                [found.mean for found in leave_object_pairs_out(problem, values.tolist())]
+            )
+        else:
+            self.held_out_, folds = self._held_out(problem, values.tolist())
+            truth = problem.values.mean_matrix
+            self.scores_ = np.array([self._score(truth, scores, folds) for scores in self.held_out_])
         if not np.isfinite(self.scores_).any():
             raise DataError("no held-out labels could be scored: no conditioning node has two different ones")
         self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
@@ -99,34 +109,33 @@ class ConditionalRankerCV(BaseEstimator):
         self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
         return self
 
-    def _held_out(self, problem: RelationProblem, values: list[float]) -> Floats:
+    def _held_out(
+        self, problem: RelationProblem, values: list[float]
+    ) -> tuple[Floats, NDArray[np.intp] | None]:
+        """Held-out scores, and the folds of objects whose scores come from different models."""
         if isinstance(self.cv, BaseCrossValidator):
-            return _by_splits(problem, values, self.cv)
+            return _by_splits(problem, values, self.cv), None
         if self.cv not in HOLD_OUTS:
             raise DataError(f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter")
-        closed = problem.closed and np.ndim(self.folds) == 0
         if self.cv == "edge":
             if problem.closed:
-                return leave_edge_out(problem, values)
+                return leave_edge_out(problem, values), None
             if np.ndim(self.folds):
                 raise DataError(
                     "folds are those of nodes; for cv='edge' give their number, or a splitter as cv"
                 )
-            both_ways = problem.symmetry != "none"
             splitter = EdgeKFold(
                 int(self.folds),  # type: ignore[arg-type]
                 shuffle=True,
                 random_state=self.random_state,
-                symmetric=both_ways,
+                symmetric=problem.symmetry != "none",
             )
-            return _by_splits(problem, values, splitter)
-        if closed and self.cv == "row" and problem.symmetry == "none":
-            return leave_row_out(problem, values)
-        if closed and self.cv == "column" and problem.symmetry == "none" and problem.loss == "regression":
-            return leave_column_out(problem, values)
+            return _by_splits(problem, values, splitter), None
+        if self.cv == "row" and problem.closed and problem.symmetry == "none" and np.ndim(self.folds) == 0:
+            return leave_row_out(problem, values), None
         rows = None if self.cv == "column" else self._fold_numbers(problem.values.shape[0])
         columns = None if self.cv == "row" else self._fold_numbers(problem.values.shape[1])
-        return leave_nodes_out(problem, values, rows=rows, columns=columns)
+        return leave_nodes_out(problem, values, rows=rows, columns=columns), columns
 
     def _fold_numbers(self, count: int) -> NDArray[np.intp]:
         if np.ndim(self.folds):
@@ -136,11 +145,15 @@ class ConditionalRankerCV(BaseEstimator):
             raise DataError(f"folds is {number}; {count} nodes make 2 to {count} folds")
         return np.random.default_rng(self.random_state).permutation(np.arange(count) % number)
 
-    def _score(self, truth: Floats, scores: Floats) -> float:
+    def _score(self, truth: Floats, scores: Floats, folds: NDArray[np.intp] | None) -> float:
         seen = np.where(np.isnan(scores), np.nan, truth)
         if self.scoring is None and (self.cv == "edge" or isinstance(self.cv, EdgeKFold)):
             return -float(np.nanmean(np.square(seen - scores)))
-        return per_node(self.scoring or concordance, seen, scores).mean
+        measure = self.scoring or concordance
+        if folds is None:
+            return per_node(measure, seen, scores).mean
+        parts = [per_node(measure, seen[:, fold], scores[:, fold]).mean for fold in _members(folds)]
+        return float(np.nanmean(parts)) if np.isfinite(parts).any() else np.nan
 
     @property
     def posterior_(self) -> RelationPosterior:
@@ -181,8 +194,18 @@ def _by_splits(
         left, right = part.nodes.ask(), part.objects.ask()
         start = None
         for scores, regularization in zip(found, regularizations, strict=True):
-            solution, _ = part.iterate(regularization, start=start)
+            solution, result = part.iterate(regularization, start=start)
+            if result.reason != "converged":
+                raise InferenceError(
+                    f"conjugate gradients ended with {result.reason} after {result.iterations} iterations at the regularization "
+                    f"{regularization:g}; leave out such small values",
+                    Result.max_iterations,
+                )
             start = solution.dual
             rows, columns = values.rows[test], values.columns[test]
             scores[rows, columns] = part.kernel.at(left.side, right.side, solution.dual_matrix, rows, columns)
     return found
+
+
+def _members(folds: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    return [np.flatnonzero(folds == fold) for fold in np.unique(folds)]

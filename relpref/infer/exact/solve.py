@@ -28,6 +28,7 @@ from relpref.kernels.pairwise import (
 )
 from relpref.kernels.pairwise_products import Weights
 from relpref.linalg import CGResult, require_memory
+from relpref.linalg.conjugate_gradient import Minimise
 
 Floats = NDArray[np.float64]
 Solver = Literal["auto", "closed", "cg"]
@@ -155,8 +156,9 @@ class RelationProblem:
         max_iterations: int | None = None,
         callback: Callback | None = None,
         scale: float | None = None,
+        minimise: Minimise = "error",
     ) -> tuple[EdgeScores, CGResult]:
-        """By conjugate gradients; the λ of several solutions may be followed by warm starts."""
+        """By conjugate gradients; the λ of several solutions may be followed by warm starts. Options as for `solve_edges`."""
         left = Side.training(self.nodes.gram)
         right = left if self.nodes is self.objects else Side.training(self.objects.gram)
         values = self.values
@@ -170,6 +172,7 @@ class RelationProblem:
             tol=tol,
             max_iterations=max_iterations,
             callback=callback,
+            minimise=minimise,
         )
         parts = (self.kernel, self.nodes, self.objects, values, found.dual, self.loss, regularization)
         scores = EdgeScores(*parts, scale=1.0)
