@@ -260,3 +260,18 @@ def test_memory_is_named_before_the_start(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("relpref.linalg.memory.available_memory", lambda: 100.0)
     with pytest.raises(DataError, match="needs .* GB of memory"):
         ConditionalRanker("gaussian").fit(nodes, relation)
+
+
+@pytest.mark.parametrize("solver", ["closed", "cg"])
+@pytest.mark.parametrize("offset", [1e2, 1e4])
+def test_the_ranking_loss_far_from_the_origin(solver: str, offset: float) -> None:
+    """A shift of the objects' features changes no ranking: (x + c)·(y + c) adds only what offsets take up."""
+    rng = np.random.default_rng(4)
+    queries, items, new = rng.normal(size=(8, 2)), rng.normal(size=(9, 3)), rng.normal(size=(4, 3))
+    relation = rng.normal(size=(8, 9))
+    options: dict[str, Any] = {"solver": solver, "regularization": 0.5, "tol": 1e-12}
+    near = ConditionalRanker(**options).fit(queries, relation, items).predict(None, new)
+    far = ConditionalRanker(**options).fit(queries, relation, items + offset).predict(None, new + offset)
+    near, far = (scores - scores.mean(axis=1, keepdims=True) for scores in (near, far))
+    # x·y has a relative error of eps·offset² beside differences of order 1.
+    np.testing.assert_allclose(far, near, atol=1e-14 * offset**2 + 1e-10)

@@ -160,7 +160,12 @@ class KroneckerFit:
     @cached_property
     def dual(self) -> Floats:
         """A, shape (p, m): the score of (v, w) is Σ K(v, v') A_v'w' G(w', w); rows add up to 0 with the ranking loss."""
-        return self.system.left.vectors @ self.rotated_dual @ self.system.right.vectors.T
+        dual = self.system.left.vectors @ self.rotated_dual @ self.system.right.vectors.T
+        if self.system.loss == "ranking":
+            dual -= dual.mean(
+                axis=1, keepdims=True
+            )  # up to rounding it was 0; a large constant in G would show it
+        return np.asarray(dual)
 
     @cached_property
     def fitted(self) -> Floats:

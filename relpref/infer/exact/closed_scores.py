@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.infer.exact.closed import SIGN, KroneckerFit
-from relpref.infer.exact.domain import Asked
+from relpref.infer.exact.domain import Asked, centred
 
 if TYPE_CHECKING:
     from relpref.infer.exact.solve import RelationProblem
@@ -57,13 +57,15 @@ class ClosedScores:
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """K(left, nodes) A G(objects, right), shape (a, b)."""
-        symmetry = self.fit.system.symmetry
-        if left.side is right.side and not left.new:
-            scores = self.fit.fitted
-        elif len(left.labels) <= len(right.labels):
-            scores = (left.side.kernel @ self.fit.dual) @ right.side.kernel.T
+        system, dual = self.fit.system, self.fit.dual
+        symmetry, cross = system.symmetry, right.side.kernel
+        if system.loss == "ranking":
+            # The dual's rows add up to 0, so what is constant in G over training objects adds nothing but rounding.
+            cross = centred(cross)
+        if len(left.labels) <= len(right.labels):
+            scores = (left.side.kernel @ dual) @ cross.T
         else:
-            scores = left.side.kernel @ (self.fit.dual @ right.side.kernel.T)
+            scores = left.side.kernel @ (dual @ cross.T)
         if symmetry != "none" and left.side is right.side:  # rounding, too, obeys the constraint
             scores = 0.5 * (scores + SIGN[symmetry] * scores.T)
         return scores

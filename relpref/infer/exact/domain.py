@@ -176,3 +176,8 @@ class Domain:
 def _tuples(items: Sequence[Any] | Any) -> bool:
     """Whether these are labels that are tuples."""
     return isinstance(items, list | tuple) and any(isinstance(item, tuple) for item in items)
+
+
+def centred(kernel: Floats) -> Floats:
+    """Less the mean of each row, over the training nodes."""
+    return kernel - kernel.mean(axis=1, keepdims=True)

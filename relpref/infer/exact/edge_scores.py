@@ -12,8 +12,8 @@ from relpref.data.relation_values import RelationValues
 from relpref.errors import DataError
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.closed_scores import QueryMoments
-from relpref.infer.exact.domain import Asked, Domain
-from relpref.kernels.pairwise import PairwiseKernel, Side
+from relpref.infer.exact.domain import Asked, Domain, centred
+from relpref.kernels.pairwise import Kronecker, PairwiseKernel, Side
 from relpref.kernels.pairwise_products import Weights
 from relpref.linalg import require_memory
 
@@ -53,7 +53,10 @@ class EdgeScores:
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """Σ_e a_e k((v, w), e), shape (a, b)."""
-        return self.kernel.scores(left.side, right.side, self.dual_matrix)
+        side = right.side
+        if self.loss == "ranking" and isinstance(self.kernel, Kronecker):
+            side = Side(centred(side.kernel), side.index)  # as in the closed form
+        return self.kernel.scores(left.side, side, self.dual_matrix)
 
     def variance(self, left: Asked, right: Asked) -> Floats:
         """Posterior variance of every score, shape (a, b)."""

@@ -12,7 +12,7 @@ from relpref.data.relation_values import RelationValues, Symmetry
 from relpref.errors import DataError
 from relpref.infer.exact.closed import KroneckerSystem, Loss
 from relpref.infer.exact.closed_scores import ClosedScores
-from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.domain import Domain, centred
 from relpref.infer.exact.edge_scores import EdgeScores, weights_of
 from relpref.infer.exact.iterative import solve_edges
 from relpref.kernels.edge_gram import EdgeGram
@@ -161,6 +161,9 @@ class RelationProblem:
         """By conjugate gradients; the λ of several solutions may be followed by warm starts. Options as for `solve_edges`."""
         left = Side.training(self.nodes.gram)
         right = left if self.nodes is self.objects else Side.training(self.objects.gram)
+        if self.loss == "ranking" and isinstance(self.kernel, Kronecker):
+            # Offsets take up what G adds to all objects or to all labels of an object: the same solution, without cancellation.
+            right = Side.training(centred(centred(right.kernel).T))
         values = self.values
         gram = EdgeGram(self.kernel, left, right, values.rows, values.columns)
         found = solve_edges(
