@@ -168,14 +168,6 @@ class KroneckerFit:
         return np.asarray(dual)
 
     @cached_property
-    def fitted(self) -> Floats:
-        """K A G, shape (p, m): the scores of the training nodes."""
-        left, right = self.system.left, self.system.right
-        scaled = self.rotated_dual * left.values[:, None]
-        scaled *= right.values
-        return left.vectors @ scaled @ right.vectors.T
-
-    @cached_property
     def quadratic(self) -> float:
         """yᵀ(K⊗G + λ)⁻¹y, of the centred labels with the ranking loss."""
         return float(np.vdot(self.system.rotated, self.rotated_dual))
