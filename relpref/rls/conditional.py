@@ -16,9 +16,10 @@ from relpref.errors import DataError
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.iterative import EarlyStopping
-from relpref.infer.exact.solve import Callback, RelationProblem
+from relpref.infer.exact.solve import Callback, RelationProblem, require_converged
 from relpref.infer.progress import Progress
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.warn import InferenceWarning, warn_user
 from relpref.rls.measures import concordance, per_node
 from relpref.rls.node_kernels import Kernel, NodeKernel
 
@@ -241,8 +242,18 @@ class ConditionalRanker(BaseEstimator):
                 # Few iterations regularise, and then those of the smallest residual do it better.
                 minimise="residual" if stopping is not None or self.regularization == 0 else "error",
             )
+        # Without regularisation the number of iterations takes its place.
+        ended = result.reason in ("converged", "stopped") or (
+            self.regularization == 0 and self.max_iter is not None
+        )
+        if not ended:
+            warn_user(
+                f"conjugate gradients ended with {result.reason} after {result.iterations} iterations, residual "
+                f"{result.residual:.1e}; raise max_iter, tol or regularization",
+                InferenceWarning,
+            )
         info |= {
-            "result": "converged" if result.reason in ("converged", "stopped") else "max_iterations",
+            "result": "converged" if ended else "max_iterations",
             "solver": "conjugate gradients",
             "iterations": result.iterations,
             "residual": result.residual,
@@ -298,6 +309,42 @@ class ConditionalRanker(BaseEstimator):
         check_is_fitted(self, "posterior_")
         mean = self._given(self.posterior_.mean(nodes, objects))
         return (mean, self._given(self.posterior_.sd(nodes, objects))) if return_std else mean
+
+    def predict_path(self, regularizations: Any, nodes: Any = None, objects: Any = None) -> Floats:
+        """Scores for several values of λ, from one decomposition, or each from the solution before it.
+
+        Parameters
+        ----------
+        regularizations : sequence of float
+            r values.
+        nodes, objects : optional
+            As for `predict`.
+
+        Returns
+        -------
+        array, shape (r, a, b)
+
+        Raises
+        ------
+        InferenceError
+            If conjugate gradients do not converge.
+        """
+        check_is_fitted(self, "posterior_")
+        problem = self.problem_
+        left, right = problem.nodes.ask(nodes), problem.objects.ask(objects)
+        found, start = [], None
+        for value in np.asarray(regularizations, dtype=np.float64).tolist():
+            scores: Any
+            if problem.closed:
+                scores = problem.closed_scores(value, scale=1.0)
+            else:
+                scores, result = problem.iterate(
+                    value, start=start, tol=self.tol, max_iterations=self.max_iter, scale=1.0
+                )
+                require_converged(result, value)
+                start = scores.dual
+            found.append(self.shift_ + scores.mean(left, right))
+        return np.stack(found)
 
     def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks.

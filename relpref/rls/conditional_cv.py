@@ -10,10 +10,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_is_fitted
 
-from relpref.errors import DataError, InferenceError
-from relpref.infer.exact.solve import RelationProblem
+from relpref.errors import DataError
+from relpref.infer.exact.solve import RelationProblem, require_converged
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import Result
 from relpref.rls.conditional import ConditionalRanker
 from relpref.rls.edge_out import leave_edge_out, leave_row_out
 from relpref.rls.measures import Measure, concordance, per_node
@@ -195,12 +194,7 @@ def _by_splits(
         start = None
         for scores, regularization in zip(found, regularizations, strict=True):
             solution, result = part.iterate(regularization, start=start)
-            if result.reason != "converged":
-                raise InferenceError(
-                    f"conjugate gradients ended with {result.reason} after {result.iterations} iterations at the regularization "
-                    f"{regularization:g}; leave out such small values",
-                    Result.max_iterations,
-                )
+            require_converged(result, regularization)
             start = solution.dual
             rows, columns = values.rows[test], values.columns[test]
             scores[rows, columns] = part.kernel.at(left.side, right.side, solution.dual_matrix, rows, columns)

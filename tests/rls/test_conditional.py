@@ -8,7 +8,10 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from relpref import PreferenceData
 from relpref.errors import DataError, UnknownLabelError
+from relpref.infer import InferenceWarning
+from relpref.kernels import RegularizedLaplacian
 from relpref.rls import ConditionalRanker
 
 GOLD = np.load(Path(__file__).parents[1] / "gold" / "rls.npz")
@@ -199,6 +202,9 @@ def test_early_stopping_and_warm_start() -> None:
     assert info["best_iteration"] <= info["iterations"] and info["held_out_concordance"] > 0.8
     with pytest.raises(DataError, match="regularization is 0"):
         ranker.predict(return_std=True)
+    with pytest.warns(InferenceWarning, match="max_iterations after 2"):
+        hasty = ConditionalRanker("gaussian", solver="cg", max_iter=2).fit(nodes, relation)
+    assert hasty.posterior_.info["result"] == "max_iterations"
     warm = ConditionalRanker("gaussian", gamma=0.5, solver="cg", regularization=0.3, warm_start=True)
     first = warm.fit(nodes, relation).n_iter_
     assert warm.set_params(regularization=0.29).fit(nodes, relation).n_iter_ < first
@@ -275,3 +281,31 @@ def test_the_ranking_loss_far_from_the_origin(solver: str, offset: float) -> Non
     near, far = (scores - scores.mean(axis=1, keepdims=True) for scores in (near, far))
     # x·y has a relative error of eps·offset² beside differences of order 1.
     np.testing.assert_allclose(far, near, atol=1e-14 * offset**2 + 1e-10)
+
+
+@pytest.mark.parametrize("solver", ["closed", "cg"])
+def test_a_path_of_regularisations(solver: str) -> None:
+    nodes, relation = players()
+    options: dict[str, Any] = {"gamma": 0.5, "solver": solver, "tol": 1e-12}
+    path = ConditionalRanker("gaussian", **options).fit(nodes, relation).predict_path([0.1, 3.0], ["p1"])
+    for scores, value in zip(path, [0.1, 3.0], strict=True):
+        again = ConditionalRanker("gaussian", **options, regularization=value).fit(nodes, relation)
+        np.testing.assert_allclose(scores, again.predict(["p1"]), atol=1e-9)
+
+
+def test_a_kernel_on_a_graph() -> None:
+    """Nodes of a graph are its numbers; one whose labels are unknown is ranked for by its place in the graph."""
+    links = pd.DataFrame({"source": [0, 1, 2, 3, 4], "target": [1, 2, 3, 4, 5]})
+    index = pd.DataFrame({"x": np.zeros(6)})
+    graph = PreferenceData.from_tables(
+        index, pd.DataFrame({"winner": [0], "loser": [1]}), {"path": links}
+    ).relations["path"]
+    relation = np.full((6, 6), np.nan)
+    relation[:5, :5] = -np.abs(np.arange(5)[:, None] - np.arange(5))
+    ranker = ConditionalRanker(
+        RegularizedLaplacian(), kernel_params={"graph": graph, "range": 2.0}, regularization=0.01
+    ).fit(np.arange(6), relation)
+    scores = ranker.predict([5], [0, 1, 2, 3, 4])
+    assert list(np.argsort(-scores[0])) == [4, 3, 2, 1, 0]
+    with pytest.raises(DataError, match="include new nodes in the graph"):
+        ranker.predict(np.array([[6.0]]))

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.data.relation_values import RelationValues, Symmetry
-from relpref.errors import DataError
+from relpref.errors import DataError, InferenceError
 from relpref.infer.exact.closed import KroneckerSystem, Loss
 from relpref.infer.exact.closed_scores import ClosedScores
 from relpref.infer.exact.domain import Domain, centred
 from relpref.infer.exact.edge_scores import EdgeScores, weights_of
 from relpref.infer.exact.iterative import solve_edges
+from relpref.infer.result import Result
 from relpref.kernels.edge_gram import EdgeGram
 from relpref.kernels.pairwise import (
     MLPK,
@@ -215,3 +216,18 @@ class RelationProblem:
         if self.symmetry != "none" and self.loss == "ranking":
             return f"the ranking loss of a {self.symmetry} relation has none"
         return ""
+
+
+def require_converged(result: CGResult, regularization: float) -> None:
+    """Refuse what conjugate gradients left unfinished.
+
+    Raises
+    ------
+    InferenceError
+    """
+    if result.reason != "converged":
+        raise InferenceError(
+            f"conjugate gradients ended with {result.reason} after {result.iterations} iterations at the regularization "
+            f"{regularization:g}, residual {result.residual:.1e}; take a larger value, more iterations or a wider tolerance",
+            Result.max_iterations,
+        )
