@@ -1,27 +1,25 @@
 """Iterations stopped early in place of a regularisation (Pahikkala et al. 2010, section 6.2 and Fig. 3, right).
 
 Two solvers of the same system without regularisation, one product with the kernel of edges in each iteration. Conjugate gradients
-make the error of the coefficients small, in a norm in which noise that the kernel can hardly represent weighs most; the method of
-minimal residuals (SciPy's ``minres``) makes the residual small, and leaves such noise for last.
+make the error of the coefficients small, in a norm in which noise that the kernel can hardly represent weighs most; conjugate
+residuals, the method of minimal residuals, make the residual small, and leave such noise for last.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, minres
 
 from benchmarks.measure import note, table
 from benchmarks.reproduce.conditional.experiment import Experiment, Part
 from benchmarks.reproduce.conditional.newsgroups import Task
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import newsgroups
-from relpref.infer.exact.solve import RelationProblem
+from relpref.linalg.conjugate_gradient import Minimise
 from relpref.rls import ConditionalRanker, per_node, ranking_error
 
 Array = NDArray[np.float64]
@@ -32,7 +30,7 @@ QUICK_NODES, QUICK_ITERATIONS = 200, 40
 SHOWN = (5, 20, 40, 100, 200)
 LOSSES = ("regression", "ranking")
 EDGES = {"none": "ordinary", "symmetric": "symmetric"}
-Judge = Callable[[int, Array], None]
+SOLVERS: dict[str, Minimise] = {"minimal residuals": "residual", "conjugate gradients": "error"}
 
 
 def drawn(quick: bool) -> Task:
@@ -52,50 +50,20 @@ def compute(part: Part, quick: bool) -> list[Row]:
     asked = problem.nodes.ask(task.cross)
     rows: list[Row] = []
 
-    def judge(iteration: int, dual: Array) -> None:
+    def judge(iteration: int, dual: Array, residual: float) -> None:
         if iteration == 1 or iteration % EVERY == 0:
             scores = problem.kernel.scores(asked.side, asked.side, problem.dual_matrix(dual))
             rows.append({"iteration": iteration, "error": per_node(ranking_error, task.judged, scores).mean})
             note(f"{solver}, {loss}, {symmetry}: iteration {iteration}, error {rows[-1]['error']:.4f}")
 
-    SOLVERS[solver](problem, QUICK_ITERATIONS if quick else ITERATIONS, judge)
-    return rows
-
-
-def conjugate_gradients(problem: RelationProblem, limit: int, judge: Judge) -> None:
     problem.iterate(
         0.0,
+        minimise=SOLVERS[solver],
         tol=1e-15,
-        max_iterations=limit,
-        callback=lambda iteration, dual, residual: judge(iteration, dual),
+        max_iterations=QUICK_ITERATIONS if quick else ITERATIONS,
+        callback=judge,
     )
-
-
-def minimal_residuals(problem: RelationProblem, limit: int, judge: Judge) -> None:
-    """The system of `relpref.infer.exact.iterative.solve_edges`, on a complete relation."""
-    labels, side = problem.values.matrix, problem.nodes.ask().side
-
-    def centred(values: Array) -> Array:
-        return values - values.mean(axis=1, keepdims=True) if problem.loss == "ranking" else values
-
-    def product(dual: Array) -> Array:
-        return centred(problem.kernel.scores(side, side, dual.reshape(labels.shape))).ravel()
-
-    count = itertools.count(1)
-    system = LinearOperator((labels.size, labels.size), matvec=product, dtype=np.float64)
-    minres(
-        system,
-        centred(labels).ravel(),
-        rtol=1e-15,
-        maxiter=limit,
-        callback=lambda dual: judge(next(count), dual),
-    )
-
-
-SOLVERS: dict[str, Callable[[RelationProblem, int, Judge], None]] = {
-    "minimal residuals": minimal_residuals,
-    "conjugate gradients": conjugate_gradients,
-}
+    return rows
 
 
 def markdown(rows: pd.DataFrame) -> str:
