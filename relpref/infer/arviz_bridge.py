@@ -16,6 +16,7 @@ from relpref.infer.belief import DrawsBelief, generator
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.pointwise import answers, prepare
 from relpref.infer.posterior import Posterior
+from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.utility_posterior import UtilityPosterior
 
 _CHAINS = 4  # independent draws are laid out as so many chains: with one, ArviZ's diagnostics have nothing to compare
@@ -23,9 +24,20 @@ _CHAINS = 4  # independent draws are laid out as so many chains: with one, ArviZ
 
 def to_arviz(posterior: Posterior, num_samples: int, key: Any) -> Any:
     """Convert; see `Posterior.to_arviz`."""
+    return _native(to_datatree(posterior, num_samples, key))
+
+
+def relation_to_arviz(
+    posterior: RelationPosterior, query: Any, objects: Any, num_samples: int, key: Any
+) -> Any:
+    """Convert; see `RelationPosterior.to_arviz`."""
+    return _native(relation_to_datatree(posterior, query, objects, num_samples, key))
+
+
+def _native(tree: Any) -> Any:
+    """The type of the ArviZ that is installed."""
     import arviz
 
-    tree = to_datatree(posterior, num_samples, key)
     if int(arviz.__version__.split(".")[0]) >= 1:
         return tree
     convert: Any = arviz.InferenceData.from_datatree
@@ -93,6 +105,33 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
     return tree
 
 
+def relation_to_datatree(
+    posterior: RelationPosterior, query: Any, objects: Any, num_samples: int, key: Any
+) -> Any:
+    """Scores and next labels of objects for one conditioning node, as the DataTree of ArviZ 1.x."""
+    from arviz_base import from_dict
+
+    rng = generator(posterior.key if key is None else key)
+    per_chain = max(num_samples // _CHAINS, 1)
+    moments = posterior.belief(query, objects)
+    draws = moments.draw(_CHAINS * per_chain, rng).reshape(_CHAINS, per_chain, -1)
+    noise = np.sqrt(posterior.noise) * rng.standard_normal(draws.shape)
+    numbers = {
+        name: np.broadcast_to(np.asarray(value), (_CHAINS, per_chain, *np.shape(value)))
+        for name, value in posterior.hyperparameters.items()
+    }
+    labels = posterior.objects.ask(objects).labels
+    groups = {
+        "posterior": {"score": draws, **numbers},
+        "posterior_predictive": {"label": draws + noise},
+        "sample_stats": _statistics(posterior, _CHAINS, per_chain),
+    }
+    dims = {"score": ["object"], "label": ["object"]}
+    tree = from_dict(groups, coords={"object": plain_coordinates(labels)}, dims=dims)
+    _label(tree, posterior)
+    return tree
+
+
 def plain_coordinates(labels: tuple[Any, ...]) -> list[Any]:
     """Labels as a coordinate can hold them: integers as they are, anything else as text."""
     if all(type(label) is int for label in labels):
@@ -122,7 +161,7 @@ def _constants(posterior: UtilityPosterior) -> dict[str, Any]:
     return constants
 
 
-def _statistics(posterior: Posterior, chains: int, per_chain: int) -> dict[str, Any]:
+def _statistics(posterior: Posterior | RelationPosterior, chains: int, per_chain: int) -> dict[str, Any]:
     """The engine's own numbers, the same for every draw."""
     wanted = ("iterations", "residual", "damping")
     numbers = {name: posterior.info[name] for name in wanted if name in posterior.info}
@@ -130,7 +169,7 @@ def _statistics(posterior: Posterior, chains: int, per_chain: int) -> dict[str, 
     return {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
 
 
-def _label(tree: Any, posterior: Posterior) -> None:
+def _label(tree: Any, posterior: Posterior | RelationPosterior) -> None:
     """Versions, seed and engine as attributes; ArviZ's own time stamp removed, so that equal input gives equal bytes."""
     import arviz_base
     import numpyro

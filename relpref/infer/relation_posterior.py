@@ -195,6 +195,21 @@ class RelationPosterior:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
         return self.belief(query, objects).draw(num_samples, generator(self.key if key is None else key))
 
+    def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
+        """Draws of scores and of next labels for one conditioning node, as the installed ArviZ's own type.
+
+        Parameters
+        ----------
+        query, objects
+            As in `belief`.
+        num_samples : int
+            In all, laid out as 4 chains.
+        key : JAX key or int, optional
+        """
+        from relpref.infer.arviz_bridge import relation_to_arviz
+
+        return relation_to_arviz(self, query, objects, num_samples, key)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.
 

@@ -71,3 +71,17 @@ def test_what_cannot_be_stored(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="kernel='precomputed'"):
         ranker.posterior_.save(tmp_path / "run.nc")
     assert not list(tmp_path.iterdir())
+
+
+def test_arviz_has_the_labels_of_objects() -> None:
+    nodes, new, relation = tables()
+    posterior = ConditionalRanker("gaussian", regularization=0.5).fit(nodes, relation).posterior_
+    tree = posterior.to_arviz(new, num_samples=4000)
+    score = tree["posterior"]["score"]
+    assert score.dims == ("chain", "draw", "object") and list(score["object"].values)[0] == "('n', 0)"
+    # 4000 draws: five standard errors of a mean and of a standard deviation.
+    belief = posterior.belief(new)
+    assert np.all(np.abs(score.mean(("chain", "draw")) - belief.mean()) < 5 * belief.sd() / np.sqrt(4000))
+    spread = tree["posterior_predictive"]["label"].std(("chain", "draw"))
+    expected = np.sqrt(belief.sd() ** 2 + posterior.noise)
+    assert np.all(np.abs(spread / expected - 1) < 5 / np.sqrt(8000))
