@@ -36,8 +36,9 @@ def problem(symmetry: Any = "none", complete: bool = True, n: int = 6) -> Relati
     return RelationData.from_tables(nodes, labels, symmetry=symmetry)
 
 
-@pytest.mark.parametrize("symmetry", ["none", "symmetric", "reciprocal"])
-@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize(
+    ("symmetry", "complete"), [("none", True), ("none", False), ("symmetric", False), ("reciprocal", True)]
+)
 def test_regression_is_what_ep_finds(symmetry: str, complete: bool) -> None:
     data = problem(symmetry, complete)
     exact = Exact(conditional_ranking, fixed=FIXED).run(0, data, loss="regression")
@@ -61,7 +62,6 @@ def test_regression_is_what_ep_finds(symmetry: str, complete: bool) -> None:
     [
         ("none", True, "ranking"),
         ("none", False, "ranking"),
-        ("none", False, "regression"),
         ("reciprocal", True, "regression"),
         ("symmetric", False, "regression"),
     ],

@@ -78,7 +78,7 @@ def test_arviz_has_the_labels_of_objects() -> None:
     posterior = ConditionalRanker("gaussian", regularization=0.5).fit(nodes, relation).posterior_
     tree = posterior.to_arviz(new, num_samples=4000)
     score = tree["posterior"]["score"]
-    assert score.dims == ("chain", "draw", "object") and list(score["object"].values)[0] == "('n', 0)"
+    assert score.dims == ("chain", "draw", "object") and next(iter(score["object"].values)) == "('n', 0)"
     # 4000 draws: five standard errors of a mean and of a standard deviation.
     belief = posterior.belief(new)
     assert np.all(np.abs(score.mean(("chain", "draw")) - belief.mean()) < 5 * belief.sd() / np.sqrt(4000))
