@@ -17,7 +17,7 @@ from relpref.data.tables import read_table
 from relpref.errors import DataError
 from relpref.infer import RelationPosterior
 from relpref.infer.exact.domain import Domain
-from relpref.rls import ConditionalRanker, ConditionalRankerCV, concordance
+from relpref.rls import ConditionalRanker, ConditionalRankerCV
 from relpref.runs import check_target, copied, save_run
 
 
@@ -54,7 +54,6 @@ def _fit(chosen: argparse.Namespace) -> None:
             ranker,
             regularizations=chosen.regularization,
             cv="row",
-            scoring=concordance,
             random_state=chosen.seed,
         ).fit(nodes, table, objects, progress_bar=not chosen.quiet)
         ranker = search.ranker_

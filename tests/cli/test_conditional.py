@@ -12,7 +12,7 @@ import pytest
 
 from relpref.cli import main
 from relpref.data_loaders import play_rock_paper_scissors
-from relpref.rls import ConditionalRanker, ConditionalRankerCV, concordance
+from relpref.rls import ConditionalRanker, ConditionalRankerCV
 
 DRUGS = "drug,size,charge\na,1,0.5\nb,2,-1\nc,0.5,0\nd,1.5,2\n"
 TARGETS = "target,pocket\nx,1\ny,-1\nz,0.25\n"
@@ -87,7 +87,7 @@ def test_the_regularization_is_chosen_as_by_the_estimator(place: Path, ask: Ask)
     said = ask(*fit_games("--regularization", "10,0.1,1", "--json"))
     found = json.loads(said.out)
     ranker = ConditionalRanker(symmetry="reciprocal")
-    search = ConditionalRankerCV(ranker, regularizations=(0.1, 1.0, 10.0), scoring=concordance)
+    search = ConditionalRankerCV(ranker, regularizations=(0.1, 1.0, 10.0))
     search.fit(read("players.csv"), pd.read_csv("games.csv"))
     assert found["options"]["regularization"] == search.regularization_
     assert [row["regularization"] for row in found["left_out"]] == [0.1, 1.0, 10.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from relpref.rls import (
     leave_column_out,
     leave_edge_out,
     leave_nodes_out,
+    leave_object_pairs_out,
     leave_row_out,
     per_node,
 )
@@ -31,40 +34,59 @@ LOSSES = ("regression", "ranking")
 REGULARIZATIONS = tuple(float(value) for value in 10.0 ** np.arange(-2, 3))
 SHOWN = 1.0
 FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A hold-out.
+
+    Attributes
+    ----------
+    title : str
+        What is new, and what is left out.
+    over : str
+        Within what predictions are compared with each other.
+    judge : callable
+        From a problem, its labels and the fold of each drug and target to the AUC at each regularisation.
+    """
+
+    title: str
+    over: str
+    judge: Callable[[RelationProblem, Array, tuple[Positions, Positions]], Iterable[float]]
+
+
+def _pairs(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
+    return [found.mean for found in leave_object_pairs_out(problem, REGULARIZATIONS)]
+
+
+def _edges(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
+    return [per_node(auc, relation, scores).mean for scores in leave_edge_out(problem, REGULARIZATIONS)]
+
+
+def _rows(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
+    return [per_node(auc, relation, scores).mean for scores in leave_row_out(problem, REGULARIZATIONS)]
+
+
+def _columns(
+    problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]
+) -> Iterable[float]:
+    return [per_node(auc, relation.T, scores.T).mean for scores in leave_column_out(problem, REGULARIZATIONS)]
+
+
+def _both(problem: RelationProblem, relation: Array, folds: tuple[Positions, Positions]) -> Iterable[float]:
+    rows, columns = folds
+    for scores in leave_nodes_out(problem, REGULARIZATIONS, rows=rows, columns=columns):
+        of_fold = [per_node(auc, relation[:, columns == at], scores[:, columns == at]) for at in range(FOLDS)]
+        yield PerNode(np.concatenate([found.values for found in of_fold])).mean
+
+
 SETTINGS = {
-    1: "both known; each pair left out",
-    2: "new drug; each row left out",
-    3: "new target; each column left out",
-    4: f"both new; {FOLDS} x {FOLDS} folds",
+    "1": Setting("both known; two labels of a drug left out", "by drug", _pairs),
+    "1, control": Setting("both known; one label left out", "by drug, of different models", _edges),
+    "2": Setting("new drug; its row left out", "by drug", _rows),
+    "3": Setting("new target; its column left out", "by target", _columns),
+    "4": Setting(f"both new; {FOLDS} x {FOLDS} folds left out", "by drug and fold", _both),
 }
-# Scores of one model are compared with each other and with no others (only the first setting has a model for every pair): else a
-# drug's only target is ranked by the one model that has seen no target of the drug, and comes last.
-MEASURES = {1: "all pairs", 2: "by drug", 3: "by target", 4: "by drug and fold"}
-
-
-def held_out(problem: RelationProblem, setting: int, folds: tuple[Positions, Positions]) -> Array:
-    """Predictions of every pair at each regularisation."""
-    if setting == 1:
-        return leave_edge_out(problem, REGULARIZATIONS)
-    if setting == 2:
-        return leave_row_out(problem, REGULARIZATIONS)
-    if setting == 3:
-        return leave_column_out(problem, REGULARIZATIONS)
-    return leave_nodes_out(problem, REGULARIZATIONS, rows=folds[0], columns=folds[1])
-
-
-def judged(relation: Array, scores: Array, setting: int, columns: Positions) -> float:
-    """AUC of the pairs that are to be told apart in a setting."""
-    if setting == 1:
-        return auc(relation.ravel(), scores.ravel())
-    if setting == 2:
-        return per_node(auc, relation, scores).mean
-    if setting == 3:
-        return per_node(auc, relation.T, scores.T).mean
-    blocks = [
-        per_node(auc, relation[:, columns == fold], scores[:, columns == fold]) for fold in range(FOLDS)
-    ]
-    return PerNode(np.concatenate([block.values for block in blocks])).mean
 
 
 def compute(part: Part, quick: bool) -> list[Row]:
@@ -77,11 +99,12 @@ def compute(part: Part, quick: bool) -> list[Row]:
     for loss in LOSSES:
         ranker = ConditionalRanker(kernel="precomputed", object_kernel="precomputed", loss=loss)
         problem = ranker.problem(data.drug_similarity, data.interactions, data.target_similarity)
-        for setting in SETTINGS:
-            predictions = held_out(problem, setting, (drugs, targets)).reshape(-1, *relation.shape)
-            for value, scores in zip(REGULARIZATIONS, predictions, strict=True):
-                named = {"loss": loss, "setting": setting, "regularization": value}
-                rows.append(named | {"auc": judged(relation, scores, setting, targets)})
+        for name, setting in SETTINGS.items():
+            found = setting.judge(problem, relation, (drugs, targets))
+            rows += [
+                {"loss": loss, "setting": name, "regularization": value, "auc": score}
+                for value, score in zip(REGULARIZATIONS, found, strict=True)
+            ]
     return rows
 
 
@@ -91,7 +114,8 @@ def markdown(rows: pd.DataFrame) -> str:
     for (family, setting, loss), group in rows.groupby(["family", "setting", "loss"]):
         shown = group[np.isclose(group["regularization"], SHOWN)].iloc[0]
         span = " to ".join(f"{end:.3f}" for end in (group["auc"].min(), group["auc"].max()))
-        named = [str(family), f"{setting}: {SETTINGS[int(setting)]}", MEASURES[int(setting)], str(loss)]
+        held_out = SETTINGS[str(setting)]
+        named = [str(family), f"{setting}: {held_out.title}", held_out.over, str(loss)]
         lines.append([*named, f"{shown['auc']:.3f}", span])
     return table(["family", "setting", "AUC of", "loss", "at λ = 1", "over all λ"], lines)
 
@@ -106,7 +130,7 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
             panel.plot(
                 group["regularization"],
                 group["auc"],
-                color=f"C{setting - 1}",
+                color=f"C{list(SETTINGS).index(str(setting))}",
                 linestyle="--" if loss == "ranking" else "-",
                 label=f"{setting}, {loss}",
             )
