@@ -98,16 +98,14 @@ def _fit(chosen: argparse.Namespace) -> None:
 
 
 def _features(file: str, kernel: str) -> pd.DataFrame:
-    """Features by label; a kernel matrix with its columns in the order of its rows."""
+    """Features by label; a kernel matrix has the labels in its header, too."""
     frame = _table(file)
-    if kernel != "precomputed":
-        return frame
-    if odd := sorted(set(frame.index) ^ set(frame.columns)):
+    if kernel == "precomputed" and (odd := sorted(set(frame.index) ^ set(frame.columns))):
         raise DataError(
             f"{file}: a kernel matrix has the same labels in its rows and columns, and {listed(odd, 3)} is in one of them only; "
             "complete it, or use another --kernel"
         )
-    return frame[list(frame.index)]
+    return frame
 
 
 def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, kernel: str) -> str:
@@ -159,7 +157,7 @@ def _query(chosen: argparse.Namespace, posterior: RelationPosterior) -> Any:
 
 def _new(file: str, domain: Domain) -> pd.DataFrame:
     """Features of new nodes, in the columns of the known ones."""
-    if domain.feature_names is None:
+    if getattr(domain.kernel, "kernel", None) == "precomputed":
         raise DataError(
             f"{file}: the run was fitted to a kernel matrix, which knows its own {domain.name}s only; fit to features, or include new "
             f"{domain.name}s in the matrix without labels"
@@ -169,11 +167,12 @@ def _new(file: str, domain: Domain) -> pd.DataFrame:
         raise DataError(
             f"{file}: {listed(sorted(known, key=str)[:3])} was known to the run already; a new {domain.name} needs another name"
         )
-    if missing := sorted(set(domain.feature_names) - set(frame.columns)):
+    expected = set(domain.feature_names or ())
+    if missing := sorted(expected - set(frame.columns)):
         raise DataError(
             f"{file}: there is no column {missing[0]!r}, which the known {domain.name}s have; add it"
         )
-    if extra := sorted(set(frame.columns) - set(domain.feature_names)):
+    if extra := sorted(set(frame.columns) - expected):
         raise DataError(
             f"{file}: the column {extra[0]!r} is not used, the known {domain.name}s lack it; remove it"
         )
