@@ -20,6 +20,8 @@ from relpref.infer.exact.domain import Domain
 from relpref.rls import ConditionalRanker, ConditionalRankerCV
 from relpref.runs import check_target, copied, save_run
 
+_FOLDS = 5
+
 
 def run(chosen: argparse.Namespace) -> None:
     """Fit or rank."""
@@ -50,10 +52,16 @@ def _fit(chosen: argparse.Namespace) -> None:
         say(f"Read: {described}")
     concordances = {}
     if len(chosen.regularization) > 1:
+        size = len(problem.nodes.labels)
+        if size < 2:
+            raise DataError(
+                "--regularization: a choice leaves conditioning nodes out, and there is one; give one value"
+            )
         search = ConditionalRankerCV(
             ranker,
             regularizations=chosen.regularization,
             cv="row",
+            folds=min(_FOLDS, size),
             random_state=chosen.seed,
         ).fit(nodes, table, objects, progress_bar=not chosen.quiet)
         ranker = search.ranker_

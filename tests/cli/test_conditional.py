@@ -101,6 +101,15 @@ def test_the_regularization_is_chosen_as_by_the_estimator(place: Path, ask: Ask)
     assert text.startswith("Conditioning nodes left out were ranked with the concordance 0.")
 
 
+def test_a_choice_among_few_nodes(place: Path, ask: Ask) -> None:
+    said = ask(*fit_drugs("--regularization", "0.1,1"))
+    assert said.code == 0, said.err
+    (place / "drugs.csv").write_text("drug,size\na,1\n")
+    (place / "known.csv").write_text("source,target,value\na,x,1\na,y,0\n")
+    said = ask(*fit_drugs("--regularization", "0.1,1", "--force"))
+    assert said.code == 2 and "a choice leaves conditioning nodes out, and there is one" in said.err
+
+
 def test_objects_of_another_kind_and_the_other_argument(place: Path, ask: Ask) -> None:
     assert ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5")).code == 0
     found = json.loads(ask("conditional", "rank", "run", "a", "--json").out)["ranking"]
