@@ -201,6 +201,7 @@ NAMES = {
         "checked_symmetric",
         "cholesky",
         "conjugate_gradient",
+        "factor_eigen",
         "nearest_semidefinite",
         "real",
         "require_memory",

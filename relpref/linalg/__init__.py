@@ -3,7 +3,7 @@
 from relpref.linalg.arrays import real
 from relpref.linalg.cholesky import Factor, cholesky
 from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
-from relpref.linalg.eigen import Eigen, checked_symmetric, nearest_semidefinite, symmetric_eigen
+from relpref.linalg.eigen import Eigen, checked_symmetric, factor_eigen, nearest_semidefinite, symmetric_eigen
 from relpref.linalg.kronecker import Kronecker
 from relpref.linalg.memory import require_memory
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
@@ -22,6 +22,7 @@ __all__ = [
     "checked_symmetric",
     "cholesky",
     "conjugate_gradient",
+    "factor_eigen",
     "nearest_semidefinite",
     "real",
     "require_memory",

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh
+from scipy.linalg import eigh, svd
 
 from relpref.errors import DataError
 from relpref.linalg.memory import require_memory
@@ -22,9 +22,9 @@ class Eigen(NamedTuple):
 
     Attributes
     ----------
-    values : array, shape (n,)
-        Ascending, not negative.
-    vectors : array, shape (n, n)
+    values : array, shape (r,)
+        Ascending, not negative. All n, or only those that are not 0.
+    vectors : array, shape (n, r)
         V; its columns are orthonormal.
     """
 
@@ -62,6 +62,20 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: fl
             f"{negative} of {len(values)} are negative; give relpref.linalg.nearest_semidefinite(K), which sets those to 0"
         )
     return Eigen(np.where(values > _TYPICAL * np.sqrt(len(values)) * unit, values, 0.0), vectors)
+
+
+def factor_eigen(factor: ArrayLike) -> Eigen:
+    """Decompose F Fᵀ from F, O(n d²), without the eigenvalues that are nothing but rounding.
+
+    Parameters
+    ----------
+    factor : array, shape (n, d)
+        F, finite.
+    """
+    left, singular, _ = svd(np.asarray(factor, dtype=np.float64), full_matrices=False, check_finite=False)
+    count, width = left.shape
+    kept = singular > np.finfo(np.float64).eps * max(count, width) * singular.max(initial=0.0)
+    return Eigen(np.square(singular[kept])[::-1], left[:, kept][:, ::-1])
 
 
 def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:

@@ -150,7 +150,7 @@ def leave_column_out(problem: RelationProblem, regularizations: Sequence[float])
 
 def fits(problem: RelationProblem, regularizations: Sequence[float]) -> Iterator[KroneckerFit]:
     """The closed form at each λ."""
-    system = problem.system()
+    system = problem.system(full=True)
     for regularization in regularizations:
         yield system.solve(float(regularization))
 

@@ -105,6 +105,12 @@ class NodeKernel:
         """Kernel of nodes with one another, or with others."""
         return gram(left, right, **{field.name: getattr(self, field.name) for field in fields(self)})
 
+    def factor(self, nodes: Any) -> Floats | None:
+        """F with F Fᵀ the kernel of some nodes, shape (n, d), where there is one at hand."""
+        if self.kernel != "linear" or np.ndim(nodes) != 2 or not np.shape(nodes)[1]:
+            return None
+        return dense(nodes) if np.shape(nodes)[1] <= len(nodes) else None
+
 
 def named(
     left: Any, right: Any, kernel: str, gamma: float | None, degree: float, coef0: float

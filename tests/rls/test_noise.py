@@ -69,7 +69,7 @@ def test_both_directions(symmetry: str) -> None:
     assert abs(leave_object_pairs_out(problem, LAMBDAS)[0].mean - 0.5) < 0.09
     # One direction alone: (w, v), left behind, tells what (v, w) is. The symmetric kernel's Q is that of the Kronecker kernel on
     # symmetric labels and 1/λ on antisymmetric ones.
-    fit = problem.system().solve(0.001)
+    fit = problem.system(full=True).solve(0.001)
     vectors, d = fit.system.left.vectors, fit.shrinkage
     own = np.square(vectors) @ d @ np.square(vectors).T
     between = np.einsum("vi,wi,ij,vj,wj->vw", vectors, vectors, d, vectors, vectors, optimize=True)

@@ -4,6 +4,9 @@ Scores are a Gaussian field over all pairs of a conditioning node v and an objec
 scores plus noise of variance λ; with the ranking loss each conditioning node has a flat, infinite-variance offset besides.
 With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in the basis V ⊗ U, but for that offset, which is a correction
 of rank one for each eigenvector of K. No decomposition of the centred kernel is needed (CR10 Prop. 1 asks for one).
+
+Kernels of few features have few eigenvalues that are not 0, and V and U may hold those alone: what lies outside their range is
+told by λ only, and enters below through norms.
 """
 
 from dataclasses import dataclass
@@ -51,8 +54,10 @@ class KroneckerSystem:
         Of K, the kernel of the p conditioning nodes.
     right : Eigen
         Of G, the kernel of the m objects; the same object as ``left`` where the nodes are ranked for one another.
-    rotated : array, shape (p, m)
-        Vᵀ Y U.
+    rotated : array, shape (r, s)
+        Vᵀ Y U, for r and s eigenvalues.
+    labels : array, shape (p, m), or None
+        Y; None where all eigenvalues are there, p and m of them.
     loss : {"ranking", "regression"}
     symmetry : {"none", "symmetric", "reciprocal"}
         Of the regression; Y is then symmetric or antisymmetric, and the kernel ½(K⊗K ± swapped).
@@ -61,6 +66,7 @@ class KroneckerSystem:
     left: Eigen
     right: Eigen
     rotated: Floats
+    labels: Floats | None
     loss: Loss
     symmetry: Symmetry
 
@@ -89,17 +95,37 @@ class KroneckerSystem:
             labels = 0.5 * (labels + SIGN[symmetry] * labels.T)
         elif loss == "ranking":
             labels = labels - labels.mean(axis=1, keepdims=True)  # changes nothing but rounding
-        return cls(left, right, left.vectors.T @ labels @ right.vectors, loss, symmetry)
+        (p, r), (m, s) = left.vectors.shape, right.vectors.shape
+        rotated = left.vectors.T @ labels @ right.vectors
+        return cls(left, right, rotated, labels if r < p or s < m else None, loss, symmetry)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(p, m)."""
+        return len(self.left.vectors), len(self.right.vectors)
 
     @cached_property
     def ones(self) -> Floats:
-        """Uᵀ1, shape (m,)."""
+        """Uᵀ1, shape (s,)."""
         return np.asarray(self.right.vectors.sum(axis=0))
+
+    @cached_property
+    def ones_outside(self) -> float:
+        """Squared norm of what of 1 lies outside the range of U."""
+        m, s = self.right.vectors.shape
+        return float(max(m - self.ones @ self.ones, 0.0)) if s < m else 0.0
+
+    @cached_property
+    def labels_outside(self) -> float:
+        """Squared norm of what of Y lies outside the range of V ⊗ U."""
+        if self.labels is None:
+            return 0.0
+        return max(float(np.vdot(self.labels, self.labels) - np.vdot(self.rotated, self.rotated)), 0.0)
 
     @cached_property
     def size(self) -> float:
         """Number of independent label values that the evidence is about."""
-        p, m = self.rotated.shape
+        p, m = self.shape
         if self.symmetry != "none":
             return 0.5 * p * (p + SIGN[self.symmetry])
         return float(p * (m - 1) if self.loss == "ranking" else p * m)
@@ -115,7 +141,7 @@ class KroneckerSystem:
         return KroneckerFit(self, regularization)
 
     def shrinkage(self, regularization: float) -> Floats:
-        """1/(κ_i γ_j + λ), shape (p, m)."""
+        """1/(κ_i γ_j + λ), shape (r, s)."""
         if not regularization > 0:
             raise DataError(f"regularization is {regularization}; the closed form needs a positive value")
         inverse = np.multiply.outer(self.left.values, self.right.values)
@@ -140,28 +166,49 @@ class KroneckerFit:
 
     @cached_property
     def shrinkage(self) -> Floats:
-        """D = 1/(κ_i γ_j + λ), shape (p, m)."""
+        """D = 1/(κ_i γ_j + λ), shape (r, s)."""
         return self.system.shrinkage(self.regularization)
 
     @cached_property
     def offset_precision(self) -> Floats:
-        """c_i = Σ_j (Uᵀ1)_j² D_ij, shape (p,): 1ᵀ(κ_i G + λ)⁻¹1, how well the offset along an eigenvector of K is known."""
-        return self.shrinkage @ np.square(self.system.ones)
+        """c_i = 1ᵀ(κ_i G + λ)⁻¹1, shape (r,): how well the offset along an eigenvector of K is known."""
+        return self.shrinkage @ np.square(self.system.ones) + self.system.ones_outside / self.regularization
+
+    @cached_property
+    def offsets(self) -> Floats:
+        """o_i = 1ᵀ(κ_i G + λ)⁻¹y_i / c_i, shape (r,), of the centred labels; zeros with the regression loss."""
+        system = self.system
+        if system.loss == "regression":
+            return np.zeros(len(system.left.values))
+        known = np.einsum("ij,ij,j->i", self.shrinkage, system.rotated, system.ones)
+        if (
+            system.ones_outside
+        ):  # labels are centred: what 1 and y share outside is minus what they share inside
+            known -= system.rotated @ system.ones / self.regularization
+        return np.asarray(known / self.offset_precision)
 
     @cached_property
     def rotated_dual(self) -> Floats:
-        """Vᵀ A U, shape (p, m)."""
+        """Vᵀ A U, shape (r, s): M_i y_i − M_i 1 (1ᵀ M_i y_i)/(1ᵀ M_i 1), with M_i = (κ_i G + λ)⁻¹; M_i y_i for regression."""
         dual = self.shrinkage * self.system.rotated
-        if self.system.loss == "ranking":  # M_i y − M_i 1 (1ᵀ M_i y)/(1ᵀ M_i 1), with M_i = (κ_i G + λ)⁻¹
-            offsets = (dual @ self.system.ones) / self.offset_precision
-            dual -= self.shrinkage * np.multiply.outer(offsets, self.system.ones)
+        if self.system.loss == "ranking":
+            dual -= self.shrinkage * np.multiply.outer(self.offsets, self.system.ones)
         return dual
 
     @cached_property
     def dual(self) -> Floats:
         """A, shape (p, m): the score of (v, w) is Σ K(v, v') A_v'w' G(w', w); rows add up to 0 with the ranking loss."""
-        dual = self.system.left.vectors @ self.rotated_dual @ self.system.right.vectors.T
-        if self.system.loss == "ranking":
+        system = self.system
+        left, right = system.left.vectors, system.right.vectors
+        dual = left @ self.rotated_dual @ right.T
+        if (
+            system.labels is not None
+        ):  # outside, where the kernels are 0, it is the label less the offset, over λ
+            outside = system.labels - left @ (system.rotated @ right.T)
+            if system.loss == "ranking":
+                outside -= np.multiply.outer(left @ self.offsets, 1.0 - right @ system.ones)
+            dual += outside / self.regularization
+        if system.loss == "ranking":
             dual -= dual.mean(
                 axis=1, keepdims=True
             )  # up to rounding it was 0; a large constant in G would show it
@@ -170,7 +217,11 @@ class KroneckerFit:
     @cached_property
     def quadratic(self) -> float:
         """yᵀ(K⊗G + λ)⁻¹y, of the centred labels with the ranking loss."""
-        return float(np.vdot(self.system.rotated, self.rotated_dual))
+        inside = float(np.vdot(self.system.rotated, self.rotated_dual))
+        outside = self.system.labels_outside
+        if self.system.ones_outside:
+            outside += float(self.offsets @ (self.system.rotated @ self.system.ones))
+        return inside + outside / self.regularization
 
     @property
     def scale(self) -> float:
@@ -185,22 +236,25 @@ class KroneckerFit:
         about different numbers: never compare one kind with another.
         """
         system = self.system
-        log_determinant = -float(np.sum(np.log(self.shrinkage)))
+        (p, m), (r, count) = system.shape, self.shrinkage.shape
+        rest = np.log(self.regularization)  # the logarithm of an eigenvalue that is not there
+        log_determinant = -float(np.sum(np.log(self.shrinkage))) + (p * m - r * count) * rest
         jacobian = 0.0
         if system.loss == "ranking":
-            p, m = system.rotated.shape
-            log_determinant += float(np.sum(np.log(self.offset_precision))) - p * np.log(m)
+            log_determinant += float(np.sum(np.log(self.offset_precision))) - r * np.log(m) - (p - r) * rest
         if system.symmetry != "none":
             # Coordinates are Y_ii and √2 Y_ij for i < j: Σ_{i≤j} = ½(Σ_ij + Σ_i), and none on the diagonal if antisymmetric.
-            p = len(system.left.values)
-            diagonal = -float(np.sum(np.log(np.diagonal(self.shrinkage))))
+            diagonal = -float(np.sum(np.log(np.diagonal(self.shrinkage)))) + (p - r) * rest
             log_determinant = 0.5 * (log_determinant + SIGN[system.symmetry] * diagonal)
             jacobian = 0.25 * p * (p - 1) * np.log(2.0)
         constant = system.size * np.log(2 * np.pi * scale)
         return -0.5 * (self.quadratic / scale + log_determinant + constant) + jacobian
 
     def evidence_gradient(self) -> EvidenceGradient:
-        """Of `log_evidence` at scale 1: ½(A G Aᵀ − ∂ log det/∂K), and the same for G and λ; three products each."""
+        """Of `log_evidence` at scale 1: ½(A G Aᵀ − ∂ log det/∂K), and the same for G and λ; three products each.
+
+        All eigenvalues have to be there: the derivative looks outside the range of the kernels, too.
+        """
         system, shrinkage, dual = self.system, self.shrinkage, self.rotated_dual
         kappa, gamma = system.left.values, system.right.values
         by_left, by_right = shrinkage @ gamma, shrinkage.T @ kappa

@@ -57,8 +57,12 @@ class ClosedScores:
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """K(left, nodes) A G(objects, right), shape (a, b)."""
-        system, dual = self.fit.system, self.fit.dual
-        symmetry, cross = system.symmetry, right.side.kernel
+        system = self.fit.system
+        cross = right.side.kernel
+        if system.labels is not None:  # few eigenvalues: they say it with less work
+            a, b = self._rotated(left, right)
+            return self._constrained(a @ self.fit.rotated_dual @ b.T, left, right)
+        dual = self.fit.dual
         if system.loss == "ranking":
             # The dual's rows add up to 0, so what is constant in G over training objects adds nothing but rounding.
             cross = centred(cross)
@@ -66,7 +70,12 @@ class ClosedScores:
             scores = (left.side.kernel @ dual) @ cross.T
         else:
             scores = left.side.kernel @ (dual @ cross.T)
-        if symmetry != "none" and left.side is right.side:  # rounding, too, obeys the constraint
+        return self._constrained(scores, left, right)
+
+    def _constrained(self, scores: Floats, left: Asked, right: Asked) -> Floats:
+        """Scores whose rounding, too, obeys the constraint."""
+        symmetry = self.fit.system.symmetry
+        if symmetry != "none" and left.side is right.side:
             scores = 0.5 * (scores + SIGN[symmetry] * scores.T)
         return scores
 

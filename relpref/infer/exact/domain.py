@@ -14,7 +14,7 @@ from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.messages import listed
 from relpref.errors import DataError
 from relpref.kernels.pairwise import Side
-from relpref.linalg import Eigen, require_memory, symmetric_eigen
+from relpref.linalg import Eigen, factor_eigen, require_memory, symmetric_eigen
 
 Floats = NDArray[np.float64]
 NodeKernel = Callable[..., Floats]
@@ -94,6 +94,23 @@ class Domain:
         return symmetric_eigen(self.gram, f"kernel matrix of the {self.name}s")
 
     @cached_property
+    def thin(self) -> bool:
+        """Whether K has far fewer eigenvalues that are not 0 than nodes, and is known by a factor: F Fᵀ with F of shape (p, d)."""
+        return self._factor is not None and 2 * self._factor.shape[1] <= len(self.labels)
+
+    @cached_property
+    def _factor(self) -> Floats | None:
+        find = getattr(self.kernel, "factor", None)
+        return None if find is None else find(self.features)
+
+    @cached_property
+    def factor_eigen(self) -> Eigen:
+        """Of K, from its factor: the eigenvalues that are not 0."""
+        if self._factor is None:
+            raise DataError(f"the kernel of the {self.name}s is not known by a factor")
+        return factor_eigen(self._factor)
+
+    @cached_property
     def _index(self) -> LabelIndex:
         return LabelIndex(self.labels, lambda position: f"{self.name} {position}")
 
@@ -133,7 +150,8 @@ class Domain:
             lambda row: f"{self.name} {row} of those asked for",
             f"give the features of new {self.name}s",
         )
-        return Asked(labels, Side(self.gram[index], index.astype(np.intp)))
+        rows = self.kernel(self.features[index], self.features) if self.thin else self.gram[index]
+        return Asked(labels, Side(rows, index.astype(np.intp)))
 
     def _columns(self, frame: pd.DataFrame) -> Floats:
         """New nodes' features in the order of the training nodes'."""
@@ -166,7 +184,7 @@ class Domain:
     def diagonal(self, asked: Asked) -> Floats:
         """Kernel of every asked node with itself, shape (a,)."""
         if not asked.new:
-            return np.asarray(np.diagonal(self.gram)[asked.side.index])
+            return asked.side.kernel[np.arange(len(asked.labels)), asked.side.index]
         self._require_function()
         count = len(asked.labels)
         blocks = [asked.features[start : start + _BLOCK] for start in range(0, count, _BLOCK)]

@@ -28,7 +28,7 @@ from relpref.kernels.pairwise import (
     Symmetric,
 )
 from relpref.kernels.pairwise_products import Weights
-from relpref.linalg import CGResult, require_memory
+from relpref.linalg import CGResult, Eigen, require_memory
 from relpref.linalg.conjugate_gradient import Minimise
 
 Floats = NDArray[np.float64]
@@ -123,22 +123,35 @@ class RelationProblem:
             q -= int(np.sum(self.values.row_counts > 0))
         return max(q, 1)
 
-    def system(self) -> KroneckerSystem:
+    def system(self, *, full: bool = False) -> KroneckerSystem:
         """For the closed form; serves every regularisation, and is made once.
+
+        Parameters
+        ----------
+        full : bool
+            With all eigenvalues, which hold-outs need; scores do not need those that are 0.
 
         Raises
         ------
         DataError
             If a kernel matrix is none, or memory would not suffice.
         """
-        return self._system
+        return self._full_system if full or not (self.nodes.thin or self.objects.thin) else self._thin_system
 
     @cached_property
-    def _system(self) -> KroneckerSystem:
+    def _full_system(self) -> KroneckerSystem:
         p, m = self.values.shape
         require_memory(8.0 * (4 * p * p + 4 * m * m + 6 * p * m), f"the closed form for {p} x {m} pairs")
-        left = self.nodes.eigen
-        right = left if self.nodes is self.objects else self.objects.eigen
+        return self._system_of(self.nodes.eigen, self.objects.eigen)
+
+    @cached_property
+    def _thin_system(self) -> KroneckerSystem:
+        p, m = self.values.shape
+        require_memory(8.0 * 4 * p * m, f"the closed form for {p} x {m} pairs")
+        left, right = (side.factor_eigen if side.thin else side.eigen for side in (self.nodes, self.objects))
+        return self._system_of(left, right)
+
+    def _system_of(self, left: Eigen, right: Eigen) -> KroneckerSystem:
         return KroneckerSystem.of(left, right, self.values.matrix, self.loss, self.symmetry)
 
     def closed_scores(self, regularization: float, scale: float | None = None) -> ClosedScores:
