@@ -139,8 +139,9 @@ class RelationValues:
     def constrained(self, symmetry: Symmetry) -> tuple["RelationValues", float]:
         """The labels of a symmetric or reciprocal relation in both directions, and what was subtracted from them.
 
-        A pair known in one direction only is known in the other, too (CR10 section 3). Reciprocal labels in [0, 1], where
-        Q(v, w) + Q(w, v) = 1, are shifted by ½; those of a complete antisymmetric matrix are not.
+        A pair known in one direction only is known in the other, too (CR10 section 3). Reciprocal labels where
+        Q(v, w) + Q(w, v) = 1 are shifted by ½, antisymmetric ones are not; where no pair is known in both directions, labels
+        in [0, 1] are taken for the first kind.
 
         Raises
         ------
@@ -157,23 +158,32 @@ class RelationValues:
                 "only a relation of one set of nodes with itself can be"
             )
         sign = 1.0 if symmetry == "symmetric" else -1.0
-        shift = 0.0
-        if (
-            symmetry == "reciprocal"
-            and self.values.size
-            and self.values.min() >= 0
-            and self.values.max() <= 1
-        ):
-            shift = 0.5
+        shift = self._centre() if symmetry == "reciprocal" else 0.0
         shifted = replace(self, values=self.values - shift)
         shifted._check_constraint(sign, shift)
         return shifted._both_ways(sign), shift
 
+    def _measured_once(self) -> Floats:
+        """Labels of the pairs that occur exactly once, shape (p, m); NaN elsewhere."""
+        if self.complete:
+            return self.matrix
+        size = self.shape[0] * self.shape[1]
+        counts = np.bincount(self.rows * self.shape[1] + self.columns, minlength=size).reshape(self.shape)
+        return np.where(counts == 1, self.mean_matrix, np.nan)
+
+    def _centre(self) -> float:
+        """Half of what the labels of a pair in both directions add up to: ½ or 0."""
+        known = self._measured_once()
+        sums = known + known.T
+        seen = ~np.isnan(sums)
+        if seen.any():
+            middle = float(np.median(sums[seen]))
+            return 0.5 if abs(middle - 1) < abs(middle) else 0.0
+        return 0.5 if self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1 else 0.0
+
     def _check_constraint(self, sign: float, shift: float) -> None:
         """Refuse labels of a pair in both directions that contradict each other; repeated measurements may."""
-        if not self.complete and len(np.unique(self.rows * self.shape[1] + self.columns)) < len(self.values):
-            return
-        known = self.mean_matrix
+        known = self._measured_once()
         gap = np.abs(known - sign * known.T)
         largest = float(np.nanmax(gap, initial=0.0))
         if largest > _SLACK * max(1.0, float(np.abs(self.values).max(initial=0.0))):
@@ -188,16 +198,36 @@ class RelationValues:
             )
 
     def _both_ways(self, sign: float) -> "RelationValues":
+        """Every measurement in both directions.
+
+        Where the labels of (v, w) and of (w, v) are the same ones they were given in both directions; otherwise each is a
+        measurement of its own.
+        """
         if self.complete:
             return self
-        m = self.shape[1]
-        there = np.unique(self.rows * m + self.columns)
-        missing = ~np.isin(self.columns * m + self.rows, there)
+        rows, columns, values = self.rows, self.columns, self.values
+        apart = np.flatnonzero(rows != columns)
+        forward = rows[apart] < columns[apart]
+        first, second = np.minimum(rows, columns)[apart], np.maximum(rows, columns)[apart]
+        pair = np.unique(first * self.shape[1] + second, return_inverse=True)[1]
+        oriented = np.where(forward, 1.0, sign) * values[apart]
+        sides = []
+        for side in (forward, ~forward):
+            order = np.lexsort((oriented[side], pair[side]))
+            sides.append((pair[side][order], oriented[side][order]))
+        number = int(pair.max(initial=-1)) + 1
+        counts = [np.bincount(side[0], minlength=number) for side in sides]
+        given_twice = counts[0] == counts[1]
+        kept = [given_twice[side[0]] for side in sides]
+        scale = max(1.0, float(np.abs(values).max(initial=0.0)))
+        differ = np.abs(sides[0][1][kept[0]] - sides[1][1][kept[1]]) > _SLACK * scale
+        given_twice[sides[0][0][kept[0]][differ]] = False
+        single = apart[~given_twice[pair]]
         return RelationValues.of_edges(
             self.shape,
-            np.concatenate([self.rows, self.columns[missing]]),
-            np.concatenate([self.columns, self.rows[missing]]),
-            np.concatenate([self.values, sign * self.values[missing]]),
+            np.concatenate([rows, columns[single]]),
+            np.concatenate([columns, rows[single]]),
+            np.concatenate([values, sign * values[single]]),
         )
 
 
@@ -222,7 +252,8 @@ def read_relation(
     """
     shape = (len(nodes), len(nodes) if objects is None else len(objects))
     if isinstance(relation, Table) or (
-        isinstance(relation, pd.DataFrame) and set(EDGE_COLUMNS) & {str(c) for c in relation.columns}
+        isinstance(relation, pd.DataFrame)
+        and _looks_like_edges(relation, nodes if objects is None else objects)
     ):
         values = _from_edges(as_table(relation, _NAME), nodes, objects, shape)
     elif isinstance(relation, pd.DataFrame):
@@ -241,12 +272,19 @@ def read_relation(
         values = _from_array(relation, shape)
     if not len(values.values):
         raise DataError("relation: not one label is known; give at least one value")
+    values.values.flags.writeable = False
     return values
+
+
+def _looks_like_edges(frame: pd.DataFrame, objects: Sequence[Hashable]) -> bool:
+    """Whether columns are those of an edge table, or most likely meant to be, and not labels of objects."""
+    columns = list(frame.columns)
+    return bool(set(EDGE_COLUMNS) & {str(c) for c in columns}) and not set(columns) <= set(objects)
 
 
 def _from_array(relation: Any, shape: tuple[int, int]) -> RelationValues:
     try:
-        matrix = np.asarray(relation, dtype=np.float64)
+        matrix = np.array(relation, dtype=np.float64)  # a copy: what the caller does to his later is his own
     except (TypeError, ValueError):
         raise DataError(
             f"relation: expected an array of numbers, a DataFrame or an edge table with the columns {', '.join(EDGE_COLUMNS)}, "

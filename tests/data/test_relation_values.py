@@ -46,8 +46,8 @@ def test_every_form_says_the_same(given_matrix: np.ndarray) -> None:
     np.testing.assert_array_equal(whole.transposed().mean_matrix, given_matrix.T)
     part = whole.subset(np.array([2, 0]), np.array([1, 3]))
     np.testing.assert_array_equal(part.mean_matrix, given_matrix[np.ix_([2, 0], [1, 3])])
-    if whole.varies:
-        assert np.any(np.nanmax(given_matrix, axis=1) > np.nanmin(given_matrix, axis=1))
+    highest, lowest = (np.where(np.isnan(given_matrix), fill, given_matrix) for fill in (-np.inf, np.inf))
+    assert whole.varies == bool(np.any(highest.max(axis=1) > lowest.min(axis=1)))
 
 
 def test_repeated_edges_are_repeated_measurements() -> None:
@@ -68,6 +68,8 @@ def test_constraints() -> None:
     signed = matrix([0, 2, -1], [-2, 0, 3], [1, -3, 0])
     values, shift = read_relation(signed, NODES).constrained("reciprocal")
     assert shift == 0.0 and values.complete
+    noisy = matrix([0.5, 1.1], [-0.1, 0.5])
+    assert read_relation(noisy, NODES[:2]).constrained("reciprocal")[1] == 0.5
     one_way = matrix([1, 2, np.nan], [np.nan, 1, np.nan], [4, np.nan, 1])
     values, _ = read_relation(one_way, NODES).constrained("symmetric")
     np.testing.assert_array_equal(values.mean_matrix, matrix([1, 2, 4], [2, 1, np.nan], [4, np.nan, 1]))
@@ -79,6 +81,41 @@ def test_constraints() -> None:
         read_relation(np.ones((2, 3)), NODES[:2], NODES).constrained("symmetric")
     with pytest.raises(DataError, match="'mirror'"):
         read_relation(signed, NODES).constrained("mirror")  # type: ignore[arg-type]
+
+
+def test_every_measurement_is_in_both_directions() -> None:
+    """Labels given both ways are one measurement; others are one each, and all are where v < w."""
+
+    def both_ways(table: list[tuple[str, str, float]], symmetry: Any) -> RelationValues:
+        edges = pd.DataFrame(table, columns=["source", "target", "value"])
+        return read_relation(edges, NODES).constrained(symmetry)[0]
+
+    several = both_ways([("a", "b", 1.0), ("b", "a", 5.0), ("b", "a", 5.0), ("b", "a", 5.0)], "symmetric")
+    assert len(several.values) == 8 and several.mean_matrix[0, 1] == several.mean_matrix[1, 0] == 4.0
+    games = [
+        ("a", "b", 1.0),
+        ("b", "a", -1.0),
+        ("a", "b", -1.0),
+        ("b", "a", 1.0),
+        ("a", "b", 1.0),
+        ("b", "a", -1.0),
+    ]
+    assert len(both_ways(games, "reciprocal").values) == 6
+    repeated = [("c", "a", 0.2), ("c", "a", 0.3)]
+    with pytest.raises(DataError, match="not symmetric"):
+        both_ways([("a", "b", 1.0), ("b", "a", 5.0), *repeated], "symmetric")
+
+
+def test_a_node_may_be_called_value() -> None:
+    frame = pd.DataFrame(np.ones((2, 2)), index=["value", "b"], columns=["value", "b"])
+    assert read_relation(frame, ("value", "b")).complete
+
+
+def test_later_changes_of_the_caller_change_nothing() -> None:
+    given = np.ones((3, 3))
+    values = read_relation(given, NODES)
+    given[:] = 7
+    assert values.values.max() == 1.0 and not values.values.flags.writeable
 
 
 def test_what_is_refused() -> None:

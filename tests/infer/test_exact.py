@@ -130,6 +130,17 @@ def test_hyperparameters_are_found() -> None:
     assert ranked.info["result"] == "converged"
 
 
+def test_labels_without_noise_have_an_answer() -> None:
+    rng = np.random.default_rng(0)
+    nodes = pd.DataFrame(rng.normal(size=(12, 2)), columns=["x", "y"])
+    weights = rng.normal(size=(2, 2))
+    labels = nodes.to_numpy() @ (weights - weights.T) @ nodes.to_numpy().T
+    data = RelationData.from_tables(nodes, labels, symmetry="reciprocal")
+    posterior = Exact(conditional_ranking).run(0, data, loss="regression")
+    assert posterior.hyperparameters["noise"] < 1e-4
+    np.testing.assert_allclose(posterior.mean(), labels, atol=0.01)
+
+
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
 def test_a_newcomer_is_a_node_with_unknown_labels(loss: Any) -> None:
     data = problem()

@@ -309,3 +309,29 @@ def test_a_kernel_on_a_graph() -> None:
     assert list(np.argsort(-scores[0])) == [4, 3, 2, 1, 0]
     with pytest.raises(DataError, match="include new nodes in the graph"):
         ranker.predict(np.array([[6.0]]))
+
+
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+@pytest.mark.parametrize("symmetry", ["none", "symmetric", "reciprocal"])
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_few_features_are_a_shortcut_and_nothing_else(loss: str, symmetry: str, kinds: int) -> None:
+    if symmetry != "none" and (kinds == 2 or loss == "ranking"):
+        pytest.skip("no such closed form")
+    rng = np.random.default_rng(6)
+    nodes, objects = rng.normal(size=(9, 2)), rng.normal(size=(8, 3)) if kinds == 2 else None
+    relation = rng.normal(size=(9, 9 if objects is None else 8))
+    if symmetry != "none":
+        relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
+    options: dict[str, Any] = {"loss": loss, "symmetry": symmetry, "regularization": 0.3}
+    thin = ConditionalRanker("linear", **options).fit(nodes, relation, objects)
+    grams = [None if features is None else features @ features.T for features in (nodes, objects)]
+    full = ConditionalRanker("precomputed", **options).fit(grams[0], relation, grams[1])
+    assert thin.problem_.system().rotated.shape[0] == 2
+    np.testing.assert_allclose(thin.dual_coef_, full.dual_coef_, atol=1e-12)
+    assert thin.posterior_.log_evidence == pytest.approx(full.posterior_.log_evidence, abs=1e-9)
+    (mine, my_sd), (theirs, their_sd) = (ranker.predict(return_std=True) for ranker in (thin, full))
+    np.testing.assert_allclose(mine, theirs, atol=1e-10)
+    np.testing.assert_allclose(my_sd**2, their_sd**2, atol=1e-12)
+    np.testing.assert_allclose(thin.predict([4, 2], [1]), full.predict([4, 2], [1]), atol=1e-11)
+    beliefs = [ranker.posterior_.belief(3).covariance() for ranker in (thin, full)]
+    np.testing.assert_allclose(beliefs[0], beliefs[1], atol=1e-10)

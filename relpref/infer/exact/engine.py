@@ -170,6 +170,7 @@ class Exact:
         info: dict[str, Any] = {"engine": self.name, "result": "converged", **problem.describe()}
         log_evidence: float | None = None
         if problem.closed:
+            noise += noise_floor(nodes.eigen, objects.eigen)
             closed = problem.closed_scores(noise, scale=1.0)
             log_evidence = closed.fit.log_evidence()
             scores: Any = closed
@@ -273,10 +274,16 @@ def _evidence_of(structure: Structure, solver: Solver) -> Callable[..., tuple[fl
     def closed(left: Any, right: Any, noise: float) -> tuple[float, EvidenceGradient]:
         first: Eigen = symmetric_eigen(left)
         second = first if right is left else symmetric_eigen(right)
-        fit = KroneckerSystem.of(first, second, values.matrix, loss, symmetry).solve(noise)
+        floor = noise_floor(first, second)
+        fit = KroneckerSystem.of(first, second, values.matrix, loss, symmetry).solve(noise + floor)
         return fit.log_evidence(), fit.evidence_gradient()
 
     return closed
+
+
+def noise_floor(left: Eigen, right: Eigen) -> float:
+    """Noise that rounding adds to every label: without it the evidence of labels without noise has no maximum."""
+    return 1e-11 * float(left.values[-1] * right.values[-1])
 
 
 def _symmetric(matrix: Any) -> Any:
