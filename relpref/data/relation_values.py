@@ -139,7 +139,8 @@ class RelationValues:
     def constrained(self, symmetry: Symmetry) -> tuple["RelationValues", float]:
         """The labels of a symmetric or reciprocal relation in both directions, and what was subtracted from them.
 
-        A pair known in one direction only is known in the other, too (CR10 section 3). Reciprocal labels where
+        A pair known in one direction only is known in the other, too (CR10 section 3). Edges of which some occur several times are
+        a list of measurements, such as games, and may contradict each other; otherwise contradictions are refused. Reciprocal labels where
         Q(v, w) + Q(w, v) = 1 are shifted by ½, antisymmetric ones are not; where no pair is known in both directions, labels
         in [0, 1] are taken for the first kind.
 
@@ -182,7 +183,9 @@ class RelationValues:
         return 0.5 if self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1 else 0.0
 
     def _check_constraint(self, sign: float, shift: float) -> None:
-        """Refuse labels of a pair in both directions that contradict each other; repeated measurements may."""
+        """Refuse labels of a pair in both directions that contradict each other, but not where pairs were measured repeatedly."""
+        if not self.complete and len(np.unique(self.rows * self.shape[1] + self.columns)) < len(self.values):
+            return
         known = self._measured_once()
         gap = np.abs(known - sign * known.T)
         largest = float(np.nanmax(gap, initial=0.0))

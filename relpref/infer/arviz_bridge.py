@@ -115,7 +115,7 @@ def relation_to_datatree(
     per_chain = max(num_samples // _CHAINS, 1)
     moments = posterior.belief(query, objects)
     draws = moments.draw(_CHAINS * per_chain, rng).reshape(_CHAINS, per_chain, -1)
-    noise = np.sqrt(posterior.noise) * rng.standard_normal(draws.shape)
+    noise = np.sqrt(posterior.label_variance) * rng.standard_normal(draws.shape)
     numbers = {
         name: np.broadcast_to(np.asarray(value), (_CHAINS, per_chain, *np.shape(value)))
         for name, value in posterior.hyperparameters.items()

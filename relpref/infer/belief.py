@@ -113,9 +113,12 @@ class GaussianBelief:
         return self.location - reach, self.location + reach
 
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draws by the Cholesky factor of the covariance."""
+        """Draws by the Cholesky factor of the covariance; by its eigenvectors, where it is singular up to rounding."""
         with jax.enable_x64(True):
             lower = np.asarray(cholesky(jax.numpy.asarray(self.scale)).lower)
+        if not np.all(np.isfinite(lower)) and np.all(np.isfinite(self.scale)):
+            values, vectors = np.linalg.eigh(self.scale)
+            lower = vectors * np.sqrt(np.maximum(values, 0.0))
         return self.location + rng.standard_normal((number, self.size)) @ lower.T
 
 

@@ -17,6 +17,8 @@ from relpref.infer.exact.closed_scores import QueryMoments
 from relpref.infer.exact.domain import Asked, Domain
 from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.ranks import objects, pairs_of_labels, ranking_table
+from relpref.infer.result import Result
+from relpref.infer.warn import InferenceWarning, warn_user
 
 
 class Scores(Protocol):
@@ -51,7 +53,7 @@ class RelationPosterior:
         identified.
     solution : Scores
     noise : float
-        Variance of a label given its score.
+        λ times the scale: variance of a label given its score, in one direction; see `label_variance`.
     shift : float
         Added to scores: ½ for reciprocal labels in [0, 1].
     hyperparameters : dict
@@ -86,6 +88,11 @@ class RelationPosterior:
     def loss(self) -> Loss:
         """Ranking or regression."""
         return self.problem.loss
+
+    @property
+    def label_variance(self) -> float:
+        """Variance of a pair's next label given its score: under a constraint it counts in both directions, so half of ``noise``."""
+        return self.noise if self.problem.symmetry == "none" else 0.5 * self.noise
 
     def mean(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Posterior mean of every score.
@@ -182,7 +189,7 @@ class RelationPosterior:
             {
                 "first": objects(pair[0] for pair in listed),
                 "second": objects(pair[1] for pair in listed),
-                "probability": ndtr(margins.mean / np.sqrt(margins.sd**2 + 2 * self.noise)),
+                "probability": ndtr(margins.mean / np.sqrt(margins.sd**2 + 2 * self.label_variance)),
                 "p_better": margins.positive,
                 "gap_mean": margins.mean,
                 "gap_sd": margins.sd,
@@ -231,10 +238,12 @@ class RelationPosterior:
         )
 
     def _ask(self, nodes: Any, objects: Any) -> tuple[Asked, Asked]:
+        self._warn_if_not_converged()
         left = self.nodes.ask(nodes)
         return left, left if objects is nodes and self.nodes is self.objects else self.objects.ask(objects)
 
     def _query(self, query: Any, objects: Any) -> tuple[Asked, Asked]:
+        self._warn_if_not_converged()
         one = query
         if not (hasattr(query, "ndim") and query.ndim == 2):
             if isinstance(query, list | set | dict | np.ndarray | pd.Series):
@@ -244,6 +253,11 @@ class RelationPosterior:
         if len(asked.labels) != 1:
             raise DataError(f"query has {len(asked.labels)} rows; ask for one conditioning node at a time")
         return asked, self.objects.ask(objects)
+
+    def _warn_if_not_converged(self) -> None:
+        result = Result[self.info["result"]]
+        if not result.ok:
+            warn_user(f"{result.name}: {result.value}", InferenceWarning)
 
 
 def _frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:

@@ -31,6 +31,10 @@ class Result(Enum):
         "The search for hyperparameters stopped before the gradient vanished. "
         "Raise max_evaluations, try restarts, or give tighter priors."
     )
+    iterations_not_converged = (
+        "Conjugate gradients stopped before the residual was small. "
+        "Raise max_iterations (max_iter), tol or the regularization."
+    )
     hyperparameters_not_mixed = (
         "The chains over the hyperparameters disagree (R-hat above 1.2). "
         "Raise draws and warmup, give tighter priors, or maximise the evidence instead."

@@ -101,9 +101,11 @@ def test_every_measurement_is_in_both_directions() -> None:
         ("b", "a", -1.0),
     ]
     assert len(both_ways(games, "reciprocal").values) == 6
-    repeated = [("c", "a", 0.2), ("c", "a", 0.3)]
+    contradiction = [("a", "b", 1.0), ("b", "a", 5.0)]
     with pytest.raises(DataError, match="not symmetric"):
-        both_ways([("a", "b", 1.0), ("b", "a", 5.0), *repeated], "symmetric")
+        both_ways(contradiction, "symmetric")
+    measured = both_ways([*contradiction, ("c", "a", 0.2), ("c", "a", 0.3)], "symmetric")
+    assert measured.mean_matrix[0, 1] == measured.mean_matrix[1, 0] == 3.0
 
 
 def test_a_node_may_be_called_value() -> None:

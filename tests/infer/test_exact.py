@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from relpref import RelationData
-from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import EP, Exact
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer import EP, Exact, InferenceWarning
 from relpref.infer.exact.engine import _evidence_of, _Reader
 from relpref.infer.exact.structure import find_structure
 from relpref.infer.program import Call, in_double
@@ -47,8 +47,8 @@ def test_regression_is_what_ep_finds(symmetry: str, complete: bool) -> None:
     field = ep.mean().reshape(6, 6)
     scores = 0.5 * (field + sign * field.T) if sign else field
     np.testing.assert_allclose(exact.mean(), scores, atol=1e-7)
+    assert exact.log_evidence == pytest.approx(ep.log_evidence, abs=1e-6)
     if complete:
-        assert exact.log_evidence == pytest.approx(ep.log_evidence, abs=1e-6)
         assert exact.info["solver"] == "closed form"
     weights = np.zeros((6, 36))
     for w in range(6):
@@ -138,7 +138,7 @@ def test_labels_without_noise_have_an_answer() -> None:
     data = RelationData.from_tables(nodes, labels, symmetry="reciprocal")
     posterior = Exact(conditional_ranking).run(0, data, loss="regression")
     assert posterior.hyperparameters["noise"] < 1e-4
-    np.testing.assert_allclose(posterior.mean(), labels, atol=0.01)
+    np.testing.assert_allclose(posterior.mean(), labels, atol=1e-3)
 
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
@@ -178,6 +178,17 @@ def test_two_kinds_of_nodes_and_a_graph() -> None:
         posterior.mean(None, pd.DataFrame([[0.1]], columns=["z"]))
     late = pd.DataFrame([[0.1, 0.2]], index=["late"], columns=["x", "y"])
     assert np.isfinite(posterior.ranking(late)["sd"]).all()
+
+
+def test_iterations_that_did_not_converge_are_told_with_every_answer() -> None:
+    data = problem("none", False)
+    with pytest.raises(InferenceError, match="iterations_not_converged"):
+        Exact(conditional_ranking, fixed=FIXED, max_iterations=1).run(0, data)
+    posterior = Exact(conditional_ranking, fixed=FIXED, max_iterations=1, throw=False).run(0, data)
+    with pytest.warns(InferenceWarning, match="iterations_not_converged"):
+        posterior.mean()
+    with pytest.warns(InferenceWarning):
+        posterior.ranking("n2")
 
 
 def test_what_is_refused() -> None:

@@ -335,3 +335,55 @@ def test_few_features_are_a_shortcut_and_nothing_else(loss: str, symmetry: str, 
     np.testing.assert_allclose(thin.predict([4, 2], [1]), full.predict([4, 2], [1]), atol=1e-11)
     beliefs = [ranker.posterior_.belief(3).covariance() for ranker in (thin, full)]
     np.testing.assert_allclose(beliefs[0], beliefs[1], atol=1e-10)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_ranks_under_a_kernel_of_low_rank(complete: bool) -> None:
+    rng = np.random.default_rng(7)
+    nodes, relation = rng.normal(size=(30, 3)), rng.normal(size=(30, 30))
+    if not complete:
+        relation[rng.random((30, 30)) < 0.5] = np.nan
+    ranker = ConditionalRanker("linear", regularization=1e-4, tol=1e-10).fit(nodes, relation)
+    assert np.isfinite(ranker.posterior_.ranking(0)).all(axis=None)
+    assert np.isfinite(ranker.posterior_.sample(0, num_samples=5)).all()
+
+
+def test_variances_do_not_cancel() -> None:
+    """Beside a tiny λ the variance of a known score is λ, almost: there is one label for each score."""
+    rng = np.random.default_rng(8)
+    nodes, relation = rng.normal(size=(12, 2)), rng.normal(size=(12, 12))
+    ranker = ConditionalRanker("gaussian", gamma=2.0, loss="regression", regularization=1e-13).fit(
+        nodes, relation
+    )
+    exact = ranker.predict(return_std=True)[1] ** 2 / ranker.posterior_.hyperparameters["scale"]
+    assert np.all((exact > 0.5e-13) & (exact <= 1.0001e-13))
+
+
+def test_the_next_label_under_a_constraint() -> None:
+    """Labels of pairs, simulated: stated and realised variance of a held-out label agree within 5 standard errors."""
+    rng = np.random.default_rng(9)
+    ratios = []
+    for _ in range(40):
+        nodes = rng.normal(size=(12, 2))
+        kernel = np.exp(-0.5 * ((nodes[:, None] - nodes) ** 2).sum(-1)) + 1e-10 * np.eye(12)
+        root = np.linalg.cholesky(kernel)
+        field, noise = root @ rng.normal(size=(12, 12)) @ root.T, rng.normal(size=(12, 12))
+        labels = 0.5 * (field - field.T) + 0.5 * np.sqrt(0.4) * (noise - noise.T)
+        known = labels.copy()
+        known[0, 1] = known[1, 0] = np.nan
+        ranker = ConditionalRanker(
+            "gaussian", gamma=0.5, loss="regression", symmetry="reciprocal", regularization=0.4, tol=1e-9
+        ).fit(nodes, known)
+        posterior = ranker.posterior_
+        mean, sd = (part[0, 1] for part in ranker.predict(return_std=True))
+        ratios.append((labels[0, 1] - mean) ** 2 / (sd**2 + posterior.label_variance))
+    assert abs(np.mean(ratios) - 1) < 5 * np.std(ratios) / np.sqrt(40)
+    assert posterior.label_variance == posterior.noise / 2
+
+
+def test_labels_that_are_all_zero() -> None:
+    nodes, relation = players()
+    ranker = ConditionalRanker("gaussian", loss="regression").fit(nodes, 0 * relation)
+    assert (ranker.predict().to_numpy() == 0).all() and (ranker.predict(return_std=True)[1] == 0).all(
+        axis=None
+    )

@@ -233,8 +233,10 @@ class KroneckerFit:
 
         With the ranking loss it is the restricted evidence, that of the p(m−1) contrasts within conditioning nodes; with a symmetric
         or reciprocal relation that of the distinct entries, each read once with noise λ/2 (λ on the diagonal). The three are
-        about different numbers: never compare one kind with another.
+        about different numbers: never compare one kind with another. Infinite at scale 0, the estimate from labels that are all 0.
         """
+        if scale == 0:
+            return np.inf
         system = self.system
         (p, m), (r, count) = system.shape, self.shrinkage.shape
         rest = np.log(self.regularization)  # the logarithm of an eigenvalue that is not there

@@ -1,4 +1,13 @@
-"""Posterior moments of the scores where the relation is complete and the kernel is a Kronecker product: O(p³) for all of them."""
+"""Posterior moments of the scores where the relation is complete and the kernel is a Kronecker product.
+
+Variances are written without a difference of large numbers. With a = K(q, nodes) V and b = G(o, objects) U the prior of a node q is
+K(q, q) = q⊥ + Σ_i a_i²/κ_i, where q⊥ is what the training nodes do not tell of it, 0 for one of them; the same for objects. Then
+
+    Cov(f(q, o), f(q, o')) = q⊥ G(o, o') + (K(q, q) − q⊥) o⊥ + Σ_ij (a_i²/κ_i) (b_j b'_j/γ_j) λ D_ij,   D_ij = 1/(κ_i γ_j + λ),
+
+and an unknown offset adds Σ_i (a_i²/c_i) t_i t'_i with t_i = Σ_j D_ij (Uᵀ1)_j b_j. All scores of a relation without a constraint
+cost O(p³).
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,8 +66,7 @@ class ClosedScores:
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """K(left, nodes) A G(objects, right), shape (a, b)."""
-        system = self.fit.system
-        cross = right.side.kernel
+        system, cross = self.fit.system, right.side.kernel
         if system.labels is not None:  # few eigenvalues: they say it with less work
             a, b = self._rotated(left, right)
             return self._constrained(a @ self.fit.rotated_dual @ b.T, left, right)
@@ -80,16 +88,29 @@ class ClosedScores:
         return scores
 
     def variance(self, left: Asked, right: Asked) -> Floats:
-        """Posterior variance of every score, shape (a, b)."""
-        if self.fit.system.symmetry != "none":
-            return np.stack(
-                [np.diagonal(self.query(left.row(row), right).covariance) for row in range(len(left.labels))]
-            )
+        """Posterior variance of every score, shape (a, b); O(p²) for each score of a symmetric or reciprocal relation."""
+        system, fit = self.fit.system, self.fit
         a, b = self._rotated(left, right)
-        prior = np.multiply.outer(self.problem.nodes.diagonal(left), self.problem.objects.diagonal(right))
-        variance = prior - np.square(a) @ self.fit.shrinkage @ np.square(b).T
-        if self.fit.system.loss == "ranking":
-            variance += (np.square(a) / self.fit.offset_precision) @ np.square(b @ self._offset_pull.T).T
+        known_a, known_b = (
+            np.square(a) * _inverse(system.left.values),
+            np.square(b) * _inverse(system.right.values),
+        )
+        own_a, own_b = self.problem.nodes.diagonal(left), self.problem.objects.diagonal(right)
+        told_a, told_b = known_a.sum(axis=1), known_b.sum(axis=1)
+        variance = known_a @ (fit.regularization * fit.shrinkage) @ known_b.T
+        variance += np.multiply.outer(_untold(own_a, told_a, left), own_b)
+        variance += np.multiply.outer(np.minimum(told_a, own_a), _untold(own_b, told_b, right))
+        if system.loss == "ranking":
+            variance += (np.square(a) / fit.offset_precision) @ np.square(b @ self._offset_pull.T).T
+        if system.symmetry != "none":
+            cross = self.problem.nodes.between(left, right)
+            between = np.empty_like(variance)
+            for row, (mine, to_objects) in enumerate(zip(a, cross, strict=True)):
+                both, told = mine * b, b @ (_inverse(system.left.values) * mine)
+                between[row] = np.einsum("wi,ij,wj->w", both, self._swapped, both, optimize=True)
+                if left.new or right.new:
+                    between[row] += np.square(to_objects) - np.square(told)
+            variance = 0.5 * (variance + SIGN[system.symmetry] * between)
         return self.scale * np.maximum(variance, 0.0)
 
     def query(self, query: Asked, right: Asked) -> QueryMoments:
@@ -102,21 +123,27 @@ class ClosedScores:
         right : Asked
             b objects.
         """
-        a, b = self._rotated(query, right)
-        prior = self.problem.nodes.diagonal(query)[0] * self.problem.objects.between(right, right)
-        reduction = (b * (np.square(a[0]) @ self.fit.shrinkage)) @ b.T
-        if self.fit.system.loss == "ranking":
+        system, fit = self.fit.system, self.fit
+        (a,), b = self._rotated(query, right)
+        known = np.square(a) * _inverse(system.left.values)
+        own, told = self.problem.nodes.diagonal(query), known.sum(keepdims=True)
+        weights = (known @ fit.shrinkage) * fit.regularization * _inverse(system.right.values)
+        covariance = (b * weights) @ b.T
+        if query.new or right.new:
+            prior = self.problem.objects.between(right, right)
+            covariance += _untold(own, told, query) * prior
+            if right.new:
+                covariance += min(told[0], own[0]) * (prior - (b * _inverse(system.right.values)) @ b.T)
+        if system.loss == "ranking":
             pull = b @ self._offset_pull.T
-            reduction -= (pull * (np.square(a[0]) / self.fit.offset_precision)) @ pull.T
-        if self.fit.system.symmetry != "none":
-            # The kernel with a training pair is ½(a_i b_wj ± b_wi a_j) in the eigenbasis, and D is symmetric.
-            sign = SIGN[self.fit.system.symmetry]
-            cross = self.problem.nodes.between(query, right)[0]
-            prior = 0.5 * (prior + sign * np.multiply.outer(cross, cross))
-            reduction = 0.5 * (
-                reduction + sign * b @ (self.fit.shrinkage * np.multiply.outer(a[0], a[0])) @ b.T
-            )
-        covariance = prior - reduction
+            covariance += (pull * (np.square(a) / fit.offset_precision)) @ pull.T
+        if system.symmetry != "none":
+            between = b @ (self._swapped * np.multiply.outer(a, a)) @ b.T
+            if query.new or right.new:
+                cross = self.problem.nodes.between(query, right)[0]
+                seen = b @ (_inverse(system.left.values) * a)
+                between += np.multiply.outer(cross, cross) - np.multiply.outer(seen, seen)
+            covariance = 0.5 * (covariance + SIGN[system.symmetry] * between)
         return QueryMoments(self.mean(query, right)[0], self.scale * 0.5 * (covariance + covariance.T))
 
     def _rotated(self, left: Asked, right: Asked) -> tuple[Floats, Floats]:
@@ -126,5 +153,21 @@ class ClosedScores:
 
     @cached_property
     def _offset_pull(self) -> Floats:
-        """D_ij (Uᵀ1)_j, shape (p, m): what an offset along eigenvector i does to the dual."""
+        """D_ij (Uᵀ1)_j, shape (r, s): what an offset along eigenvector i does to the dual."""
         return self.fit.shrinkage * self.fit.system.ones
+
+    @cached_property
+    def _swapped(self) -> Floats:
+        """λ D_ij/(κ_i κ_j), shape (r, r): between (v, w) and (w, v) of a constrained relation."""
+        inverse = _inverse(self.fit.system.left.values)
+        return self.fit.regularization * self.fit.shrinkage * np.multiply.outer(inverse, inverse)
+
+
+def _inverse(eigenvalues: Floats) -> Floats:
+    """1/κ_i, 0 where κ_i is."""
+    return np.divide(1.0, eigenvalues, out=np.zeros_like(eigenvalues), where=eigenvalues > 0)
+
+
+def _untold(own: Floats, told: Floats, asked: Asked) -> Floats:
+    """Prior variance of nodes that the training nodes do not tell of: 0 for those themselves."""
+    return np.maximum(own - told, 0.0) if asked.new else np.zeros_like(own)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relpref.data import RelationData
-from relpref.errors import DataError, InferenceError
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.exact.closed import EvidenceGradient, KroneckerSystem
 from relpref.infer.exact.domain import Domain
@@ -25,6 +25,8 @@ from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result, code
 from relpref.infer.sites import Info, Sites
 from relpref.linalg import Eigen, symmetric_eigen
+
+_STEEP = 1e-4  # largest gradient at a maximum, relative to the objective
 
 
 class ExactEvidence(NamedTuple):
@@ -185,16 +187,17 @@ class Exact:
                     scale=1.0,
                 )
             info |= {
-                "result": "converged" if found.reason == "converged" else "max_iterations",
+                "result": "converged" if found.reason == "converged" else "iterations_not_converged",
                 "solver": "conjugate gradients",
                 "iterations": found.iterations,
                 "residual": found.residual,
             }
-            if search is not None:
-                log_evidence = float(search.evidence.log_evidence)
+            log_evidence = self._edge_evidence(structure, nodes, objects, noise)
         if search is not None:
             info |= {"evaluations": search.evaluations, "gradient_norm": search.gradient_norm}
-            if not search.converged:
+            # A line search may end where the evidence falls off too steeply to go on; that is no maximum.
+            steep = search.gradient_norm > _STEEP * max(100.0, abs(search.objective))
+            if steep or not search.converged:
                 info["result"] = "hyperparameters_not_converged"
         info["log_prior"] = float(log_prior)
         result = Result[info["result"]]
@@ -210,6 +213,15 @@ class Exact:
             info=info,
             key=key_words(key),
         )
+
+    @staticmethod
+    def _edge_evidence(structure: Structure, nodes: Domain, objects: Domain, noise: float) -> float | None:
+        """Of an incomplete relation; None where there is none, or no memory for it."""
+        try:
+            evidence = EdgeEvidence(structure.values, structure.loss, structure.symmetry)
+        except (DataError, UnsupportedProgramError):
+            return None
+        return evidence(jnp.asarray(nodes.gram), jnp.asarray(objects.gram), noise)[0]
 
 
 class _Reader:
@@ -274,16 +286,25 @@ def _evidence_of(structure: Structure, solver: Solver) -> Callable[..., tuple[fl
     def closed(left: Any, right: Any, noise: float) -> tuple[float, EvidenceGradient]:
         first: Eigen = symmetric_eigen(left)
         second = first if right is left else symmetric_eigen(right)
-        floor = noise_floor(first, second)
-        fit = KroneckerSystem.of(first, second, values.matrix, loss, symmetry).solve(noise + floor)
-        return fit.log_evidence(), fit.evidence_gradient()
+        fit = KroneckerSystem.of(first, second, values.matrix, loss, symmetry).solve(
+            noise + noise_floor(first, second)
+        )
+        gradient = fit.evidence_gradient()
+        # The floor moves with the largest eigenvalues, whose derivatives are v vᵀ and u uᵀ.
+        pull = gradient.noise * noise_floor(first, second)
+        outer = [
+            np.multiply.outer(e.vectors[:, -1], e.vectors[:, -1]) / e.values[-1] for e in (first, second)
+        ]
+        return fit.log_evidence(), EvidenceGradient(
+            gradient.left + pull * outer[0], gradient.right + pull * outer[1], gradient.noise
+        )
 
     return closed
 
 
 def noise_floor(left: Eigen, right: Eigen) -> float:
     """Noise that rounding adds to every label: without it the evidence of labels without noise has no maximum."""
-    return 1e-11 * float(left.values[-1] * right.values[-1])
+    return 1e-12 * float(left.values[-1] * right.values[-1])
 
 
 def _symmetric(matrix: Any) -> Any:

@@ -43,9 +43,8 @@ class Structure:
     loss, symmetry
     one_domain : bool
         Whether the two kernels are one.
-    reference : int
-        The label whose noise has variance λ/``divisor``.
     divisor : float
+        The first label's noise has variance λ/``divisor``.
     """
 
     field: str
@@ -56,7 +55,6 @@ class Structure:
     loss: Loss
     symmetry: Symmetry
     one_domain: bool
-    reference: int
     divisor: float
 
 
@@ -142,7 +140,6 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         loss,
         symmetry,
         factors.left is factors.right,
-        0,
         float(divisors[0]),
     )
 
@@ -155,7 +152,7 @@ def read_factors(
     sites = call.trace(arrays, {**values, structure.field: zeros})
     factors: Any = unwrap(sites[structure.field]["fn"]).covariance
     scale = jnp.ravel(jnp.asarray(unwrap(sites[structure.label]["fn"]).scale))
-    noise = structure.divisor * jnp.square(scale[min(structure.reference, scale.shape[0] - 1)])
+    noise = structure.divisor * jnp.square(scale[0])
     return factors.left.dense(), None if structure.one_domain else factors.right.dense(), noise
 
 
