@@ -102,13 +102,6 @@ class PairwiseKernel(Protocol):
     ) -> Floats:
         """The kernel between selected pairs and training edges, written out, shape (q, q')."""
 
-    def variance(self, left_diagonal: Floats, right_diagonal: Floats, cross: Floats | None) -> Floats:
-        """k(e, e) for every pair asked for, shape (a, b).
-
-        ``left_diagonal`` (a,) and ``right_diagonal`` (b,) are the nodes' own K(v, v) and G(w, w); ``cross`` (a, b) is
-        the kernel between the two sides, which kernels of one domain need.
-        """
-
 
 @dataclass(frozen=True)
 class Kronecker:
@@ -135,10 +128,6 @@ class Kronecker:
     ) -> Floats:
         """The kernel written out."""
         return left.kernel[np.ix_(rows, edge_rows)] * right.kernel[np.ix_(columns, edge_columns)]
-
-    def variance(self, left_diagonal: Floats, right_diagonal: Floats, cross: Floats | None) -> Floats:
-        """K(v, v) G(w, w)."""
-        return np.outer(left_diagonal, right_diagonal)
 
 
 @dataclass(frozen=True)
@@ -176,10 +165,6 @@ class Cartesian:
             left.kernel[np.ix_(rows, edge_rows)] * same_object
             + right.kernel[np.ix_(columns, edge_columns)] * same_node
         )
-
-    def variance(self, left_diagonal: Floats, right_diagonal: Floats, cross: Floats | None) -> Floats:
-        """K(v, v) + G(w, w)."""
-        return np.add.outer(left_diagonal, right_diagonal)
 
     def _halves(self, left: Side, right: Side, dual: Weights) -> tuple[Floats, Floats]:
         """(K A)ᵀ, shape (m, a), and A Gᵀ, shape (p, b): a row for each training node that an edge may share."""
@@ -222,11 +207,6 @@ class Symmetric:
         straight = Kronecker().matrix(left, right, rows, columns, edge_rows, edge_columns)
         swapped = Kronecker().matrix(left, right, rows, columns, edge_columns, edge_rows)
         return 0.5 * (straight + self._sign * swapped)
-
-    def variance(self, left_diagonal: Floats, right_diagonal: Floats, cross: Floats | None) -> Floats:
-        """½ [K(v, v) K(w, w) ± K(v, w)²]."""
-        assert cross is not None
-        return 0.5 * (np.outer(left_diagonal, right_diagonal) + self._sign * cross**2)
 
     def _halved(self, dual: Weights, left: Side, right: Side) -> Weights:
         """½(A ± Aᵀ)."""
@@ -273,11 +253,6 @@ class Preference:
         gap = left.kernel[rows] - right.kernel[columns]
         return gap[:, edge_rows] - gap[:, edge_columns]
 
-    def variance(self, left_diagonal: Floats, right_diagonal: Floats, cross: Floats | None) -> Floats:
-        """K(v, v) − 2 K(v, w) + K(w, w)."""
-        assert cross is not None
-        return np.add.outer(left_diagonal, right_diagonal) - 2.0 * cross
-
     def _flow(self, dual: Weights, left: Side, right: Side) -> Floats:
         """Σ_e d_e dual_e = (A − Aᵀ) 1."""
         dual = _fitting(self, dual, left, right)
@@ -322,10 +297,6 @@ class MLPK:
     ) -> Floats:
         """The kernel written out."""
         return Preference().matrix(left, right, rows, columns, edge_rows, edge_columns) ** 2
-
-    def variance(self, left_diagonal: Floats, right_diagonal: Floats, cross: Floats | None) -> Floats:
-        """The square of the preference kernel's."""
-        return Preference().variance(left_diagonal, right_diagonal, cross) ** 2
 
     def _own(self, left: Side, right: Side, laplacian: Weights) -> tuple[Floats, Floats]:
         """kᵀ Λ k of the nodes on either side."""

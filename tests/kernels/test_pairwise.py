@@ -124,18 +124,6 @@ def test_against_the_definition(name: str, seed: int, p: int, m: int, new: int) 
     np.testing.assert_allclose(written, full[case.rows, case.columns], atol=1e-12)
 
 
-@pytest.mark.parametrize("name", DEFINITIONS)
-def test_variance_is_the_kernel_of_a_pair_with_itself(name: str) -> None:
-    case = Case(name, seed=1, p=3, m=4, new=2, edges=1)
-    k, g, asked, objects = case.k, case.g, case.asked, case.asked_objects
-    expected = [[case.define(k, g, (x, y), (x, y)) for y in objects] for x in asked]
-    cross = np.array([[k(x, y) for y in objects] for x in asked]) if case.kernel.one_domain else None
-    found = case.kernel.variance(
-        np.array([k(x, x) for x in asked]), np.array([g(y, y) for y in objects]), cross
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-14)
-
-
 @pytest.mark.parametrize("shape", [(1, 1), (60, 7), (7, 60), (60, 60)])
 @pytest.mark.parametrize("way", ["by row", "by column", "whole"])
 def test_every_way_to_selected_entries(monkeypatch: Any, way: str, shape: tuple[int, int]) -> None:
