@@ -14,9 +14,10 @@ from relpref.cli.rank import for_people
 from relpref.data.entities import index_entities, read_entities
 from relpref.data.messages import counted, listed, nearest, shown
 from relpref.data.tables import read_table
-from relpref.errors import DataError
+from relpref.errors import DataError, InferenceError
 from relpref.infer import RelationPosterior
 from relpref.infer.exact.domain import Domain
+from relpref.infer.result import Result
 from relpref.rls import ConditionalRanker, ConditionalRankerCV
 from relpref.runs import check_target, copied, save_run
 
@@ -72,6 +73,13 @@ def _fit(chosen: argparse.Namespace) -> None:
     else:
         ranker.solve(problem, progress_bar=not chosen.quiet)
     posterior = ranker.posterior_
+    result = Result[posterior.info["result"]]
+    if not result.ok:
+        raise InferenceError(
+            f"the fit did not converge, and nothing was written: residual {posterior.info['residual']:.1e} after "
+            f"{posterior.info['iterations']} iterations; take a larger --regularization",
+            result,
+        )
     options = {name: value for name, value in ranker.get_params().items() if value is not None}
     save_run(
         chosen.out,
@@ -156,10 +164,12 @@ def _query(chosen: argparse.Namespace, posterior: RelationPosterior) -> Any:
     (label,) = labels(known, [chosen.query])
     if label in known:
         return label
-    meant = listed(nearest(chosen.query, known if new is None else new.index))
+    candidates = known if new is None else tuple(new.index)
+    meant = listed(nearest(chosen.query, candidates))
+    hint = f"nearest: {meant}" if meant else f"there are {listed(candidates, 3)}"
     remedy = "give the features of new nodes with --new" if new is None else f"{chosen.new} has others"
     raise DataError(
-        f"{chosen.run}: no {posterior.nodes.name} {shown(chosen.query)} is known; nearest: {meant}; {remedy}"
+        f"{chosen.run}: no {posterior.nodes.name} {shown(chosen.query)} is known; {hint}; {remedy}"
     )
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import relpref.cli.conditional
 from relpref.cli import main
 from relpref.data_loaders import play_rock_paper_scissors
 from relpref.rls import ConditionalRanker, ConditionalRankerCV
@@ -207,6 +209,11 @@ def test_options_that_do_not_fit(place: Path, ask: Ask, more: list[str], reason:
             None,
             "run: no node 'player_5' is known; nearest: 'player_15', 'player_05', 'player_19'; give",
         ),
+        (
+            "nobody",
+            None,
+            "no node 'nobody' is known; there are 'player_00', 'player_01', 'player_02' and 17 more; give the features",
+        ),
         ("new_99", "player,rock,paper,scissors\nnew_9,1,0,0\n", "nearest: 'new_9'; new.csv has others"),
         (
             "new",
@@ -225,3 +232,24 @@ def test_queries_that_cannot_be_answered(
         (place / "new.csv").write_text(text)
     said = ask("conditional", "rank", "run", query, *([] if text is None else ["--new", "new.csv"]))
     assert said.code == 2 and reason in said.err, said.err
+
+
+@pytest.mark.filterwarnings("default::relpref.infer.InferenceWarning")
+def test_a_fit_that_does_not_converge_is_none(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relpref.cli.conditional, "ConditionalRanker", partial(ConditionalRanker, max_iter=2))
+    said = ask(*fit_games("--kernel", "gaussian", "--regularization", "1e-6"))
+    assert said.code == 1 and "did not converge" in said.err and "take a larger --regularization" in said.err
+    assert not (place / "run").exists()
+
+
+def test_a_kernel_matrix_that_is_none(place: Path, ask: Ask) -> None:
+    """The relation has gaps, so that no closed form looks at the eigenvalues."""
+    players = read("players.csv")
+    matrix = pd.DataFrame(
+        np.cos(5.0 * np.add.outer(np.arange(20), np.arange(20))), index=players.index, columns=players.index
+    )
+    matrix.to_csv("kernel.csv")
+    (place / "kernel.csv").replace(place / "players.csv")
+    said = ask(*fit_games("--kernel", "precomputed", "--regularization", "0.001"))
+    assert said.code == 2 and "indefinite" in said.err, said.err
+    assert not (place / "run").exists()
