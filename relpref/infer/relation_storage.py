@@ -33,8 +33,10 @@ def save(posterior: RelationPosterior, path: str | os.PathLike[str]) -> None:
     if problem.values.edges is not None:
         arrays["rows"], arrays["columns"] = problem.values.edges
     arrays |= {f"hyperparameters/{name}": np.asarray(v) for name, v in posterior.hyperparameters.items()}
+    more: dict[str, Any] = {}
     if isinstance(solution, EdgeScores):
         arrays["dual"] = solution.dual
+        more = {"stopped": solution.stopped}
     content: dict[str, Any] = {
         "kind": "relation",
         "shape": list(problem.values.shape),
@@ -47,6 +49,7 @@ def save(posterior: RelationPosterior, path: str | os.PathLike[str]) -> None:
         "nodes": _pack_domain(problem.nodes, "nodes", arrays),
         "objects": None,
         "program": _pack_program(problem.nodes.kernel, arrays),
+        **more,
     }
     if problem.objects is not problem.nodes:
         content["objects"] = _pack_domain(problem.objects, "objects", arrays)
@@ -71,7 +74,7 @@ def unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> RelationPoster
     solution: Any
     if "dual" in arrays:
         parts = (problem.kernel, nodes, objects, values, arrays["dual"], problem.loss)
-        solution = EdgeScores(*parts, regularization, scale)
+        solution = EdgeScores(*parts, regularization, scale, content["stopped"])
     else:
         solution = ClosedScores(problem, regularization, scale)
     return RelationPosterior(

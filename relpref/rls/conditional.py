@@ -6,21 +6,22 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from relpref.data.labels import plain_labels
 from relpref.data.relation_values import read_relation
 from relpref.errors import DataError
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.edge_scores import EdgeScores
 from relpref.infer.exact.iterative import EarlyStopping
 from relpref.infer.exact.solve import Callback, RelationProblem, require_converged
 from relpref.infer.progress import Progress
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.warn import InferenceWarning, warn_user
+from relpref.rls.early_stopping import hold_nodes_out
 from relpref.rls.measures import concordance, per_node
+from relpref.rls.node_domain import read_nodes
 from relpref.rls.node_kernels import Kernel, NodeKernel
 
 Floats = NDArray[np.float64]
@@ -44,23 +45,26 @@ class ConditionalRanker(BaseEstimator):
         Where objects are of another kind; the same as ``kernel`` by default.
     gamma, degree, coef0, kernel_params
         Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
+    object_kernel_params : dict, optional
+        Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as ``kernel_params`` by default.
     pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
         Of edges, see `relpref.kernels.pairwise`.
     loss : {"ranking", "regression"}
     symmetry : {"none", "symmetric", "reciprocal"}
         Of the relation between nodes of one kind; predictions obey it. Reciprocal labels in [0, 1] add up to 1 in both directions.
     regularization : float
-        λ, in units of K⊗G. 0 is possible with ``solver="cg"`` and early stopping.
+        λ, in units of K⊗G. 0 is possible with ``solver="cg"`` or early stopping.
     condition : {"first", "second"}
         Which argument of the relation the rankings are conditioned on: the rows or the columns of the relation.
     solver : {"auto", "closed", "cg"}
         Closed form where there is one (complete relation, Kronecker kernel, and not the ranking loss of a symmetric or
-        reciprocal relation), else conjugate gradients.
+        reciprocal relation), else conjugate gradients; those also where ``early_stopping`` or a callback asks for iterations.
     tol, max_iter
-        Of the conjugate gradients: relative residual, and iterations.
+        Of the conjugate gradients: relative residual, and iterations; without effect on the closed form.
     early_stopping : float or bool
-        Fraction of the conditioning nodes whose edges are held out (True: a tenth); the iterations stop ``patience`` after
-        their concordance was best, and the best solution is kept.
+        Fraction of the conditioning nodes with two different labels whose edges are held out (True: a tenth); the iterations stop
+        ``patience`` after the concordance of those was best, and the best solution is kept. Iterations that end before the
+        solution (so, by a callback or by ``max_iter``) give scores without uncertainty: scale and noise are NaN.
     patience : int
     warm_start : bool
         Start the iterations from the last solution where the edges are the same.
@@ -71,8 +75,9 @@ class ConditionalRanker(BaseEstimator):
     ----------
     posterior_ : RelationPosterior
     problem_ : RelationProblem
+        What was solved: without the edges that early stopping held out.
     dual_coef_ : array, shape (q,) or (p, m)
-        Coefficients of edges; of all pairs where the relation is complete.
+        Coefficients of the edges of ``problem_``; of all pairs where they are complete.
     n_iter_ : int
         0 for the closed form.
     shift_ : float
@@ -88,6 +93,7 @@ class ConditionalRanker(BaseEstimator):
         degree: float = 3,
         coef0: float = 1.0,
         kernel_params: Any = None,
+        object_kernel_params: Any = None,
         pair_kernel: str = "kronecker",
         loss: str = "ranking",
         symmetry: str = "none",
@@ -107,6 +113,7 @@ class ConditionalRanker(BaseEstimator):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.object_kernel_params = object_kernel_params
         self.pair_kernel = pair_kernel
         self.loss = loss
         self.symmetry = symmetry
@@ -148,7 +155,10 @@ class ConditionalRanker(BaseEstimator):
         Raises
         ------
         DataError
-            If features, labels or options do not fit; if there is nothing to rank by; if memory would not suffice.
+            If features, labels or options do not fit; if there is nothing to rank by; if memory would not suffice; if a kernel
+            matrix is none.
+        InferenceError
+            If the iterations broke down: the tolerance is out of reach.
         """
         return self.solve(self.problem(nodes, relation, objects), callback, progress_bar)
 
@@ -156,14 +166,16 @@ class ConditionalRanker(BaseEstimator):
         """What `fit` solves: checked labels and the kernels of both sides; arguments as for `fit`."""
         if self.condition not in CONDITIONS:
             raise DataError(f"condition is {self.condition!r}; it is 'first' or 'second'")
-        first = self._domain(nodes, self.kernel, "node")
+        first = self._domain(nodes, self.kernel, self.kernel_params, "node")
         second = first
         if objects is not None:
-            kernel = self.kernel if self.object_kernel is None else self.object_kernel
-            second = self._domain(objects, kernel, "object")
-        elif self.object_kernel is not None:
+            kernel, params = self.object_kernel, self.object_kernel_params
+            if kernel is None:
+                kernel, params = self.kernel, self.kernel_params if params is None else params
+            second = self._domain(objects, kernel, params, "object")
+        elif self.object_kernel is not None or self.object_kernel_params is not None:
             raise DataError(
-                "object_kernel is given, but objects are not; the nodes are ranked for one another by one kernel"
+                "object_kernel or object_kernel_params is given, but objects are not; the nodes are ranked for one another by one kernel"
             )
         values = read_relation(relation, first.labels, None if objects is None else second.labels)
         constrained, self.shift_ = values.constrained(self.symmetry)  # type: ignore[arg-type]
@@ -172,21 +184,8 @@ class ConditionalRanker(BaseEstimator):
         options: Any = (self.loss, self.symmetry, self.pair_kernel, self.solver)
         return RelationProblem(first, second, constrained, *options)
 
-    def _domain(self, nodes: Any, kernel: Kernel, name: str) -> Domain:
-        params = None if isinstance(kernel, str) else self.kernel_params
-        between = NodeKernel(kernel, self.gamma, self.degree, self.coef0, params)
-        if isinstance(nodes, pd.DataFrame):
-            labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
-            if kernel == "precomputed":
-                nodes = _square(nodes, labels, name)
-            columns = tuple(str(column) for column in nodes.columns)
-            return Domain(labels, nodes.to_numpy(np.float64), between, name, columns)
-        features = nodes if issparse(nodes) else np.asarray(nodes)
-        if features.ndim not in (1, 2) or not features.shape[0]:
-            raise DataError(
-                f"{name}s have the shape {features.shape}; give one row of features for each {name}"
-            )
-        return Domain(tuple(range(features.shape[0])), features, between, name)
+    def _domain(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> Domain:
+        return read_nodes(nodes, NodeKernel(kernel, self.gamma, self.degree, self.coef0, params), name)
 
     def solve(
         self, problem: RelationProblem, callback: Callback | None = None, progress_bar: bool = False
@@ -194,6 +193,13 @@ class ConditionalRanker(BaseEstimator):
         """The second half of `fit`, for problems from `problem`."""
         info: dict[str, Any] = {"engine": "exact", "result": "converged", **problem.describe()}
         log_evidence = None
+        for option, given in (("early_stopping", self.early_stopping), ("callback", callback is not None)):
+            if given and problem.solver == "closed":
+                raise DataError(
+                    f"solver='closed' has no iterations, which {option} is about; use 'auto' or 'cg'"
+                )
+            if given:
+                problem = replace(problem, solver="cg")
         if problem.closed:
             closed = problem.closed_scores(self.regularization)
             log_evidence = closed.fit.log_evidence(closed.scale)
@@ -201,7 +207,15 @@ class ConditionalRanker(BaseEstimator):
             info |= {"solver": "closed form", "iterations": 0}
             scores: Any = closed
         else:
-            scores = self._iterate(problem, info, callback, progress_bar)
+            stopping: EarlyStopping | None = None
+            if self.early_stopping:
+                edges = len(problem.values.values)
+                problem, stopping = hold_nodes_out(
+                    problem, self.early_stopping, self.patience, self.random_state
+                )
+                kept = len(problem.values.values)
+                info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
+            scores = self._iterate(problem, stopping, info, callback, progress_bar)
         noise = scores.scale * self.regularization
         self.problem_ = problem
         self.posterior_ = RelationPosterior(
@@ -217,12 +231,14 @@ class ConditionalRanker(BaseEstimator):
         return self
 
     def _iterate(
-        self, problem: RelationProblem, info: dict[str, Any], callback: Callback | None, progress_bar: bool
-    ) -> Any:
+        self,
+        problem: RelationProblem,
+        stopping: EarlyStopping | None,
+        info: dict[str, Any],
+        callback: Callback | None,
+        progress_bar: bool,
+    ) -> EdgeScores:
         """By conjugate gradients; what happened goes into ``info``."""
-        stopping: EarlyStopping | None = None
-        if self.early_stopping:
-            problem, stopping = self._held_out(problem)
         start = getattr(self, "dual_coef_", None) if self.warm_start else None
         if start is not None and start.size != len(problem.values.values):
             start = None
@@ -242,7 +258,10 @@ class ConditionalRanker(BaseEstimator):
                 # Few iterations regularise, and then those of the smallest residual do it better.
                 minimise="residual" if stopping is not None or self.regularization == 0 else "error",
             )
-        # Without regularisation the number of iterations takes its place.
+        # Without regularisation the number of iterations takes its place, and the smallest residual is a solution.
+        early = self.regularization == 0 or stopping is not None
+        if result.reason == "breakdown" and not early:
+            require_converged(result, self.regularization)
         ended = result.reason in ("converged", "stopped") or (
             self.regularization == 0 and self.max_iter is not None
         )
@@ -253,44 +272,18 @@ class ConditionalRanker(BaseEstimator):
                 InferenceWarning,
             )
         info |= {
-            "result": "converged" if ended else "max_iterations",
+            "result": "converged" if ended else "iterations_not_converged",
             "solver": "conjugate gradients",
             "iterations": result.iterations,
             "residual": result.residual,
             "stopped": result.reason,
         }
         if stopping is not None and stopping.solution is not None:
-            scores = replace(scores, dual=stopping.solution)
+            scores = replace(scores, dual=stopping.solution, scale=np.nan, stopped=True)
             info |= {"held_out_concordance": max(stopping.scores), "best_iteration": stopping.iteration}
         shape = problem.values.shape if problem.values.complete else (-1,)
         self.dual_coef_, self.n_iter_ = scores.dual.reshape(shape), result.iterations
         return scores
-
-    def _held_out(self, problem: RelationProblem) -> tuple[RelationProblem, EarlyStopping]:
-        """The problem without the edges of some conditioning nodes, and how well those are ranked."""
-        fraction = 0.1 if self.early_stopping is True else float(self.early_stopping)
-        if not 0 < fraction < 1:
-            raise DataError(f"early_stopping is {self.early_stopping}; it is a fraction between 0 and 1")
-        values = problem.values
-        known = np.unique(values.rows)
-        count = max(1, round(fraction * len(known)))
-        if count >= len(known):
-            raise DataError(
-                f"early_stopping holds out {count} of {len(known)} conditioning nodes; too few are left"
-            )
-        held = np.random.default_rng(self.random_state).choice(known, count, replace=False)
-        out = np.isin(values.rows, held)
-        if problem.symmetry != "none":  # both directions leave together
-            out |= np.isin(values.columns, held)
-        kept = replace(problem, values=values.select(~out))
-        truth = values.mean_matrix[held]
-        left, right = kept.nodes.ask([kept.nodes.labels[row] for row in held]), kept.objects.ask()
-
-        def held_concordance(dual: Floats) -> float:
-            scores = kept.kernel.scores(left.side, right.side, kept.dual_matrix(dual))
-            return per_node(concordance, truth, scores).mean
-
-        return kept, EarlyStopping(held_concordance, self.patience)
 
     def predict(self, nodes: Any = None, objects: Any = None, return_std: bool = False) -> Any:
         """Scores, one row for each conditioning node, one column for each object.
@@ -311,7 +304,7 @@ class ConditionalRanker(BaseEstimator):
         return (mean, self._given(self.posterior_.sd(nodes, objects))) if return_std else mean
 
     def predict_path(self, regularizations: Any, nodes: Any = None, objects: Any = None) -> Floats:
-        """Scores for several values of λ, from one decomposition, or each from the solution before it.
+        """Scores for several values of λ, from one decomposition, or each from the solution before it; see ``problem_``.
 
         Parameters
         ----------
@@ -381,15 +374,3 @@ class ConditionalRanker(BaseEstimator):
         """With labels, where the training nodes had some."""
         labels = self.problem_.nodes.labels
         return frame.to_numpy() if labels == tuple(range(len(labels))) else frame
-
-
-def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.DataFrame:
-    """A kernel matrix with its columns in the order of its rows."""
-    columns = list(plain_labels(kernel.columns, lambda column: f"{name} column {column}"))
-    if sorted(map(repr, columns)) != sorted(map(repr, labels)):
-        raise DataError(
-            f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns with other labels; "
-            "index and columns must hold the same"
-        )
-    place = {label: position for position, label in enumerate(columns)}
-    return kernel.iloc[:, [place[label] for label in labels]]

@@ -107,9 +107,9 @@ class NodeKernel:
 
     def factor(self, nodes: Any) -> Floats | None:
         """F with F Fᵀ the kernel of some nodes, shape (n, d), where there is one at hand."""
-        if self.kernel != "linear" or np.ndim(nodes) != 2 or not np.shape(nodes)[1]:
+        if self.kernel != "linear" or nodes.ndim != 2:
             return None
-        return dense(nodes) if np.shape(nodes)[1] <= len(nodes) else None
+        return dense(nodes) if 0 < nodes.shape[1] <= nodes.shape[0] else None
 
 
 def named(

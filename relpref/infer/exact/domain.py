@@ -1,6 +1,6 @@
 """The nodes of one side of a relation: their labels, features and kernel, and what a kernel says of nodes that are asked about."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, find, issparse
 
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.messages import listed
@@ -66,7 +66,7 @@ class Domain:
     name : str
         What errors call one of the nodes: "node" or "object".
     feature_names : tuple of str, optional
-        Columns that a DataFrame of new nodes must have.
+        Columns that a DataFrame of new nodes must have; all different.
     """
 
     labels: tuple[Hashable, ...]
@@ -110,6 +110,17 @@ class Domain:
             raise DataError(f"the kernel of the {self.name}s is not known by a factor")
         return factor_eigen(self._factor)
 
+    def require_semidefinite(self) -> None:
+        """Refuse a matrix that is no kernel.
+
+        Raises
+        ------
+        DataError
+            If K has negative eigenvalues.
+        """
+        if not self.thin:  # F Fᵀ has none
+            self.eigen  # noqa: B018
+
     @cached_property
     def _index(self) -> LabelIndex:
         return LabelIndex(self.labels, lambda position: f"{self.name} {position}")
@@ -132,14 +143,11 @@ class Domain:
         """
         if items is None:
             return Asked(self.labels, Side.training(self.gram))
-        if issparse(items) or isinstance(items, pd.DataFrame) or np.ndim(items) == 2 and not _tuples(items):
-            labels = tuple(items.index) if isinstance(items, pd.DataFrame) else tuple(range(items.shape[0]))
-            features = self._columns(items) if isinstance(items, pd.DataFrame) else items
-            return Asked(
-                labels,
-                Side(self.kernel(features, self.features), np.full(len(labels), -1)),
-                features,
-            )
+        if _are_features(items):
+            features = self._checked(self._columns(items) if isinstance(items, pd.DataFrame) else items)
+            count = features.shape[0]
+            labels = tuple(items.index) if isinstance(items, pd.DataFrame) else tuple(range(count))
+            return Asked(labels, Side(self.kernel(features, self.features), np.full(count, -1)), features)
         if isinstance(items, str) or not hasattr(items, "__len__"):
             raise DataError(
                 f"{self.name}s: {items!r} is one label; give a list of labels, or features of new {self.name}s"
@@ -153,16 +161,33 @@ class Domain:
         rows = self.kernel(self.features[index], self.features) if self.thin else self.gram[index]
         return Asked(labels, Side(rows, index.astype(np.intp)))
 
-    def _columns(self, frame: pd.DataFrame) -> Floats:
+    def _checked(self, items: Any) -> Any:
+        """New nodes' features, if they are as many as the training nodes'."""
+        features = numeric(items, f"new {self.name}s")
+        given = features.shape[1]
+        if self.features is None:
+            expected = (
+                len(self.feature_names or ()) or given
+            )  # without any, the kernel says why it has nothing to say
+        else:
+            expected = self.features.shape[1] if self.features.ndim == 2 else 1
+        if given != expected:
+            words = f"{given} features; the known ones have {expected}"
+            if self._precomputed:
+                words = f"{given} kernel values; {expected} are needed, one for each known {self.name}"
+            raise DataError(f"new {self.name}s have {words}")
+        return features
+
+    def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
         """New nodes' features in the order of the training nodes'."""
         if self.feature_names is None:
-            return frame.to_numpy(np.float64)
+            return frame
         given = [str(column) for column in frame.columns]
         if sorted(given) != sorted(self.feature_names):
             raise DataError(
                 f"new {self.name}s have the columns {listed(given)}; the known ones have {listed(self.feature_names)}"
             )
-        return frame.iloc[:, [given.index(name) for name in self.feature_names]].to_numpy(np.float64)
+        return frame.iloc[:, [given.index(name) for name in self.feature_names]]
 
     def between(self, first: Asked, second: Asked) -> Floats:
         """Kernel between two groups of asked nodes, shape (a, b)."""
@@ -173,9 +198,14 @@ class Domain:
         self._require_function()
         return self.kernel(first.features, second.features)
 
+    @property
+    def _precomputed(self) -> bool:
+        """Whether the kernel is a matrix."""
+        return bool(getattr(self.kernel, "kernel", None) == "precomputed")
+
     def _require_function(self) -> None:
         """Refuse questions about new nodes among themselves where there is only a matrix."""
-        if getattr(self.kernel, "kernel", None) == "precomputed":
+        if self._precomputed:
             raise DataError(
                 f"a precomputed kernel says nothing of new {self.name}s among themselves, which their uncertainty needs; give the "
                 "kernel by name or as a function, or include them in the matrix with labels unknown"
@@ -191,9 +221,48 @@ class Domain:
         return np.concatenate([np.diagonal(self.kernel(block, block)) for block in blocks])
 
 
-def _tuples(items: Sequence[Any] | Any) -> bool:
-    """Whether these are labels that are tuples."""
-    return isinstance(items, list | tuple) and any(isinstance(item, tuple) for item in items)
+def _are_features(items: Any) -> bool:
+    """Whether a question is about new nodes."""
+    if issparse(items) or isinstance(items, pd.DataFrame):
+        return True
+    if isinstance(items, list | tuple) and any(isinstance(item, tuple | str) for item in items):
+        return False  # labels, some of which are tuples
+    try:
+        return np.ndim(items) == 2
+    except ValueError:  # rows of different lengths
+        return True
+
+
+def numeric(features: Any, whose: str) -> Any:
+    """Features in double precision, in which kernels are symmetric and semidefinite; sparse ones as a CSR array.
+
+    Parameters
+    ----------
+    features : DataFrame, array, nested list or sparse matrix
+    whose : str
+        For errors: "the nodes".
+
+    Raises
+    ------
+    DataError
+        If they are no numbers, or not finite.
+    """
+    try:
+        array = (
+            csr_array(features, dtype=np.float64) if issparse(features) else np.asarray(features, np.float64)
+        )
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"the features of {whose} are not rows of numbers, all of one length ({error}); give numbers, such as 0 and 1 for categories"
+        ) from None
+    values = array.data if isinstance(array, csr_array) else array
+    if not np.isfinite(values).all():
+        rows, columns, entries = find(array if array.ndim == 2 else array[:, None])
+        first = int(np.argmax(~np.isfinite(entries)))
+        raise DataError(
+            f"the features of {whose} hold {entries[first]} at row {rows[first]}, column {columns[first]}; they must be finite"
+        )
+    return array
 
 
 def centred(kernel: Floats) -> Floats:

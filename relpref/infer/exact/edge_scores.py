@@ -34,7 +34,10 @@ class EdgeScores:
     regularization : float
         λ; variances need it positive.
     scale : float
-        Common factor of prior and noise; variances are multiplied by it.
+        Common factor of prior and noise; variances are multiplied by it. NaN where the iterations ended before the solution.
+    stopped : bool
+        Whether the iterations ended before the solution and the scale was to be estimated from it: there are no variances then. (Where
+        stopping early regularises there is no Gaussian model that they could come from.)
     """
 
     kernel: PairwiseKernel
@@ -45,6 +48,7 @@ class EdgeScores:
     loss: Loss
     regularization: float
     scale: float
+    stopped: bool = False
 
     @cached_property
     def dual_matrix(self) -> Weights:
@@ -95,17 +99,30 @@ class EdgeScores:
     @cached_property
     def _factor(self) -> Floats:
         """Lower Cholesky factor of the edges' kernel plus λ, shape (q, q)."""
+        if self.stopped:
+            raise DataError(
+                "the iterations ended before the solution, so there is no uncertainty of the scores, only their mean; fit without "
+                "early stopping, callback or max_iter, at a regularization chosen by ConditionalRankerCV"
+            )
         if not self.regularization > 0:
             raise DataError(
                 f"regularization is {self.regularization}; uncertainty needs a positive value, the variance of the noise"
             )
         q = len(self.values.values)
         require_memory(24.0 * q * q, f"the uncertainty of a relation with {q} edges that has no closed form")
+        self.nodes.require_semidefinite()
+        self.objects.require_semidefinite()
         rows, columns = self.values.rows, self.values.columns
         left, right = Side.training(self.nodes.gram), Side.training(self.objects.gram)
         matrix = self.kernel.matrix(left, right, rows, columns, rows, columns)
         matrix[np.diag_indices(q)] += self.regularization
-        return np.tril(cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)[0])
+        try:
+            return np.tril(cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)[0])
+        except np.linalg.LinAlgError:
+            raise DataError(
+                f"regularization is {self.regularization}, which is lost in the rounding of the kernel of the edges; uncertainty needs "
+                "a larger one"
+            ) from None
 
     @cached_property
     def _offset_basis(self) -> Floats:

@@ -27,14 +27,10 @@ class EdgeSolution(NamedTuple):
         A coefficient for each edge; `EdgeGram.weights` puts them in their places for a kernel's ``scores``.
     result : CGResult
         How it was found; its ``reason`` may be other than "converged".
-    lone : int
-        How many edges are alone in their group: the ranking loss has nothing to compare them with, and their
-        coefficients are zero. 0 for regression.
     """
 
     dual: Floats
     result: CGResult
-    lone: int
 
 
 def solve_edges(
@@ -79,13 +75,18 @@ def solve_edges(
     Raises
     ------
     DataError
-        If labels or groups do not fit the edges or are not finite, or if λ is negative.
+        If labels or groups do not fit the edges or are not finite, if λ or the tolerance is negative, or if there are to be no
+        iterations.
     """
     targets = np.asarray(labels, dtype=np.float64)
     if targets.shape != (len(gram),):
         raise DataError(f"labels have shape {targets.shape}; {len(gram)} edges need {(len(gram),)}")
     if not (np.isfinite(regularization) and regularization >= 0.0):
         raise DataError(f"regularization is {regularization}; it must be 0 or a positive number")
+    if not tol >= 0.0:
+        raise DataError(f"tol is {tol}; it must be 0 or a positive number")
+    if max_iterations is not None and max_iterations < 1:
+        raise DataError(f"max_iterations (max_iter) is {max_iterations}; at least 1")
     centring = None if groups is None else _Centring.of(groups, len(gram))
 
     def centred(values: Floats) -> Floats:
@@ -108,8 +109,7 @@ def solve_edges(
     )
     # Rounding adds up outside the range, and scores of other edges would depend on it.
     dual = centred(found.solution)
-    lone = 0 if centring is None else int(np.sum(centring.sizes == 1))
-    return EdgeSolution(dual, found._replace(solution=dual), lone)
+    return EdgeSolution(dual, found._replace(solution=dual))
 
 
 class _Centring(NamedTuple):

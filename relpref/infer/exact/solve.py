@@ -1,7 +1,7 @@
 """Regularised least squares for conditional ranking: closed form where there is one, conjugate gradients elsewhere."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -172,7 +172,14 @@ class RelationProblem:
         scale: float | None = None,
         minimise: Minimise = "error",
     ) -> tuple[EdgeScores, CGResult]:
-        """By conjugate gradients; the λ of several solutions may be followed by warm starts. Options as for `solve_edges`."""
+        """By conjugate gradients; the λ of several solutions may be followed by warm starts. Options as for `solve_edges`.
+
+        Raises
+        ------
+        DataError
+            If an option does not fit, memory would not suffice, or the iterations broke down on a matrix that is no kernel.
+        """
+        self._require_memory()
         left = Side.training(self.nodes.gram)
         right = left if self.nodes is self.objects else Side.training(self.objects.gram)
         if self.loss == "ranking" and isinstance(self.kernel, Kronecker):
@@ -191,11 +198,25 @@ class RelationProblem:
             callback=callback,
             minimise=minimise,
         )
+        if found.result.reason == "breakdown":
+            self.nodes.require_semidefinite()
+            self.objects.require_semidefinite()
+        # Without the solution there is no estimate of the scale. Where it is known, variances do not depend on the iterations.
+        stopped = scale is None and found.result.reason != "converged"
         parts = (self.kernel, self.nodes, self.objects, values, found.dual, self.loss, regularization)
-        scores = EdgeScores(*parts, scale=1.0)
+        scores = EdgeScores(*parts, scale=1.0, stopped=stopped)
         if scale is None:
-            scale = scores.quadratic / self.num_labels
-        return EdgeScores(*parts, scale=scale), found.result
+            scale = np.nan if stopped else scores.quadratic / self.num_labels
+        return replace(scores, scale=scale), found.result
+
+    def _require_memory(self) -> None:
+        """Of the iterations: vectors over edges, products of pairs, and G once more where it is centred; measured."""
+        (p, m), q = self.values.shape, len(self.values.values)
+        vectors, again = (10, m * m) if self.loss == "ranking" else (8, 0)
+        require_memory(
+            8.0 * (vectors * q + 4 * p * m + again),
+            f"conjugate gradients of {q} edges between {p} x {m} nodes",
+        )
 
     def dual_matrix(self, dual: Floats) -> Weights:
         """Coefficients of the edges by node and object, shape (p, m)."""
@@ -242,5 +263,5 @@ def require_converged(result: CGResult, regularization: float) -> None:
         raise InferenceError(
             f"conjugate gradients ended with {result.reason} after {result.iterations} iterations at the regularization "
             f"{regularization:g}, residual {result.residual:.1e}; take a larger value, more iterations or a wider tolerance",
-            Result.max_iterations,
+            Result.iterations_not_converged,
         )
