@@ -11,16 +11,20 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_is_fitted
 
 from relpref.errors import DataError
-from relpref.infer.exact.solve import RelationProblem, require_converged
+from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.kernels.pairwise_products import Weights
+from relpref.linalg import require_memory
 from relpref.rls.conditional import ConditionalRanker
 from relpref.rls.edge_out import leave_edge_out, leave_row_out
-from relpref.rls.measures import Measure, concordance, per_node
-from relpref.rls.nodes_out import leave_nodes_out
+from relpref.rls.measures import Measure, PerNode, concordance, per_node
+from relpref.rls.nodes_out import nodes_out
 from relpref.rls.object_pairs_out import leave_object_pairs_out
+from relpref.rls.regularization_path import RegularizationPath
 from relpref.rls.splits import EdgeKFold
 
 Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
 
 HOLD_OUTS = ("pair", "edge", "row", "column", "both")
 REGULARIZATIONS = tuple(2.0**power for power in range(-15, 6, 2))
@@ -32,7 +36,7 @@ class ConditionalRankerCV(BaseEstimator):
     Parameters
     ----------
     estimator : ConditionalRanker, optional
-        Its ``regularization`` is replaced by the best one.
+        Its ``regularization`` is replaced by the best one; its ``tol`` and ``max_iter`` are those of all trainings.
     regularizations : sequence of float
         Values of λ to choose from; where there is a closed form, one decomposition serves them all.
     cv : {"row", "pair", "edge", "column", "both"} or splitter
@@ -43,9 +47,11 @@ class ConditionalRankerCV(BaseEstimator):
     folds : int or array of int, shape (p,)
         Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each object), such as a group that leaves as a whole.
     scoring : callable, optional
-        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default, averaged over nodes, and over
-        the folds of objects, because scores of different models cannot be ordered. Hence for single edges the default is minus the mean
-        squared error, and ``"pair"`` is always scored by concordance.
+        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default. It is given what one model
+        predicted of one node, because scores of different models cannot be ordered: where a node's labels are in several splits
+        or folds of objects it has a value in each, and all values that are defined have the same weight. Hence for single edges
+        (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the closed form are given a node at a
+        time, for measures of errors, not of order. ``"pair"`` is always scored by concordance.
     random_state : int
         For the folds.
 
@@ -53,9 +59,11 @@ class ConditionalRankerCV(BaseEstimator):
     ----------
     regularization_ : float
     scores_ : array, shape (r,)
-        Of each regularisation.
+        Of each regularisation; NaN, and a warning, where conjugate gradients did not converge.
     held_out_ : array, shape (r, p, m), or None
-        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs.
+        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs. With the ranking loss those of
+        single edges and splitters include the offset of the conditioning node, as its training labels tell it; that of a
+        node without any is unknown, and then these are NaN with `EdgeKFold` and without offset otherwise.
     ranker_ : ConditionalRanker
         Trained on everything with the best λ.
     posterior_ : RelationPosterior
@@ -86,11 +94,14 @@ class ConditionalRankerCV(BaseEstimator):
         ------
         DataError
             If an option does not exist or does not fit, or nothing could be scored.
+        InferenceError
+            If conjugate gradients converge at none of the regularisations.
         """
         ranker = ConditionalRanker() if self.estimator is None else clone(self.estimator)
         values = np.asarray(self.regularizations, dtype=np.float64)
         if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values > 0)):
             raise DataError(f"regularizations are {self.regularizations!r}; give positive numbers")
+        self._check_folds()
         problem = ranker.problem(nodes, relation, objects)
         if isinstance(self.cv, str) and self.cv == "pair":
             self.held_out_: Any = None
@@ -98,61 +109,87 @@ class ConditionalRankerCV(BaseEstimator):
                 [found.mean for found in leave_object_pairs_out(problem, values.tolist())]
             )
         else:
-            self.held_out_, folds = self._held_out(problem, values.tolist())
+            path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
+            self.held_out_, parts = self._held_out(problem, path)
+            path.settle(self.held_out_)
             truth = problem.values.mean_matrix
-            self.scores_ = np.array([self._score(truth, scores, folds) for scores in self.held_out_])
+            self.scores_ = np.array([self._score(truth, scores, parts) for scores in self.held_out_])
         if not np.isfinite(self.scores_).any():
-            raise DataError("no held-out labels could be scored: no conditioning node has two different ones")
+            what = "two different ones that leave together"
+            if self._squared:
+                what = "some held out and some left to learn its offset from; shuffle the edges"
+            raise DataError(f"no held-out labels could be scored: no conditioning node has {what}")
         self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
         ranker.set_params(regularization=self.regularization_)
         self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
         return self
 
+    def _check_folds(self) -> None:
+        folds: Any = self.folds
+        if np.ndim(folds) > 1 or (
+            np.ndim(folds) == 0 and not (isinstance(folds, (int, np.integer)) and folds >= 2)
+        ):
+            raise DataError(
+                f"folds is {folds!r}; give a number of folds, at least 2, or the fold of each node"
+            )
+        if np.ndim(folds) == 1 and isinstance(self.cv, str) and self.cv in ("edge", "pair"):
+            raise DataError(
+                f"folds are those of nodes; for cv={self.cv!r} give their number, or a splitter as cv"
+            )
+
     def _held_out(
-        self, problem: RelationProblem, values: list[float]
-    ) -> tuple[Floats, NDArray[np.intp] | None]:
-        """Held-out scores, and the folds of objects whose scores come from different models."""
+        self, problem: RelationProblem, path: RegularizationPath
+    ) -> tuple[Floats, Positions | None]:
+        """Held-out scores, and numbers (p, m) of the models they come from where a node's come from several."""
         if isinstance(self.cv, BaseCrossValidator):
-            return _by_splits(problem, values, self.cv), None
+            return _by_splits(problem, path, self.cv)
         if self.cv not in HOLD_OUTS:
             raise DataError(f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter")
         if self.cv == "edge":
             if problem.closed:
-                return leave_edge_out(problem, values), None
-            if np.ndim(self.folds):
-                raise DataError(
-                    "folds are those of nodes; for cv='edge' give their number, or a splitter as cv"
-                )
+                return leave_edge_out(problem, path.regularizations), None
             splitter = EdgeKFold(
                 int(self.folds),  # type: ignore[arg-type]
                 shuffle=True,
                 random_state=self.random_state,
-                symmetric=problem.symmetry != "none",
+                symmetric=problem.kernel.one_domain,
             )
-            return _by_splits(problem, values, splitter), None
+            return _by_splits(problem, path, splitter)
         if self.cv == "row" and problem.closed and problem.symmetry == "none" and np.ndim(self.folds) == 0:
-            return leave_row_out(problem, values), None
-        rows = None if self.cv == "column" else self._fold_numbers(problem.values.shape[0])
-        columns = None if self.cv == "row" else self._fold_numbers(problem.values.shape[1])
-        return leave_nodes_out(problem, values, rows=rows, columns=columns), columns
+            return leave_row_out(problem, path.regularizations), None
+        shape = problem.values.shape
+        rows = None if self.cv == "column" else self._fold_numbers(shape[0])
+        columns = None if self.cv == "row" else self._fold_numbers(shape[1])
+        found = nodes_out(problem, path, rows, columns)
+        return found, None if columns is None else np.broadcast_to(columns, shape)
 
-    def _fold_numbers(self, count: int) -> NDArray[np.intp]:
+    @property
+    def _squared(self) -> bool:
+        """Whether single labels are scored, by their squared errors."""
+        return self.scoring is None and (isinstance(self.cv, EdgeKFold) or self.cv == "edge")
+
+    def _fold_numbers(self, count: int) -> Positions:
         if np.ndim(self.folds):
             return np.unique(np.asarray(self.folds), return_inverse=True)[1]
         number = int(self.folds)  # type: ignore[arg-type]
-        if not 2 <= number <= count:
+        if number > count:
             raise DataError(f"folds is {number}; {count} nodes make 2 to {count} folds")
         return np.random.default_rng(self.random_state).permutation(np.arange(count) % number)
 
-    def _score(self, truth: Floats, scores: Floats, folds: NDArray[np.intp] | None) -> float:
+    def _score(self, truth: Floats, scores: Floats, parts: Positions | None) -> float:
         seen = np.where(np.isnan(scores), np.nan, truth)
-        if self.scoring is None and (self.cv == "edge" or isinstance(self.cv, EdgeKFold)):
-            return -float(np.nanmean(np.square(seen - scores)))
+        if self._squared:
+            errors = (seen - scores)[~np.isnan(seen)]
+            return -float(np.mean(np.square(errors))) if errors.size else np.nan
         measure = self.scoring or concordance
-        if folds is None:
+        if parts is None:
             return per_node(measure, seen, scores).mean
-        parts = [per_node(measure, seen[:, fold], scores[:, fold]).mean for fold in _members(folds)]
-        return float(np.nanmean(parts)) if np.isfinite(parts).any() else np.nan
+        values = [np.empty(0)]
+        for part in np.unique(parts[~np.isnan(seen)]):
+            inside = np.where(parts == part, seen, np.nan)
+            nodes = ~np.isnan(inside).all(axis=1)
+            values.append(per_node(measure, inside[nodes], scores[nodes]).values)
+        return PerNode(np.concatenate(values)).mean
 
     @property
     def posterior_(self) -> RelationPosterior:
@@ -177,29 +214,43 @@ class ConditionalRankerCV(BaseEstimator):
 
 
 def _by_splits(
-    problem: RelationProblem, regularizations: Sequence[float], splitter: BaseCrossValidator
-) -> Floats:
-    """Held-out scores from a training for each split, each λ started from the last one's solution."""
+    problem: RelationProblem, path: RegularizationPath, splitter: BaseCrossValidator
+) -> tuple[Floats, Positions]:
+    """Held-out scores (r, p, m) from trainings for each split, and the split (p, m) that each comes from."""
     values = problem.values
-    if problem.symmetry != "none" and not getattr(splitter, "symmetric", False):
+    # A kernel of one domain is symmetric or reciprocal by itself, whatever was said of the labels.
+    if problem.kernel.one_domain and not getattr(splitter, "symmetric", False):
         raise DataError(
-            f"{type(splitter).__name__} would leave (w, v) behind when (v, w) is held out of a {problem.symmetry} relation; "
-            "give it symmetric=True"
+            f"{type(splitter).__name__} would leave (w, v) behind when (v, w) is held out, and to the "
+            f"{type(problem.kernel).__name__} kernel they are the same; give it symmetric=True"
         )
+    p, m = values.shape
+    require_memory(8.0 * (len(path.regularizations) + 5) * p * m, "predictions of all labels left out")
+    found = np.full((len(path.regularizations), p, m), np.nan)
+    splits = np.full((p, m), -1, dtype=np.intp)
+    # EdgeKFold is about known nodes: what it holds out of a node that became new is not predicted.
+    unknown = np.nan if isinstance(splitter, EdgeKFold) else 0.0
     edges = np.column_stack([values.rows, values.columns])
-    found = np.full((len(regularizations), *values.shape), np.nan)
-    for train, test in splitter.split(edges):
+    for number, (train, test) in enumerate(splitter.split(edges)):
         part = replace(problem, values=values.select(train))
-        left, right = part.nodes.ask(), part.objects.ask()
-        start = None
-        for scores, regularization in zip(found, regularizations, strict=True):
-            solution, result = part.iterate(regularization, start=start)
-            require_converged(result, regularization)
-            start = solution.dual
-            rows, columns = values.rows[test], values.columns[test]
-            scores[rows, columns] = part.kernel.at(left.side, right.side, solution.dual_matrix, rows, columns)
-    return found
+        rows, columns = values.rows[test], values.columns[test]
+        splits[rows, columns] = number
+        for place, dual in path.solutions(part):
+            scores = _scores_at(part, dual, rows, columns)
+            if part.loss == "ranking":
+                scores += _offsets(part, dual, unknown)[rows]
+            found[place, rows, columns] = scores
+    return found, splits
 
 
-def _members(folds: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    return [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
+def _scores_at(part: RelationProblem, dual: Weights, rows: Positions, columns: Positions) -> Floats:
+    return part.kernel.at(part.nodes.ask().side, part.objects.ask().side, dual, rows, columns)
+
+
+def _offsets(part: RelationProblem, dual: Weights, unknown: float) -> Floats:
+    """Mean residual of each conditioning node, where the centred loss has its minimum; shape (p,)."""
+    values = part.values
+    residuals = values.values - _scores_at(part, dual, values.rows, values.columns)
+    counts = values.row_counts
+    sums = np.bincount(values.rows, residuals, minlength=len(counts))
+    return np.divide(sums, counts, out=np.full(len(counts), unknown), where=counts > 0)

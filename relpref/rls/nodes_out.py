@@ -1,17 +1,17 @@
 """Hold-outs of whole nodes, in folds and by training again: for what has no closed form."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.errors import DataError, InferenceError
+from relpref.errors import DataError
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
 from relpref.kernels import Side
-from relpref.kernels.pairwise_products import Weights
 from relpref.linalg import require_memory
+from relpref.rls.regularization_path import RegularizationPath
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -46,6 +46,7 @@ def leave_nodes_out(
     Returns
     -------
     array, shape (r, p, m)
+        With the ranking loss without the offsets of the conditioning nodes: they order the objects of a fold.
 
     Raises
     ------
@@ -54,6 +55,13 @@ def leave_nodes_out(
     InferenceError
         If conjugate gradients do not converge.
     """
+    return nodes_out(problem, RegularizationPath(regularizations, tol, max_iterations), rows, columns)
+
+
+def nodes_out(
+    problem: RelationProblem, path: RegularizationPath, rows: ArrayLike | None, columns: ArrayLike | None
+) -> Floats:
+    """`leave_nodes_out` along a path, which knows what it has skipped."""
     p, m = problem.values.shape
     one_domain = problem.nodes is problem.objects
     row_folds, column_folds = _checked(rows, p, "row"), _checked(columns, m, "column")
@@ -68,8 +76,8 @@ def leave_nodes_out(
         raise DataError(
             "rows and columns are the same nodes, which leave as both; give them the same fold numbers"
         )
-    require_memory(8.0 * len(regularizations) * p * m, "predictions of all labels left out")
-    found = np.empty((len(regularizations), p, m))
+    require_memory(8.0 * len(path.regularizations) * p * m, "predictions of all labels left out")
+    found = np.empty((len(path.regularizations), p, m))
     for row_fold, column_fold in product(np.unique(row_folds), np.unique(column_folds)):
         new = row_folds == row_fold, column_folds == column_fold
         kept_rows = ~new[0] if rows is not None else np.full(p, True)
@@ -83,11 +91,11 @@ def leave_nodes_out(
                 blocks = [new, new[::-1]]
         kept = np.flatnonzero(kept_rows), np.flatnonzero(kept_columns)
         part = _part(problem, *kept)
-        for scores, dual in zip(found, _duals(part, regularizations, tol, max_iterations), strict=True):
+        for place, dual in path.solutions(part):
             for block in blocks:
                 left = _asked(problem.nodes, np.flatnonzero(block[0]), kept[0])
                 right = _asked(problem.objects, np.flatnonzero(block[1]), kept[1])
-                scores[np.ix_(*block)] = part.kernel.scores(left, right, dual)
+                found[place][np.ix_(*block)] = part.kernel.scores(left, right, dual)
     return found
 
 
@@ -129,26 +137,3 @@ def _asked(domain: Domain, asked: Positions, kept: Positions) -> Side:
     place = np.full(len(domain.labels), -1)
     place[kept] = np.arange(len(kept))
     return Side(domain.gram[np.ix_(asked, kept)], place[asked])
-
-
-def _duals(
-    part: RelationProblem, regularizations: Sequence[float], tol: float, max_iterations: int | None
-) -> Iterator[Weights]:
-    if part.closed:
-        system = part.system()
-        for regularization in regularizations:
-            yield system.solve(float(regularization)).dual
-        return
-    start = None
-    for regularization in regularizations:
-        scores, result = part.iterate(
-            float(regularization), start=start, tol=tol, max_iterations=max_iterations
-        )
-        if result.reason != "converged":
-            raise InferenceError(
-                f"conjugate gradients ended by {result.reason} after {result.iterations} iterations with a relative residual "
-                f"of {result.residual:.1g} at regularization {regularization}; raise it, tol or max_iterations",
-                result,
-            )
-        start = scores.dual
-        yield scores.dual_matrix

@@ -103,14 +103,10 @@ class _EdgeSplitter(BaseCrossValidator):
         folds[order] = np.arange(count) * self.n_splits // count
         return folds
 
-    def _node_folds(self, sources: Positions, targets: Positions) -> tuple[Positions, Positions]:
-        """The folds of each edge's two nodes."""
-        random = check_random_state(self.random_state)
-        if self.symmetric:
-            folds = self._folds(np.append(sources, targets), "nodes", random)
-            return folds[sources], folds[targets]
-        of_sources = self._folds(sources, "sources", random)
-        return of_sources[sources], self._folds(targets, "targets", random)[targets]
+    def _of_nodes(self, sources: Positions, targets: Positions, random: Any) -> tuple[Positions, Positions]:
+        """The folds of each edge's two nodes, of one set."""
+        folds = self._folds(np.append(sources, targets), "nodes", random)
+        return folds[sources], folds[targets]
 
 
 class EdgeKFold(_EdgeSplitter):
@@ -154,12 +150,16 @@ class SourceKFold(_EdgeSplitter):
     """
 
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        of_sources, of_targets = self._node_folds(sources, targets)
-        return self._new(of_sources, of_targets)
+        return self._new(sources, targets, "sources")
 
-    def _new(self, new: Positions, known: Positions) -> Iterator[tuple[Mask, Mask]]:
+    def _new(self, new: Positions, known: Positions, name: str) -> Iterator[tuple[Mask, Mask]]:
+        random = check_random_state(self.random_state)
+        if self.symmetric:
+            of_new, of_known = self._of_nodes(new, known, random)
+        else:
+            of_new, of_known = self._folds(new, name, random)[new], np.full_like(known, -1)
         for fold in range(self.n_splits):
-            test, spoiled = new == fold, self.symmetric & (known == fold)
+            test, spoiled = of_new == fold, of_known == fold
             yield ~test & ~spoiled, test & ~spoiled
 
 
@@ -173,8 +173,7 @@ class TargetKFold(SourceKFold):
     """
 
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        of_sources, of_targets = self._node_folds(sources, targets)
-        return self._new(of_targets, of_sources)
+        return self._new(targets, sources, "targets")
 
 
 class BothKFold(_EdgeSplitter):
@@ -199,13 +198,16 @@ class BothKFold(_EdgeSplitter):
         return self.n_splits * (self.n_splits + 1) // 2 if self.symmetric else self.n_splits**2
 
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        of_sources, of_targets = self._node_folds(sources, targets)
+        random = check_random_state(self.random_state)
         folds = range(self.n_splits)
         if not self.symmetric:
+            of_sources = self._folds(sources, "sources", random)[sources]
+            of_targets = self._folds(targets, "targets", random)[targets]
             for row, column in product(folds, folds):
                 test = (of_sources == row, of_targets == column)
                 yield ~test[0] & ~test[1], test[0] & test[1]
             return
+        of_sources, of_targets = self._of_nodes(sources, targets, random)
         low, high = np.minimum(of_sources, of_targets), np.maximum(of_sources, of_targets)
         for first, second in combinations_with_replacement(folds, 2):
             old = ~np.isin(low, (first, second)) & ~np.isin(high, (first, second))

@@ -254,5 +254,5 @@ def test_refusals() -> None:
     folds = np.arange(6) % 2
     with pytest.raises(DataError, match="the same fold numbers"):
         leave_nodes_out(mirrored, [1.0], rows=folds, columns=1 - folds)
-    with pytest.raises(InferenceError, match="ended by max_iterations after 2 iterations"):
+    with pytest.raises(InferenceError, match="ended with max_iterations after 2 iterations"):
         leave_nodes_out(problem(incomplete=True), [1.0], rows=folds, max_iterations=2)

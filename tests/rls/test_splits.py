@@ -83,6 +83,17 @@ def test_same_seed_same_folds() -> None:
         assert first == again != other
 
 
+def test_the_side_that_is_known_needs_no_folds() -> None:
+    few, many = np.tile(np.arange(3), 20), np.repeat(np.arange(20), 3)
+    by_source = list(SourceKFold(5, shuffle=True, random_state=0).split(np.column_stack([many, few])))
+    by_target = list(TargetKFold(5, shuffle=True, random_state=0).split(np.column_stack([few, many])))
+    for one, other in zip(by_source, by_target, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])
+    with pytest.raises(DataError, match="3 targets cannot make 5 folds"):
+        next(TargetKFold(5).split(np.column_stack([many, few])))
+
+
 def test_scikit_learn_takes_them() -> None:
     """A linear relation is found again in every setting, also where both nodes are new."""
     rng = np.random.default_rng(2)
