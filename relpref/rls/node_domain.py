@@ -45,7 +45,9 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str) -> Domain:
                 f"the features of the {name}s: column {columns[twice.argmax()]!r} occurs more than once; rename or remove one"
             )
     features = numeric(nodes, f"the {name}s")
-    if features.ndim not in (1, 2) or not features.shape[0]:
+    # Kernels on graphs and functions may take nodes that are numbers.
+    shapes = (2,) if isinstance(kernel.kernel, str) else (1, 2)
+    if features.ndim not in shapes or 0 in features.shape:
         raise DataError(f"{name}s have the shape {features.shape}; give one row of features for each {name}")
     if columns is None:
         labels = tuple(range(features.shape[0]))

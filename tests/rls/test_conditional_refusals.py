@@ -116,6 +116,9 @@ def test_labels_and_columns_occur_once() -> None:
         (np.where(np.arange(24).reshape(12, 2) == 7, np.nan, 1.0), "nan.*row 3, column 1"),
         (np.ones((12, 2, 2)), "shape"),
         (np.ones((0, 2)), "shape"),
+        (np.ones((12, 0)), "shape"),
+        (np.ones(12), "shape"),
+        (None, "shape"),
     ],
 )
 def test_features_that_are_none(nodes: Any, words: str) -> None:
@@ -134,6 +137,8 @@ def test_questions_that_make_no_sense() -> None:
         (np.ones((2, 3)), "new nodes have 3 features; the known ones have 2"),
         (sparse.csr_array(np.ones((2, 3))), "new nodes have 3 features; the known ones have 2"),
         ([[1.0, 2.0], [1.0]], "features of new nodes.*numbers"),
+        (np.ones((0, 2)), "there are no new nodes"),
+        (np.array(3.0), "is one label"),
         ([["x", "y"]], "features of new nodes.*numbers"),
         (np.array([[1.0, np.inf]]), "inf.*row 0, column 1"),
     ):

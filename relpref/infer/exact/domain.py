@@ -148,7 +148,7 @@ class Domain:
             count = features.shape[0]
             labels = tuple(items.index) if isinstance(items, pd.DataFrame) else tuple(range(count))
             return Asked(labels, Side(self.kernel(features, self.features), np.full(count, -1)), features)
-        if isinstance(items, str) or not hasattr(items, "__len__"):
+        if isinstance(items, str) or not hasattr(items, "__len__") or getattr(items, "ndim", 1) == 0:
             raise DataError(
                 f"{self.name}s: {items!r} is one label; give a list of labels, or features of new {self.name}s"
             )
@@ -158,13 +158,17 @@ class Domain:
             lambda row: f"{self.name} {row} of those asked for",
             f"give the features of new {self.name}s",
         )
-        rows = self.kernel(self.features[index], self.features) if self.thin else self.gram[index]
+        rows = (
+            self.kernel(self.features[index], self.features) if self.thin and len(index) else self.gram[index]
+        )
         return Asked(labels, Side(rows, index.astype(np.intp)))
 
     def _checked(self, items: Any) -> Any:
         """New nodes' features, if they are as many as the training nodes'."""
         features = numeric(items, f"new {self.name}s")
-        given = features.shape[1]
+        count, given = features.shape
+        if not count:
+            raise DataError(f"there are no new {self.name}s: the features have the shape {features.shape}")
         if self.features is None:
             expected = (
                 len(self.feature_names or ()) or given
@@ -256,7 +260,7 @@ def numeric(features: Any, whose: str) -> Any:
             f"the features of {whose} are not rows of numbers, all of one length ({error}); give numbers, such as 0 and 1 for categories"
         ) from None
     values = array.data if isinstance(array, csr_array) else array
-    if not np.isfinite(values).all():
+    if array.ndim in (1, 2) and not np.isfinite(values).all():
         rows, columns, entries = find(array if array.ndim == 2 else array[:, None])
         first = int(np.argmax(~np.isfinite(entries)))
         raise DataError(
