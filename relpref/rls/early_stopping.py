@@ -53,7 +53,9 @@ def hold_nodes_out(
         )
     held = np.random.default_rng(seed).choice(ranked, count, replace=False)
     out = np.isin(values.rows, held)
-    if problem.symmetry != "none":  # both directions leave together
+    if (
+        problem.kernel.one_domain
+    ):  # symmetric or reciprocal, by itself at least: both directions leave together
         out |= np.isin(values.columns, held)
     kept = replace(problem, values=values.select(~out))
     truth = labels[held]

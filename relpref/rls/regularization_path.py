@@ -83,7 +83,7 @@ class RegularizationPath:
         if len(places) == len(self.regularizations):
             raise InferenceError(
                 f"conjugate gradients did not converge at any of the regularizations {values}; {remedy}",
-                Result.max_iterations,
+                Result.iterations_not_converged,
             )
         found[places] = np.nan
         warn_user(

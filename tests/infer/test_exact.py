@@ -191,6 +191,23 @@ def test_iterations_that_did_not_converge_are_told_with_every_answer() -> None:
         posterior.ranking("n2")
 
 
+def test_iterations_are_watched_ended_and_started_from() -> None:
+    data = problem("none", False)
+    seen: list[int] = []
+    run: Any = partial(Exact, conditional_ranking, fixed=FIXED)
+    whole = run(callback=lambda iteration, dual, residual: seen.append(iteration)).run(0, data)
+    assert seen == list(range(1, whole.info["iterations"] + 1))
+    again = run(start=whole).run(0, data)
+    assert again.info["iterations"] < 2
+    pd.testing.assert_frame_equal(again.mean(), whole.mean(), atol=1e-9)
+    ended = run(callback=lambda iteration, dual, residual: iteration == 2).run(0, data)
+    assert ended.info["iterations"] == 2
+    with pytest.warns(InferenceWarning, match="iterations_not_converged"):
+        ended.mean()
+    with pytest.raises(DataError, match="start is a posterior"):
+        run(start=Exact(conditional_ranking, fixed=FIXED).run(0, problem())).run(0, data)
+
+
 def test_what_is_refused() -> None:
     data = problem("symmetric")
     with pytest.raises(UnsupportedProgramError, match="no evidence"):

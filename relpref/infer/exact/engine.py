@@ -13,8 +13,9 @@ from relpref.infer.belief import as_key, key_words
 from relpref.infer.exact.closed import EvidenceGradient, KroneckerSystem
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edge_evidence import EdgeEvidence
+from relpref.infer.exact.edge_scores import EdgeScores
 from relpref.infer.exact.newcomers import ProgramKernel
-from relpref.infer.exact.solve import RelationProblem, Solver
+from relpref.infer.exact.solve import Callback, RelationProblem, Solver
 from relpref.infer.exact.structure import Structure, find_structure, read_factors
 from relpref.infer.faces import plain
 from relpref.infer.layout import broadcast_fixed
@@ -58,6 +59,10 @@ class Exact:
     solver : {"auto", "closed", "cg"}
     tol, max_iterations
         Of the conjugate gradients: relative residual, and iterations.
+    callback : callable, optional
+        ``callback(iteration, dual, residual)`` after each of them; True ends them, and answers warn then.
+    start : RelationPosterior, optional
+        Of the same edges by conjugate gradients, such as at other hyperparameters: where the iterations start.
     max_evaluations : int
         Of the evidence.
     throw : bool
@@ -75,6 +80,8 @@ class Exact:
         solver: Solver = "auto",
         tol: float = 1e-10,
         max_iterations: int | None = None,
+        callback: Callback | None = None,
+        start: RelationPosterior | None = None,
         max_evaluations: int = 100,
         throw: bool = True,
     ) -> None:
@@ -95,6 +102,8 @@ class Exact:
         self.solver: Solver = solver
         self.tol = tol
         self.max_iterations = max_iterations
+        self.callback = callback
+        self.start = start
         self.max_evaluations = max_evaluations
         self.throw = throw
 
@@ -171,6 +180,7 @@ class Exact:
         )
         info: dict[str, Any] = {"engine": self.name, "result": "converged", **problem.describe()}
         log_evidence: float | None = None
+        wanted = False  # the end that the callback asked for
         if problem.closed:
             noise += noise_floor(nodes.eigen, objects.eigen)
             closed = problem.closed_scores(noise, scale=1.0)
@@ -179,13 +189,20 @@ class Exact:
             info |= {"solver": "closed form", "iterations": 0}
         else:
             with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
+
+                def each(iteration: int, dual: Any, residual: float) -> bool:
+                    progress.step(iteration, residual)
+                    return self.callback is not None and bool(self.callback(iteration, dual, residual))
+
                 scores, found = problem.iterate(
                     noise,
+                    start=self._start_of(problem),
                     tol=self.tol,
                     max_iterations=self.max_iterations,
-                    callback=lambda i, _, residual: progress.step(i, residual),
+                    callback=each,
                     scale=1.0,
                 )
+            wanted = found.reason == "stopped"
             info |= {
                 "result": "converged" if found.reason == "converged" else "iterations_not_converged",
                 "solver": "conjugate gradients",
@@ -201,7 +218,7 @@ class Exact:
                 info["result"] = "hyperparameters_not_converged"
         info["log_prior"] = float(log_prior)
         result = Result[info["result"]]
-        if not result.ok and self.throw:
+        if not result.ok and self.throw and not wanted:
             raise InferenceError(f"{result.name}: {result.value}", result)
         return RelationPosterior(
             problem=problem,
@@ -213,6 +230,17 @@ class Exact:
             info=info,
             key=key_words(key),
         )
+
+    def _start_of(self, problem: RelationProblem) -> Any:
+        """The dual of the posterior to start from."""
+        if self.start is None:
+            return None
+        solution, edges = self.start.solution, len(problem.values.values)
+        if not isinstance(solution, EdgeScores) or len(solution.dual) != edges:
+            raise DataError(
+                f"start is a posterior that is not from conjugate gradients on {edges} edges; leave it out"
+            )
+        return solution.dual
 
     @staticmethod
     def _edge_evidence(structure: Structure, nodes: Domain, objects: Domain, noise: float) -> float | None:
