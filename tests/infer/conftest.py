@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from relpref.data import PreferenceData
+from relpref.data import PreferenceData, RelationData
 from relpref.infer import EP
 from relpref.models import xpgp
 
@@ -316,5 +316,23 @@ def gold_data() -> Callable[[Any], PreferenceData]:
             {"source": label[row], "target": label[column], "weight": problem["adjacency"][row, column]}
         )
         return PreferenceData.from_tables(entities, comparisons, {"links": links})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def problem() -> Any:
+    """Makes relations of nodes with two attributes, whose labels are noise."""
+
+    def make(symmetry: Any = "none", complete: bool = True, n: int = 6) -> RelationData:
+        rng = np.random.default_rng(5)
+        nodes = pd.DataFrame(rng.normal(size=(n, 2)), index=[f"n{i}" for i in range(n)], columns=["x", "y"])
+        labels = rng.normal(size=(n, n))
+        if symmetry != "none":
+            labels = 0.5 * (labels + {"symmetric": 1, "reciprocal": -1}[symmetry] * labels.T)
+        if not complete:
+            unknown = rng.random((n, n)) < 0.3
+            labels[unknown | (unknown.T if symmetry != "none" else False)] = np.nan
+        return RelationData.from_tables(nodes, labels, symmetry=symmetry)
 
     return make
