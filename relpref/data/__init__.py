@@ -7,7 +7,8 @@ from relpref.data.links import Links
 from relpref.data.preference import PreferenceData
 from relpref.data.relation import Relation
 from relpref.data.relation_data import RelationData
-from relpref.data.relation_values import RelationValues, read_relation
+from relpref.data.relation_tables import read_relation
+from relpref.data.relation_values import RelationValues
 from relpref.data.spectrum import Spectrum
 from relpref.data.tables import Table, read_table
 

@@ -15,7 +15,8 @@ from relpref.data.links import read_relations
 from relpref.data.messages import counted
 from relpref.data.preference import PreferenceData
 from relpref.data.relation import checked_relations
-from relpref.data.relation_values import Positions, RelationValues, Symmetry, read_relation
+from relpref.data.relation_tables import read_relation
+from relpref.data.relation_values import Positions, RelationValues, Symmetry
 from relpref.errors import DataError
 
 

@@ -1,19 +1,12 @@
 """The labels of a relation: what is known of each pair of a conditioning node and an object."""
 
-from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
-from relpref.data.columns import numbers
-from relpref.data.labels import LabelIndex, plain_labels
-from relpref.data.messages import counted, shown
-from relpref.data.tables import Table, as_table, check_columns
 from relpref.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -21,8 +14,6 @@ Positions = NDArray[np.intp]
 Symmetry = Literal["none", "symmetric", "reciprocal"]
 
 SYMMETRIES = ("none", "symmetric", "reciprocal")
-EDGE_COLUMNS = ("source", "target", "value")
-_NAME = "relation"
 _SLACK = 1e-9  # of labels that should be equal, relative to the largest
 
 
@@ -112,6 +103,14 @@ class RelationValues:
         with np.errstate(invalid="ignore"):
             return np.asarray(sums / counts).reshape(self.shape)
 
+    def same_edges(self, other: "RelationValues") -> bool:
+        """Whether the labels of another relation are of the same pairs, in the same order."""
+        if self.shape != other.shape or len(self.values) != len(other.values):
+            return False
+        if self.edges is None or other.edges is None:
+            return self.edges is other.edges
+        return all(np.array_equal(*ends) for ends in zip(self.edges, other.edges, strict=True))
+
     def transposed(self) -> "RelationValues":
         """The objects as conditioning nodes."""
         shape = (self.shape[1], self.shape[0])
@@ -164,47 +163,62 @@ class RelationValues:
         shifted._check_constraint(sign, shift)
         return shifted._both_ways(sign), shift
 
-    def _measured_once(self) -> Floats:
-        """Labels of the pairs that occur exactly once, shape (p, m); NaN elsewhere."""
+    def _opposites(self) -> tuple[Positions, Positions]:
+        """Edges, by position, of pairs that occur once in each direction, and the edges opposite to them; a loop is its own."""
+        m = self.shape[1]
         if self.complete:
-            return self.matrix
-        size = self.shape[0] * self.shape[1]
-        counts = np.bincount(self.rows * self.shape[1] + self.columns, minlength=size).reshape(self.shape)
-        return np.where(counts == 1, self.mean_matrix, np.nan)
+            return np.arange(len(self.values)), np.arange(len(self.values)).reshape(self.shape).T.reshape(-1)
+        keys, place, counts = np.unique(self.rows * m + self.columns, return_index=True, return_counts=True)
+        keys, place = keys[counts == 1], place[counts == 1]
+        back = self.columns[place] * m + self.rows[place]
+        found = np.minimum(np.searchsorted(keys, back), len(keys) - 1)
+        there = keys[found] == back if len(keys) else np.zeros(0, dtype=bool)
+        return place[there], place[found[there]]
 
     def _centre(self) -> float:
-        """Half of what the labels of a pair in both directions add up to: ½ or 0."""
-        known = self._measured_once()
-        sums = known + known.T
-        seen = ~np.isnan(sums)
-        if seen.any():
-            middle = float(np.median(sums[seen]))
+        """Half of what the labels of two nodes in both directions add up to: ½ or 0."""
+        edge, opposite = self._opposites()
+        sums = (self.values[edge] + self.values[opposite])[edge != opposite]
+        if len(sums):
+            middle = float(np.median(sums))
             return 0.5 if abs(middle - 1) < abs(middle) else 0.0
         return 0.5 if self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1 else 0.0
 
     def _check_constraint(self, sign: float, shift: float) -> None:
-        """Refuse labels of a pair in both directions that contradict each other, but not where pairs were measured repeatedly."""
-        if not self.complete and len(np.unique(self.rows * self.shape[1] + self.columns)) < len(self.values):
-            return
-        known = self._measured_once()
-        gap = np.abs(known - sign * known.T)
-        largest = float(np.nanmax(gap, initial=0.0))
-        if largest > _SLACK * max(1.0, float(np.abs(self.values).max(initial=0.0))):
-            row, column = np.unravel_index(int(np.nanargmax(gap)), gap.shape)
+        """Refuse labels that contradict the constraint.
+
+        Where pairs were measured repeatedly, only loops can: the label of a node with itself under a reciprocal relation.
+        """
+        edge, opposite = self._opposites()
+        if self._repeated:
+            edge = opposite = np.flatnonzero(self.rows == self.columns)
+        gap = np.abs(self.values[edge] - sign * self.values[opposite])
+        if gap.max(initial=0.0) > _SLACK * max(1.0, float(np.abs(self.values).max(initial=0.0))):
+            worst = int(np.argmax(gap))
+            row, column = self.rows[edge[worst]], self.columns[edge[worst]]
             kind, remedy = "symmetric", "(Y + Y.T) / 2"
             if sign < 0:
                 kind = "reciprocal (values that add up to 1, or to 0)"
                 remedy = "(Y - Y.T) / 2, plus 1/2 for labels in [0, 1]"
+            if row == column:
+                remedy = f"{shift:g} or nothing for a node with itself"
             raise DataError(
-                f"relation: it is not {kind}: ({row}, {column}) is {known[row, column] + shift:.6g} and ({column}, {row}) is "
-                f"{known[column, row] + shift:.6g}; give {remedy}, or symmetry='none'"
+                f"relation: it is not {kind}: ({row}, {column}) is {self.values[edge[worst]] + shift:.6g} and ({column}, {row}) is "
+                f"{self.values[opposite[worst]] + shift:.6g}; give {remedy}, or symmetry='none'"
             )
+
+    @property
+    def _repeated(self) -> bool:
+        """Whether some pair occurs several times: a list of measurements."""
+        return not self.complete and len(np.unique(self.rows * self.shape[1] + self.columns)) < len(
+            self.values
+        )
 
     def _both_ways(self, sign: float) -> "RelationValues":
         """Every measurement in both directions.
 
         Where the labels of (v, w) and of (w, v) are the same ones they were given in both directions; otherwise each is a
-        measurement of its own.
+        measurement of its own. In a list of measurements that is said of all pairs or of none.
         """
         if self.complete:
             return self
@@ -225,6 +239,8 @@ class RelationValues:
         scale = max(1.0, float(np.abs(values).max(initial=0.0)))
         differ = np.abs(sides[0][1][kept[0]] - sides[1][1][kept[1]]) > _SLACK * scale
         given_twice[sides[0][0][kept[0]][differ]] = False
+        if self._repeated and not given_twice.all():
+            given_twice[:] = False
         single = apart[~given_twice[pair]]
         return RelationValues.of_edges(
             self.shape,
@@ -232,154 +248,3 @@ class RelationValues:
             np.concatenate([columns, rows[single]]),
             np.concatenate([values, sign * values[single]]),
         )
-
-
-def read_relation(
-    relation: Any, nodes: Sequence[Hashable], objects: Sequence[Hashable] | None = None
-) -> RelationValues:
-    """Read a relation's labels.
-
-    Parameters
-    ----------
-    relation : array, DataFrame, sparse matrix or Table
-        A (p, m) array in the order of nodes and objects, NaN = unknown; a DataFrame with their labels as index and columns; an
-        edge table with the columns ``source``, ``target``, ``value``; or a sparse matrix, of which only the stored entries are
-        known.
-    nodes, objects : sequence of labels
-        Conditioning nodes and objects; ``None`` where the nodes are ranked for one another.
-
-    Raises
-    ------
-    DataError
-        If the shape or the labels do not fit, a value is not a finite number, or nothing is known.
-    """
-    shape = (len(nodes), len(nodes) if objects is None else len(objects))
-    if isinstance(relation, Table) or (
-        isinstance(relation, pd.DataFrame)
-        and _looks_like_edges(relation, nodes if objects is None else objects)
-    ):
-        values = _from_edges(as_table(relation, _NAME), nodes, objects, shape)
-    elif isinstance(relation, pd.DataFrame):
-        values = _from_frame(relation, nodes, objects)
-    elif issparse(relation):
-        entries = relation.tocoo()
-        _check_shape(entries.shape, shape)
-        _check_finite(entries.data, entries.row, entries.col)
-        values = RelationValues.of_edges(
-            shape,
-            entries.row.astype(np.intp),
-            entries.col.astype(np.intp),
-            np.asarray(entries.data, np.float64),
-        )
-    else:
-        values = _from_array(relation, shape)
-    if not len(values.values):
-        raise DataError("relation: not one label is known; give at least one value")
-    values.values.flags.writeable = False
-    return values
-
-
-def _looks_like_edges(frame: pd.DataFrame, objects: Sequence[Hashable]) -> bool:
-    """Whether columns are those of an edge table, or most likely meant to be, and not labels of objects."""
-    columns = list(frame.columns)
-    return bool(set(EDGE_COLUMNS) & {str(c) for c in columns}) and not set(columns) <= set(objects)
-
-
-def _from_array(relation: Any, shape: tuple[int, int]) -> RelationValues:
-    try:
-        matrix = np.array(relation, dtype=np.float64)  # a copy: what the caller does to his later is his own
-    except (TypeError, ValueError):
-        raise DataError(
-            f"relation: expected an array of numbers, a DataFrame or an edge table with the columns {', '.join(EDGE_COLUMNS)}, "
-            f"got {type(relation).__name__}"
-        ) from None
-    _check_shape(matrix.shape, shape)
-    if np.isinf(matrix).any():
-        row, column = np.argwhere(np.isinf(matrix))[0]
-        raise DataError(
-            f"relation: row {row}, column {column} is {matrix[row, column]}; use NaN for what is not known"
-        )
-    return RelationValues.of_matrix(matrix)
-
-
-def _check_shape(given: tuple[int, ...], shape: tuple[int, int]) -> None:
-    if tuple(given) != shape:
-        raise DataError(
-            f"relation: the array has the shape {tuple(given)}; {counted(shape[0], 'conditioning node')} and "
-            f"{counted(shape[1], 'object')} need {shape} (rows are conditioning nodes)"
-        )
-
-
-def _check_finite(values: Any, rows: Any, columns: Any) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        edge = int(np.argmax(bad))
-        raise DataError(
-            f"relation: the entry ({rows[edge]}, {columns[edge]}) is {values[edge]}; leave out what is not known"
-        )
-
-
-def _from_frame(
-    frame: pd.DataFrame, nodes: Sequence[Hashable], objects: Sequence[Hashable] | None
-) -> RelationValues:
-    """A matrix with labels, in any order; nodes that it lacks are unobserved."""
-    row_index = _index(nodes, "node")
-    column_index = row_index if objects is None else _index(objects, "object")
-    rows = _located(frame.index, row_index, "row")
-    columns = _located(frame.columns, column_index, "column")
-    matrix = np.full((len(nodes), len(column_index)), np.nan)
-    cells = [
-        numbers(
-            frame.iloc[:, j].fillna(0.0),
-            str(name),
-            lambda row: f"relation, row {row}",
-            text=False,
-            remedy="give numbers",
-        )
-        for j, name in enumerate(frame.columns)
-    ]
-    block = np.column_stack(cells) if cells else np.zeros((len(rows), 0))
-    block[frame.isna().to_numpy()] = np.nan
-    matrix[np.ix_(rows, columns)] = block
-    return RelationValues.of_matrix(matrix)
-
-
-def _from_edges(
-    table: Table, nodes: Sequence[Hashable], objects: Sequence[Hashable] | None, shape: tuple[int, int]
-) -> RelationValues:
-    check_columns(table, EDGE_COLUMNS, ())
-    row_index = _index(nodes, "node")
-    column_index = row_index if objects is None else _index(objects, "object")
-    ends = []
-    for name, index in (("source", row_index), ("target", column_index)):
-        labels = plain_labels(table.frame[name], table.place)
-        ends.append(
-            index.locate(labels, _in_column(table, name), f"every {name} must be one of the labels given")
-        )
-    values = numbers(
-        table.frame["value"], "value", table.place, text=table.text, remedy="leave out rows not known"
-    )
-    rows, columns = (end.astype(np.intp) for end in ends)
-    return RelationValues.of_edges(shape, rows, columns, values)
-
-
-def _in_column(table: Table, name: str) -> Callable[[int], str]:
-    return lambda row: f"{table.place(row)}, column {name!r}"
-
-
-def _index(labels: Sequence[Hashable], kind: str) -> LabelIndex:
-    return LabelIndex(labels, lambda position: f"{kind} {position}")
-
-
-def _located(labels: Any, index: LabelIndex, kind: str) -> Positions:
-    def where(position: int) -> str:
-        return f"relation, {kind} {position}"
-
-    plain = plain_labels(labels, where)
-    LabelIndex(plain, where)  # none twice
-    try:
-        return index.locate(plain, where, "give the relation of known nodes only").astype(np.intp)
-    except DataError as error:
-        raise DataError(
-            f"{error}; the labels of the relation's {kind}s must be those of the nodes ({shown(index.labels[0])}, ...)"
-        ) from None

@@ -69,7 +69,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
     if not np.all(np.isfinite(draws)):
         nothing = np.full(belief.size, np.nan)
         return dict.fromkeys(("expected_rank", "rank_lower", "rank_upper", "p_best"), nothing)
-    ranks = _ranks(draws)
+    ranks = _ranks(draws, rng)
     tail = (1 - interval) / 2
     lower, upper = np.quantile(ranks, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
     return {
@@ -80,9 +80,11 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
     }
 
 
-def _ranks(draws: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Rank of every entry in every draw, 1 = highest."""
+def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Rank of every entry in every draw, 1 = highest; ties in random order, so that none of them is the best for certain."""
     order = np.argsort(-draws, axis=1, kind="stable")
+    if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):
+        order = np.lexsort((rng.random(draws.shape), -draws), axis=1)
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(1, draws.shape[1] + 1)[None, :], axis=1)
     return ranks

@@ -33,7 +33,7 @@ class Result(Enum):
     )
     iterations_not_converged = (
         "Conjugate gradients stopped before the residual was small. "
-        "Raise max_iterations (max_iter), tol or the regularization."
+        "Raise max_iterations (max_iter), tol, or the noise (the regularization)."
     )
     hyperparameters_not_mixed = (
         "The chains over the hyperparameters disagree (R-hat above 1.2). "

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from relpref.data.relation_values import read_relation
+from relpref.data.relation_tables import read_relation
 from relpref.errors import DataError
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.exact.domain import Domain
@@ -178,11 +178,15 @@ class ConditionalRanker(BaseEstimator):
                 "object_kernel or object_kernel_params is given, but objects are not; the nodes are ranked for one another by one kernel"
             )
         values = read_relation(relation, first.labels, None if objects is None else second.labels)
-        constrained, self.shift_ = values.constrained(self.symmetry)  # type: ignore[arg-type]
+        constrained, shift = values.constrained(self.symmetry)  # type: ignore[arg-type]
         if self.condition == "second":
             first, second, constrained = second, first, constrained.transposed()
-        options: Any = (self.loss, self.symmetry, self.pair_kernel, self.solver)
-        return RelationProblem(first, second, constrained, *options)
+        options: dict[str, Any] = {
+            "loss": self.loss,
+            "symmetry": self.symmetry,
+            "pair_kernel": self.pair_kernel,
+        }
+        return RelationProblem(first, second, constrained, **options, solver=self.solver, shift=shift)  # type: ignore[arg-type]
 
     def _domain(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> Domain:
         return read_nodes(nodes, NodeKernel(kernel, self.gamma, self.degree, self.coef0, params), name)
@@ -217,12 +221,12 @@ class ConditionalRanker(BaseEstimator):
                 info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
             scores = self._iterate(problem, stopping, info, callback, progress_bar)
         noise = scores.scale * self.regularization
-        self.problem_ = problem
+        self.problem_, self.shift_ = problem, problem.shift
         self.posterior_ = RelationPosterior(
             problem=problem,
             solution=scores,
             noise=noise,
-            shift=self.shift_,
+            shift=problem.shift,
             hyperparameters={"regularization": self.regularization, "scale": scores.scale, "noise": noise},
             log_evidence=log_evidence,
             info=info,
@@ -239,9 +243,13 @@ class ConditionalRanker(BaseEstimator):
         progress_bar: bool,
     ) -> EdgeScores:
         """By conjugate gradients; what happened goes into ``info``."""
-        start = getattr(self, "dual_coef_", None) if self.warm_start else None
-        if start is not None and start.size != len(problem.values.values):
-            start = None
+        start = None
+        if (
+            self.warm_start
+            and hasattr(self, "dual_coef_")
+            and self.problem_.values.same_edges(problem.values)
+        ):
+            start = self.dual_coef_
         with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
 
             def each(iteration: int, dual: Floats, residual: float) -> bool:

@@ -112,7 +112,8 @@ class ConditionalRankerCV(BaseEstimator):
             path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
             self.held_out_, parts = self._held_out(problem, path)
             path.settle(self.held_out_)
-            truth = problem.values.mean_matrix
+            truth = problem.values.mean_matrix + problem.shift
+            self.held_out_ += problem.shift
             self.scores_ = np.array([self._score(truth, scores, parts) for scores in self.held_out_])
         if not np.isfinite(self.scores_).any():
             what = "two different ones that leave together"
@@ -120,7 +121,8 @@ class ConditionalRankerCV(BaseEstimator):
                 what = "some held out and some left to learn its offset from; shuffle the edges"
             raise DataError(f"no held-out labels could be scored: no conditioning node has {what}")
         self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
-        ranker.set_params(regularization=self.regularization_)
+        # λ has been chosen; nothing is left for early stopping to do.
+        ranker.set_params(regularization=self.regularization_, early_stopping=False)
         self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
         return self
 

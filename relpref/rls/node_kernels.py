@@ -12,10 +12,12 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 
 from relpref.data import Graph
 from relpref.errors import DataError
-from relpref.linalg import checked_symmetric, real
+from relpref.linalg import checked_symmetric, real, require_memory
 
 Floats = NDArray[np.float64]
 Kernel = str | Callable[..., Any]
+
+_LARGEST = 1e60  # features whose fourth powers, in products of two kernels, are still numbers
 
 KERNELS = ("linear", "polynomial", "gaussian", "precomputed")
 
@@ -106,10 +108,17 @@ class NodeKernel:
         return gram(left, right, **{field.name: getattr(self, field.name) for field in fields(self)})
 
     def factor(self, nodes: Any) -> Floats | None:
-        """F with F Fᵀ the kernel of some nodes, shape (n, d), where there is one at hand."""
-        if self.kernel != "linear" or nodes.ndim != 2:
+        """F with F Fᵀ the kernel of some nodes, shape (n, d), where it says it with half the numbers or less."""
+        if self.kernel != "linear" or nodes.ndim != 2 or not 0 < 2 * nodes.shape[1] <= nodes.shape[0]:
             return None
-        return dense(nodes) if 0 < nodes.shape[1] <= nodes.shape[0] else None
+        require_memory(8.0 * nodes.shape[0] * nodes.shape[1], f"features of {nodes.shape[0]} nodes")
+        factor = dense(nodes)
+        largest = float(np.abs(factor).max(initial=0.0))
+        if not largest < _LARGEST:
+            raise DataError(
+                f"features reach {largest:g}; they must be finite and below {_LARGEST:g}: rescale them"
+            )
+        return factor
 
 
 def named(

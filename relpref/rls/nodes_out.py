@@ -1,6 +1,7 @@
 """Hold-outs of whole nodes, in folds and by training again: for what has no closed form."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -117,9 +118,13 @@ def _part(problem: RelationProblem, rows: Positions, columns: Positions) -> Rela
     nodes = _domain(problem.nodes, rows)
     objects = nodes if problem.nodes is problem.objects else _domain(problem.objects, columns)
     values = problem.values.subset(rows, columns)
-    return RelationProblem(
-        nodes, objects, values, problem.loss, problem.symmetry, problem.pair_kernel, problem.solver
-    )
+    try:
+        return replace(problem, nodes=nodes, objects=objects, values=values)
+    except DataError as error:
+        raise DataError(
+            f"without one of the folds {len(rows)} x {len(columns)} nodes are left, and from them nothing can be learned ({error}); "
+            "take fewer or other folds, or a regularization that need not be chosen"
+        ) from None
 
 
 def _domain(domain: Domain, kept: Positions) -> Domain:

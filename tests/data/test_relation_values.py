@@ -104,6 +104,13 @@ def test_every_measurement_is_in_both_directions() -> None:
     contradiction = [("a", "b", 1.0), ("b", "a", 5.0)]
     with pytest.raises(DataError, match="not symmetric"):
         both_ways(contradiction, "symmetric")
+    once = [("a", "b", 1.0), ("b", "a", -1.0), ("b", "c", 1.0), ("b", "c", 1.0)]  # home, away, and two more
+    assert len(both_ways(once, "reciprocal").values) == 8
+    loop = [("a", "b", 0.7), ("a", "b", 0.7), ("c", "c", 5.0)]
+    with pytest.raises(DataError, match="nothing for a node with itself"):
+        both_ways(loop, "reciprocal")
+    with pytest.raises(DataError, match=r"\(2, 2\) is 0 and \(2, 2\) is 0; give 0.5 or nothing"):
+        both_ways([("a", "b", 0.7), ("b", "a", 0.3), ("c", "c", 0.0)], "reciprocal")
     measured = both_ways([*contradiction, ("c", "a", 0.2), ("c", "a", 0.3)], "symmetric")
     assert measured.mean_matrix[0, 1] == measured.mean_matrix[1, 0] == 3.0
 

@@ -37,7 +37,7 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
         structure = find_structure(call, arrays, {})
         assert (structure.symmetry, structure.values.complete, structure.loss) == (symmetry, complete, loss)
         reader = _Reader(call, arrays, structure, {})
-        evaluate = _evidence_of(structure, "auto")
+        evaluate = _evidence_of(structure)
         at = {name: jnp.asarray(value) + 0.1 for name, value in structure.medians.items()}
         gradient = reader.evidence(at, evaluate).gradient
         for name, value in at.items():
@@ -133,3 +133,14 @@ def test_nuts_agrees(problem: Any, symmetry: str, loss: Any) -> None:
     error = seen.std(axis=0) / np.sqrt(effective_sample_size(seen[None]))
     assert np.all(np.abs(seen.mean(axis=0) - mean) <= 5 * error)
     assert np.all(np.abs(np.log(seen.std(axis=0) / sd)) < 0.12)
+
+
+def test_incomplete_labels_without_noise_are_solved_directly() -> None:
+    rng = np.random.default_rng(0)
+    nodes = pd.DataFrame(rng.normal(size=(14, 2)), columns=["x", "y"])
+    labels = np.sin(nodes.to_numpy() @ rng.normal(size=(2, 2)) @ nodes.to_numpy().T)
+    known = np.where(rng.random((14, 14)) < 0.3, np.nan, labels)
+    posterior = Exact(conditional_ranking).run(0, RelationData.from_tables(nodes, known), loss="regression")
+    assert posterior.info["solver"] == "factor of the edges' kernel"
+    gap = np.abs(posterior.mean().to_numpy() - known)
+    assert np.nanmax(gap) < 0.02

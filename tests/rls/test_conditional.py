@@ -393,3 +393,21 @@ def test_labels_that_are_all_zero() -> None:
     assert (ranker.predict().to_numpy() == 0).all() and (ranker.predict(return_std=True)[1] == 0).all(
         axis=None
     )
+
+
+def test_ties_are_no_certainty() -> None:
+    rng = np.random.default_rng(10)
+    ranker = ConditionalRanker("linear").fit(rng.normal(size=(8, 2)), rng.normal(size=(8, 8)))
+    table = ranker.posterior_.ranking(np.zeros((1, 2)))
+    # 4000 draws of one in eight: five standard errors.
+    assert np.all(np.abs(table["p_best"] - 1 / 8) < 0.027)
+    assert table["rank_lower"].max() == 1 and table["rank_upper"].min() == 8
+
+
+def test_features_far_off_are_told() -> None:
+    rng = np.random.default_rng(11)
+    nodes, relation = rng.normal(size=(9, 2)), rng.normal(size=(9, 9))
+    with pytest.warns(InferenceWarning, match="centre or standardise"):
+        ConditionalRanker("linear").fit(nodes + 1e6, relation)
+    with pytest.raises(DataError, match="rescale"):
+        ConditionalRanker("linear").fit(nodes * 1e80, relation)

@@ -221,3 +221,30 @@ def test_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ConditionalRankerCV(cv=SourceKFold(3), regularizations=LAMBDAS).fit(nodes, relation)
     ((needed, _),) = asked
     assert needed >= 8 * 3 * 81
+
+
+def test_reciprocal_labels_are_scored_as_they_are() -> None:
+    nodes, relation = data()
+    chance = 1 / (1 + np.exp(-(relation - relation.T)))
+    seen: list[float] = []
+
+    def score(labels: Any, scores: Any) -> float:
+        seen.extend(labels)
+        return float(-np.mean(np.square(labels - scores)))
+
+    base = ConditionalRanker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression")
+    chosen = ConditionalRankerCV(base, regularizations=LAMBDAS, cv="both", folds=3, scoring=score)
+    chosen.fit(nodes, chance)
+    assert min(seen) > 0 and max(seen) < 1 and 0.3 < np.nanmean(chosen.held_out_) < 0.7
+    base.problem(nodes, relation - relation.T)  # another relation, only looked at
+    np.testing.assert_allclose(
+        chosen.ranker_.predict_path([chosen.regularization_])[0], chosen.predict(), atol=1e-9
+    )
+
+
+def test_a_fold_that_leaves_nothing_is_named() -> None:
+    nodes, relation = data(4)
+    known = np.full((4, 4), np.nan)
+    known[0, :3], known[1, 0] = relation[0, :3], relation[1, 0]
+    with pytest.raises(DataError, match="without one of the folds"):
+        ConditionalRankerCV(regularizations=LAMBDAS, folds=2).fit(nodes, known)

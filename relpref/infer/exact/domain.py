@@ -85,7 +85,8 @@ class Domain:
             If memory would not suffice.
         """
         count = len(self.labels)
-        require_memory(24.0 * count**2, f"the kernel matrix of {count} {self.name}s and its decomposition")
+        numbers = (1 if self.thin else 3) * count**2  # a decomposition needs as much again twice
+        require_memory(8.0 * numbers, f"the kernel matrix of {count} {self.name}s")
         return self.kernel(self.features)
 
     @cached_property
@@ -96,7 +97,7 @@ class Domain:
     @cached_property
     def thin(self) -> bool:
         """Whether K has far fewer eigenvalues that are not 0 than nodes, and is known by a factor: F Fᵀ with F of shape (p, d)."""
-        return self._factor is not None and 2 * self._factor.shape[1] <= len(self.labels)
+        return self._factor is not None
 
     @cached_property
     def _factor(self) -> Floats | None:

@@ -1,6 +1,6 @@
 """Posterior moments of the scores where the relation is incomplete or the kernel is no Kronecker product: from the edges' own kernel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -132,6 +132,14 @@ class EdgeScores:
         indicator[np.arange(len(which)), which] = 1.0
         seen = solve_triangular(self._factor, indicator, lower=True, check_finite=False)
         return np.linalg.qr(seen)[0]
+
+    def direct(self) -> "EdgeScores":
+        """The same with the dual P y from the factor, where conjugate gradients would take too long."""
+        white = solve_triangular(self._factor, self.values.values, lower=True, check_finite=False)
+        if self.loss == "ranking":
+            white -= self._offset_basis @ (self._offset_basis.T @ white)
+        dual = solve_triangular(self._factor, white, lower=True, trans="T", check_finite=False)
+        return replace(self, dual=dual, stopped=False)
 
     @cached_property
     def quadratic(self) -> float:

@@ -12,10 +12,10 @@ from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.exact.closed import EvidenceGradient, KroneckerSystem
 from relpref.infer.exact.domain import Domain
-from relpref.infer.exact.edge_evidence import EdgeEvidence
+from relpref.infer.exact.edge_evidence import EdgeEvidence, edge_floor
 from relpref.infer.exact.edge_scores import EdgeScores
 from relpref.infer.exact.newcomers import ProgramKernel
-from relpref.infer.exact.solve import Callback, RelationProblem, Solver
+from relpref.infer.exact.solve import SOLVERS, Callback, RelationProblem, Solver
 from relpref.infer.exact.structure import Structure, find_structure, read_factors
 from relpref.infer.faces import plain
 from relpref.infer.layout import broadcast_fixed
@@ -93,6 +93,8 @@ class Exact:
             raise DataError(
                 f"hyperparameters is {hyperparameters!r}; Exact maximises the evidence: 'maximise'"
             )
+        if solver not in SOLVERS:
+            raise DataError(f"solver is {solver!r}; it is 'auto', 'closed' or 'cg'")
         if max_evaluations < 1:
             raise DataError(f"max_evaluations is {max_evaluations}; it must be at least 1")
         if not 0 < tol < 1:
@@ -142,7 +144,7 @@ class Exact:
         search: Search | None = None
         unconstrained: Values = {}
         if structure.hyperparameters:
-            evidence = _evidence_of(structure, self.solver)
+            evidence = _evidence_of(structure)
             with Progress("exact: maximising the evidence", progress_bar) as progress:
                 search = maximise(
                     lambda u, _: reader.evidence(u, evidence),
@@ -182,12 +184,17 @@ class Exact:
         log_evidence: float | None = None
         wanted = False  # the end that the callback asked for
         if problem.closed:
-            noise += noise_floor(nodes.eigen, objects.eigen)
+            if search is not None:  # what the search saw
+                info["noise_floor"] = noise_floor(nodes.eigen, objects.eigen)
+                noise += info["noise_floor"]
             closed = problem.closed_scores(noise, scale=1.0)
             log_evidence = closed.fit.log_evidence()
             scores: Any = closed
             info |= {"solver": "closed form", "iterations": 0}
         else:
+            if search is not None:
+                info["noise_floor"] = edge_floor(nodes.gram, objects.gram)
+                noise += float(info["noise_floor"])
             with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
 
                 def each(iteration: int, dual: Any, residual: float) -> bool:
@@ -203,12 +210,18 @@ class Exact:
                     scale=1.0,
                 )
             wanted = found.reason == "stopped"
+            converged = found.reason == "converged"
             info |= {
-                "result": "converged" if found.reason == "converged" else "iterations_not_converged",
                 "solver": "conjugate gradients",
                 "iterations": found.iterations,
                 "residual": found.residual,
             }
+            if search is not None and not (
+                converged or wanted
+            ):  # the search has factorised this kernel many times
+                scores, converged = scores.direct(), True
+                info["solver"] = "factor of the edges' kernel"
+            info["result"] = "converged" if converged else "iterations_not_converged"
             log_evidence = self._edge_evidence(structure, nodes, objects, noise)
         if search is not None:
             info |= {"evaluations": search.evaluations, "gradient_norm": search.gradient_norm}
@@ -305,7 +318,7 @@ class _Reader:
         return pull(cotangent)[0]
 
 
-def _evidence_of(structure: Structure, solver: Solver) -> Callable[..., tuple[float, EvidenceGradient]]:
+def _evidence_of(structure: Structure) -> Callable[..., tuple[float, EvidenceGradient]]:
     """The closed form where there is one."""
     values, loss, symmetry = structure.values, structure.loss, structure.symmetry
     if not values.complete or (symmetry != "none" and loss == "ranking"):
@@ -332,7 +345,7 @@ def _evidence_of(structure: Structure, solver: Solver) -> Callable[..., tuple[fl
 
 def noise_floor(left: Eigen, right: Eigen) -> float:
     """Noise that rounding adds to every label: without it the evidence of labels without noise has no maximum."""
-    return 1e-12 * float(left.values[-1] * right.values[-1])
+    return 1e-14 * float(left.values[-1] * right.values[-1])
 
 
 def _symmetric(matrix: Any) -> Any:

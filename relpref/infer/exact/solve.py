@@ -16,6 +16,7 @@ from relpref.infer.exact.domain import Domain, centred
 from relpref.infer.exact.edge_scores import EdgeScores, weights_of
 from relpref.infer.exact.iterative import solve_edges
 from relpref.infer.result import Result
+from relpref.infer.warn import InferenceWarning, warn_user
 from relpref.kernels.edge_gram import EdgeGram
 from relpref.kernels.pairwise import (
     MLPK,
@@ -64,6 +65,8 @@ class RelationProblem:
     symmetry : {"none", "symmetric", "reciprocal"}
     pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
     solver : {"auto", "closed", "cg"}
+    shift : float
+        What was subtracted from the labels.
 
     Raises
     ------
@@ -78,6 +81,7 @@ class RelationProblem:
     symmetry: Symmetry = "none"
     pair_kernel: str = "kronecker"
     solver: Solver = "auto"
+    shift: float = 0.0
     kernel: PairwiseKernel = field(init=False)
 
     def __post_init__(self) -> None:
@@ -156,6 +160,14 @@ class RelationProblem:
 
     def closed_scores(self, regularization: float, scale: float | None = None) -> ClosedScores:
         """The closed form at one λ; ``scale`` None: estimated from the labels."""
+        system = self.system()
+        rounding = np.finfo(np.float64).eps * system.left.values[-1:] * system.right.values[-1:]
+        if np.any(regularization < rounding):
+            warn_user(
+                f"the regularization {regularization:g} is below the rounding of the kernel of pairs, {rounding[0]:.1e}, so that scores "
+                "and their uncertainty may be wrong; centre or standardise the features, or raise it",
+                InferenceWarning,
+            )
         if scale is not None:
             return ClosedScores(self, regularization, scale)
         fit = self.system().solve(regularization)
