@@ -11,9 +11,9 @@ from pathlib import Path
 
 from benchmarks.measure import machine
 from benchmarks.reproduce import figure, page, results
+from benchmarks.reproduce.command import carry_out, common
 from benchmarks.reproduce.protocol import Protocol, Source
 from benchmarks.reproduce.work import PROTOCOLS, compute, items
-from relpref.errors import RelprefError
 from relpref.files import replaced
 from relpref.parallel import run_all
 
@@ -21,25 +21,19 @@ from relpref.parallel import run_all
 def main() -> int:
     """Parse the command line, run, and write the tables and figures."""
     args = parse()
+    return carry_out(lambda: run_all_of(args), args.out)
+
+
+def run_all_of(args: argparse.Namespace) -> None:
+    """The protocols that were asked for."""
     source = Source(args.data, args.relation_file)
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for name in args.protocols or PROTOCOLS:
-            protocol = PROTOCOLS[name].quick() if args.quick else PROTOCOLS[name]
-            # Rows on a relation of one's own are another experiment.
-            called = f"{name}-{args.relation_file.stem}" if args.relation_file else name
-            kept = results.Results(args.out / f"{called}.csv")
-            run(protocol, source, kept, args.scheduler)
-            show(protocol, kept, args.out / called, args.docs)
-    except RelprefError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(
-            f"interrupted; what was finished is in {args.out}, and the same command goes on", file=sys.stderr
-        )
-        return 130
-    return 0
+    for name in args.protocols or PROTOCOLS:
+        protocol = PROTOCOLS[name].quick() if args.quick else PROTOCOLS[name]
+        # Rows on a relation of one's own are another experiment.
+        called = f"{name}-{args.relation_file.stem}" if args.relation_file else name
+        kept = results.Results(args.out / f"{called}.csv")
+        run(protocol, source, kept, args.scheduler)
+        show(protocol, kept, args.out / called, args.docs)
 
 
 def parse() -> argparse.Namespace:
@@ -48,20 +42,12 @@ def parse() -> argparse.Namespace:
         "protocols", nargs="*", metavar="protocol", help=f"{', '.join(PROTOCOLS)} (default: all)"
     )
     parser.add_argument("--quick", action="store_true", help="two queries, two reruns, two sizes")
-    parser.add_argument(
-        "--scheduler", help="processes, processes:N or the address of a Dask scheduler (default: one by one)"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("reproduction"), help="rows, tables, figures (default: reproduction)"
-    )
+    common(parser, "docs/reproduction.md")
     parser.add_argument(
         "--data", type=Path, help="folder of the data set (default: the one below RELPREF_DATA)"
     )
     parser.add_argument(
         "--relation-file", type=Path, help="ohsumed: lines source target weight over the documents"
-    )
-    parser.add_argument(
-        "--docs", type=Path, help="a page to put tables and figures into, docs/reproduction.md"
     )
     args = parser.parse_args()
     if unknown := set(args.protocols) - set(PROTOCOLS):

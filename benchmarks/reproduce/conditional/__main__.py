@@ -12,10 +12,10 @@ from pathlib import Path
 
 from benchmarks.measure import machine
 from benchmarks.reproduce import page
+from benchmarks.reproduce.command import carry_out, common
 from benchmarks.reproduce.conditional.experiment import Experiment, Part
 from benchmarks.reproduce.conditional.experiments import EXPERIMENTS
 from benchmarks.reproduce.rows import Row, Rows
-from relpref.errors import RelprefError
 from relpref.files import replaced
 from relpref.parallel import run_all
 
@@ -34,25 +34,19 @@ class Item:
 def main() -> int:
     """Parse the command line, run, and write the tables and figures."""
     args = parse()
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for name in args.experiments or EXPERIMENTS:
-            experiment = EXPERIMENTS[name]
-            stem = args.out / f"{name}{'-quick' if args.quick else ''}"
-            kept = Rows(stem.with_suffix(".csv"), experiment.key)
-            left = [Item(name, part, args.quick) for part in experiment.left(kept.rows, args.quick)]
-            for _, rows in run_all(compute, left, args.scheduler, label=name):
-                kept.add(rows)
-            show(experiment, kept, stem, args.docs)
-    except RelprefError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(
-            f"interrupted; what was finished is in {args.out}, and the same command goes on", file=sys.stderr
-        )
-        return 130
-    return 0
+    return carry_out(lambda: run_all_of(args), args.out)
+
+
+def run_all_of(args: argparse.Namespace) -> None:
+    """The experiments that were asked for."""
+    for name in args.experiments or EXPERIMENTS:
+        experiment = EXPERIMENTS[name]
+        stem = args.out / f"{name}{'-quick' if args.quick else ''}"
+        kept = Rows(stem.with_suffix(".csv"), experiment.key)
+        left = [Item(name, part, args.quick) for part in experiment.left(kept.rows, args.quick)]
+        for _, rows in run_all(compute, left, args.scheduler, label=name):
+            kept.add(rows)
+        show(experiment, kept, stem, args.docs)
 
 
 def parse() -> argparse.Namespace:
@@ -61,15 +55,7 @@ def parse() -> argparse.Namespace:
         "experiments", nargs="*", metavar="experiment", help=f"{', '.join(EXPERIMENTS)} (default: all)"
     )
     parser.add_argument("--quick", action="store_true", help="small versions of them: a minute or two")
-    parser.add_argument(
-        "--scheduler", help="processes, processes:N or the address of a Dask scheduler (default: one by one)"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("reproduction"), help="rows and figures (default: reproduction)"
-    )
-    parser.add_argument(
-        "--docs", type=Path, help="a page to put tables and figures into, docs/conditional_reproduction.md"
-    )
+    common(parser, "docs/conditional_reproduction.md")
     args = parser.parse_args()
     if unknown := set(args.experiments) - set(EXPERIMENTS):
         parser.error(f"unknown experiment {', '.join(sorted(unknown))}; there are {', '.join(EXPERIMENTS)}")
