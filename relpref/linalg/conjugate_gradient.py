@@ -5,7 +5,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from relpref.errors import DataError
 
@@ -102,7 +101,8 @@ def conjugate_gradient(
     # The inner products that both methods are made of: of r with itself, or of r with A r.
     # Infinity stands for none before, so that the first direction is the residual.
     gain, largest = np.inf, 0.0
-    direction, image = np.zeros(size), np.zeros(size)
+    # Not SciPy's daxpy: its threads would wait for those of NumPy's products, and both spin.
+    direction, image, scratch = np.zeros(size), np.zeros(size), np.empty(size)
     verified = np.inf  # the last residual that was computed anew
     limit = 10 * size if max_iterations is None else max_iterations
 
@@ -137,11 +137,11 @@ def conjugate_gradient(
         curvature = float((direction if minimise == "error" else image) @ image)
         if not (np.isfinite(curvature) and curvature > 0.0):
             return ended(iterations, "breakdown")
-        blas.daxpy(image, residual, a=-gain / curvature)
+        residual -= np.multiply(image, gain / curvature, out=scratch)
         squared = float(residual @ residual)
         if not np.isfinite(squared):
             return ended(iterations, "breakdown")
-        blas.daxpy(direction, solution, a=gain / curvature)
+        solution += np.multiply(direction, gain / curvature, out=scratch)
         iterations += 1
         if callback is not None and callback(
             iterations, solution.reshape(shape), float(np.sqrt(squared)) / norm
