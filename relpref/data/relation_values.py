@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 Symmetry = Literal["none", "symmetric", "reciprocal"]
 
-SYMMETRIES = ("none", "symmetric", "reciprocal")
+SIGN: dict[str, float] = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}  # h(v, w) = ± h(w, v)
 _SLACK = 1e-9  # of labels that should be equal, relative to the largest
 
 
@@ -148,8 +148,8 @@ class RelationValues:
         DataError
             If the relation is not between nodes of one kind, or its labels contradict the constraint: where, and by how much.
         """
-        if symmetry not in SYMMETRIES:
-            raise DataError(f"symmetry is {symmetry!r}; it is one of {', '.join(SYMMETRIES)}")
+        if symmetry not in SIGN:
+            raise DataError(f"symmetry is {symmetry!r}; it is one of {', '.join(SIGN)}")
         if symmetry == "none":
             return self, 0.0
         if self.shape[0] != self.shape[1]:
@@ -157,7 +157,7 @@ class RelationValues:
                 f"symmetry is {symmetry!r}, but the relation is between {self.shape[0]} nodes and {self.shape[1]} objects; "
                 "only a relation of one set of nodes with itself can be"
             )
-        sign = 1.0 if symmetry == "symmetric" else -1.0
+        sign = SIGN[symmetry]
         shift = self._centre() if symmetry == "reciprocal" else 0.0
         shifted = replace(self, values=self.values - shift)
         shifted._check_constraint(sign, shift)

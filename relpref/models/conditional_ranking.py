@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from relpref.data import PreferenceData, RelationData
+from relpref.data.relation_values import SIGN
 from relpref.errors import DataError
 from relpref.kernels import (
     AttributeKernel,
@@ -98,7 +99,7 @@ def conditional_ranking(
 def _labels(data: RelationData, field: Array, noise: Array, loss: str) -> None:
     """The labels of the edges that are known."""
     m = data.values.shape[1]
-    sign = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}[data.symmetry]
+    sign = SIGN[data.symmetry]
     rows, columns = jnp.asarray(data.values.rows), jnp.asarray(data.values.columns)
     labels = jnp.asarray(data.values.values)
     if loss == "regression" and data.distinct is not None:

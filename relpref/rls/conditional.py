@@ -23,6 +23,7 @@ from relpref.rls.early_stopping import hold_nodes_out
 from relpref.rls.measures import concordance, per_node
 from relpref.rls.node_domain import read_nodes
 from relpref.rls.node_kernels import Kernel, NodeKernel
+from relpref.rls.regularization_path import RegularizationPath
 
 Floats = NDArray[np.float64]
 
@@ -333,19 +334,11 @@ class ConditionalRanker(BaseEstimator):
         check_is_fitted(self, "posterior_")
         problem = self.problem_
         left, right = problem.nodes.ask(nodes), problem.objects.ask(objects)
-        found, start = [], None
-        for value in np.asarray(regularizations, dtype=np.float64).tolist():
-            scores: Any
-            if problem.closed:
-                scores = problem.closed_scores(value, scale=1.0)
-            else:
-                scores, result = problem.iterate(
-                    value, start=start, tol=self.tol, max_iterations=self.max_iter, scale=1.0
-                )
-                require_converged(result, value)
-                start = scores.dual
-            found.append(self.shift_ + scores.mean(left, right))
-        return np.stack(found)
+        values = np.asarray(regularizations, dtype=np.float64).tolist()
+        found = np.empty((len(values), len(left.labels), len(right.labels)))
+        for place, scores in RegularizationPath(values, self.tol, self.max_iter).solutions(problem):
+            found[place] = self.shift_ + scores.mean(left, right)
+        return found
 
     def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks.

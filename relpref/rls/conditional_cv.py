@@ -237,7 +237,8 @@ def _by_splits(
         part = replace(problem, values=values.select(train))
         rows, columns = values.rows[test], values.columns[test]
         splits[rows, columns] = number
-        for place, dual in path.solutions(part):
+        for place, solution in path.solutions(part):
+            dual = solution.dual_matrix
             scores = _scores_at(part, dual, rows, columns)
             if part.loss == "ranking":
                 scores += _offsets(part, dual, unknown)[rows]

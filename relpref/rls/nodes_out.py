@@ -92,11 +92,11 @@ def nodes_out(
                 blocks = [new, new[::-1]]
         kept = np.flatnonzero(kept_rows), np.flatnonzero(kept_columns)
         part = _part(problem, *kept)
-        for place, dual in path.solutions(part):
+        for place, solution in path.solutions(part):
             for block in blocks:
                 left = _asked(problem.nodes, np.flatnonzero(block[0]), kept[0])
                 right = _asked(problem.objects, np.flatnonzero(block[1]), kept[1])
-                found[place][np.ix_(*block)] = part.kernel.scores(left, right, dual)
+                found[place][np.ix_(*block)] = part.kernel.scores(left, right, solution.dual_matrix)
     return found
 
 

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.data.relation_values import SIGN
 from relpref.errors import DataError
-from relpref.infer.exact.closed import SIGN, KroneckerFit
+from relpref.infer.exact.closed import KroneckerFit
 from relpref.infer.exact.solve import RelationProblem
 from relpref.linalg import require_memory
 from relpref.rls.edge_out import check_no_leak, fits, labels_of

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.errors import InferenceError
+from relpref.infer.exact.closed_scores import ClosedScores
+from relpref.infer.exact.edge_scores import EdgeScores
 from relpref.infer.exact.solve import RelationProblem, require_converged
 from relpref.infer.result import Result
 from relpref.infer.warn import InferenceWarning, warn_user
-from relpref.kernels.pairwise_products import Weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,8 @@ class RegularizationPath:
     skip: bool = False
     skipped: set[int] = field(default_factory=set, init=False)
 
-    def solutions(self, part: RelationProblem) -> Iterator[tuple[int, Weights]]:
-        """Places of the values of λ, and the coefficients by node and object at each.
+    def solutions(self, part: RelationProblem) -> Iterator[tuple[int, ClosedScores | EdgeScores]]:
+        """Places of the values of λ, and the solution at each, of scale 1.
 
         Raises
         ------
@@ -47,9 +48,8 @@ class RegularizationPath:
             If conjugate gradients do not converge, unless such a λ is to be skipped.
         """
         if part.closed:
-            system = part.system()
             for place, regularization in enumerate(self.regularizations):
-                yield place, system.solve(float(regularization)).dual
+                yield place, part.closed_scores(float(regularization), scale=1.0)
             return
         start = None
         # A small λ alone takes many iterations; from the solution of a larger one it takes few.
@@ -65,7 +65,7 @@ class RegularizationPath:
                 self.skipped.add(place)
                 continue
             require_converged(result, regularization)
-            yield place, scores.dual_matrix
+            yield place, scores
 
     def settle(self, found: NDArray[np.float64]) -> None:
         """Leave no answers of a λ, shape (r, ...), that was skipped on some part, and say so.

@@ -14,6 +14,7 @@ the same nodes always leave together. A symmetric or reciprocal relation needs `
 say the same, and a node that is new is new at both ends.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 from typing import Any
@@ -74,8 +75,9 @@ class _EdgeSplitter(BaseCrossValidator):
                     )
             yield np.flatnonzero(train), np.flatnonzero(test)
 
+    @abstractmethod
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        raise NotImplementedError
+        """Training and test edges of every split."""
 
     def _ends(self, edges: Any) -> tuple[Positions, Positions]:
         """Numbers of the nodes that each edge joins, from 0; of one numbering if the relation is symmetric."""

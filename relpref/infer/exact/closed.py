@@ -16,14 +16,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.data.relation_values import SIGN, Symmetry
 from relpref.errors import DataError
 from relpref.linalg import Eigen
 
 Floats = NDArray[np.float64]
 Loss = Literal["ranking", "regression"]
-Symmetry = Literal["none", "symmetric", "reciprocal"]
-
-SIGN = {"none": 0.0, "symmetric": 1.0, "reciprocal": -1.0}
 
 
 class EvidenceGradient(NamedTuple):

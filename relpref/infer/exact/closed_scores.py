@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.infer.exact.closed import SIGN, KroneckerFit
+from relpref.data.relation_values import SIGN
+from relpref.infer.exact.closed import KroneckerFit
 from relpref.infer.exact.domain import Asked, centred
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class ClosedScores:
     def fit(self) -> KroneckerFit:
         """The solution."""
         return self.solved or self.problem.system().solve(self.regularization)
+
+    @property
+    def dual_matrix(self) -> Floats:
+        """The dual by node and object, shape (p, m)."""
+        return self.fit.dual
 
     def mean(self, left: Asked, right: Asked) -> Floats:
         """K(left, nodes) A G(objects, right), shape (a, b)."""

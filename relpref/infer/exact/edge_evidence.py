@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from relpref.data.relation_values import RelationValues, Symmetry
+from relpref.data.relation_values import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.exact.closed import SIGN, EvidenceGradient, Loss
+from relpref.infer.exact.closed import EvidenceGradient, Loss
 from relpref.linalg import cholesky, require_memory
 
 

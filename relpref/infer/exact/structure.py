@@ -14,9 +14,9 @@ import numpyro.distributions as dist
 from jax import Array
 from numpy.typing import NDArray
 
-from relpref.data.relation_values import RelationValues, Symmetry
+from relpref.data.relation_values import SIGN, RelationValues, Symmetry
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.exact.closed import SIGN, Loss
+from relpref.infer.exact.closed import Loss
 from relpref.infer.layout import median, shapes_of, survey
 from relpref.infer.program import Call, Values, unwrap
 from relpref.kernels import GaussianProcess
