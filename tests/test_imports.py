@@ -203,6 +203,7 @@ NAMES = {
         "conjugate_gradient",
         "factor_eigen",
         "nearest_semidefinite",
+        "pivoted_cholesky",
         "real",
         "require_memory",
         "symmetric_eigen",

@@ -7,6 +7,7 @@ from relpref.linalg.eigen import Eigen, checked_symmetric, factor_eigen, nearest
 from relpref.linalg.kronecker import Kronecker
 from relpref.linalg.memory import require_memory
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
+from relpref.linalg.pivoted import pivoted_cholesky
 
 __all__ = [
     "BlockDiagonal",
@@ -24,6 +25,7 @@ __all__ = [
     "conjugate_gradient",
     "factor_eigen",
     "nearest_semidefinite",
+    "pivoted_cholesky",
     "real",
     "require_memory",
     "symmetric_eigen",
