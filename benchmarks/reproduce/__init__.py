@@ -1,1 +1,1 @@
-"""The experiments of Kersting & Xu 2009, on data that can be had."""
+"""The experiments of the papers, on data that can be had: here Kersting & Xu 2009, the others in folders of their own."""

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.reproduce import page
-from benchmarks.reproduce.conditional import __main__ as command
+from benchmarks.reproduce import page, suite
 from benchmarks.reproduce.conditional import digits, games, newsgroups, scaling
+from benchmarks.reproduce.conditional.__main__ import SUITE
 from benchmarks.reproduce.conditional.experiments import EXPERIMENTS
 from benchmarks.reproduce.rows import Rows
 from relpref.data_loaders import RockPaperScissors, play_rock_paper_scissors
@@ -97,16 +97,16 @@ def test_an_experiment_writes_its_page(
         str(tmp_path / "page.md"),
     ]
     monkeypatch.setattr("sys.argv", arguments)
-    assert command.main() == 0
+    assert SUITE.main() == 0
     assert "2 repetitions of each" in capsys.readouterr().out
     written = (tmp_path / "page.md").read_text()
     assert "| 100 | RankRLS |" in written and "old" not in written and written.endswith("after\n")
 
-    def refuse(item: command.Item) -> None:
+    def refuse(item: suite.Item) -> None:
         raise AssertionError(item)
 
-    monkeypatch.setattr(command, "compute", refuse)
-    assert command.main() == 0  # nothing is left
+    monkeypatch.setattr(suite, "compute", refuse)
+    assert SUITE.main() == 0  # nothing is left
 
 
 def run_small(name: str, folder: Path) -> pd.DataFrame:
@@ -114,10 +114,10 @@ def run_small(name: str, folder: Path) -> pd.DataFrame:
     experiment = EXPERIMENTS[name]
     rows = Rows(folder / "rows.csv", experiment.key)
     for part in experiment.parts(True):
-        rows.add(command.compute(command.Item(name, part, True)))
+        rows.add(suite.compute(suite.Item(SUITE, name, part, True)))
     assert not experiment.left(rows.rows, quick=True)
     assert "ranking" in experiment.markdown(rows.rows)
-    assert command.draw(experiment, rows, folder / name) is None or (folder / f"{name}.svg").exists()
+    assert suite.draw(experiment, rows, folder / name) is None or (folder / f"{name}.svg").exists()
     return rows.rows
 
 

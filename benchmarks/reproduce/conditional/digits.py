@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measure import table
-from benchmarks.reproduce.conditional.experiment import Experiment, Part
+from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import load_same_digit
 from relpref.rls import ConditionalRanker, gram, leave_nodes_out, per_node, ranking_error

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.measure import table
-from benchmarks.reproduce.conditional.experiment import Experiment, Part
+from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import drug_target
 from relpref.infer.exact.solve import RelationProblem

@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.measure import note, table
-from benchmarks.reproduce.conditional.experiment import Experiment, Part
 from benchmarks.reproduce.conditional.newsgroups import Task
+from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import newsgroups
 from relpref.linalg.conjugate_gradient import Minimise

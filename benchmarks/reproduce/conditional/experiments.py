@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.reproduce.conditional import digits, drug_target, early_stopping, games, newsgroups, scaling
-from benchmarks.reproduce.conditional.experiment import Experiment
+from benchmarks.reproduce.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.EXPERIMENT.name: one.EXPERIMENT

@@ -11,7 +11,7 @@ from scipy.stats import wilcoxon
 from sklearn.svm import LinearSVC
 
 from benchmarks.measure import table
-from benchmarks.reproduce.conditional.experiment import Experiment, Part
+from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.results import p_value
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import RockPaperScissors, play_rock_paper_scissors

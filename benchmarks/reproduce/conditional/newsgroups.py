@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import wilcoxon
 
 from benchmarks.measure import note, table
-from benchmarks.reproduce.conditional.experiment import Experiment, Part
+from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.results import p_value
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import newsgroups

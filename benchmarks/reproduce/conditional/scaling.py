@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
 from benchmarks.measure import note, table
-from benchmarks.reproduce.conditional.experiment import Experiment, Part
+from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row
 from relpref.rls import ConditionalRanker
 

@@ -32,6 +32,8 @@ class Experiment:
         From all rows to what stands on the page.
     draw : callable, optional
         Draws all rows into a matplotlib figure.
+    size : tuple of float
+        Width and height of the figure in inches.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Experiment:
     compute: Callable[[Part, bool], list[Row]]
     markdown: Callable[[pd.DataFrame], str]
     draw: Callable[[pd.DataFrame, Any], None] | None = None
+    size: tuple[float, float] = (8, 3.4)
 
     def left(self, rows: pd.DataFrame, quick: bool) -> list[Part]:
         """The pieces without rows."""

@@ -1,0 +1,7 @@
+"""All experiments, by name."""
+
+from __future__ import annotations
+
+from benchmarks.reproduce.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {one.EXPERIMENT.name: one.EXPERIMENT for one in ()}
