@@ -296,10 +296,6 @@ class GaussianEngine:
         return Origin(self.program, args, kwargs, {"engine": self.name, **self.options, "fixed": self.fixed})
 
     def _gap_space(self, layout: Layout) -> bool:
-        if self.options["space"] == "entity" and not layout.constant_projection:
-            raise DataError(
-                "space is 'entity', but hyperparameters change the projection; use 'auto' or 'gap'"
-            )
         if self.options["space"] == "auto":
             return use_gap_space(layout)
         return bool(self.options["space"] == "gap")

@@ -33,7 +33,7 @@ def evaluate(
     reading = read(call, arrays, layout, unconstrained, fixed)
     problem = build(reading, gap_space, rows)
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
-    cavity = cavities(fit.sites, fit.marginals)
+    cavity = cavities(problem, fit.sites, fit.marginals)
     log_evidence = (
         _log_evidence(problem.counts, log_normalizer, fit.sites, cavity)
         - fit.marginals.log_determinant
@@ -43,7 +43,7 @@ def evaluate(
     if not with_gradient:
         return found
 
-    prior = prior_surrogate(problem, fit, found)
+    prior = prior_surrogate(layout, problem, fit, found)
 
     def surrogate(unconstrained: Values) -> Array:
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant.

@@ -87,8 +87,8 @@ class Evaluation(Protocol):
 
 
 def use_gap_space(layout: Layout) -> bool:
-    """Whether the m x m space is the cheaper one; it is the only one for a projection that hyperparameters change."""
-    return layout.num_rows <= layout.num_latents or not layout.constant_projection
+    """Whether the m x m space is the cheaper one."""
+    return layout.num_rows <= layout.num_latents
 
 
 def build(reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem:
@@ -161,17 +161,32 @@ def dual_vector(problem: Problem, fit: Fit) -> Array:
     return problem.counts * (fit.sites.shift - fit.sites.precision * fit.marginals.mean)
 
 
-def prior_surrogate(problem: Problem, fit: Fit, evidence: Evidence) -> Callable[[Reading], Array]:
-    """A function of the moving prior whose derivative is ½ tr((ααᵀ − R) ∂K), sites held constant."""
+def prior_surrogate(
+    layout: Layout, problem: Problem, fit: Fit, evidence: Evidence
+) -> Callable[[Reading], Array]:
+    """A function of the moving program whose derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)), sites held constant.
+
+    β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R) ∂K); where A moves, too, in
+    entity space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent vector's posterior mean (less its prior mean) and covariance.
+    """
     space, precision = problem.space, problem.counts * fit.sites.precision
     if isinstance(space, GapSpace):
         dual, weights = dual_vector(problem, fit), space.gap_weights(fit.factor, precision)
         pull = jnp.outer(dual, dual) - weights
         return lambda moving: 0.5 * jnp.vdot(pull, moving.covariance.congruence(moving.projection.apply))
     alpha, weights = evidence.alpha, space.weights(fit.factor, precision, problem.projection)
-    return lambda moving: (
-        0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
-    )
+
+    def prior(moving: Reading) -> Array:
+        return 0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
+
+    if layout.constant_projection:
+        return prior
+    white = fit.factor.white
+    mean = white @ (white.T @ problem.projection.adjoint(problem.counts * fit.sites.shift))
+    spread = precision[:, None] * (problem.projection.rows(white) @ white.T)
+    pull = jnp.outer(dual_vector(problem, fit), mean) - spread
+    identity = jnp.eye(len(mean), dtype=mean.dtype)
+    return lambda moving: prior(moving) + jnp.vdot(pull, moving.projection.rows(identity))
 
 
 def _parts(covariance: CovarianceOperator) -> dict[str, Array]:

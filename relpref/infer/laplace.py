@@ -61,7 +61,7 @@ def evaluate(
         fit.factor, slope, problem.projection
     )
 
-    prior = prior_surrogate(problem, fit, found)
+    prior = prior_surrogate(layout, problem, fit, found)
 
     def surrogate(unconstrained: Values) -> Array:
         moving = read(call, arrays, layout, unconstrained, fixed)

@@ -40,7 +40,7 @@ class Sites(NamedTuple):
 
 
 class Cavity(NamedTuple):
-    """A row's posterior with one copy of its site removed."""
+    """A row's posterior with one copy of its site removed, if it has any."""
 
     mean: Array
     variance: Array
@@ -54,7 +54,7 @@ class Problem(NamedTuple):
     space : Space
     projection : Map
     counts : Array, shape (m,)
-        How many identical answers each row stands for.
+        How many identical answers each row stands for; 0 for a row that was not answered, which changes nothing.
     tilted : callable
         From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
     """
@@ -148,13 +148,14 @@ def init(problem: Problem, sites: Sites) -> State:
     return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, jnp.asarray(-1))
 
 
-def cavities(sites: Sites, marginals: Marginals) -> Cavity:
+def cavities(problem: Problem, sites: Sites, marginals: Marginals) -> Cavity:
     """Remove one site from each row's marginal: 1/t = v/(1 − vτ), c/t = (m − vν)/(1 − vτ).
 
     Written so, it holds for v = 0, too: two entities that are one and the same to the prior.
     """
-    left = 1 - marginals.variance * sites.precision
-    mean = (marginals.mean - marginals.variance * sites.shift) / left
+    removed = marginals.variance * jnp.minimum(problem.counts, 1.0)
+    left = 1 - removed * sites.precision
+    mean = (marginals.mean - removed * sites.shift) / left
     return Cavity(mean, marginals.variance / left)
 
 
@@ -171,7 +172,7 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
     fresh = state.held < 0
     fit = jax.lax.cond(fresh, lambda: posterior(problem, sites), lambda: state.fit)
     marginals = _held(problem, fit, sites, state.mean, fresh)
-    cavity = cavities(sites, marginals)
+    cavity = cavities(problem, sites, marginals)
     moments = problem.tilted(cavity.mean, cavity.variance)
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
     target = Sites(moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink)
@@ -179,7 +180,7 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
     spread = jnp.where(marginals.variance == 0, 1.0, jnp.sqrt(marginals.variance))
     mean_error = jnp.abs(tilted_mean - marginals.mean) / spread
     variance_error = jnp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
-    residual = jnp.max(jnp.maximum(mean_error, variance_error), initial=0.0)
+    residual = jnp.max(jnp.where(problem.counts > 0, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0)
 
     prior_ok = jnp.all(jnp.isfinite(marginals.variance)) & jnp.all(jnp.isfinite(marginals.mean))
     finite = (
