@@ -180,7 +180,9 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
     spread = jnp.where(marginals.variance == 0, 1.0, jnp.sqrt(marginals.variance))
     mean_error = jnp.abs(tilted_mean - marginals.mean) / spread
     variance_error = jnp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
-    residual = jnp.max(jnp.where(problem.counts > 0, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0)
+    residual = jnp.max(
+        jnp.where(problem.counts > 0, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0
+    )
 
     prior_ok = jnp.all(jnp.isfinite(marginals.variance)) & jnp.all(jnp.isfinite(marginals.mean))
     finite = (

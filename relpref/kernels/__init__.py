@@ -2,6 +2,7 @@
 
 from relpref.kernels.attribute import AttributeKernel, Linear, Matern32, Matern52, SquaredExponential
 from relpref.kernels.edge_gram import EdgeGram
+from relpref.kernels.features import Features, landmark_features
 from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
 from relpref.kernels.pairwise import (
@@ -24,6 +25,7 @@ __all__ = [
     "Cartesian",
     "Diffusion",
     "EdgeGram",
+    "Features",
     "GaussianProcess",
     "GraphKernel",
     "HiddenCommonCause",
@@ -40,4 +42,5 @@ __all__ = [
     "Side",
     "SquaredExponential",
     "Symmetric",
+    "landmark_features",
 ]

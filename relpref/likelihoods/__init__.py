@@ -1,5 +1,6 @@
 """Observation models: numpyro distributions that also give an engine their tilted moments."""
 
+from relpref.likelihoods.bernoulli import Link, LogitBernoulli, ProbitBernoulli, bernoulli
 from relpref.likelihoods.centred import CentredNormal
 from relpref.likelihoods.comparison import Comparison, ProbitComparison
 from relpref.likelihoods.graded import GradedComparison
@@ -15,12 +16,16 @@ __all__ = [
     "GaussianLikelihood",
     "GradedComparison",
     "Likelihood",
+    "Link",
     "Logistic",
     "LogisticComparison",
+    "LogitBernoulli",
     "Probit",
+    "ProbitBernoulli",
     "ProbitComparison",
     "SoftComparison",
     "TiltedMoments",
     "answer_model",
     "as_likelihood",
+    "bernoulli",
 ]

@@ -11,10 +11,12 @@ from scipy import stats
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
-from relpref.kernels import GaussianProcess
+from relpref.kernels import Features, GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
 from relpref.models import xpgp
+from relpref.models.decisions import sample_decisions
+from relpref.models.preference import Hyperparameters
 
 STEP = np.finfo(float).eps ** (1 / 3)
 
@@ -111,3 +113,44 @@ def test_hyperparameters_everywhere(
 def test_em_refuses_hyperparameters_in_the_projection() -> None:
     with pytest.raises(DataError, match="which EM holds fixed"):
         EP(everywhere, hyperparameters="em").run(0, UNIT, MEASURED, progress_bar=False)
+
+
+EXAMPLES = np.random.default_rng(0).normal(size=(9, 2))
+TAKEN = np.array([[1, 1, 1, 0, 2, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1, 1, 1, 3]]).T
+OUTCOME = np.array([[1, 0, 1, 1, 0, 1, 0, 0, 1], [0, 0, 1, 0, 1, 1, 0, 1, 1]]).T
+
+
+def moving_features(link: str) -> None:
+    """More decisions than weights, with features and noise that hyperparameters move; some were not taken."""
+    power = numpyro.sample("power", dist.Normal(0.0, 1.0))
+    values = jnp.asarray(EXAMPLES) + power * jnp.asarray(EXAMPLES[:, ::-1]) ** 2
+    residual = jnp.exp(power) * jnp.asarray(EXAMPLES[:, 0]) ** 2
+    features = Features(values, residual)
+    sample_decisions(features, OUTCOME, TAKEN, Hyperparameters(None), link, "example")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("engine", "link"), [(EP, "probit"), (Laplace, "logit")])
+def test_features_that_move(engine: Any, link: str, objective: Callable[..., Any]) -> None:
+    entity, gap = (
+        objective(moving_features, link, gap_space=space, engine=engine) for space in (False, True)
+    )
+    rng = np.random.default_rng(4)
+    for _ in range(3):
+        point = {"amplitude": rng.normal(0.0, 0.5), "power": rng.normal(0.0, 0.5)}
+        check(entity, point)
+        np.testing.assert_allclose(entity(point)[0], gap(point)[0], rtol=1e-9)
+        for name, slope in gap(point)[1].items():
+            np.testing.assert_allclose(entity(point)[1][name], slope, rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_that_counts_for_nothing_is_as_good_as_absent(objective: Callable[..., Any]) -> None:
+    def some(rows: Any) -> None:
+        values = jnp.asarray(EXAMPLES)[rows]
+        counts, outcome = jnp.asarray(TAKEN)[rows, :1], jnp.asarray(OUTCOME)[rows, :1]
+        sample_decisions(Features(values), outcome, counts, Hyperparameters(None), "probit", "example")
+
+    kept = np.flatnonzero(TAKEN[:, 0])
+    with_rows = objective(some, np.arange(9), gap_space=False)({"amplitude": 0.3})
+    without = objective(some, kept, gap_space=False)({"amplitude": 0.3})
+    np.testing.assert_allclose(with_rows[0], without[0], rtol=1e-10)
+    np.testing.assert_allclose(with_rows[1]["amplitude"], without[1]["amplitude"], rtol=1e-8)
