@@ -61,7 +61,9 @@ def _fail(code: int, message: str) -> int:
 
 def _set_up() -> None:
     from relpref.cli.cache import keep_compiled_code
+    from relpref.cli.interrupts import hear_interrupts
 
+    hear_interrupts()
     keep_compiled_code()
     # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a thousand entities two of them
     # are no faster than one on idle processors, and take three times as long where others work, too. JAX keeps its own threads.

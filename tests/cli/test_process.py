@@ -55,6 +55,28 @@ def test_a_full_disk_is_said_once(place: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "relpref: error: the output: No space left on device\n")
 
 
+def test_an_interrupt_that_python_ignores_is_heard() -> None:
+    script = """
+import time
+from relpref.cli.interrupts import hear_interrupts
+
+class Busy:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+hear_interrupts()
+try:
+    Busy()
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("heard")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, env=environment(), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
+
+
 def test_interrupted(place: Path, snapshot: Any) -> None:
     before = snapshot(place)
     # A shell that runs the tests in the background has them ignore interrupts, and so would their children.
