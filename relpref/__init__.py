@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 # Everything is imported when it is first used: ``import relpref`` alone loads none of JAX, pandas or ArviZ.
 _NAMES = {
     "PreferenceData": "relpref.data",
+    "Rankings": "relpref.data",
     "Relation": "relpref.data",
     "RelationData": "relpref.data",
     "load": "relpref.infer.storage",
@@ -29,10 +30,10 @@ _ROOMS = (
     "rls",
 )
 
-__all__ = ["PreferenceData", "Relation", "RelationData", "__version__", "load"]
+__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load"]
 
 if TYPE_CHECKING:
-    from relpref.data import PreferenceData, Relation, RelationData
+    from relpref.data import PreferenceData, Rankings, Relation, RelationData
     from relpref.infer.storage import load
 
 

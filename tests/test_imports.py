@@ -118,12 +118,13 @@ def test_jax_keeps_its_configuration() -> None:
 
 
 NAMES = {
-    "relpref": ["PreferenceData", "Relation", "RelationData", "__version__", "load"],
+    "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load"],
     "relpref.data": [
         "Comparisons",
         "Graph",
         "Links",
         "PreferenceData",
+        "Rankings",
         "Relation",
         "RelationData",
         "RelationValues",

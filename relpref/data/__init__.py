@@ -5,6 +5,7 @@ from relpref.data.composed import choices, orderings
 from relpref.data.graph import Graph, ScaleReference
 from relpref.data.links import Links
 from relpref.data.preference import PreferenceData
+from relpref.data.rankings import Rankings
 from relpref.data.relation import Relation
 from relpref.data.relation_data import RelationData
 from relpref.data.relation_tables import read_relation
@@ -17,6 +18,7 @@ __all__ = [
     "Graph",
     "Links",
     "PreferenceData",
+    "Rankings",
     "Relation",
     "RelationData",
     "RelationValues",

@@ -8,13 +8,10 @@ import jax
 import numpy as np
 import pandas as pd
 
-from relpref.data.answers import Comparisons
-from relpref.data.arrays import read_only
-from relpref.data.entities import index_entities, read_entities, standardization
-from relpref.data.links import read_relations
+from relpref.data.entities import read_entities
 from relpref.data.messages import counted
+from relpref.data.nodes import unanswered
 from relpref.data.preference import PreferenceData
-from relpref.data.relation import checked_relations
 from relpref.data.relation_tables import read_relation
 from relpref.data.relation_values import Positions, RelationValues, Symmetry
 from relpref.errors import DataError
@@ -124,26 +121,12 @@ class RelationData:
 
 def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
     """Labels, attributes and graphs, and no answers."""
-    read = read_entities(table)
-    index = index_entities(read)
-    graphs, links, notes = read_relations(checked_relations(relations), index)
-    if not graphs and not read.attribute_names:
+    nodes = unanswered(read_entities(table), relations)
+    if not nodes.relations and not nodes.attribute_names:
         raise DataError(
             "nodes: there are neither attributes nor relations, so nothing tells one from another; give numeric columns"
         )
-    nothing = np.zeros(0, dtype=np.int32)
-    center, scale = standardization(read.attributes)
-    return PreferenceData(
-        entities=index.labels,
-        attributes=read_only(read.attributes),
-        attribute_names=read.attribute_names,
-        attribute_center=center,
-        attribute_scale=scale,
-        comparisons=Comparisons(nothing, nothing, nothing),
-        _graphs=graphs,
-        _links=links,
-        notes=notes,
-    )
+    return nodes
 
 
 def _flatten(data: RelationData) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

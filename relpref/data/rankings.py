@@ -1,0 +1,388 @@
+"""Rankings of items, full or partial, with ties or without, and what is known of those who gave them."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.data.arrays import read_only
+from relpref.data.entities import Entities, index_entities, read_entities
+from relpref.data.labels import plain_labels
+from relpref.data.messages import counted, listed, shown
+from relpref.data.nodes import unanswered
+from relpref.data.preference import PreferenceData
+from relpref.data.ranking_blocks import KINDS, generator, kind_codes, renumbered
+from relpref.data.ranking_orders import read_orders
+from relpref.data.untraced import Untraced
+from relpref.errors import DataError
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rankings:
+    """Ordered partitions of labelled items: validated, immutable.
+
+    Make one with `from_orders`, `from_table`, `from_scores` or `from_preflib`; the constructor itself checks nothing. It has a
+    shape and is indexed by arrays, so that scikit-learn splits it; it is a JAX pytree, whose arrays are leaves.
+
+    Attributes
+    ----------
+    items : PreferenceData
+        The n items: labels, attributes, relations among them; without comparisons.
+    positions : array of int32, shape (m, n)
+        Block of each item, 0 for the most preferred, without gaps in each ranking; −1 for an item that is not ranked.
+    rankers : tuple of hashable, length m
+        Who gave each ranking; a label may repeat.
+    classes : tuple of hashable
+        Labels of the classes of rankers, in order; empty where none are known.
+    label : array of int32, shape (m,), or None
+        Class of each ranking, a position in ``classes``.
+    features : array of float64, shape (m, r), or None
+        Computed beforehand, see `with_features`.
+    residual : array of float64, shape (m,), or None
+        Prior variance that these features leave out.
+
+    Notes
+    -----
+    Kinds of ranking, each a special case of the next: *full* orders all items; *top-k* orders some and leaves all others tied below
+    them; *exhaustive* has every item in some block; *non-exhaustive* says nothing of some items.
+    """
+
+    items: PreferenceData
+    positions: NDArray[np.int32]
+    rankers: tuple[Hashable, ...]
+    classes: tuple[Hashable, ...] = ()
+    label: NDArray[np.int32] | None = None
+    features: NDArray[np.float64] | None = None
+    residual: NDArray[np.float64] | None = None
+
+    @classmethod
+    def from_orders(cls, orders: Any, items: Any = None, rankers: Any = None) -> "Rankings":
+        """Read orders, best first.
+
+        Parameters
+        ----------
+        orders : sequence of sequences of labels
+            One for each ranking: ``[["a", "b", ("c", "d")], ["b", "a"]]``. A tuple, list or set inside is a tie (a label that is
+            itself a tuple goes into a tie of its own). An item that is left out is not ranked.
+        items : sequence of labels, DataFrame or PreferenceData, optional
+            All items; a DataFrame has the labels as its index and numeric attributes as columns. Those that occur, in order of
+            appearance, by default.
+        rankers : sequence of labels, length m, optional
+            Who gave each ranking; 0, 1, ... by default.
+
+        Raises
+        ------
+        DataError
+            If an item is in a ranking twice, or a ranking is empty.
+        UnknownLabelError
+            If a label is no item.
+        """
+        return cls(*read_orders(orders, items, rankers))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rankings m and of items n."""
+        m, n = self.positions.shape
+        return int(m), int(n)
+
+    def __len__(self) -> int:
+        """Return the number of rankings."""
+        return self.shape[0]
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The narrowest kind that describes each ranking: full, top-k, exhaustive, non-exhaustive."""
+        return tuple(KINDS[code] for code in kind_codes(self.positions))
+
+    @property
+    def kind(self) -> str:
+        """The narrowest kind that describes all rankings."""
+        return max(self.kinds, key=KINDS.index, default=KINDS[0])
+
+    def with_labels(self, labels: Any, classes: Sequence[Hashable] | None = None) -> "Rankings":
+        """Return the rankings with the class of each.
+
+        Parameters
+        ----------
+        labels : sequence of hashable, length m
+            In the order of the rankings.
+        classes : sequence of hashable, optional
+            The classes in order, where they are known beforehand (rankings held out may lack one); those that occur, sorted, by
+            default.
+
+        Raises
+        ------
+        DataError
+            If a label is missing, the number of labels is another, a label is none of the classes, or the index of a Series
+            names the rankers in another order.
+        """
+        if isinstance(labels, pd.Series):
+            _check_index(labels.index.tolist(), self.rankers)
+        if isinstance(labels, str) or len(labels) != len(self):
+            raise DataError(
+                f"labels: there are {len(labels)} for {counted(len(self), 'ranking')}; give one for each ranking"
+            )
+        plain = plain_labels(labels, self._place)
+        known = _sorted(plain) if classes is None else plain_labels(classes, lambda row: f"classes, {row}")
+        codes = {label: code for code, label in enumerate(known)}
+        for row, label in enumerate(plain):
+            if label not in codes:
+                raise DataError(
+                    f"{self._place(row)}: the label {shown(label)} is none of the classes {listed(known)}; correct it"
+                )
+        label = np.fromiter((codes[label] for label in plain), dtype=np.int32, count=len(plain))
+        return replace(self, classes=tuple(codes), label=read_only(label))
+
+    def without_labels(self) -> "Rankings":
+        """Return the rankings with their labels unobserved; the classes stay known."""
+        return replace(self, label=None)
+
+    def with_features(self, values: ArrayLike, residual: ArrayLike | None = None) -> "Rankings":
+        """Return the rankings with features computed beforehand, for the kernel `GivenFeatures`.
+
+        Parameters
+        ----------
+        values : array, shape (m, r)
+            Finite numbers.
+        residual : array, shape (m,), optional
+            Prior variance that the features leave out, not negative; 0 by default.
+
+        Raises
+        ------
+        DataError
+            If a shape is another or a number is not finite.
+        """
+        given = np.array(values, dtype=np.float64)
+        rest = np.zeros(len(self)) if residual is None else np.array(residual, dtype=np.float64)
+        if given.ndim != 2 or given.shape[0] != len(self) or rest.shape != (len(self),):
+            raise DataError(
+                f"features: the shapes are {given.shape} and {rest.shape} for {counted(len(self), 'ranking')}; "
+                f"give ({len(self)}, r) features and ({len(self)},) residuals"
+            )
+        bad = ~np.isfinite(given).all(axis=1) | ~(np.isfinite(rest) & (rest >= 0))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise DataError(
+                f"features of {self._place(row)}: they are {shown(given[row].tolist())} with the residual {rest[row]}; "
+                "give finite numbers, and residuals that are not negative"
+            )
+        return replace(self, features=read_only(given), residual=read_only(rest))
+
+    def with_items(self, table: Any, relations: Mapping[str, Any] | None = None) -> "Rankings":
+        """Return the rankings with attributes of the items and relations among them.
+
+        Parameters
+        ----------
+        table : DataFrame
+            The same items in any order: the index holds labels, the columns numeric attributes. Or labels alone.
+        relations : mapping of str to edges, optional
+            As ``relations`` of `PreferenceData.from_tables`.
+
+        Raises
+        ------
+        DataError
+            If the items are not the same, or the tables cannot be used.
+        """
+        read = read_entities(table)
+        index = index_entities(read)
+        rows = index.locate(
+            self.items.entities, lambda _: "items", "give every ranked item a row in the table"
+        )
+        if len(index) > len(rows):
+            extra = [label for label in index.labels if label not in set(self.items.entities)]
+            raise DataError(
+                f"items: {listed(extra)} belong to no known item; drop these rows, or give all items when the rankings are read"
+            )
+        same = Entities(list(self.items.entities), read.attributes[rows], read.attribute_names, read.where)
+        return replace(self, items=unanswered(same, relations))
+
+    def top(self, k: int) -> "Rankings":
+        """Return the rankings with only the k best blocks known; the ranked items below them are tied last.
+
+        Without ties these are top-k rankings.
+        """
+        if k < 1:
+            raise DataError(f"k: {k} blocks are to be kept; keep at least 1")
+        return self._with_positions(np.minimum(self.positions, k))
+
+    def subset(self, k: int, key: Any) -> "Rankings":
+        """Return the rankings of k items of each, chosen at random among those that it ranks.
+
+        Parameters
+        ----------
+        k : int
+            Of a ranking that has no more, all are kept.
+        key : int or JAX key
+        """
+        if k < 1:
+            raise DataError(f"k: {k} items are to be kept; keep at least 1")
+        draws = np.where(self.positions >= 0, generator(key).random(self.shape), np.inf)
+        chosen = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < k
+        return self._with_positions(renumbered(self.positions, chosen))
+
+    def coarsened(self, blocks: int, key: Any) -> "Rankings":
+        """Return the rankings cut at random places, uniformly, into that many blocks; the items of a block become tied.
+
+        Parameters
+        ----------
+        blocks : int
+            A ranking that has no more is kept as it is.
+        key : int or JAX key
+
+        Notes
+        -----
+        Full rankings become exhaustive interleaving rankings of that length (Conserva et al., Table 2).
+        """
+        if blocks < 1:
+            raise DataError(f"blocks: {blocks} are to be kept; keep at least 1")
+        last = self.positions.max(axis=1, keepdims=True, initial=0)
+        # Of the `last` places between two blocks, the blocks − 1 with the smallest draws are cut.
+        draws = generator(key).random((len(self), max(self.shape[1] - 1, 0)))
+        draws[np.arange(draws.shape[1]) >= last] = np.inf
+        chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
+        cuts = np.zeros(self.shape, dtype=np.int32)
+        np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
+        merged = np.take_along_axis(cuts, np.maximum(self.positions, 0), axis=1)
+        return self._with_positions(np.where(self.positions >= 0, merged, -1))
+
+    def reversed(self) -> "Rankings":
+        """Return the rankings upside down; an item that was not ranked is not ranked."""
+        last = self.positions.max(axis=1, keepdims=True, initial=0)
+        return self._with_positions(np.where(self.positions >= 0, last - self.positions, -1))
+
+    def _with_positions(self, positions: Any) -> "Rankings":
+        # Features belong to the positions from which they were computed.
+        fresh = read_only(np.asarray(positions, dtype=np.int32))
+        return replace(self, positions=fresh, features=None, residual=None)
+
+    def orders(self) -> list[list[Any]]:
+        """Return every ranking, best first, with a tuple for each tie, as `from_orders` reads it."""
+        return [self._order(row) for row in range(len(self))]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each ranked item of each ranking: ``ranker``, ``item``, ``position`` (1 for the best)."""
+        rows, columns = np.nonzero(self.positions >= 0)
+        place = self.positions[rows, columns]
+        order = np.lexsort((columns, place, rows))
+        return pd.DataFrame(
+            {
+                "ranker": [self.rankers[row] for row in rows[order]],
+                "item": [self.items.entities[column] for column in columns[order]],
+                "position": place[order] + 1,
+            }
+        )
+
+    def __getitem__(self, chosen: Any) -> "Rankings":
+        """Return some of the rankings: a number, a slice, a mask or an array of numbers."""
+        # scikit-learn indexes whatever has a shape as if it were an array: [rows, ...].
+        if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[1] is Ellipsis:
+            chosen = chosen[0]
+        if isinstance(chosen, list | tuple):
+            chosen = np.asarray(chosen, dtype=None if len(chosen) else np.intp)
+        try:
+            rows = np.atleast_1d(np.arange(len(self))[chosen])
+        except IndexError as error:
+            raise DataError(f"rankings[...]: {error}; there are {len(self)}") from None
+        if rows.ndim > 1:
+            raise DataError(f"rankings[...]: the shape is {rows.shape}; choose rankings, not items")
+        picked = {
+            name: read_only(np.asarray(value)[rows])
+            for name in ("positions", "label", "features", "residual")
+            if (value := getattr(self, name)) is not None
+        }
+        return replace(self, rankers=tuple(self.rankers[row] for row in rows), **picked)
+
+    def __iter__(self) -> Iterator["Rankings"]:
+        """Return the rankings one by one."""
+        return (self[row] for row in range(len(self)))
+
+    def describe(self) -> str:
+        """Return the sizes in one line."""
+        m, n = self.shape
+        kind = self.kind if len(set(self.kinds)) == 1 else "partly " + self.kind
+        ranked = (self.positions >= 0).sum(axis=1)
+        of = counted(n, "item")
+        if m and ranked.min() < n:
+            some = f"{ranked.min()}" if ranked.min() == ranked.max() else f"{ranked.min()} to {ranked.max()}"
+            of = f"{some} of {of}"
+        return f"{counted(m, f'{kind} ranking')} of {of}{self._described_classes()}"
+
+    def _described_classes(self) -> str:
+        if self.label is None:
+            return f", {counted(len(self.classes), 'class', 'classes')}" if self.classes else ""
+        sizes = Counter(self.label.tolist())
+        return ", classes " + ", ".join(
+            f"{shown(label)} ({sizes[code]})" for code, label in enumerate(self.classes)
+        )
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        if not isinstance(self.positions, np.ndarray):
+            return f"Rankings({counted(len(self), 'ranking')}, traced)"
+        return f"Rankings({self.describe()})"
+
+    def __str__(self) -> str:
+        """Return the sizes and the first rankings."""
+        if not isinstance(self.positions, np.ndarray):
+            return repr(self)
+        lines = [repr(self)]
+        for row in range(min(_SHOWN, len(self))):
+            blocks = [" = ".join(map(str, _tied(block))) for block in self._order(row)]
+            lines.append(f"  {self.rankers[row]}: {' > '.join(blocks)}")
+        return "\n".join([*lines, "  ..."] if len(self) > _SHOWN else lines)
+
+    def _order(self, row: int) -> list[Any]:
+        places = self.positions[row]
+        order: list[Any] = []
+        for block in range(places.max(initial=-1) + 1):
+            tied = tuple(self.items.entities[item] for item in np.flatnonzero(places == block))
+            order.append(tied if len(tied) > 1 or isinstance(tied[0], tuple) else tied[0])
+        return order
+
+    def _place(self, row: int) -> str:
+        return f"ranking {row} (of {shown(self.rankers[row])})"
+
+
+def _tied(block: Any) -> tuple[Any, ...]:
+    return block if isinstance(block, tuple) else (block,)
+
+
+def _sorted(labels: Sequence[Any]) -> list[Any]:
+    distinct = list(dict.fromkeys(labels))
+    try:
+        return sorted(distinct)
+    except TypeError:
+        raise DataError(
+            f"labels: {listed(distinct)} are of different types and have no order; make all of them text"
+        ) from None
+
+
+def _check_index(index: Sequence[Any], rankers: Sequence[Any]) -> None:
+    if tuple(index) != tuple(rankers) and set(index) == set(rankers):
+        raise DataError(
+            "labels: the index of the Series names the rankers in another order than the rankings; "
+            "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
+        )
+
+
+def _flatten(data: Rankings) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    arrays = (data.items, data.positions, data.label, data.features, data.residual)
+    return arrays, (len(data.classes), Untraced((data.rankers, data.classes)))
+
+
+def _unflatten(static: tuple[Any, ...], children: Any) -> Rankings:
+    # No checks: leaves may be tracers or placeholders.
+    items, positions, label, features, residual = children
+    rankers, classes = static[1].content
+    return Rankings(items, positions, rankers, classes, label, features, residual)
+
+
+jax.tree_util.register_pytree_node(Rankings, _flatten, _unflatten)
