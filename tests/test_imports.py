@@ -137,6 +137,7 @@ NAMES = {
         "read_table",
     ],
     "relpref.infer": [
+        "ClassPosterior",
         "EP",
         "Exact",
         "InferenceWarning",
@@ -156,6 +157,7 @@ NAMES = {
         "EdgeGram",
         "Features",
         "GaussianProcess",
+        "GivenFeatures",
         "GraphKernel",
         "HiddenCommonCause",
         "Kronecker",
@@ -166,6 +168,7 @@ NAMES = {
         "PairwiseKernel",
         "Precomputed",
         "Preference",
+        "RankingKernel",
         "Reciprocal",
         "RegularizedLaplacian",
         "RelationVectors",
@@ -215,7 +218,7 @@ NAMES = {
         "require_memory",
         "symmetric_eigen",
     ],
-    "relpref.models": ["conditional_ranking", "preference_gp", "xpgp"],
+    "relpref.models": ["conditional_ranking", "preference_gp", "ranking_classifier", "xpgp"],
     "relpref.report": ["Section", "write"],
     "relpref.rls": [
         "BothKFold",

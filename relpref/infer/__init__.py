@@ -1,5 +1,6 @@
 """Engines: they read a program and hand back a posterior."""
 
+from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.ep import EP
 from relpref.infer.exact import Exact
 from relpref.infer.laplace import Laplace
@@ -13,6 +14,7 @@ from relpref.infer.warn import InferenceWarning
 
 __all__ = [
     "EP",
+    "ClassPosterior",
     "Exact",
     "InferenceWarning",
     "Laplace",

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import block_diag
 
-from relpref.data import PreferenceData
+from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.answers import COMPOSED
 from relpref.infer.belief import Floats, GaussianBelief, key_words
+from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.evidence import Evidence
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Origin, Parts, Posterior
@@ -30,7 +31,10 @@ def preference_data(origin: Origin) -> PreferenceData | None:
 
 
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:
-    """A `UtilityPosterior` where the one Gaussian site is the entities' utility, the plain `Posterior` otherwise."""
+    """By the data and the Gaussian sites: `ClassPosterior`, `UtilityPosterior`, or the plain `Posterior`."""
+    examples = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, Rankings | RelationData)]
+    if examples and next(iter(slices)) == "weight":
+        return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
     data = preference_data(origin)
     if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_entities:
         info = {**common["info"], **group_notes(data), **composed_note(data)}

@@ -17,6 +17,7 @@ from relpref.kernels.pairwise import (
 )
 from relpref.kernels.precomputed import Precomputed
 from relpref.kernels.process import GaussianProcess
+from relpref.kernels.ranking import GivenFeatures, RankingKernel
 from relpref.kernels.relation_vectors import RelationVectors
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "EdgeGram",
     "Features",
     "GaussianProcess",
+    "GivenFeatures",
     "GraphKernel",
     "HiddenCommonCause",
     "Kronecker",
@@ -36,6 +38,7 @@ __all__ = [
     "PairwiseKernel",
     "Precomputed",
     "Preference",
+    "RankingKernel",
     "Reciprocal",
     "RegularizedLaplacian",
     "RelationVectors",

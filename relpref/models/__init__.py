@@ -2,6 +2,7 @@
 
 from relpref.models.conditional_ranking import conditional_ranking
 from relpref.models.preference_gp import preference_gp
+from relpref.models.ranking_classifier import ranking_classifier
 from relpref.models.xpgp import xpgp
 
-__all__ = ["conditional_ranking", "preference_gp", "xpgp"]
+__all__ = ["conditional_ranking", "preference_gp", "ranking_classifier", "xpgp"]

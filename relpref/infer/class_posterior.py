@@ -1,0 +1,225 @@
+"""The posterior of classifiers: probabilities of classes, with the user's own labels."""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jax import Array
+
+from relpref.data import Rankings, RelationData
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief
+from relpref.infer.mixture import MixtureBelief
+from relpref.infer.posterior import Posterior
+from relpref.infer.program import Call, Values, in_double
+from relpref.infer.ranks import objects
+from relpref.likelihoods import ProbitBernoulli, as_likelihood
+from relpref.linalg import require_memory
+
+DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)
+Examples = Rankings | RelationData
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassPosterior(Posterior):
+    """Beliefs about the weights of a classifier, and what they say of examples, old or new.
+
+    Attributes
+    ----------
+    data : Rankings or RelationData
+        The examples that were learned from.
+    """
+
+    data: Examples = field(kw_only=True)
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Labels of the classes, in the order of the columns of `predict_proba`."""
+        return self.data.classes if isinstance(self.data, Rankings) else (0, 1)
+
+    def predict_proba(self, data: Examples | None = None) -> pd.DataFrame:
+        """Probability of each class.
+
+        Parameters
+        ----------
+        data : Rankings or RelationData, optional
+            Rankings of the same items (in any order), or edges between the same nodes, possibly followed by new ones
+            (`RelationData.extended`). The training examples by default. Labels are not looked at.
+
+        Returns
+        -------
+        DataFrame
+            One row for each example (ranker, or source and target), one column for each class; rows add up to 1.
+
+        Raises
+        ------
+        UnsupportedProgramError
+            If the posterior does not know its program any more.
+        """
+        asked = self._asked(data)
+        # P(class c) = Π_{j<c} P(go on at j) · P(stop at c), given hyperparameters; the last class is where nothing stopped.
+        going = np.cumprod(self._decide(asked)[2], axis=2).mean(axis=0)
+        first = np.ones((len(going), 1))
+        before, after = np.hstack([first, going]), np.hstack([going, 0 * first])
+        columns = pd.Index(objects(self.classes), name="class", tupleize_cols=False)
+        return pd.DataFrame(before - after, index=_index(asked), columns=columns)
+
+    def predict(self, data: Examples | None = None) -> pd.Series:
+        """The most probable class of each example; arguments as in `predict_proba`."""
+        table = self.predict_proba(data)
+        labels = objects(self.classes)[np.argmax(table.to_numpy(), axis=1)]
+        return pd.Series(labels, index=table.index, name="class")
+
+    def latent(self, data: Examples | None = None) -> pd.DataFrame:
+        """Posterior of the latent functions, before noise; arguments as in `predict_proba`.
+
+        Returns
+        -------
+        DataFrame
+            ``mean`` and ``sd`` for two classes; with more, one column of each for every decision, ``(mean, class)``: for the class at
+            which the decision stops.
+        """
+        asked = self._asked(data)
+        means, variances, _ = self._decide(asked)
+        mean, sd = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+        if mean.shape[1] == 1:
+            return pd.DataFrame({"mean": mean[:, 0], "sd": sd[:, 0]}, index=_index(asked))
+        columns = pd.MultiIndex.from_product([("mean", "sd"), self.classes[:-1]])
+        return pd.DataFrame(np.hstack([mean, sd]), index=_index(asked), columns=columns)
+
+    def _asked(self, data: Examples | None) -> Examples:
+        """The examples without their labels, as the program wants them."""
+        self._warn_if_not_converged()
+        given = self.data if data is None else data
+        if type(given) is not type(self.data):
+            raise DataError(
+                f"data is a {type(given).__name__}; this posterior classifies {type(self.data).__name__}"
+            )
+        if isinstance(given, RelationData):
+            return given.without_labels()
+        assert isinstance(self.data, Rankings)  # both are of one type
+        return replace(_aligned(given, self.data), classes=self.data.classes, label=None)
+
+    def _decide(self, asked: Examples) -> tuple[Floats, Floats, Floats]:
+        """Mean and variance of every decision's latent function, and the probability of going on; shape (s, m, k) each."""
+        if self.origin is None:
+            raise UnsupportedProgramError(
+                "this posterior does not know its program, so it cannot classify; fit with a program and kernels of relpref before saving"
+            )
+        args = tuple(asked if argument is self.data else argument for argument in self.origin.args)
+        kwargs = {
+            name: asked if argument is self.data else argument
+            for name, argument in self.origin.kwargs.items()
+        }
+        belief = self.belief
+        fixed = {n: v for n, v in self.hyperparameters.items() if n not in self.hyperparameter_draws}
+        moving = dict(self.hyperparameter_draws)
+        size = belief.size
+        with jax.enable_x64(True):
+            call, arrays = Call.split(self.origin.program, args, kwargs)
+            arrays = tuple(in_double(array) for array in arrays)
+            values = {name: jnp.asarray(value) for name, value in fixed.items()}
+            examples = len(asked.values.values) if isinstance(asked, RelationData) else len(asked)
+            require_memory(
+                8.0 * 3 * examples * size * max(len(self.classes) - 1, 1), "classifying the examples"
+            )
+            layout = tuple((name, rows.stop - rows.start) for name, rows in self.slices.items())
+            if isinstance(belief, GaussianBelief):
+                location, scale = belief.location[None], belief.scale[None]
+            elif isinstance(belief, MixtureBelief):
+                location, scale = belief.locations, belief.scales
+            else:
+                assert isinstance(belief, DrawsBelief)
+                location, scale = belief.draws, None
+            found = _decisions(call, layout, arrays, values, moving, location, scale)
+        mean, variance, probability = (np.asarray(part) for part in found)
+        return mean, variance, probability
+
+    def __repr__(self) -> str:
+        """One line."""
+        evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
+        return f"ClassPosterior({self.data.describe()}; {self.info['engine']}{evidence})"
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _decisions(
+    call: Call,
+    layout: tuple[tuple[str, int], ...],
+    arrays: tuple[Any, ...],
+    fixed: Values,
+    moving: Values,
+    location: Array,
+    scale: Array | None,
+) -> tuple[Array, Array, Array]:
+    """For each of s beliefs about weights: mean and variance of the latent functions, and probability of a 1; (s, m, k) each."""
+    shapes = _latent_shapes(call, layout, arrays, fixed, moving)
+
+    def one(inputs: tuple[Values, Array, Array | None]) -> tuple[Array, Array, Array]:
+        values, mean, covariance = inputs
+
+        def site(vector: Array) -> ProbitBernoulli:
+            latents, start = {}, 0
+            for name, shape in shapes:
+                stop = start + int(np.prod(shape))
+                latents[name] = jnp.reshape(vector[start:stop], shape)
+                start = stop
+            likelihood = as_likelihood(call.trace(arrays, {**fixed, **values, **latents})[DECISION]["fn"])
+            assert isinstance(likelihood, ProbitBernoulli)  # a decision is yes or no
+            return likelihood
+
+        likelihood = site(mean)
+        predictor = likelihood.predictor
+        variance = jnp.zeros_like(predictor)
+        if covariance is not None:
+            _, apply = jax.linearize(lambda vector: jnp.ravel(site(vector).predictor), mean)
+            rows = jax.vmap(apply, in_axes=1, out_axes=1)(jnp.eye(len(mean), dtype=mean.dtype))
+            variance = jnp.reshape(jnp.sum((rows @ covariance) * rows, axis=1), predictor.shape)
+            variance = jnp.maximum(variance, 0.0)
+        moments = likelihood.tilted(jnp.ones(predictor.shape, jnp.int32), predictor, variance)
+        if likelihood.spread is not None:  # what the process varies besides its features
+            variance = variance + likelihood.spread
+        return predictor, variance, jnp.exp(moments.log_normalizer)
+
+    return jax.lax.map(one, (moving, location, scale))
+
+
+def _latent_shapes(
+    call: Call, layout: tuple[tuple[str, int], ...], arrays: tuple[Any, ...], fixed: Values, moving: Values
+) -> Shapes:
+    """Shapes of the Gaussian sites in the program at these examples, in the order of the joint vector."""
+    drawn = {name: value[0] for name, value in moving.items()}
+    sites = jax.eval_shape(lambda: {n: s["value"] for n, s in call.trace(arrays, {**fixed, **drawn}).items()})
+    shapes = tuple((name, tuple(sites[name].shape)) for name, _ in layout)
+    for (name, size), (_, shape) in zip(layout, shapes, strict=True):
+        if int(np.prod(shape)) != size:
+            raise DataError(
+                f"the program has {int(np.prod(shape))} values of {name!r} at these examples and had {size}; "
+                "give features of as many columns as those it was fitted to"
+            )
+    return shapes
+
+
+def _aligned(given: Rankings, known: Rankings) -> Rankings:
+    """The rankings with the items in the order of the known ones; an item that they lack is not ranked by them."""
+    if given.items is known.items:
+        return given
+    positions = np.full((len(given), known.items.num_entities), -1, dtype=np.int32)
+    positions[:, known.items.index(given.items.entities)] = given.positions
+    return replace(given, items=known.items, positions=positions)
+
+
+def _index(data: Examples) -> pd.Index:
+    if isinstance(data, Rankings):
+        return pd.Index(objects(data.rankers), name="ranker", tupleize_cols=False)
+    first = data.nodes.entities
+    second = first if data.objects is None else data.objects.entities
+    pairs = [
+        (first[row], second[column])
+        for row, column in zip(data.values.rows, data.values.columns, strict=True)
+    ]
+    return pd.MultiIndex.from_tuples(pairs, names=["source", "target"])

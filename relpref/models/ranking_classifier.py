@@ -1,0 +1,61 @@
+"""A Gaussian process classifier of those who give rankings."""
+
+import jax.numpy as jnp
+
+from relpref.data import Rankings
+from relpref.data.messages import shown
+from relpref.errors import DataError
+from relpref.kernels import GivenFeatures, RankingKernel
+from relpref.likelihoods import Link
+from relpref.models.decisions import sample_decisions
+from relpref.models.preference import Hyperparameters, Priors
+
+
+def ranking_classifier(
+    data: Rankings,
+    *,
+    kernel: RankingKernel | None = None,
+    link: Link = "probit",
+    priors: Priors | None = None,
+) -> None:
+    """Classes of rankings from a latent Gaussian process over rankings (GCK section 4.2), in weight space.
+
+    The process is a linear function of the kernel's features with independent normal weights, so that its cost is linear in the number
+    of rankings. Two classes: the second is chosen with probability Φ(f(x) + b). More: decisions in sequence, each with a function of
+    its own: stop at the first class or go on; if not, stop at the second or go on; and so on (the continuation-ratio model, Agresti
+    2013, "Categorical data analysis", section 8.3.4). Probabilities add up to 1, and each decision is binary. The order of the
+    classes is part of the model.
+
+    Parameters
+    ----------
+    data : Rankings
+        With labels, see `Rankings.with_labels`; without, only their classes are needed.
+    kernel : RankingKernel, optional
+        `GivenFeatures` by default.
+    link : {"probit", "logit"}
+    priors : mapping from site to distribution, optional
+        Replaces the default prior of a hyperparameter. Sites: ``amplitude`` (prior sd of the process at a full ranking, about) and
+        those of the kernel.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two classes, or a prior is given for a site that does not exist.
+    """
+    decisions = len(data.classes) - 1
+    if decisions < 1:
+        found = f"only {shown(data.classes[0])}" if data.classes else "none"
+        raise DataError(
+            f"the classes of the rankings are {found}; a classifier needs two or more: give labels with rankings.with_labels(...)"
+        )
+    hyperparameters = Hyperparameters(priors)
+    chosen = GivenFeatures() if kernel is None else kernel
+    values = {name: hyperparameters.sample(name, prior) for name, prior in chosen.parameters(data).items()}
+    features = chosen.features(data, **values)
+    if data.label is None:
+        outcome, counted = None, jnp.ones((len(data), decisions))
+    else:
+        # Decision c was taken where no earlier class was chosen, and it was to go on where a later one was.
+        step, label = jnp.arange(decisions), jnp.asarray(data.label)[:, None]
+        outcome, counted = (label > step).astype(jnp.int32), (label >= step).astype(features.values.dtype)
+    sample_decisions(features, outcome, counted, hyperparameters, link, "ranking")
