@@ -13,7 +13,6 @@ from relpref.errors import DataError
 # From the narrowest to the widest: each kind is a special case of the next.
 KINDS = ("full", "top-k", "exhaustive", "non-exhaustive")
 _MOST_CELLS = 10**9
-_ROWS_AT_ONCE = 2**22
 
 
 def check_size(rankings: int, items: int) -> None:
@@ -25,37 +24,34 @@ def check_size(rankings: int, items: int) -> None:
         )
 
 
-def numbered(keys: Any) -> NDArray[np.int32]:
-    """Return the blocks of keys, numbered without gaps.
+def numbered(rows: Any, columns: Any, keys: Any, shape: tuple[int, int]) -> NDArray[np.int32]:
+    """Return the blocks of the items that are ranked, numbered without gaps in each ranking.
 
     Parameters
     ----------
-    keys : array, shape (m, n)
-        The smaller, the more preferred; equal keys are a tie, NaN is an unranked item.
+    rows, columns : array of int, length e
+        Ranking and item of each entry; no two entries have both in common.
+    keys : array, length e
+        The smaller, the more preferred; equal keys are a tie.
+    shape : (int, int)
+        Number of rankings m and of items n.
 
     Returns
     -------
     array of int32, shape (m, n)
-        Read-only.
+        Read-only; −1 where there is no entry.
     """
-    m, n = keys.shape
-    positions = np.empty((m, n), dtype=np.int32)
-    # A few rows at a time: the sorted copies are several times as large as the result.
-    step = max(1, _ROWS_AT_ONCE // max(n, 1))
-    for first in range(0, m, step):
-        part = keys[first : first + step]
-        order = np.argsort(part, axis=1, kind="stable")
-        ordered = np.take_along_axis(part, order, axis=1)
-        blocks = np.zeros(part.shape, dtype=np.int32)
-        np.cumsum(ordered[:, 1:] > ordered[:, :-1], axis=1, out=blocks[:, 1:])
-        np.put_along_axis(positions[first : first + step], order, blocks, axis=1)
-        positions[first : first + step][np.isnan(part)] = -1
+    positions = np.full(shape, -1, dtype=np.int32)
+    order = np.lexsort((keys, rows))
+    rows, keys = rows[order], keys[order]
+    begins = np.ones(len(rows), dtype=bool)
+    begins[1:] = rows[1:] != rows[:-1]
+    blocks = np.zeros(len(rows), dtype=np.int64)
+    blocks[1:] = np.cumsum(~begins[1:] & (keys[1:] > keys[:-1]))
+    # The count runs on from one ranking to the next; where each begins, it has the value that is its zero.
+    blocks -= np.maximum.accumulate(np.where(begins, blocks, 0))
+    positions[rows, columns[order]] = blocks
     return read_only(positions)
-
-
-def renumbered(positions: Any, kept: Any) -> NDArray[np.int32]:
-    """Return the blocks of the items that are kept, shape (m, n); the others become unranked."""
-    return numbered(np.where(kept & (positions >= 0), positions, np.nan))
 
 
 def kind_codes(positions: Any) -> NDArray[np.intp]:

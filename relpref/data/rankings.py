@@ -1,10 +1,10 @@
 """Rankings of items, full or partial, with ties or without, and what is known of those who gave them."""
 
-from collections import Counter
+import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -13,16 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import read_only
 from relpref.data.entities import Entities, index_entities, read_entities
-from relpref.data.labels import plain_labels
 from relpref.data.messages import counted, listed, shown
 from relpref.data.nodes import unanswered
 from relpref.data.preference import PreferenceData
-from relpref.data.ranking_blocks import KINDS, generator, kind_codes, renumbered
-from relpref.data.ranking_orders import read_orders
+from relpref.data.ranking_blocks import KINDS, generator, kind_codes, numbered
+from relpref.data.ranking_labels import read_labels
+from relpref.data.ranking_orders import place_of, read_orders
+from relpref.data.ranking_preflib import read_preflib
+from relpref.data.ranking_tables import read_positions, read_scores
+from relpref.data.ranking_text import describe, first_lines, write_order
 from relpref.data.untraced import Untraced
 from relpref.errors import DataError
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,6 +88,77 @@ class Rankings:
         """
         return cls(*read_orders(orders, items, rankers))
 
+    @classmethod
+    def from_table(
+        cls, table: Any, items: Any = None, *, columns: Mapping[str, str] | None = None
+    ) -> "Rankings":
+        """Read a table of positions, the lower the better; equal positions are a tie.
+
+        Parameters
+        ----------
+        table : DataFrame
+            Long: one row for each ranked item of each ranking, with the columns ``ranker``, ``item`` and ``position``. Or wide: one
+            row for each ranking and one column for each item, whose cells are positions, blank (NaN) where the item is not ranked;
+            rankers are the index, or a column ``ranker``. Positions are whole numbers, which may start anywhere and have gaps.
+        items : sequence of labels, DataFrame or PreferenceData, optional
+            See `from_orders`.
+        columns : mapping of str to str, optional
+            What a long table calls its columns: ``{"ranker": "voter"}``.
+
+        Raises
+        ------
+        DataError
+            If a position is no whole number, an item is in a ranking twice, or a ranking is empty.
+        UnknownLabelError
+            If a label is no item.
+        """
+        return cls(*read_positions(table, items, columns))
+
+    @classmethod
+    def from_scores(cls, scores: Any, items: Any = None, rankers: Any = None) -> "Rankings":
+        """Read scores or ratings, the larger the better; equal scores are a tie.
+
+        Parameters
+        ----------
+        scores : array, DataFrame or sparse matrix, shape (m, n)
+            NaN where an item is not ranked. A DataFrame has rankers as its index and items as its columns. Of a sparse matrix, all
+            stored entries are scores, zeros too, and what is not stored is not ranked.
+        items : sequence of labels, DataFrame or PreferenceData, optional
+            Of an array or a sparse matrix the n items in the order of its columns, 0, 1, ... by default; else see `from_orders`.
+        rankers : sequence of labels, length m, optional
+            By default the index of a DataFrame, or 0, 1, ...
+
+        Raises
+        ------
+        DataError
+            If a score is not a number or infinite, or a ranking is empty.
+        UnknownLabelError
+            If a label is no item.
+        """
+        return cls(*read_scores(scores, items, rankers))
+
+    @classmethod
+    def from_preflib(
+        cls, path: str | os.PathLike[str], incomplete: Literal["top-k", "subset"] | None = None
+    ) -> "Rankings":
+        """Read a file of PrefLib: ``.soc``, ``.soi``, ``.toc`` or ``.toi``, in the format of 2022 and later.
+
+        An order that was given k times becomes k rankings.
+
+        Parameters
+        ----------
+        path : path
+        incomplete : {"top-k", "subset"}
+            What it means that an order of a ``.soi`` or ``.toi`` file lacks an alternative, which the file does not say: that it is below
+            all that are there (top-k), or that it was not asked for (subset). Complete files do not need it.
+
+        Raises
+        ------
+        DataError
+            If the file is of another format, damaged, or the meaning of incomplete orders is not given.
+        """
+        return cls(*read_preflib(path, incomplete))
+
     @property
     def shape(self) -> tuple[int, int]:
         """Number of rankings m and of items n."""
@@ -124,22 +196,8 @@ class Rankings:
             If a label is missing, the number of labels is another, a label is none of the classes, or the index of a Series
             names the rankers in another order.
         """
-        if isinstance(labels, pd.Series):
-            _check_index(labels.index.tolist(), self.rankers)
-        if isinstance(labels, str) or len(labels) != len(self):
-            raise DataError(
-                f"labels: there are {len(labels)} for {counted(len(self), 'ranking')}; give one for each ranking"
-            )
-        plain = plain_labels(labels, self._place)
-        known = _sorted(plain) if classes is None else plain_labels(classes, lambda row: f"classes, {row}")
-        codes = {label: code for code, label in enumerate(known)}
-        for row, label in enumerate(plain):
-            if label not in codes:
-                raise DataError(
-                    f"{self._place(row)}: the label {shown(label)} is none of the classes {listed(known)}; correct it"
-                )
-        label = np.fromiter((codes[label] for label in plain), dtype=np.int32, count=len(plain))
-        return replace(self, classes=tuple(codes), label=read_only(label))
+        known, codes = read_labels(labels, classes, self.rankers)
+        return replace(self, classes=known, label=codes)
 
     def without_labels(self) -> "Rankings":
         """Return the rankings with their labels unobserved; the classes stay known."""
@@ -171,7 +229,7 @@ class Rankings:
         if bad.any():
             row = int(np.argmax(bad))
             raise DataError(
-                f"features of {self._place(row)}: they are {shown(given[row].tolist())} with the residual {rest[row]}; "
+                f"features of {place_of(self.rankers, row)}: they are {shown(given[row].tolist())} with the residual {rest[row]}; "
                 "give finite numbers, and residuals that are not negative"
             )
         return replace(self, features=read_only(given), residual=read_only(rest))
@@ -226,7 +284,8 @@ class Rankings:
             raise DataError(f"k: {k} items are to be kept; keep at least 1")
         draws = np.where(self.positions >= 0, generator(key).random(self.shape), np.inf)
         chosen = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < k
-        return self._with_positions(renumbered(self.positions, chosen))
+        rows, columns = np.nonzero(chosen & (self.positions >= 0))
+        return self._with_positions(numbered(rows, columns, self.positions[rows, columns], self.shape))
 
     def coarsened(self, blocks: int, key: Any) -> "Rankings":
         """Return the rankings cut at random places, uniformly, into that many blocks; the items of a block become tied.
@@ -265,7 +324,7 @@ class Rankings:
 
     def orders(self) -> list[list[Any]]:
         """Return every ranking, best first, with a tuple for each tie, as `from_orders` reads it."""
-        return [self._order(row) for row in range(len(self))]
+        return [write_order(places, self.items.entities) for places in self.positions]
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each ranked item of each ranking: ``ranker``, ``item``, ``position`` (1 for the best)."""
@@ -306,22 +365,7 @@ class Rankings:
 
     def describe(self) -> str:
         """Return the sizes in one line."""
-        m, n = self.shape
-        kind = self.kind if len(set(self.kinds)) == 1 else "partly " + self.kind
-        ranked = (self.positions >= 0).sum(axis=1)
-        of = counted(n, "item")
-        if m and ranked.min() < n:
-            some = f"{ranked.min()}" if ranked.min() == ranked.max() else f"{ranked.min()} to {ranked.max()}"
-            of = f"{some} of {of}"
-        return f"{counted(m, f'{kind} ranking')} of {of}{self._described_classes()}"
-
-    def _described_classes(self) -> str:
-        if self.label is None:
-            return f", {counted(len(self.classes), 'class', 'classes')}" if self.classes else ""
-        sizes = Counter(self.label.tolist())
-        return ", classes " + ", ".join(
-            f"{shown(label)} ({sizes[code]})" for code, label in enumerate(self.classes)
-        )
+        return describe(self)
 
     def __repr__(self) -> str:
         """Return one line."""
@@ -333,44 +377,7 @@ class Rankings:
         """Return the sizes and the first rankings."""
         if not isinstance(self.positions, np.ndarray):
             return repr(self)
-        lines = [repr(self)]
-        for row in range(min(_SHOWN, len(self))):
-            blocks = [" = ".join(map(str, _tied(block))) for block in self._order(row)]
-            lines.append(f"  {self.rankers[row]}: {' > '.join(blocks)}")
-        return "\n".join([*lines, "  ..."] if len(self) > _SHOWN else lines)
-
-    def _order(self, row: int) -> list[Any]:
-        places = self.positions[row]
-        order: list[Any] = []
-        for block in range(places.max(initial=-1) + 1):
-            tied = tuple(self.items.entities[item] for item in np.flatnonzero(places == block))
-            order.append(tied if len(tied) > 1 or isinstance(tied[0], tuple) else tied[0])
-        return order
-
-    def _place(self, row: int) -> str:
-        return f"ranking {row} (of {shown(self.rankers[row])})"
-
-
-def _tied(block: Any) -> tuple[Any, ...]:
-    return block if isinstance(block, tuple) else (block,)
-
-
-def _sorted(labels: Sequence[Any]) -> list[Any]:
-    distinct = list(dict.fromkeys(labels))
-    try:
-        return sorted(distinct)
-    except TypeError:
-        raise DataError(
-            f"labels: {listed(distinct)} are of different types and have no order; make all of them text"
-        ) from None
-
-
-def _check_index(index: Sequence[Any], rankers: Sequence[Any]) -> None:
-    if tuple(index) != tuple(rankers) and set(index) == set(rankers):
-        raise DataError(
-            "labels: the index of the Series names the rankers in another order than the rankings; "
-            "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
-        )
+        return "\n".join([repr(self), *first_lines(self)])
 
 
 def _flatten(data: Rankings) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
