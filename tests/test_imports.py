@@ -155,6 +155,7 @@ NAMES = {
         "Cartesian",
         "Diffusion",
         "EdgeGram",
+        "EdgeLandmarks",
         "Features",
         "GaussianProcess",
         "GivenFeatures",
@@ -218,7 +219,14 @@ NAMES = {
         "require_memory",
         "symmetric_eigen",
     ],
-    "relpref.models": ["conditional_ranking", "preference_gp", "ranking_classifier", "xpgp"],
+    "relpref.models": [
+        "conditional_ranking",
+        "edge_landmarks",
+        "kronecker_classifier",
+        "preference_gp",
+        "ranking_classifier",
+        "xpgp",
+    ],
     "relpref.report": ["Section", "write"],
     "relpref.rls": [
         "BothKFold",

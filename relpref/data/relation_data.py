@@ -95,6 +95,17 @@ class RelationData:
         """The same edges with their labels unobserved, for predictive draws."""
         return replace(self, observed=False)
 
+    def asking(self, rows: Positions, columns: Positions) -> "RelationData":
+        """Edges that are asked about, of which no label is known, in place of the known ones.
+
+        Parameters
+        ----------
+        rows, columns : array of int, shape (q,)
+            Conditioning node and object of each, by position; in any order, and in one direction.
+        """
+        values = RelationValues(self.values.shape, np.zeros(len(rows)), (rows, columns))
+        return replace(self, values=values, distinct=None, observed=False)
+
     def extended(self, nodes: pd.DataFrame | None, objects: pd.DataFrame | None = None) -> "RelationData":
         """With new nodes or objects, of which no label is known; standardisation stays that of the known ones."""
         first = self.nodes if nodes is None else self.nodes.extend(nodes)

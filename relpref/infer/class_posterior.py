@@ -101,7 +101,7 @@ class ClassPosterior(Posterior):
                 f"data is a {type(given).__name__}; this posterior classifies {type(self.data).__name__}"
             )
         if isinstance(given, RelationData):
-            return given.without_labels()
+            return given.asking(given.values.rows, given.values.columns)  # also both directions of a pair
         assert isinstance(self.data, Rankings)  # both are of one type
         return replace(_aligned(given, self.data), classes=self.data.classes, label=None)
 

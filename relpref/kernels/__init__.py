@@ -2,6 +2,7 @@
 
 from relpref.kernels.attribute import AttributeKernel, Linear, Matern32, Matern52, SquaredExponential
 from relpref.kernels.edge_gram import EdgeGram
+from relpref.kernels.edge_landmarks import EdgeLandmarks
 from relpref.kernels.features import Features, landmark_features
 from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
@@ -26,6 +27,7 @@ __all__ = [
     "Cartesian",
     "Diffusion",
     "EdgeGram",
+    "EdgeLandmarks",
     "Features",
     "GaussianProcess",
     "GivenFeatures",

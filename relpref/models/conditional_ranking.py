@@ -11,15 +11,10 @@ from jax import Array
 from relpref.data import PreferenceData, RelationData
 from relpref.data.relation_values import SIGN
 from relpref.errors import DataError
-from relpref.kernels import (
-    AttributeKernel,
-    GaussianProcess,
-    GraphKernel,
-    RegularizedLaplacian,
-    SquaredExponential,
-)
+from relpref.kernels import AttributeKernel, GaussianProcess, GraphKernel
 from relpref.likelihoods import CentredNormal
-from relpref.linalg import CovarianceOperator, Kronecker, NamedSum, real
+from relpref.linalg import Kronecker, NamedSum, real
+from relpref.models.node_covariance import node_covariance
 from relpref.models.preference import Hyperparameters, Priors
 
 # Labels are of the order of 1; half-normal with scale 1 lets noise be anything from nothing to all of them.
@@ -69,24 +64,19 @@ def conditional_ranking(
         raise DataError(f"loss is {loss!r}; it is 'ranking' or 'regression'")
     hyperparameters = Hyperparameters(priors)
 
-    def covariance(nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str) -> CovarianceOperator:
-        parts: dict[str, CovarianceOperator] = {}
-        if nodes.attributes.shape[1] or kernel is not None:
-            parts["attributes"] = hyperparameters.attribute_part(
-                nodes, kernel or SquaredExponential(), standardize, prefix=prefix
-            )
-        for name in nodes.relations:
-            parts[name] = hyperparameters.relation_part(
-                nodes,
-                name,
-                graph_kernel or RegularizedLaplacian(),
-                normalize,
-                prefix=prefix,
-                unit=prefix != "" and not parts,
-            )
-        return NamedSum(parts)
+    def covariance(nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str = "") -> NamedSum:
+        return node_covariance(
+            nodes,
+            hyperparameters,
+            kernel,
+            graph_kernel,
+            standardize=standardize,
+            normalize=normalize,
+            prefix=prefix,
+            unit=bool(prefix),
+        )
 
-    left = covariance(data.nodes, node_kernel, "")
+    left = covariance(data.nodes, node_kernel)
     if data.objects is None and object_kernel is not None:
         raise DataError("object_kernel is given, but the data has no objects besides the nodes; leave it out")
     right = left if data.objects is None else covariance(data.objects, object_kernel, "object_")

@@ -38,11 +38,16 @@ class Hyperparameters:
         return numpyro.sample(site, self._priors.get(site, default))
 
     def attribute_part(
-        self, data: PreferenceData, kernel: AttributeKernel, standardize: bool, prefix: str = ""
+        self,
+        data: PreferenceData,
+        kernel: AttributeKernel,
+        standardize: bool,
+        prefix: str = "",
+        unit: bool = False,
     ) -> CovarianceOperator:
-        """a² K_a (XPGP eq. 1); a = 1 with a prefix, for the second factor of a product."""
+        """a² K_a (XPGP eq. 1); a = 1 if ``unit``."""
         attributes = real(data.standardized_attributes() if standardize else data.attributes)
-        amplitude = jnp.ones(()) if prefix else self.sample("attributes_amplitude", AMPLITUDE_PRIOR)
+        amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR)
         defaults = kernel.parameters(data.attributes.shape[1])
         values = {name: self.sample(f"{prefix}attributes_{name}", prior) for name, prior in defaults.items()}
         return kernel(attributes, **values).scaled(jnp.square(amplitude))

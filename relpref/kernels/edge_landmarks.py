@@ -1,0 +1,124 @@
+"""Kernels of selected edges, entry by entry, and features of edges from a few of them."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError
+from relpref.kernels.features import Features, landmark_features
+from relpref.linalg import pivoted_cholesky
+
+Positions = NDArray[np.intp]
+Matrix = Any  # an array of NumPy's or of JAX's
+Edges = tuple[Any, Any]
+
+
+def edge_kernel(left: Matrix, right: Matrix, sign: float, first: Edges, second: Edges) -> Any:
+    """Kernel between a edges and b edges, shape (a, b); JAX in, JAX out.
+
+    K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1) or reciprocal (−1)
+    relation (CR10 section 3).
+
+    Parameters
+    ----------
+    left, right : array, shape (p, p) and (m, m)
+        Kernels of conditioning nodes and of objects; the same for a symmetric or reciprocal relation.
+    sign : {0, 1, -1}
+    first, second : (array of int, array of int)
+        Conditioning node and object of each edge.
+    """
+    (rows, columns), (other_rows, other_columns) = first, second
+    # The few columns first: what is gathered from then on has no more than the result's entries.
+    straight = left[:, other_rows][rows] * right[:, other_columns][columns]
+    if not sign:
+        return straight
+    return 0.5 * (straight + sign * left[:, other_columns][rows] * right[:, other_rows][columns])
+
+
+def edge_diagonal(left: Matrix, right: Matrix, sign: float, edges: Edges) -> Any:
+    """Kernel of every edge with itself, shape (a,); arguments as for `edge_kernel`."""
+    rows, columns = edges
+    straight = left[rows, rows] * right[columns, columns]
+    return 0.5 * (straight + sign * left[rows, columns] * right[columns, rows]) if sign else straight
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class EdgeLandmarks:
+    """Edges that stand for all others.
+
+    Attributes
+    ----------
+    rows, columns : array of int, shape (r,)
+        Conditioning node and object of each, by position.
+    error : float
+        Share of the observed edges' prior variance that the landmarks leave out, 0 to 1, at the hyperparameters for which they
+        were chosen; at 0 the process is the exact one.
+    """
+
+    rows: Positions
+    columns: Positions
+    error: Any
+
+    @classmethod
+    def choose(
+        cls,
+        left: ArrayLike,
+        right: ArrayLike,
+        rows: Positions,
+        columns: Positions,
+        number: int | None = None,
+        *,
+        sign: float = 0.0,
+        tol: float = 0.0,
+    ) -> Self:
+        """Choose some of the edges, each time the one that those chosen explain worst (`relpref.linalg.pivoted_cholesky`).
+
+        Parameters
+        ----------
+        left, right : array
+            Kernels of conditioning nodes and of objects.
+        rows, columns : array of int, shape (q,)
+            The edges to choose from; repeated ones count once.
+        number : int, optional
+            How many at most; by default as many as it takes to leave nothing out.
+        sign : {0, 1, -1}
+            As for `edge_kernel`.
+        tol : float
+            Share of the variance that may be left out: with fewer landmarks if they do.
+
+        Raises
+        ------
+        DataError
+            If no edge varies under the kernel, or a kernel matrix is none.
+        """
+        left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+        rows, columns = np.divmod(np.unique(rows * right.shape[0] + columns), right.shape[0])
+        chosen, error = pivoted_cholesky(
+            edge_diagonal(left, right, sign, (rows, columns)),
+            lambda i: edge_kernel(left, right, sign, (rows, columns), (rows[[i]], columns[[i]]))[:, 0],
+            len(rows) if number is None else number,
+            tol,
+        )
+        if not len(chosen):
+            raise DataError(
+                "no edge varies under the kernel: it is 0 for every edge with itself; give another kernel or other edges"
+            )
+        return cls(rows[chosen], columns[chosen], np.float64(error))
+
+    def features(self, left: Array, right: Array, sign: float, edges: Edges) -> Features:
+        """Features of edges, see `landmark_features`; arguments as for `edge_kernel`."""
+        own = (self.rows, self.columns)
+        return landmark_features(
+            edge_kernel(left, right, sign, edges, own),
+            edge_kernel(left, right, sign, own, own),
+            edge_diagonal(left, right, sign, edges),
+        )
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.rows)

@@ -1,0 +1,233 @@
+"""A Gaussian process classifier of the edges of a relation, known in part."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro import handlers
+
+from relpref.data import PreferenceData, RelationData
+from relpref.data.relation_values import SIGN
+from relpref.errors import DataError
+from relpref.kernels import AttributeKernel, EdgeLandmarks, GraphKernel
+from relpref.likelihoods.bernoulli import Link
+from relpref.models.decisions import sample_decisions
+from relpref.models.node_covariance import node_covariance
+from relpref.models.preference import Hyperparameters, Priors
+
+
+def kronecker_classifier(
+    data: RelationData,
+    *,
+    landmarks: EdgeLandmarks,
+    node_kernel: AttributeKernel | None = None,
+    object_kernel: AttributeKernel | None = None,
+    graph_kernel: GraphKernel | None = None,
+    link: Link = "probit",
+    priors: Priors | None = None,
+    standardize: bool = True,
+    normalize: bool = True,
+) -> None:
+    """Whether a relation holds, from a latent function of edges with a product of node kernels as its covariance.
+
+    f(v, w) has the covariance a² K(v, v') G(w, w'), where K and G are sums of a kernel on attributes and of kernels on graphs, the
+    first of which has amplitude 1. A symmetric or reciprocal relation has ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] in place of the
+    product (CR10 section 3), evaluated for pairs of edges only. P(1 | f) = Φ(f(v, w) + b), or the logistic function of it; a
+    reciprocal relation has no b, so that P(v beats w) = 1 − P(w beats v).
+
+    f is written in features from landmarks, and what they leave out of the prior variance is noise of each edge's own:
+    with every known edge as a landmark it is the Gaussian process itself.
+
+    Parameters
+    ----------
+    data : RelationData
+        Labels are 0 and 1, or −1 and 1 for a reciprocal relation. Each pair of nodes counts once where the relation is symmetric or
+        reciprocal. Edges without a label are what `RelationData.asking` says.
+    landmarks : EdgeLandmarks
+        See `edge_landmarks`.
+    node_kernel, object_kernel : AttributeKernel, optional
+        On the attributes of nodes and of objects; `SquaredExponential` by default.
+    graph_kernel : GraphKernel, optional
+        For relations among nodes and among objects; `RegularizedLaplacian` by default.
+    link : {"probit", "logit"}
+    priors : mapping from site to distribution, optional
+        Replaces the default prior of a hyperparameter. Sites: ``amplitude`` (a), ``attributes_lengthscale``,
+        ``<relation>_range``, ``<relation>_amplitude`` where it is not the first part; the same with ``object_`` in front. The latent
+        sites are ``weight`` and ``intercept`` (b).
+    standardize, normalize : bool
+        As in `relpref.models.xpgp`.
+
+    Raises
+    ------
+    DataError
+        If a label is another number, a prior is given for a site that does not exist, or an option does not fit the data.
+    """
+    hyperparameters = Hyperparameters(priors)
+    left, right = _kernels(
+        data,
+        hyperparameters,
+        node_kernel=node_kernel,
+        object_kernel=object_kernel,
+        graph_kernel=graph_kernel,
+        standardize=standardize,
+        normalize=normalize,
+    )
+    rows, columns, labels = _edges(data)
+    features = landmarks.features(left, right, SIGN[data.symmetry], (rows, columns))
+    outcome = (jnp.asarray(labels) > 0).astype(jnp.int32)[:, None] if data.observed else None
+    sample_decisions(
+        features,
+        outcome,
+        np.ones((len(rows), 1)),
+        hyperparameters,
+        link,
+        "edge",
+        intercept=data.symmetry != "reciprocal",
+    )
+
+
+def edge_landmarks(
+    data: RelationData,
+    number: int | None = None,
+    *,
+    values: dict[str, Any] | None = None,
+    tol: float = 0.0,
+    priors: Priors | None = None,
+    **kernels: Any,
+) -> EdgeLandmarks:
+    """Choose landmarks for `kronecker_classifier` among the known edges.
+
+    Parameters
+    ----------
+    data : RelationData
+    number : int, optional
+        How many at most; by default as many as it takes to leave nothing out, which is the exact process.
+    values : dict, optional
+        Hyperparameters for which to choose; the medians of their priors by default.
+    tol : float
+        Share of the prior variance that may be left out: with fewer landmarks if they do.
+    priors, **kernels
+        As given to the program: ``node_kernel``, ``object_kernel``, ``graph_kernel``, ``standardize``, ``normalize``.
+
+    Returns
+    -------
+    EdgeLandmarks
+        With the share that they leave out as ``error``.
+
+    Raises
+    ------
+    DataError
+        If labels are not those of two classes, a kernel matrix is none, or a hyperparameter does not exist.
+    """
+    rows, columns, _ = _edges(data)
+    with jax.enable_x64(True):
+        left, right = (np.asarray(kernel) for kernel in _at(data, values or {}, priors, kernels))
+    return EdgeLandmarks.choose(left, right, rows, columns, number, sign=SIGN[data.symmetry], tol=tol)
+
+
+def _kernels(
+    data: RelationData,
+    hyperparameters: Hyperparameters,
+    *,
+    node_kernel: AttributeKernel | None = None,
+    object_kernel: AttributeKernel | None = None,
+    graph_kernel: GraphKernel | None = None,
+    standardize: bool = True,
+    normalize: bool = True,
+) -> tuple[Array, Array]:
+    """K and G."""
+
+    def covariance(nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str = "") -> Array:
+        return node_covariance(
+            nodes,
+            hyperparameters,
+            kernel,
+            graph_kernel,
+            standardize=standardize,
+            normalize=normalize,
+            prefix=prefix,
+            unit=True,
+        ).dense()
+
+    if data.objects is None and object_kernel is not None:
+        raise DataError("object_kernel is given, but the data has no objects besides the nodes; leave it out")
+    left = covariance(data.nodes, node_kernel)
+    return left, left if data.objects is None else covariance(data.objects, object_kernel, "object_")
+
+
+def _at(
+    data: RelationData, values: dict[str, Any], priors: Priors | None, kernels: dict[str, Any]
+) -> tuple[Array, Array]:
+    """K and G at given hyperparameters, and at the medians of the priors of the others."""
+    sites: list[str] = []
+
+    def known(site: dict[str, Any]) -> Any:
+        if site["type"] != "sample":
+            return None
+        sites.append(site["name"])
+        return jnp.asarray(values[site["name"]]) if site["name"] in values else _median(site["fn"])
+
+    # The program's other hyperparameter, a, changes no share.
+    amplitude = "amplitude"
+    own = {name: prior for name, prior in (priors or {}).items() if name != amplitude}
+    with handlers.substitute(substitute_fn=known):
+        hyperparameters = Hyperparameters(own)
+        found = _kernels(data, hyperparameters, **kernels)
+        hyperparameters.check_all_used()
+    if unknown := set(values) - {*sites, amplitude}:
+        raise DataError(
+            f"values names the site {min(unknown)!r}, which this program does not have; its sites are {', '.join([amplitude, *sites])}"
+        )
+    return found
+
+
+def _median(distribution: dist.Distribution) -> Array:
+    """Of a prior; its mean where it has no quantile function."""
+    base = distribution
+    while isinstance(base, dist.ExpandedDistribution | dist.Independent):
+        base = base.base_dist
+    try:
+        middle = base.icdf(jnp.asarray(0.5))
+    except NotImplementedError:
+        middle = base.mean
+    return jnp.broadcast_to(middle, distribution.shape())
+
+
+class _Edges(NamedTuple):
+    """What the program looks at: the ends of each edge, and its label less the shift."""
+
+    rows: Any
+    columns: Any
+    labels: Any
+
+
+def _edges(data: RelationData) -> _Edges:
+    """The edges that count: each pair once where (v, w) and (w, v) are one.
+
+    Raises
+    ------
+    DataError
+        If a label, where it can be looked at (outside of compiled functions), is none of the two classes.
+    """
+    edges = _Edges(data.values.rows, data.values.columns, data.values.values)
+    if data.distinct is not None:
+        edges = _Edges(*(end[data.distinct] for end in edges))
+    if not data.observed or not isinstance(edges.labels, np.ndarray):
+        return edges
+    if not len(edges.labels):
+        raise DataError("relation: it says nothing of two different nodes; give labels of such pairs")
+    # Reciprocal labels 0 and 1 have been shifted to ∓½, and −1 and 1 are as they were given.
+    high = 1.0 - data.shift
+    reciprocal = data.symmetry == "reciprocal"
+    wrong = ~np.isin(edges.labels, (-high, high) if reciprocal else (0.0, 1.0))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        where = f"({data.nodes.entities[edges.rows[at]]!r}, {(data.objects or data.nodes).entities[edges.columns[at]]!r})"
+        raise DataError(
+            f"relation: the label of {where} is {edges.labels[at] + data.shift:g}; a classifier takes 0 and 1"
+            + (", or -1 and 1; leave ties out" if reciprocal else "")
+        )
+    return edges
