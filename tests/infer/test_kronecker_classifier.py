@@ -78,7 +78,7 @@ def test_all_edges_as_landmarks_are_the_process_itself(
     landmarks = edge_landmarks(data, values=values)
     assert len(landmarks) == 10 and landmarks.error == pytest.approx(0, abs=1e-9)
     engine = EP(kronecker_classifier, fixed=values | {"amplitude": AMPLITUDE})
-    found = engine.run(0, data, landmarks=landmarks, progress_bar=False)
+    found: Any = engine.run(0, data, landmarks=landmarks, progress_bar=False)
 
     # Asked about: known and new nodes on either side, in either direction.
     both = data.objects is not None
