@@ -129,6 +129,15 @@ DATA_SETS = {
             cite="Alpaydin & Kaynak 1998",
         ),
         DataSet(
+            name="dishes",
+            title="Dishes: full rankings of eight dishes by two types of eaters, drawn at random",
+            loader="rank_dishes(number, noise)",
+            folder="",
+            address="https://github.com/MichelangeloConserva/CutFunctionKernel",
+            terms="Drawn at random by this package.",
+            cite="Conserva, Deisenroth & Kumar 2022",
+        ),
+        DataSet(
             name="drug-target",
             title="Drugs and targets: 54 x 26 (nuclear receptors), 223 x 95 (G protein-coupled receptors)",
             loader='drug_target.load("nr")',
@@ -174,6 +183,15 @@ DATA_SETS = {
             cite="Greene & Hensher 1997",
         ),
         DataSet(
+            name="preflib",
+            title="PrefLib: orders of elections, courses, films, ..., each set in a folder of its own",
+            loader='preflib.load("00009-00000001.soc")',
+            folder="preflib",
+            address="https://github.com/PrefLib/PrefLib-Data",
+            terms="GPL 3 for the collection; each set's info.txt says what else to cite.",
+            cite="Mattei & Walsh 2013",
+        ),
+        DataSet(
             name="rock-paper-scissors",
             title="Rock, paper, scissors: games drawn among one-sided players",
             loader="play_rock_paper_scissors(weight)",
@@ -181,6 +199,15 @@ DATA_SETS = {
             address="https://doi.org/10.1007/978-3-642-15883-4_32",
             terms="Drawn at random by this package.",
             cite="Pahikkala, Waegeman, Airola, Salakoski & De Baets 2010",
+        ),
+        DataSet(
+            name="sushi",
+            title="Sushi: 5000 full rankings of 10 kinds, 5000 rankings and scores of 10 out of 100 kinds",
+            loader='sushi.load("a")',
+            folder="sushi3-2016",
+            address="https://www.kamishima.net/sushi/",
+            terms="Research use; no redistribution. The release of 2016 or later: before, scores were upside down.",
+            cite="Kamishima 2003",
         ),
     )
 }

@@ -137,7 +137,7 @@ def test_command(
     [
         ("letor2-ohsumed", "cannot be fetched for you. Get it from https://www.microsoft.com"),
         ("modechoice", "comes with the package: read it with load_modechoice()"),
-        ("sushi", "there is no data set 'sushi'; choose one of '20newsgroups', 'cora'"),
+        ("sashimi", "there is no data set 'sashimi'; choose one of '20newsgroups', 'cora'"),
     ],
 )
 def test_what_cannot_be_fetched(name: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
