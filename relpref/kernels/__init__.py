@@ -1,11 +1,13 @@
 """Covariance functions of attributes, of graphs and of edges, and the Gaussian that carries them."""
 
 from relpref.kernels.attribute import AttributeKernel, Linear, Matern32, Matern52, SquaredExponential
+from relpref.kernels.cut import cut_features, cut_kernel, cut_scale
 from relpref.kernels.edge_gram import EdgeGram
 from relpref.kernels.edge_landmarks import EdgeLandmarks
 from relpref.kernels.features import Features, landmark_features
 from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
+from relpref.kernels.item_graph import item_graph
 from relpref.kernels.pairwise import (
     MLPK,
     Cartesian,
@@ -20,6 +22,7 @@ from relpref.kernels.precomputed import Precomputed
 from relpref.kernels.process import GaussianProcess
 from relpref.kernels.ranking import GivenFeatures, RankingKernel
 from relpref.kernels.relation_vectors import RelationVectors
+from relpref.kernels.submodular import SubmodularFunction, submodular_features
 
 __all__ = [
     "MLPK",
@@ -46,6 +49,12 @@ __all__ = [
     "RelationVectors",
     "Side",
     "SquaredExponential",
+    "SubmodularFunction",
     "Symmetric",
+    "cut_features",
+    "cut_kernel",
+    "cut_scale",
+    "item_graph",
     "landmark_features",
+    "submodular_features",
 ]

@@ -1,0 +1,254 @@
+"""Cut features against the gold answers, a quadratic programme, and the pool-adjacent-violators algorithm of SciPy."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression, minimize
+
+import relpref
+from relpref.errors import DataError
+from relpref.kernels import cut_features, cut_kernel, cut_scale, item_graph, submodular_features
+
+N = 6
+GOLD = np.load(Path(__file__).parents[1] / "gold" / "ranking_kernels.npz")
+STEP = np.finfo(float).eps ** (1 / 3)
+
+
+def weights(seed: int = 0) -> Any:
+    drawn = np.triu(np.random.default_rng(seed).random((N, N)), 1)
+    drawn[0, 2:] = 0.0
+    return drawn + drawn.T
+
+
+def exhaustive_positions(m: int, seed: int = 0) -> Any:
+    keys = np.random.default_rng(seed).integers(0, N - 2, (m, N))
+    return np.stack([np.unique(row, return_inverse=True)[1] for row in keys])
+
+
+def by_pooling(positions: Any, graph: Any) -> Any:
+    """Block by block: gains of the cut, averages, SciPy's isotonic regression."""
+    result = np.zeros(len(positions))
+    blocks = [np.flatnonzero(positions == block) for block in range(positions.max() + 1)]
+    increments = []
+    for k, block in enumerate(blocks):
+        later = [j for other in blocks[k + 1 :] for j in other]
+        earlier = [j for other in blocks[:k] for j in other]
+        increments.append(graph[np.ix_(block, later)].sum() - graph[np.ix_(block, earlier)].sum())
+    sizes = np.array([len(block) for block in blocks], dtype=float)
+    fitted = isotonic_regression(np.array(increments) / sizes, weights=sizes, increasing=False).x
+    for block, value in zip(blocks, fitted, strict=True):
+        result[block] = value
+    return result
+
+
+@pytest.mark.parametrize("kind", ["full", "full_large", "top3", "exhaustive", "nonexhaustive"])
+def test_gold(kind: str) -> None:
+    features = cut_features(GOLD[f"{kind}_position"], GOLD[f"{kind}_weights"])
+    np.testing.assert_allclose(features, GOLD[f"{kind}_features"], rtol=0, atol=1e-9)
+
+
+def test_against_pooling() -> None:
+    positions = exhaustive_positions(60)
+    expected = [by_pooling(row, weights()) for row in positions]
+    np.testing.assert_allclose(cut_features(positions, weights()), expected, rtol=0, atol=1e-13)
+    # Large positions and a large batch, in several calls of one compiled function.
+    many = np.tile(positions, (20, 1))
+    np.testing.assert_allclose(cut_features(many, weights()), np.tile(expected, (20, 1)), rtol=0, atol=1e-13)
+    gram = cut_kernel(positions, positions[:7], weights())
+    np.testing.assert_allclose(gram, np.array(expected) @ np.array(expected[:7]).T, atol=1e-12)
+
+
+def coverage(members: Any) -> Any:
+    """Weight of what the members cover: monotone submodular, neither symmetric nor modular."""
+    covers = jnp.array([[1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 1], [0, 1, 0, 1]])
+    return (1 - jnp.prod(1 - members[..., None] * covers, axis=-2)) @ jnp.array([1.0, 2.0, 0.7, 1.5])
+
+
+def concave(members: Any) -> Any:
+    return jnp.sqrt(members.sum(axis=-1)) + members @ jnp.array([0.3, -0.2, 0.5, 0.0, -0.4, 0.1])
+
+
+@pytest.mark.parametrize("function", [coverage, concave])
+def test_min_norm_point_of_any_submodular_function(function: Any) -> None:
+    positions = np.array([[3, 0, 2, 1, 4, 5], [1, 1, 0, 2, 2, 0], [5, 4, 1, 2, 3, 0]])
+    found = submodular_features(positions, function)
+    for row, features in zip(positions, found, strict=True):
+        prefixes = np.array([row <= block for block in range(row.max() + 1)], dtype=float)
+        with jax.enable_x64(True):
+            values = np.asarray(function(jnp.asarray(prefixes)))
+        result = minimize(
+            lambda s: s @ s,
+            np.zeros(N),
+            jac=lambda s: 2 * s,
+            method="SLSQP",
+            options={"ftol": 1e-14},
+            constraints=[
+                {"type": "ineq", "fun": lambda s, p=prefixes, v=values: p[:-1] @ s - v[:-1]},
+                {"type": "eq", "fun": lambda s, p=prefixes, v=values: p[-1] @ s - v[-1]},
+            ],
+        )
+        np.testing.assert_allclose(features, result.x, atol=1e-6)
+
+
+def test_the_cut_is_one_of_them() -> None:
+    graph = weights()
+    positions = np.vstack([exhaustive_positions(10), [[0, -1, 1, 2, -1, 3]]])
+
+    def cut(members: Any) -> Any:
+        return jnp.einsum("...i,ij,...j->...", members, graph, 1 - members)
+
+    np.testing.assert_allclose(
+        submodular_features(positions, cut), cut_features(positions, graph), atol=1e-13
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, N - 1), min_size=N, max_size=N), st.integers(0, 5))
+def test_properties(keys: list[int], seed: int) -> None:
+    position = np.unique(keys, return_inverse=True)[1]
+    graph = weights(seed)
+    (features,) = cut_features(position[None], graph)
+    (upside_down,) = cut_features(position.max() - position[None], graph)
+    np.testing.assert_allclose(upside_down, -features, atol=1e-13)
+    np.testing.assert_allclose(features.sum(), 0, atol=1e-12)  # F of all items
+    order = np.argsort(position, kind="stable")
+    assert np.all(np.diff(features[order]) <= 1e-12)
+    for block in range(position.max() + 1):
+        assert np.ptp(features[position == block]) <= 1e-13
+    np.testing.assert_allclose(cut_features(position[None], 3 * graph)[0], 3 * features, atol=1e-12)
+    other = np.random.default_rng(seed).permutation(N)
+    renamed = cut_features(position[None, other], graph[np.ix_(other, other)])[0]
+    np.testing.assert_allclose(renamed, features[other], atol=1e-13)
+
+
+def test_gradients_in_weights_and_lengthscale() -> None:
+    positions = exhaustive_positions(4, seed=3)
+    probe = np.random.default_rng(1).standard_normal((4, N))
+    attributes = np.random.default_rng(2).standard_normal((N, 2))
+
+    def of_weights(graph: Any) -> Any:
+        return jnp.sum(cut_features(positions, graph) * probe)
+
+    def value(graph: Any) -> float:
+        return float(np.sum(cut_features(positions, graph) * probe))
+
+    with jax.enable_x64(True):
+        gradient = np.asarray(jax.jit(jax.grad(of_weights))(jnp.asarray(weights())))
+    for i, j in [(0, 1), (2, 5), (3, 4)]:
+        change = np.zeros((N, N))
+        change[i, j] = change[j, i] = STEP
+        slope = (value(weights() + change) - value(weights() - change)) / (2 * STEP)
+        assert abs(gradient[i, j] + gradient[j, i] - slope) <= 1e-8
+
+    def of_lengthscale(scale: Any) -> Any:
+        return jnp.sum(cut_features(positions, item_graph(attributes, lengthscale=scale, keep=0.6)) * probe)
+
+    def at(scale: Any) -> float:
+        return value(item_graph(attributes, lengthscale=scale, keep=0.6))
+
+    scale = np.array([0.8, 1.3])
+    with jax.enable_x64(True):
+        gradient = np.asarray(jax.jit(jax.grad(of_lengthscale))(jnp.asarray(scale)))
+    for axis in np.eye(2) * STEP:
+        assert abs(gradient @ axis / STEP - (at(scale + axis) - at(scale - axis)) / (2 * STEP)) <= 1e-8
+
+
+def test_scale_is_the_expected_norm_of_raw_gains() -> None:
+    rng = np.random.default_rng(0)
+    positions = np.argsort(rng.random((20_000, N)), axis=1)
+    gains = np.einsum("ij,mij->mi", weights(), np.sign(positions[:, None, :] - positions[:, :, None]))
+    squared = np.square(gains).sum(axis=1)
+    # Five standard errors: false alarms in 1 of 2 million.
+    assert abs(squared.mean() - float(cut_scale(weights())) ** 2) <= 5 * squared.std() / np.sqrt(len(squared))
+    scaled = cut_features(positions[:5], weights(), normalize=True) * float(cut_scale(weights()))
+    np.testing.assert_allclose(scaled, cut_features(positions[:5], weights()), rtol=1e-6)
+    assert float(cut_scale(np.zeros((3, 3)))) == 1.0
+
+
+def test_item_graph() -> None:
+    points = np.random.default_rng(0).standard_normal((7, 3)) * [1.0, 5.0, 0.2]
+    distances = np.array([[np.linalg.norm(a - b) for b in points] for a in points])
+    pairs = distances[np.triu_indices(7, 1)]
+    expected = np.exp(-0.5 * np.square(distances / np.median(pairs)))
+    np.fill_diagonal(expected, 0.0)
+    np.testing.assert_allclose(item_graph(points), expected, atol=1e-14)
+    kept = item_graph(points, keep=0.25)
+    assert np.count_nonzero(np.triu(kept)) == 5  # of 21 pairs
+    assert kept[kept > 0].min() >= expected[kept == 0].max()
+    np.testing.assert_allclose(kept[kept > 0], expected[kept > 0])
+    scaled = item_graph(points / [1.0, 5.0, 0.2], lengthscale=2.0)
+    np.testing.assert_allclose(item_graph(points, lengthscale=[2.0, 10.0, 0.4]), scaled, atol=1e-14)
+
+
+def test_graph_of_the_items() -> None:
+    rng = np.random.default_rng(0)
+    names = list("abcdef")
+    table = pd.DataFrame(rng.standard_normal((N, 2)) * [1.0, 50.0], index=names)
+    links = pd.DataFrame({"source": ["a", "c"], "target": ["b", "f"], "weight": [2.0, 0.5]})
+    rankings = relpref.Rankings.from_orders([names, names[::-1], ["b", "a", ("c", "d", "e", "f")]])
+    rankings = rankings.with_items(table, relations={"like": links})
+    standardized = (table - table.mean()) / table.std(ddof=0)
+    expected = cut_features(rankings.positions, item_graph(standardized.to_numpy()))
+    np.testing.assert_allclose(cut_features(rankings), expected, rtol=1e-12)
+    linked = np.zeros((N, N))
+    linked[0, 1] = linked[1, 0] = 2.0
+    linked[2, 5] = linked[5, 2] = 0.5
+    np.testing.assert_array_equal(cut_features(rankings, "like"), cut_features(rankings.positions, linked))
+
+
+def test_parts_without_edges() -> None:
+    graph = np.zeros((N, N))
+    graph[0, 1] = graph[1, 0] = graph[2, 3] = graph[3, 2] = 1.0
+    features = cut_features(np.array([[0, 5, 4, 1, 2, 3]]), graph)
+    assert features[0, 4] == features[0, 5] == 0.0
+    # Two components: the order of items of different components changes no gain.
+    np.testing.assert_allclose(features[0, :4], [1, -1, -1, 1])
+    assert not cut_features(np.zeros((1, N), int), graph).any()
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (np.ones((N, N + 1)), r"shape \(6, 7\)"),
+        (np.ones((5, 5)), r"must be \(6, 6\)"),
+        (-np.ones((N, N)), "items 0 and 1 is -1.0"),
+        (np.full((N, N), np.nan), "is nan"),
+        (np.triu(np.ones((N, N))), r"\(W \+ W.T\) / 2"),
+        (None, "no attributes"),
+        ("cites", "no relation 'cites'"),
+    ],
+)
+def test_bad_graphs(graph: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        cut_features(np.array([[0, 1, 2, 3, 4, 5]]), graph)
+
+
+@pytest.mark.parametrize(
+    "positions", [[[0, 2, 3]], [[-1, -1, -1]], [[0, -2, 1]], [[0.5, 1.0, 0.0]], [0, 1, 2], [[1, 2, 3]]]
+)
+def test_bad_positions(positions: Any) -> None:
+    with pytest.raises(DataError, match="positions"):
+        cut_features(np.array(positions), np.ones((3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lengthscale": -1.0}, "positive"),
+        ({"lengthscale": "mean"}, "median"),
+        ({"lengthscale": [1.0, 1.0, 1.0]}, "each of 2"),
+        ({"keep": 0.0}, "share"),
+    ],
+)
+def test_bad_item_graphs(options: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        item_graph(np.random.default_rng(0).random((4, 2)), **options)
+    with pytest.raises(DataError, match="most pairs"):
+        item_graph(np.array([[0.0], [0.0], [0.0], [0.0], [1.0]]), lengthscale="median")
