@@ -48,7 +48,7 @@ class Rankings:
     features : array of float64, shape (m, r), or None
         Computed beforehand, see `with_features`.
     residual : array of float64, shape (m,), or None
-        Prior variance that these features leave out.
+        Prior variance that these features leave out; None where they leave out nothing.
 
     Notes
     -----
@@ -211,7 +211,7 @@ class Rankings:
         values : array, shape (m, r)
             Finite numbers.
         residual : array, shape (m,), optional
-            Prior variance that the features leave out, not negative; 0 by default.
+            Prior variance that the features leave out, not negative; by default they leave out nothing.
 
         Raises
         ------
@@ -225,14 +225,16 @@ class Rankings:
                 f"features: the shapes are {given.shape} and {rest.shape} for {counted(len(self), 'ranking')}; "
                 f"give ({len(self)}, r) features and ({len(self)},) residuals"
             )
-        bad = ~np.isfinite(given).all(axis=1) | ~(np.isfinite(rest) & (rest >= 0))
+        bad = ~np.isfinite(np.column_stack([given, rest])).all(axis=1) | (rest < 0)
         if bad.any():
             row = int(np.argmax(bad))
             raise DataError(
                 f"features of {place_of(self.rankers, row)}: they are {shown(given[row].tolist())} with the residual {rest[row]}; "
                 "give finite numbers, and residuals that are not negative"
             )
-        return replace(self, features=read_only(given), residual=read_only(rest))
+        return replace(
+            self, features=read_only(given), residual=None if residual is None else read_only(rest)
+        )
 
     def with_items(self, table: Any, relations: Mapping[str, Any] | None = None) -> "Rankings":
         """Return the rankings with attributes of the items and relations among them.
