@@ -163,8 +163,8 @@ def in_double(array: Any) -> Any:
 
 
 def unwrap(distribution: dist.Distribution) -> dist.Distribution:
-    """Take a distribution out of what plates and ``to_event`` wrap around it."""
-    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent):
+    """Take a distribution out of what plates, masks and ``to_event`` wrap around it."""
+    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
         distribution = distribution.base_dist
     return distribution
 
@@ -237,6 +237,8 @@ def _observation(site: dict[str, Any]) -> Observation:
     likelihood = as_likelihood(site["fn"])
     shape = jnp.shape(likelihood.predictor)
     counts = 1.0 if site["scale"] is None else site["scale"]
+    if isinstance(site["fn"], dist.MaskedDistribution):  # what is masked was not answered
+        counts = jnp.where(site["fn"]._mask, counts, 0.0)
     dtype = jnp.asarray(likelihood.predictor).dtype
     return Observation(
         likelihood,

@@ -68,6 +68,11 @@ def _expanded(distribution: dist.ExpandedDistribution) -> Likelihood:
 
 
 @as_likelihood.register
+def _masked(distribution: dist.MaskedDistribution) -> Likelihood:
+    return as_likelihood(distribution.base_dist)
+
+
+@as_likelihood.register
 def _independent(distribution: dist.Independent) -> Likelihood:
     return as_likelihood(distribution.base_dist)
 

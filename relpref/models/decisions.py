@@ -7,10 +7,11 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
+from numpyro import handlers
 
 from relpref.kernels.features import Features
 from relpref.likelihoods.bernoulli import Link, bernoulli
-from relpref.models.preference import AMPLITUDE_PRIOR, Hyperparameters, repeated
+from relpref.models.preference import AMPLITUDE_PRIOR, Hyperparameters
 
 # Normal with sd 2: from one class in forty to forty of one, before any feature is looked at.
 INTERCEPT_PRIOR = dist.Normal(0.0, 2.0)
@@ -19,7 +20,7 @@ INTERCEPT_PRIOR = dist.Normal(0.0, 2.0)
 def sample_decisions(
     features: Features,
     outcome: ArrayLike | None,
-    counted: ArrayLike,
+    taken: ArrayLike,
     hyperparameters: Hyperparameters,
     link: Link,
     plate: str,
@@ -37,8 +38,8 @@ def sample_decisions(
         Of m examples.
     outcome : array of 0 and 1, shape (m, k), or None
         None if the decisions are unobserved.
-    counted : array, shape (m, k)
-        How often each was observed; 0 where it was not taken.
+    taken : array of bool, shape (m, k)
+        False for a decision that was not reached.
     hyperparameters : Hyperparameters
     link : {"probit", "logit"}
     plate : str
@@ -46,7 +47,7 @@ def sample_decisions(
     intercept : bool
         False where exchanging something must exchange the outcomes.
     """
-    m, functions = jnp.shape(counted)
+    m, functions = jnp.shape(taken)
     amplitude = hyperparameters.sample("amplitude", AMPLITUDE_PRIOR)
     hyperparameters.check_all_used()
     size = features.values.shape[1]
@@ -56,5 +57,5 @@ def sample_decisions(
         predictor = predictor + numpyro.sample("intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1))
     spread = None if features.residual is None else (jnp.square(amplitude) * features.residual)[:, None]
     examples = numpyro.plate(plate, m, dim=-2) if m else nullcontext()  # numpyro has no empty plates
-    with examples, numpyro.plate("class", functions, dim=-1), repeated(counted):
+    with examples, numpyro.plate("class", functions, dim=-1), handlers.mask(mask=jnp.asarray(taken, bool)):
         numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)

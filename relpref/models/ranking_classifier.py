@@ -53,9 +53,9 @@ def ranking_classifier(
     values = {name: hyperparameters.sample(name, prior) for name, prior in chosen.parameters(data).items()}
     features = chosen.features(data, **values)
     if data.label is None:
-        outcome, counted = None, jnp.ones((len(data), decisions))
+        outcome, taken = None, jnp.ones((len(data), decisions), bool)
     else:
         # Decision c was taken where no earlier class was chosen, and it was to go on where a later one was.
         step, label = jnp.arange(decisions), jnp.asarray(data.label)[:, None]
-        outcome, counted = (label > step).astype(jnp.int32), (label >= step).astype(features.values.dtype)
-    sample_decisions(features, outcome, counted, hyperparameters, link, "ranking")
+        outcome, taken = (label > step).astype(jnp.int32), label >= step
+    sample_decisions(features, outcome, taken, hyperparameters, link, "ranking")
