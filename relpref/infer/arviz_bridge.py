@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from relpref.infer.belief import DrawsBelief, generator
+from relpref.infer.class_posterior import ClassPosterior, example_labels
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.pointwise import answers, prepare
 from relpref.infer.posterior import Posterior
@@ -100,6 +101,10 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
         dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"], "rater_noise": ["rater"]}
         if np.ndim(posterior.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
+    if isinstance(posterior, ClassPosterior):
+        coords["example"] = plain_coordinates(example_labels(posterior.data))
+        coords["class"] = plain_coordinates(posterior.classes[:-1])
+        dims |= {"decision": ["example", "class"], "intercept": ["class"]}
     tree = from_dict(groups, coords=coords, dims=dims)
     _label(tree, posterior)
     return tree

@@ -128,7 +128,8 @@ class ClassPosterior(Posterior):
             require_memory(
                 8.0 * 3 * examples * size * max(len(self.classes) - 1, 1), "classifying the examples"
             )
-            layout = tuple((name, rows.stop - rows.start) for name, rows in self.slices.items())
+            sites = sorted(self.slices.items(), key=lambda site: site[1].start)
+            layout = tuple((name, rows.stop - rows.start) for name, rows in sites)
             if isinstance(belief, GaussianBelief):
                 location, scale = belief.location[None], belief.scale[None]
             elif isinstance(belief, MixtureBelief):
@@ -213,13 +214,17 @@ def _aligned(given: Rankings, known: Rankings) -> Rankings:
     return replace(given, items=known.items, positions=positions)
 
 
+def example_labels(data: Examples) -> tuple[Any, ...]:
+    """Who gave each ranking, or source and target of each edge."""
+    if isinstance(data, Rankings):
+        return data.rankers
+    first = data.nodes.entities
+    second = first if data.objects is None else data.objects.entities
+    ends = zip(data.values.rows, data.values.columns, strict=True)
+    return tuple((first[row], second[column]) for row, column in ends)
+
+
 def _index(data: Examples) -> pd.Index:
     if isinstance(data, Rankings):
         return pd.Index(objects(data.rankers), name="ranker", tupleize_cols=False)
-    first = data.nodes.entities
-    second = first if data.objects is None else data.objects.entities
-    pairs = [
-        (first[row], second[column])
-        for row, column in zip(data.values.rows, data.values.columns, strict=True)
-    ]
-    return pd.MultiIndex.from_tuples(pairs, names=["source", "target"])
+    return pd.MultiIndex.from_tuples(example_labels(data), names=["source", "target"])

@@ -2,7 +2,7 @@
 
 import importlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from typing import Any
@@ -63,30 +63,38 @@ def encode_labels(labels: Iterable[Any]) -> str:
     return dump([encode_label(label) for label in labels])
 
 
-def encode_origin(origin: Origin | None) -> str | None:
+Keep = Callable[[Any], Any]  # from what JSON cannot hold to how it can be found again, or None
+Restore = Callable[[Any], Any]
+
+
+def encode_origin(origin: Origin | None, keep: Keep | None = None) -> str | None:
     """How the program was called, if a later session can call it the same way.
 
     That is: a program of this package, with the data as its only positional argument, and options that are plain values, kernels
-    without matrices, or likelihoods of the package. Priors are left out, and the origin is marked as incomplete then.
+    without matrices (unless there is a place to ``keep`` them), or likelihoods of the package. Priors are left out, and the origin is
+    marked as incomplete then.
     """
     if origin is None or len(origin.args) != 1 or not _ours(origin.program):
         return None
     kwargs = {name: value for name, value in origin.kwargs.items() if name != "priors"}
     try:
-        call = {"program": _name(origin.program), "kwargs": encode(kwargs), "engine": dict(origin.engine)}
+        call = {
+            "program": _name(origin.program),
+            "kwargs": encode(kwargs, keep),
+            "engine": dict(origin.engine),
+        }
         return dump(call | {"complete": origin.complete and not origin.kwargs.get("priors")})
     except TypeError:
         return None
 
 
-def decode_origin(stored: str | None, data: Any) -> Origin | None:
+def decode_origin(stored: str | None, data: Any, restore: Restore | None = None) -> Origin | None:
     """The inverse of `encode_origin`; imports from this package only, whatever the file says."""
     if stored is None:
         return None
     content = json.loads(stored)
-    return Origin(
-        _find(content["program"]), (data,), decode(content["kwargs"]), content["engine"], content["complete"]
-    )
+    kwargs = decode(content["kwargs"], restore)
+    return Origin(_find(content["program"]), (data,), kwargs, content["engine"], content["complete"])
 
 
 def encode_likelihood(likelihood: Any) -> Any:
@@ -125,8 +133,8 @@ def _find(name: str) -> Any:
         raise StorageError(f"the file needs {name}, which this version of relpref does not have") from None
 
 
-def encode(value: Any) -> Any:
-    """Options, as far as JSON and the names of this package can hold them.
+def encode(value: Any, keep: Keep | None = None) -> Any:
+    """Options, as far as JSON, the names of this package and ``keep`` can hold them.
 
     Raises
     ------
@@ -136,23 +144,30 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {"mapping": {str(key): encode(part) for key, part in value.items()}}
+        return {"mapping": {str(key): encode(part, keep) for key, part in value.items()}}
+    kept = None if keep is None else keep(value)
+    if kept is not None:
+        return {"kept": kept}
     if isinstance(value, type) and _ours(value):
         return {"type": _name(value)}
     if is_dataclass(value) and _ours(type(value)):
         return {
             "object": _name(type(value)),
-            "fields": {f.name: encode(getattr(value, f.name)) for f in fields(value)},
+            "fields": {f.name: encode(getattr(value, f.name), keep) for f in fields(value)},
         }
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
-def decode(stored: Any) -> Any:
+def decode(stored: Any, restore: Restore | None = None) -> Any:
     """Options as they were; imports from this package only."""
     if not isinstance(stored, dict):
         return stored
     if "mapping" in stored:
-        return {key: decode(part) for key, part in stored["mapping"].items()}
+        return {key: decode(part, restore) for key, part in stored["mapping"].items()}
+    if "kept" in stored:
+        if restore is None:
+            raise StorageError("the file lacks a part that it refers to; it is damaged")
+        return restore(stored["kept"])
     if "type" in stored:
         return _find(stored["type"])
-    return _find(stored["object"])(**{key: decode(part) for key, part in stored["fields"].items()})
+    return _find(stored["object"])(**{key: decode(part, restore) for key, part in stored["fields"].items()})

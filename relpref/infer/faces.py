@@ -33,7 +33,7 @@ def preference_data(origin: Origin) -> PreferenceData | None:
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:
     """By the data and the Gaussian sites: `ClassPosterior`, `UtilityPosterior`, or the plain `Posterior`."""
     examples = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, Rankings | RelationData)]
-    if examples and next(iter(slices)) == "weight":
+    if examples and "weight" in slices:
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
     data = preference_data(origin)
     if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_entities:

@@ -71,7 +71,11 @@ def latent_parts(
         for name, shape in layout.latents:
             location, covariance = gaussian_parts(sites[name]["fn"])
             root = covariance.root().lower
-            value = jnp.ravel(values[name]) if name in values else location + root @ jnp.ravel(values[name + BASE])
+            value = (
+                jnp.ravel(values[name])
+                if name in values
+                else location + root @ jnp.ravel(values[name + BASE])
+            )
             latents[name] = jnp.reshape(value, shape)
             alpha = jax.scipy.linalg.cho_solve((root, True), value - location)
             named = getattr(covariance, "parts", {})

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,13 @@ class Origin:
             bound = {**program.keywords, **bound}
             program = program.func
         return bound | dict(self.kwargs)
+
+    def unbound(self) -> "Origin":
+        """The same call with the keywords that were bound to the program among the others."""
+        program = self.program
+        while isinstance(program, partial):
+            program = program.func
+        return replace(self, program=program, kwargs=self.keywords)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -151,7 +149,7 @@ def _pack_program(kernel: Any, arrays: dict[str, Any]) -> dict[str, Any] | None:
     """The program and its data, where a later session can call it: for nodes that come later."""
     if not isinstance(kernel, ProgramKernel) or kernel.data is None:
         return None
-    origin = encode_origin(_without_partial(Origin(kernel.program, *kernel.arguments)))
+    origin = encode_origin(Origin(kernel.program, *kernel.arguments).unbound())
     if origin is None:
         return None
     data = kernel.data
@@ -188,11 +186,3 @@ def _unpack_program(
         arrays.get("distinct"),
     )
     return cast(Origin, decode_origin(content["origin"], data)), data
-
-
-def _without_partial(origin: Origin) -> Origin:
-    """With the keywords that were bound to the program among the others."""
-    program = origin.program
-    while isinstance(program, partial):
-        program = program.func
-    return replace(origin, program=program, kwargs=origin.keywords)

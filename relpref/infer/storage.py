@@ -14,6 +14,7 @@ from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.infer.belief import Belief, DrawsBelief, Floats, GaussianBelief
+from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.encoding import (
     decode,
     decode_label,
@@ -161,6 +162,11 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
         "origin": None,
         "data": None,
     }
+    if isinstance(posterior, ClassPosterior):
+        from relpref.infer.class_storage import pack_class
+
+        more, found = pack_class(posterior)
+        return arrays | more, content | found
     if isinstance(posterior, UtilityPosterior):
         more, content["data"] = pack_data(posterior.data)
         arrays |= more
@@ -206,6 +212,10 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
         "sites": {name: arrays[f"sites/{name}"] for name in content["sites"]},
         "key": arrays["key"],
     }
+    if content.get("kind") == "class":
+        from relpref.infer.class_storage import unpack_class
+
+        return unpack_class(arrays, content, common)
     if content["data"] is None:
         return Posterior(**common)
     data = unpack_data(arrays, content["data"])

@@ -1,0 +1,172 @@
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import DotProduct
+
+import relpref
+from relpref.data import Rankings
+from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
+from relpref.infer import EP, ClassPosterior, Laplace, Posterior, from_samples
+from relpref.models import ranking_classifier
+
+ITEMS = ["ale", "beer", "cider", "stout"]
+
+
+def rankings(number: int, classes: int, seed: int) -> Rankings:
+    """Rankers whose class follows from where they put the items, with noise; the features are the positions."""
+    rng = np.random.default_rng(seed)
+    places = np.argsort(rng.random((number, 4)), axis=1)
+    orders = [[ITEMS[item] for item in np.argsort(row)] for row in places]
+    values = (places - 1.5) / 1.5
+    direction = np.random.default_rng(99).normal(size=(4, classes))
+    scores = values @ direction + 0.5 * rng.gumbel(size=(number, classes))
+    found = Rankings.from_orders(orders, items=ITEMS, rankers=[f"r{k}" for k in range(number)])
+    return found.with_features(values).with_labels([f"class {c}" for c in np.argmax(scores, axis=1)])
+
+
+DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
+
+
+@pytest.fixture(scope="module")
+def posterior() -> ClassPosterior:
+    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, DATA, progress_bar=False)
+    assert isinstance(found, ClassPosterior)
+    return found
+
+
+def test_probabilities(posterior: ClassPosterior) -> None:
+    table = posterior.predict_proba(NEW)
+    assert list(table.columns) == ["class 0", "class 1", "class 2"]
+    assert list(table.index) == list(NEW.rankers)
+    assert table.index.name == "ranker" and (table > 0).all(axis=None)
+    np.testing.assert_allclose(table.sum(axis=1), 1, rtol=1e-12)
+    assert posterior.predict(NEW).tolist() == table.idxmax(axis=1).tolist()
+    assert list(posterior.latent(NEW).columns) == [(m, c) for m in ("mean", "sd") for c in table.columns[:-1]]
+    pd.testing.assert_frame_equal(posterior.predict_proba(), posterior.predict_proba(DATA))
+    assert (posterior.predict(NEW) == [NEW.classes[c] for c in NEW.label]).mean() > 0.5  # type: ignore[union-attr]
+
+
+def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(posterior: ClassPosterior) -> None:
+    """The second decision, learned alone from the rankers of the two later classes."""
+    assert DATA.label is not None
+    label = DATA.label
+    later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
+    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, progress_bar=False)
+    both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
+    np.testing.assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
+    table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(table["class 1"], (1 - table["class 0"]) * first["class 1"], atol=1e-6)
+
+
+def test_against_scikit_learn() -> None:
+    """Laplace with the logit is what scikit-learn's classifier is; its intercept is a kernel's constant."""
+    data = rankings(60, 2, 2)
+    assert data.features is not None and data.label is not None
+    fixed = {"amplitude": 1.3}
+    ours = Laplace(ranking_classifier, fixed=fixed).run(0, data, link="logit", progress_bar=False)
+    kernel = DotProduct(sigma_0=2.0 / 1.3, sigma_0_bounds="fixed") * 1.3**2
+    theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(data.features, data.label)
+    new = rankings(15, 2, 3)
+    assert isinstance(ours, ClassPosterior) and new.features is not None
+    mean, sd = theirs.base_estimator_.latent_mean_and_variance(new.features)
+    np.testing.assert_allclose(ours.latent(new)["mean"], mean, atol=1e-6)
+    np.testing.assert_allclose(ours.latent(new)["sd"] ** 2, sd, atol=1e-6)
+    # scikit-learn approximates the average over the latent; draws do not: 15 probabilities, within five standard errors.
+    draws = mean + np.sqrt(sd) * np.random.default_rng(0).normal(size=(20000, 1))
+    np.testing.assert_allclose(
+        ours.predict_proba(new)["class 1"], expit(draws).mean(axis=0), atol=5 * 0.5 / 141
+    )
+    assert ours.log_evidence is not None
+    assert abs(ours.log_evidence - theirs.log_marginal_likelihood_value_) < 1e-6
+
+
+def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
+    posterior: ClassPosterior,
+) -> None:
+    expected = posterior.predict_proba(NEW)
+    other = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
+    assert NEW.features is not None
+    other = other.with_features(NEW.features).with_labels(["something else"] * len(NEW))
+    pd.testing.assert_frame_equal(posterior.predict_proba(other), expected)
+
+
+def test_saved_and_loaded(posterior: ClassPosterior, tmp_path: Path) -> None:
+    posterior.save(tmp_path / "one.nc")
+    loaded = relpref.load(tmp_path / "one.nc")
+    assert isinstance(loaded, ClassPosterior) and repr(loaded) == repr(posterior)
+    pd.testing.assert_frame_equal(loaded.predict_proba(NEW), posterior.predict_proba(NEW))
+    loaded.save(tmp_path / "two.nc")
+    assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
+
+
+def test_arviz_has_the_decisions(posterior: ClassPosterior) -> None:
+    tree = posterior.to_arviz(40)
+    decision = tree["log_likelihood"]["decision"]
+    assert decision.dims[2:] == ("example", "class")
+    assert decision.coords["class"].values.tolist() == ["class 0", "class 1"]
+    assert DATA.label is not None
+    # A decision after the chosen class was not taken, and says nothing.
+    assert np.all(decision.values[..., DATA.label == 0, 1] == 0) and np.all(decision.values[..., 0] < 0)
+
+
+def test_refusals(posterior: ClassPosterior) -> None:
+    with pytest.raises(DataError, match="the classes of the rankings are only 'yes'; a classifier needs two"):
+        EP(ranking_classifier).run(0, DATA.with_labels(["yes"] * 40), progress_bar=False)
+    with pytest.raises(DataError, match=r"the classes of the rankings are none; .* rankings.with_labels"):
+        EP(ranking_classifier).run(
+            0, Rankings.from_orders([ITEMS]).with_features([[1.0]]), progress_bar=False
+        )
+    with pytest.raises(DataError, match="carry no features"):
+        posterior.predict_proba(Rankings.from_orders([ITEMS]))
+    with pytest.raises(DataError, match=r"has 2 values of 'weight' at these examples and had 8"):
+        posterior.predict_proba(Rankings.from_orders([ITEMS]).with_features([[1.0]]))
+    with pytest.raises(UnknownLabelError, match="porter"):
+        posterior.predict_proba(Rankings.from_orders([["porter", "ale"]]).with_features([[1.0] * 4]))
+    with pytest.raises(DataError, match="data is a list; this posterior classifies Rankings"):
+        posterior.predict_proba([ITEMS])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="link is 'tanh'"):
+        EP(ranking_classifier).run(0, DATA, link="tanh", progress_bar=False)
+
+
+def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:
+    data = rankings(40, 3, 0)
+    own = EP(lambda data: ranking_classifier(data), fixed={"amplitude": 1.5}).run(0, data, progress_bar=False)
+    own.save(tmp_path / "own.nc")
+    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
+        relpref.load(tmp_path / "own.nc").predict_proba(NEW)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["nuts", "svi"])
+def test_engines_agree(way: str) -> None:
+    """EP with hyperparameters integrated out against numpyro's own inference on the same program."""
+    import numpyro
+    from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+    from numpyro.infer.autoguide import AutoMultivariateNormal
+
+    from relpref.infer import noncentered
+
+    program = noncentered(ranking_classifier)
+    with jax.enable_x64(True):
+        samples: Any
+        if way == "nuts":
+            mcmc = MCMC(NUTS(program), num_warmup=300, num_samples=1000, progress_bar=False)
+            mcmc.run(jax.random.key(0), DATA)
+            samples = mcmc.get_samples()
+        else:
+            guide = AutoMultivariateNormal(program)
+            svi = SVI(program, guide, numpyro.optim.Adam(0.02), Trace_ELBO(4))
+            fitted = svi.run(jax.random.key(1), 3000, DATA, progress_bar=False)
+            samples = guide.sample_posterior(jax.random.key(2), fitted.params, sample_shape=(1000,))
+    sampled: Posterior = from_samples(samples, ranking_classifier, DATA)
+    engine = EP(ranking_classifier, hyperparameters="nuts", draws=60, warmup=60)
+    integrated = engine.run(0, DATA, progress_bar=False)
+    assert isinstance(sampled, ClassPosterior) and isinstance(integrated, ClassPosterior)
+    gap = sampled.predict_proba(NEW) - integrated.predict_proba(NEW)
+    assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
