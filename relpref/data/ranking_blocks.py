@@ -64,6 +64,19 @@ def kind_codes(positions: Any) -> NDArray[np.intp]:
     return np.where((positions < 0).any(axis=1), 3, codes)
 
 
+def merged(positions: NDArray[np.int32], blocks: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """Return the positions after cutting each ranking at random places, uniformly, into at most that many blocks."""
+    m, n = positions.shape
+    last = positions.max(axis=1, keepdims=True, initial=0)
+    # Of the `last` places between two blocks, the blocks − 1 with the smallest draws are cut.
+    draws = rng.random((m, max(n - 1, 0)))
+    draws[np.arange(draws.shape[1]) >= last] = np.inf
+    chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
+    cuts = np.zeros((m, n), dtype=np.int32)
+    np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
+    return np.where(positions >= 0, np.take_along_axis(cuts, np.maximum(positions, 0), axis=1), np.int32(-1))
+
+
 def generator(key: Any) -> np.random.Generator:
     """Return NumPy's generator for an integer seed or a JAX key."""
     if isinstance(key, int | np.integer):

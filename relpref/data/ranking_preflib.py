@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.data.arrays import read_only
 from relpref.data.messages import counted, shown
 from relpref.data.preference import PreferenceData
 from relpref.data.ranking_blocks import check_size
@@ -51,11 +52,7 @@ def read_preflib(
             counts.append(count)
     _check_total(file, about, sum(counts))
     check_size(sum(counts), len(names))
-    distinct = np.array(orders, dtype=np.int32)
-    if incomplete == "top-k":
-        distinct = np.where(distinct < 0, distinct.max(axis=1, keepdims=True) + 1, distinct)
-    positions = np.repeat(distinct.astype(np.int32), counts, axis=0)
-    positions.flags.writeable = False
+    positions = read_only(np.repeat(np.array(orders, dtype=np.int32), counts, axis=0))
     return read_items(names), positions, tuple(range(len(positions)))
 
 

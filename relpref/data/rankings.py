@@ -16,7 +16,7 @@ from relpref.data.entities import Entities, index_entities, read_entities
 from relpref.data.messages import counted, listed, shown
 from relpref.data.nodes import unanswered
 from relpref.data.preference import PreferenceData
-from relpref.data.ranking_blocks import KINDS, generator, kind_codes, numbered
+from relpref.data.ranking_blocks import KINDS, generator, kind_codes, merged, numbered
 from relpref.data.ranking_labels import read_labels
 from relpref.data.ranking_orders import place_of, read_orders
 from relpref.data.ranking_preflib import read_preflib
@@ -157,7 +157,8 @@ class Rankings:
         DataError
             If the file is of another format, damaged, or the meaning of incomplete orders is not given.
         """
-        return cls(*read_preflib(path, incomplete))
+        read = cls(*read_preflib(path, incomplete))
+        return read.completed() if incomplete == "top-k" else read
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -264,6 +265,11 @@ class Rankings:
         same = Entities(list(self.items.entities), read.attributes[rows], read.attribute_names, read.where)
         return replace(self, items=unanswered(same, relations))
 
+    def completed(self) -> "Rankings":
+        """Return the rankings with the items that are not ranked tied below all others: what it means not to be listed among the best."""
+        last = self.positions.max(axis=1, keepdims=True, initial=-1)
+        return self._with_positions(np.where(self.positions < 0, last + 1, self.positions))
+
     def top(self, k: int) -> "Rankings":
         """Return the rankings with only the k best blocks known; the ranked items below them are tied last.
 
@@ -304,15 +310,7 @@ class Rankings:
         """
         if blocks < 1:
             raise DataError(f"blocks: {blocks} are to be kept; keep at least 1")
-        last = self.positions.max(axis=1, keepdims=True, initial=0)
-        # Of the `last` places between two blocks, the blocks − 1 with the smallest draws are cut.
-        draws = generator(key).random((len(self), max(self.shape[1] - 1, 0)))
-        draws[np.arange(draws.shape[1]) >= last] = np.inf
-        chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
-        cuts = np.zeros(self.shape, dtype=np.int32)
-        np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
-        merged = np.take_along_axis(cuts, np.maximum(self.positions, 0), axis=1)
-        return self._with_positions(np.where(self.positions >= 0, merged, -1))
+        return self._with_positions(merged(self.positions, blocks, generator(key)))
 
     def reversed(self) -> "Rankings":
         """Return the rankings upside down; an item that was not ranked is not ranked."""

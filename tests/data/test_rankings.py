@@ -109,6 +109,12 @@ def test_censoring_keeps_what_it_says(raw: list[list[int]], k: int) -> None:
             assert len(set(coarse[before == block])) == 1
 
 
+def test_what_is_not_listed_may_be_last(rankings: Rankings) -> None:
+    completed = rankings.completed()
+    np.testing.assert_array_equal(completed.positions[:3], rankings.positions[:3])
+    assert completed[3].orders() == [["d", "b", ("a", "c")]] and completed[3].kind == "top-k"
+
+
 def test_random_subsets_and_cuts_are_uniform() -> None:
     """Each bound is passed by a right implementation but once in 10^5."""
     m = 4000
