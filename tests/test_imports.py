@@ -181,7 +181,10 @@ NAMES = {
         "cut_kernel",
         "cut_scale",
         "item_graph",
+        "kendall_features",
+        "kendall_kernel",
         "landmark_features",
+        "mallows_kernel",
         "submodular_features",
     ],
     "relpref.likelihoods": [

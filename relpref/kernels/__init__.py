@@ -8,6 +8,8 @@ from relpref.kernels.features import Features, landmark_features
 from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
 from relpref.kernels.item_graph import item_graph
+from relpref.kernels.kendall import kendall_features, kendall_kernel
+from relpref.kernels.mallows import mallows_kernel
 from relpref.kernels.pairwise import (
     MLPK,
     Cartesian,
@@ -55,6 +57,9 @@ __all__ = [
     "cut_kernel",
     "cut_scale",
     "item_graph",
+    "kendall_features",
+    "kendall_kernel",
     "landmark_features",
+    "mallows_kernel",
     "submodular_features",
 ]

@@ -14,6 +14,7 @@ from relpref.kernels.isotonic import pooled
 from relpref.kernels.item_graph import checked_weights, item_graph
 from relpref.kernels.placements import mean_over_placements
 from relpref.kernels.positions import by_rows, exhaustive, in_double, position_array, traced
+from relpref.kernels.signs import expected_sign
 from relpref.kernels.submodular import in_trace
 from relpref.linalg import real
 
@@ -154,15 +155,11 @@ def mean_gains(positions: Array, weights: Array) -> Array:
     lead = jnp.where(ranked, (blocks - 1 - 2 * positions) / (blocks + 1), 0.0).astype(weights.dtype)
 
     def add(gains: Array, other: tuple[Array, ...]) -> tuple[Array, None]:
-        position, known, ahead, weight = other
-        sign = jnp.where(
-            known[:, None] & ranked, jnp.sign(position[:, None] - positions), lead - ahead[:, None]
-        )
-        sign = jnp.where(known[:, None] | ranked, sign, 0)
-        return gains + weight * sign, None
+        position, ahead, weight = other
+        return gains + weight * expected_sign(positions, lead, position[:, None], ahead[:, None]), None
 
     nothing = jnp.zeros(positions.shape, weights.dtype)
-    return jax.lax.scan(jax.checkpoint(add), nothing, (positions.T, ranked.T, lead.T, weights))[0]
+    return jax.lax.scan(jax.checkpoint(add), nothing, (positions.T, lead.T, weights))[0]
 
 
 def graph_weights(rankings: Any, graph: Graph, num_items: int) -> Any:

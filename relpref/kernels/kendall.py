@@ -1,0 +1,125 @@
+"""The Kendall kernel on rankings of any kind (Jiao & Vert 2015), exact, from features of pairs of items."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from relpref.errors import DataError
+from relpref.kernels.positions import in_double, position_array
+from relpref.kernels.signs import expected_sign
+from relpref.linalg import require_memory
+
+_PAIRS_AT_ONCE = 512
+
+
+def kendall_features(rankings: Any) -> Any:
+    """Features of pairs of items, whose inner products are the Kendall kernel.
+
+    Parameters
+    ----------
+    rankings : Rankings or array of int, shape (m, n)
+        Position of each item's block, 0 = most preferred; −1 = not ranked.
+
+    Returns
+    -------
+    array, shape (m, n(n − 1)/2)
+        Pairs in the order (0, 1), (0, 2), ..., (1, 2), .... NumPy, float64; a JAX array inside a trace.
+
+    Raises
+    ------
+    DataError
+        If memory would not suffice.
+
+    Notes
+    -----
+    The mean over all full rankings that agree with a ranking (its linear extensions) of the sign of each pair, divided by the root of
+    the number of pairs. Both items ranked: ±1, and 0 for a tie. One of them, at the mid-rank c among k ranked items: ±(k + 1 − 2c)/(k + 1),
+    because the other one is as likely in each of the k + 1 gaps. None: 0.
+    """
+    positions = position_array(rankings)
+    m, n = positions.shape
+    _check_items(n)
+    require_memory(8.0 * m * n * (n - 1), f"Kendall features of {m} rankings of {n} items")
+    return in_double(_features, positions)
+
+
+def kendall_kernel(a: Any, b: Any = None) -> Any:
+    """The Kendall kernel: (concordant − discordant pairs)/all pairs, as a mean over linear extensions of rankings of any kind.
+
+    Parameters
+    ----------
+    a, b : Rankings or array of int, shape (m, n)
+        ``b`` is ``a`` by default.
+
+    Returns
+    -------
+    array, shape (m, m') or (m, m)
+        One matrix product of `kendall_features`, without holding those of all pairs.
+    """
+    left = position_array(a)
+    right = left if b is None else position_array(b)
+    _check_items(left.shape[1], right.shape[1])
+    return in_double(_gram, left, right)
+
+
+@jax.jit
+def kendall_diagonal(positions: Array) -> Array:
+    """Kernel of each ranking with itself, shape (m,): 1 for full rankings."""
+    lead, n = _lead(positions), positions.shape[1]
+
+    def add(total: Array, other: tuple[Array, Array]) -> tuple[Array, None]:
+        sign = expected_sign(positions, lead, *(part[:, None] for part in other))
+        return total + jnp.sum(jnp.square(sign), axis=1), None
+
+    total, _ = jax.lax.scan(add, jnp.zeros(len(positions), lead.dtype), (positions.T, lead.T))
+    return total / (n * (n - 1))
+
+
+@jax.jit
+def _features(positions: Array) -> Array:
+    first, second = np.triu_indices(positions.shape[1], 1)
+    return _signs(positions, first, second) / np.sqrt(first.size)
+
+
+@jax.jit
+def _gram(left: Array, right: Array) -> Array:
+    pairs = np.stack(np.triu_indices(left.shape[1], 1))
+    number = pairs.shape[1]
+    # Filled up with pairs of an item and itself, whose sign is 0.
+    pairs = np.pad(pairs, ((0, 0), (0, -number % min(_PAIRS_AT_ONCE, number))))
+    parts = jnp.asarray(pairs.reshape(2, -1, min(_PAIRS_AT_ONCE, number)).transpose(1, 0, 2))
+
+    def add(gram: Array, pair: Array) -> tuple[Array, None]:
+        return gram + _signs(left, *pair) @ _signs(right, *pair).T, None
+
+    gram, _ = jax.lax.scan(add, jnp.zeros((left.shape[0], right.shape[0]), float), parts)
+    return gram / number
+
+
+def _signs(positions: Any, first: Any, second: Any) -> Array:
+    lead = _lead(positions)
+    positions = jnp.asarray(positions)
+    return expected_sign(positions[:, first], lead[:, first], positions[:, second], lead[:, second])
+
+
+def _lead(positions: Any) -> Array:
+    """(k + 1 − 2c)/(k + 1) of each ranked item: the items below it less those above, over k + 1."""
+    positions = jnp.asarray(positions)
+    ranked = positions >= 0
+
+    def add(lead: Array, other: tuple[Array, Array]) -> tuple[Array, None]:
+        position, known = (part[:, None] for part in other)
+        return lead + jnp.where(known, jnp.sign(position - positions), 0), None
+
+    lead, _ = jax.lax.scan(add, jnp.zeros(positions.shape, float), (positions.T, ranked.T))
+    return jnp.where(ranked, lead / (jnp.sum(ranked, axis=1, keepdims=True) + 1), 0)
+
+
+def _check_items(*numbers: int) -> None:
+    if len(set(numbers)) > 1 or numbers[0] < 2:
+        raise DataError(
+            f"kernel on rankings of {' and '.join(map(str, numbers))} items; give rankings of the same items, two at least"
+        )

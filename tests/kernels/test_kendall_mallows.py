@@ -1,0 +1,149 @@
+"""Kendall and Mallows kernels against loops over all linear extensions."""
+
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relpref.errors import DataError
+from relpref.kernels import kendall_features, kendall_kernel, mallows_kernel
+from relpref.kernels.kendall import kendall_diagonal
+from relpref.kernels.mallows import mallows_diagonal
+
+GOLD = np.load(Path(__file__).parents[1] / "gold" / "ranking_kernels.npz")
+N = 5
+# Full, top-k, exhaustive with ties, and non-exhaustive with and without ties.
+EXHAUSTIVE = [[2, 0, 4, 1, 3], [0, 2, 1, 2, 2], [1, 1, 0, 2, 0], [0, 0, 0, 0, 0], [0, 1, 1, 1, 2]]
+PARTIAL = [[-1, 0, 2, -1, 1], [0, -1, 0, 1, 1], [-1, -1, 0, -1, -1], [1, -1, -1, 0, 0]]
+MIXED = np.array(EXHAUSTIVE + PARTIAL)
+
+
+def extensions(row: Any) -> Any:
+    """All full rankings that agree with it."""
+    ordered = [(i, j) for i in range(N) for j in range(N) if 0 <= row[i] < row[j]]
+    return np.array([full for full in permutations(range(N)) if all(full[i] < full[j] for i, j in ordered)])
+
+
+def discordant(one: Any, other: Any) -> int:
+    return sum((one[i] < one[j]) != (other[i] < other[j]) for i, j in combinations(range(N), 2))
+
+
+EXTENSIONS = [extensions(row) for row in MIXED]
+DISTANCES = [[[[discordant(x, y) for y in other] for x in one] for other in EXTENSIONS] for one in EXTENSIONS]
+
+
+def enumerated(value: Any) -> Any:
+    return np.array([[np.mean(value(np.array(pairs))) for pairs in row] for row in DISTANCES])
+
+
+@pytest.mark.parametrize("kind", ["full", "top3", "exhaustive"])
+def test_gold(kind: str) -> None:
+    positions = GOLD[f"{kind}_position"]
+    np.testing.assert_allclose(kendall_kernel(positions), GOLD[f"{kind}_kendall"], rtol=0, atol=1e-9)
+    kernel = mallows_kernel(positions[:6], concentration=0.3)
+    np.testing.assert_allclose(kernel, GOLD[f"{kind}_mallows"], rtol=0, atol=1e-9)
+
+
+def test_kendall_is_the_mean_over_linear_extensions() -> None:
+    expected = enumerated(lambda distance: 1 - 2 * distance / 10)
+    np.testing.assert_allclose(kendall_kernel(MIXED), expected, rtol=0, atol=1e-12)
+    features = kendall_features(MIXED)
+    assert features.shape == (len(MIXED), 10)
+    np.testing.assert_allclose(features @ features.T, expected, rtol=0, atol=1e-12)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(kendall_diagonal(MIXED), np.diag(expected), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(kendall_kernel(MIXED[:3], MIXED), expected[:3], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("concentration", [0.0, 1e-9, 0.4, 3.0, 300.0])
+def test_mallows_is_the_mean_over_linear_extensions(concentration: float) -> None:
+    positions, k = MIXED[: len(EXHAUSTIVE)], len(EXHAUSTIVE)
+    expected = enumerated(lambda distance: np.exp(-concentration * distance))[:k, :k]
+    kernel, error = mallows_kernel(positions, concentration=concentration, return_error=True)
+    np.testing.assert_allclose(kernel, expected, rtol=1e-12, atol=1e-15)
+    assert not error.any()
+    with jax.enable_x64(True):
+        diagonal = mallows_diagonal(concentration, positions)
+    np.testing.assert_allclose(diagonal, np.diag(expected), rtol=1e-12, atol=1e-15)
+
+
+def test_sampled_mallows_within_its_standard_error() -> None:
+    expected = enumerated(lambda distance: np.exp(-0.3 * distance))
+    kernel, error = mallows_kernel(MIXED, concentration=0.3, samples=400, key=2, return_error=True)
+    k = len(EXHAUSTIVE)
+    np.testing.assert_array_equal(error[:k, :k], 0)
+    np.testing.assert_allclose(error[k:, 3], 0, atol=1e-12)  # all alike to the ranking that ties everything
+    assert np.all(np.delete(error[k:], 3, axis=1) > 0)
+    off = ~np.eye(len(MIXED), dtype=bool)
+    # Four standard errors, 60 distinct entries: false alarms in 1 of 250 runs; the key is fixed.
+    assert np.all(np.abs(kernel - expected)[off] <= 4 * error[off] + 1e-12)
+    assert error.max() <= 0.03
+    surplus = np.diag(kernel - expected)[k:]
+    np.testing.assert_allclose(surplus, (1 - np.diag(expected)[k:]) / 400, atol=4 * error.max())
+    # One kernel: draws belong to the ranking, not to its place, and Gram matrices are semidefinite.
+    again = mallows_kernel(MIXED[[7, 2]], MIXED[[6, 7]], concentration=0.3, samples=400, key=2)
+    np.testing.assert_allclose(again, kernel[np.ix_([7, 2], [6, 7])], rtol=1e-12)
+    few = mallows_kernel(MIXED, concentration=0.3, samples=2)
+    assert np.linalg.eigvalsh(few).min() >= -1e-12
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.integers(-1, N - 1), min_size=N, max_size=N), min_size=2, max_size=2))
+def test_kendall_properties(keys: list[list[int]]) -> None:
+    rows = np.array(keys)
+    rows[:, 0] = np.maximum(rows[:, 0], 0)
+    rows = np.stack([np.unique(np.append(row, -1), return_inverse=True)[1][:-1] - 1 for row in rows])
+    gram = kendall_kernel(rows)
+    upside_down = np.where(rows >= 0, rows.max(axis=1, keepdims=True) - rows, -1)
+    np.testing.assert_allclose(kendall_kernel(upside_down), gram, atol=1e-12)
+    np.testing.assert_allclose(kendall_kernel(rows, upside_down), -gram, atol=1e-12)
+    assert np.linalg.eigvalsh(gram).min() >= -1e-12
+    assert gram.max() <= 1 + 1e-12
+
+
+def test_more_pairs_than_at_once() -> None:
+    rng = np.random.default_rng(0)
+    positions = np.stack([np.unique(row, return_inverse=True)[1] for row in rng.integers(0, 9, (4, 40))])
+    positions[1, positions[1] > 5] = -1
+    features = kendall_features(positions)
+    np.testing.assert_allclose(kendall_kernel(positions), features @ features.T, rtol=0, atol=1e-12)
+
+
+def test_derivative_in_the_concentration() -> None:
+    positions = jnp.asarray(EXHAUSTIVE)
+
+    def total(concentration: Any) -> Any:
+        kernel = mallows_kernel(positions, concentration=concentration)
+        return jnp.sum(kernel * jnp.arange(25.0).reshape(5, 5))
+
+    with jax.enable_x64(True):
+        slope = jax.jit(jax.grad(total))(jnp.asarray(0.4))
+        step = 1e-5
+        expected = (total(0.4 + step) - total(0.4 - step)) / (2 * step)
+        np.testing.assert_allclose(slope, expected, rtol=1e-8)
+
+
+def test_what_cannot_be_traced_is_no_number() -> None:
+    with pytest.raises(DataError, match="GivenFeatures"):
+        jax.jit(lambda strength: mallows_kernel(MIXED, concentration=strength))(0.1)
+    kernel = jax.jit(lambda positions: mallows_kernel(positions, concentration=0.1))(MIXED)
+    np.testing.assert_array_equal(np.isnan(np.diag(kernel)), (MIXED < 0).any(axis=1))
+
+
+def test_errors() -> None:
+    with pytest.raises(DataError, match="3 and 5 items"):
+        kendall_kernel(np.array([[0, 1, 2]]), MIXED)
+    with pytest.raises(DataError, match="3 and of 5 items"):
+        mallows_kernel(np.array([[0, 1, 2]]), MIXED, concentration=1.0)
+    with pytest.raises(DataError, match="two at least"):
+        kendall_features(np.array([[0]]))
+    with pytest.raises(DataError, match="concentration is -1.0"):
+        mallows_kernel(MIXED, concentration=-1.0)
+    with pytest.raises(DataError, match="samples=1"):
+        mallows_kernel(MIXED, concentration=1.0, samples=1)
