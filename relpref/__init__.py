@@ -17,6 +17,7 @@ _NAMES = {
     "load": "relpref.infer.storage",
 }
 _ROOMS = (
+    "classifiers",
     "data",
     "data_loaders",
     "diagnostics",

@@ -84,12 +84,24 @@ class RelationData:
         first = _nodes(nodes, node_relations)
         second = None if objects is None else _nodes(objects, object_relations)
         values = read_relation(relation, first.entities, None if second is None else second.entities)
+        return cls.of_values(first, values, second, symmetry=symmetry)
+
+    @classmethod
+    def of_values(
+        cls,
+        nodes: PreferenceData,
+        values: RelationValues,
+        objects: PreferenceData | None = None,
+        *,
+        symmetry: Symmetry = "none",
+    ) -> "RelationData":
+        """From what has been read already; parameters and errors as for `from_tables`."""
         constrained, shift = values.constrained(symmetry)
         distinct = None
         if symmetry != "none":
             gap = constrained.columns - constrained.rows
             distinct = np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
-        return cls(first, second, constrained, symmetry, shift, distinct)
+        return cls(nodes, objects, constrained, symmetry, shift, distinct)
 
     def without_labels(self) -> "RelationData":
         """The same edges with their labels unobserved, for predictive draws."""
@@ -112,11 +124,14 @@ class RelationData:
         second = self.objects
         if objects is not None and second is not None:
             second = second.extend(objects)
-        shape = (first.num_entities, (first if second is None else second).num_entities)
+        return self.with_nodes(first, second)
+
+    def with_nodes(self, nodes: PreferenceData, objects: PreferenceData | None = None) -> "RelationData":
+        """With other nodes and objects, the known ones first, and the same labels."""
+        shape = (nodes.num_entities, (nodes if objects is None else objects).num_entities)
         edges = (self.values.rows, self.values.columns)
-        return replace(
-            self, nodes=first, objects=second, values=RelationValues(shape, self.values.values, edges)
-        )
+        values = RelationValues(shape, self.values.values, edges)
+        return replace(self, nodes=nodes, objects=objects, values=values)
 
     def describe(self) -> str:
         """The sizes in one line."""

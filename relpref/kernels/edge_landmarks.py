@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
 from relpref.kernels.features import Features, landmark_features
-from relpref.linalg import pivoted_cholesky
+from relpref.linalg import pivoted_cholesky, real
 
 Positions = NDArray[np.intp]
 Matrix = Any  # an array of NumPy's or of JAX's
@@ -118,6 +118,14 @@ class EdgeLandmarks:
             edge_kernel(left, right, sign, own, own),
             edge_diagonal(left, right, sign, edges),
         )
+
+    def left_out(self, left: ArrayLike, right: ArrayLike, sign: float, edges: Edges) -> float:
+        """Share of the prior variance of some edges that the landmarks leave out, 0 to 1; arguments as for `edge_kernel`."""
+        with jax.enable_x64(True):
+            left, right = real(left), real(right)
+            residual = np.asarray(self.features(left, right, sign, edges).residual)
+        total = float(np.sum(edge_diagonal(np.asarray(left), np.asarray(right), sign, edges)))
+        return float(np.sum(residual)) / total
 
     def __len__(self) -> int:
         """How many there are."""

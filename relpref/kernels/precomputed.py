@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,8 +20,9 @@ class Precomputed:
 
     Parameters
     ----------
-    covariance : array, shape (n, n)
-        Symmetric positive semidefinite, in the order of the entities.
+    covariance : array, shape (n, n), optional
+        Symmetric positive semidefinite, in the order of the entities. By default it is what the data have as attributes: in the row of
+        each entity its kernel with all of them.
 
     Raises
     ------
@@ -28,7 +30,7 @@ class Precomputed:
         If it is not a square, finite and symmetric matrix.
     """
 
-    covariance: ArrayLike
+    covariance: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         """Check the matrix where it is a concrete one (JAX also rebuilds this object around tracers)."""
@@ -54,6 +56,6 @@ class Precomputed:
         """None."""
         return {}
 
-    def __call__(self, domain: object, *, normalize: bool = True) -> Dense:
-        """The matrix as it was given; attributes or graph are not looked at, and nothing is scaled."""
-        return Dense(real(self.covariance))
+    def __call__(self, domain: Any, *, normalize: bool = True) -> Dense:
+        """The matrix as it was given, or the attributes; nothing is scaled."""
+        return Dense(real(domain if self.covariance is None else self.covariance))

@@ -1,5 +1,6 @@
 """A Gaussian process classifier of the edges of a relation, known in part."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,9 @@ from relpref.likelihoods.bernoulli import Link
 from relpref.models.decisions import sample_decisions
 from relpref.models.node_covariance import node_covariance
 from relpref.models.preference import Hyperparameters, Priors
+
+# Sites that change no kernel by more than a factor.
+_OF_DECISIONS = ("amplitude", "weight", "intercept")
 
 
 def kronecker_classifier(
@@ -93,7 +97,7 @@ def edge_landmarks(
     data: RelationData,
     number: int | None = None,
     *,
-    values: dict[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
     tol: float = 0.0,
     priors: Priors | None = None,
     **kernels: Any,
@@ -128,6 +132,21 @@ def edge_landmarks(
     return EdgeLandmarks.choose(left, right, rows, columns, number, sign=SIGN[data.symmetry], tol=tol)
 
 
+def landmark_error(
+    data: RelationData,
+    landmarks: EdgeLandmarks,
+    *,
+    values: Mapping[str, Any],
+    priors: Priors | None = None,
+    **kernels: Any,
+) -> float:
+    """Share of the known edges' prior variance that landmarks leave out, 0 to 1; arguments as for `edge_landmarks`."""
+    rows, columns, _ = _edges(data)
+    with jax.enable_x64(True):
+        left, right = _at(data, values, priors, kernels)
+    return landmarks.left_out(left, right, SIGN[data.symmetry], (rows, columns))
+
+
 def _kernels(
     data: RelationData,
     hyperparameters: Hyperparameters,
@@ -141,7 +160,7 @@ def _kernels(
     """K and G."""
 
     def covariance(nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str = "") -> Array:
-        return node_covariance(
+        found = node_covariance(
             nodes,
             hyperparameters,
             kernel,
@@ -151,6 +170,12 @@ def _kernels(
             prefix=prefix,
             unit=True,
         ).dense()
+        if found.shape != (count := nodes.attributes.shape[0], count):
+            raise DataError(
+                f"{prefix or 'node_'}kernel has the shape {found.shape} for {count} nodes; a matrix that grows with new "
+                "nodes is given as their attributes, see Precomputed"
+            )
+        return found
 
     if data.objects is None and object_kernel is not None:
         raise DataError("object_kernel is given, but the data has no objects besides the nodes; leave it out")
@@ -159,7 +184,7 @@ def _kernels(
 
 
 def _at(
-    data: RelationData, values: dict[str, Any], priors: Priors | None, kernels: dict[str, Any]
+    data: RelationData, values: Mapping[str, Any], priors: Priors | None, kernels: dict[str, Any]
 ) -> tuple[Array, Array]:
     """K and G at given hyperparameters, and at the medians of the priors of the others."""
     sites: list[str] = []
@@ -170,16 +195,14 @@ def _at(
         sites.append(site["name"])
         return jnp.asarray(values[site["name"]]) if site["name"] in values else _median(site["fn"])
 
-    # The program's other hyperparameter, a, changes no share.
-    amplitude = "amplitude"
-    own = {name: prior for name, prior in (priors or {}).items() if name != amplitude}
+    own = {name: prior for name, prior in (priors or {}).items() if name not in _OF_DECISIONS}
     with handlers.substitute(substitute_fn=known):
         hyperparameters = Hyperparameters(own)
         found = _kernels(data, hyperparameters, **kernels)
         hyperparameters.check_all_used()
-    if unknown := set(values) - {*sites, amplitude}:
+    if unknown := set(values) - {*sites, *_OF_DECISIONS}:
         raise DataError(
-            f"values names the site {min(unknown)!r}, which this program does not have; its sites are {', '.join([amplitude, *sites])}"
+            f"values names the site {min(unknown)!r}, which no kernel here has; there are {', '.join(sites) or 'none'}"
         )
     return found
 
@@ -229,5 +252,9 @@ def _edges(data: RelationData) -> _Edges:
         raise DataError(
             f"relation: the label of {where} is {edges.labels[at] + data.shift:g}; a classifier takes 0 and 1"
             + (", or -1 and 1; leave ties out" if reciprocal else "")
+        )
+    if not reciprocal and np.ptp(edges.labels) == 0:
+        raise DataError(
+            f"relation: all labels are {edges.labels[0]:g}; a classifier needs edges of both classes, those without the relation, too"
         )
     return edges

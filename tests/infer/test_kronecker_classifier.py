@@ -128,7 +128,8 @@ def test_labels_of_other_kinds_are_refused_where_they_stand() -> None:
 def test_what_does_not_exist_is_refused() -> None:
     data = relation()
     with pytest.raises(
-        DataError, match="values names the site 'range'.* its sites are amplitude, attributes"
+        DataError,
+        match="values names the site 'range'.*there are attributes_lengthscale, object_attributes_lengthscale",
     ):
         edge_landmarks(data, values={"range": 1.0})
     with pytest.raises(DataError, match="object_kernel is given"):

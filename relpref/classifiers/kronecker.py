@@ -1,0 +1,246 @@
+"""Classifying edges of a relation by a Gaussian process, as a scikit-learn estimator."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from relpref.classifiers.edge_sides import EdgeSide
+from relpref.data import RelationData
+from relpref.data.relation_tables import read_relation
+from relpref.errors import DataError
+from relpref.infer import EP, Laplace
+from relpref.infer.exact.domain import Asked
+from relpref.infer.ranks import objects as labelled
+from relpref.models import edge_landmarks, kronecker_classifier
+from relpref.models.kronecker_classifier import landmark_error
+from relpref.rls.node_kernels import Kernel, NodeKernel
+
+Floats = NDArray[np.float64]
+
+ENGINES = {"ep": EP, "laplace": Laplace}
+
+_NUMBERS = 10_000_000  # features of edges that are predicted together: 80 MB
+
+
+class KroneckerGPClassifier(BaseEstimator):
+    """Whether a relation holds between two nodes, with a probability: a Gaussian process classifier of edges.
+
+    The latent function of an edge (v, w) has the covariance a² K(v, v') G(w, w'), or the symmetric or reciprocal version of it, and
+    only the observed edges are looked at; see `relpref.models.kronecker_classifier`. The amplitude a and the intercept are learned.
+    Arguments are those of `relpref.rls.ConditionalRanker`, as far as they mean something here.
+
+    Parameters
+    ----------
+    kernel : str, callable or kernel of `relpref.kernels`
+        Of nodes: ``"linear"``, ``"polynomial"``, ``"gaussian"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`. The
+        hyperparameters of a kernel of the package on attributes, such as ``SquaredExponential()``, are learned from the data (with
+        attributes standardised), unless ``kernel_params`` gives them.
+    object_kernel : as ``kernel``, optional
+        Where objects are of another kind; the same as ``kernel`` by default.
+    gamma, degree, coef0, kernel_params
+        Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
+    object_kernel_params : dict, optional
+        Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as ``kernel_params`` by default.
+    symmetry : {"none", "symmetric", "reciprocal"}
+        Of the relation; predictions obey it.
+    link : {"probit", "logit"}
+    landmarks : int or None
+        How many edges stand for all others at most; time grows with their square. None takes as many as it needs to be exact.
+    engine : {"ep", "laplace"}
+    fixed : dict, optional
+        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``; ``{"intercept": [0.0]}`` leaves it out.
+    priors : dict, optional
+        Of hyperparameters, see `relpref.models.kronecker_classifier`.
+    random_state : int
+        For the posterior's draws.
+
+    Attributes
+    ----------
+    posterior_ : ClassPosterior
+        Also of edges with a table of their own: ``predict_proba(data)``, ``latent(data)``.
+    data_ : RelationData
+    landmarks_ : EdgeLandmarks
+        With the share of the prior variance that they leave out where they were chosen, ``landmarks_.error``.
+    landmark_error_ : float
+        The same share at the learned hyperparameters.
+    classes_ : array, shape (2,)
+        The two labels.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel = "linear",
+        *,
+        object_kernel: Kernel | None = None,
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1.0,
+        kernel_params: Any = None,
+        object_kernel_params: Any = None,
+        symmetry: str = "none",
+        link: str = "probit",
+        landmarks: int | None = 500,
+        engine: str = "ep",
+        fixed: Mapping[str, Any] | None = None,
+        priors: Mapping[str, Any] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.object_kernel = object_kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.object_kernel_params = object_kernel_params
+        self.symmetry = symmetry
+        self.link = link
+        self.landmarks = landmarks
+        self.engine = engine
+        self.fixed = fixed
+        self.priors = priors
+        self.random_state = random_state
+
+    def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
+        """Learn from a known or partly known relation.
+
+        Parameters
+        ----------
+        nodes : DataFrame, array or sparse matrix, shape (p, d)
+            Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for ``kernel="precomputed"``.
+        relation : array, DataFrame or sparse matrix
+            (p, m) labels, NaN = unknown; or an edge table with the columns ``source``, ``target`` and ``value``; see
+            `relpref.data.read_relation`. Labels are 0 and 1 (or false and true); a reciprocal relation may have −1 and 1.
+        objects : as ``nodes``, optional
+            Where the second argument is of another kind (drugs and targets); the nodes themselves by default.
+        progress_bar : bool
+            Show the search for hyperparameters where a person watches.
+
+        Raises
+        ------
+        DataError
+            If features, labels or options do not fit, there is only one class, or a kernel matrix is none.
+        InferenceError
+            If the engine did not converge.
+        """
+        if self.engine not in ENGINES:
+            raise DataError(f"engine is {self.engine!r}; it is 'ep' or 'laplace'")
+        self._nodes = self._side(nodes, self.kernel, self.kernel_params, "node")
+        self._objects = None
+        if objects is not None:
+            kernel, params = self.object_kernel, self.object_kernel_params
+            if kernel is None:
+                kernel, params = self.kernel, self.kernel_params if params is None else params
+            self._objects = self._side(objects, kernel, params, "object")
+        elif self.object_kernel is not None or self.object_kernel_params is not None:
+            raise DataError(
+                "object_kernel or object_kernel_params is given, but objects are not; the relation is among the nodes, with one kernel"
+            )
+        self.data_ = self._read(relation)
+        antisymmetric = self.symmetry == "reciprocal" and not self.data_.shift
+        self.classes_ = np.array([-1.0 if antisymmetric else 0.0, 1.0])
+        kernels: dict[str, Any] = {"node_kernel": self._nodes.kernel}
+        if self._objects is not None:
+            kernels["object_kernel"] = self._objects.kernel
+        fixed = dict(self.fixed or {})
+        options = kernels | {"priors": self.priors}
+        known = {name: value for name, value in fixed.items() if name != "intercept"}
+        self.landmarks_ = edge_landmarks(self.data_, self.landmarks, values=known, **options)
+        self.posterior_: Any = ENGINES[self.engine](kronecker_classifier, fixed=fixed).run(
+            self.random_state,
+            self.data_,
+            landmarks=self.landmarks_,
+            link=self.link,
+            progress_bar=progress_bar,
+            **options,
+        )
+        self.landmark_error_ = landmark_error(
+            self.data_, self.landmarks_, values=self.posterior_.hyperparameters, **options
+        )
+        return self
+
+    def _side(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> EdgeSide:
+        return EdgeSide.read(nodes, NodeKernel(kernel, self.gamma, self.degree, self.coef0, params), name)
+
+    def _read(self, relation: Any) -> RelationData:
+        """The labels, and the nodes as the program sees them."""
+        labels, data = None, None
+        if self._objects is not None:
+            labels, data = self._objects.domain.labels, self._objects.data
+        values = read_relation(relation, self._nodes.domain.labels, labels)
+        return RelationData.of_values(self._nodes.data, values, data, symmetry=self.symmetry)  # type: ignore[arg-type]
+
+    def predict_proba(self, nodes: Any = None, objects: Any = None) -> Any:
+        """Probability of the higher label for every pair.
+
+        Parameters
+        ----------
+        nodes, objects : optional
+            Known ones by a list of labels; new ones by two-dimensional features (for a precomputed kernel the rows hold the kernel
+            with every training node); all known ones by default.
+
+        Returns
+        -------
+        DataFrame (array where the training nodes had no labels), shape (a, b)
+            One row for each conditioning node, one column for each object.
+
+        Raises
+        ------
+        DataError
+            If features do not fit, or a precomputed kernel would have to say how new nodes vary together.
+        """
+        check_is_fitted(self, "posterior_")
+        left = self._nodes.domain.ask(nodes)
+        if self._objects is None:
+            right = left if objects is nodes else self._nodes.domain.ask(objects)
+            ends = (left,) if right is left else (left, right)
+            data = self.data_.with_nodes(self._nodes.extended(*ends))
+            before = len(left.labels) if left.new and right is not left else 0
+            columns = self._nodes.positions(right, before)
+            self._refuse_unknown(left, right)
+        else:
+            right = self._objects.domain.ask(objects)
+            data = self.data_.with_nodes(self._nodes.extended(left), self._objects.extended(right))
+            columns = self._objects.positions(right)
+        rows = self._nodes.positions(left)
+        found = self._probabilities(data, np.repeat(rows, len(columns)), np.tile(columns, len(rows))).reshape(
+            len(rows), len(columns)
+        )
+        labels = self._nodes.domain.labels
+        if labels == tuple(range(len(labels))):
+            return found
+        return pd.DataFrame(
+            found,
+            index=pd.Index(labelled(left.labels), name="node", tupleize_cols=False),
+            columns=pd.Index(labelled(right.labels), name="object", tupleize_cols=False),
+        )
+
+    def _probabilities(self, data: RelationData, rows: Any, columns: Any) -> Floats:
+        """Of edges, so many at a time that their features fit; all groups of one size, for one compilation."""
+        size = min(len(rows), max(1, _NUMBERS // len(self.landmarks_)))
+        found = np.empty(len(rows))
+        for start in range(0, len(rows), size):
+            some = slice(min(start, len(rows) - size), min(start, len(rows) - size) + size)
+            asked = data.asking(rows[some], columns[some])
+            found[some] = self.posterior_.predict_proba(asked).iloc[:, 1].to_numpy()
+        return found
+
+    def _refuse_unknown(self, left: Asked, right: Asked) -> None:
+        """Edges between two new nodes vary by the kernel of one with the other, which a matrix of known nodes does not hold."""
+        if self.kernel == "precomputed" and left.new and right.new:
+            raise DataError(
+                "a precomputed kernel says nothing of new nodes among themselves, which edges between them need; include them in the "
+                "matrix with labels unknown, or give the kernel by name or as a function"
+            )
+
+    def predict(self, nodes: Any = None, objects: Any = None) -> Any:
+        """The more probable label of every pair; arguments and shape as for `predict_proba`."""
+        probability = self.predict_proba(nodes, objects)
+        found = self.classes_[(np.asarray(probability) > 0.5).astype(int)]
+        if isinstance(probability, pd.DataFrame):
+            return pd.DataFrame(found, index=probability.index, columns=probability.columns)
+        return found

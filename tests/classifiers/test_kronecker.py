@@ -1,0 +1,183 @@
+"""The estimator of edges: against scikit-learn on the edges' kernel written out, in every setting, and with bad input."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF
+
+from relpref.classifiers import KroneckerGPClassifier
+from relpref.errors import DataError
+from relpref.kernels import Precomputed, SquaredExponential
+
+RNG = np.random.default_rng(1)
+DRUGS = pd.DataFrame(RNG.normal(size=(6, 2)), index=list("abcdef"), columns=["x", "y"])
+TARGETS = pd.DataFrame(RNG.normal(size=(4, 2)), index=list("uvwx"), columns=["x", "y"])
+NEW_DRUGS = pd.DataFrame(RNG.normal(size=(3, 2)), index=["a", "new", "newer"], columns=["x", "y"])
+NEW_TARGETS = pd.DataFrame(RNG.normal(size=(2, 2)), index=["t", "tt"], columns=["x", "y"])
+RELATION = pd.DataFrame(RNG.integers(0, 2, (6, 4)).astype(float), index=DRUGS.index, columns=TARGETS.index)
+RELATION = RELATION.mask(RNG.uniform(size=RELATION.shape) < 0.25)
+FIXED = {"amplitude": 1.5, "intercept": [0.0]}
+
+
+def gaussian(left: Any, right: Any) -> Any:
+    return np.exp(-0.5 * np.sum((np.asarray(left)[:, None] - np.asarray(right)) ** 2, axis=2))
+
+
+def fitted(**options: Any) -> KroneckerGPClassifier:
+    given = {"kernel": "gaussian", "gamma": 0.5, "fixed": FIXED, "landmarks": None, **options}
+    return KroneckerGPClassifier(**given).fit(DRUGS, RELATION, TARGETS)
+
+
+@pytest.fixture(scope="module")
+def laplace() -> KroneckerGPClassifier:
+    return fitted(engine="laplace", link="logit")
+
+
+@pytest.fixture(scope="module")
+def ep() -> KroneckerGPClassifier:
+    return fitted()
+
+
+def test_the_mode_is_that_of_scikit_learn(laplace: KroneckerGPClassifier) -> None:
+    # The Gaussian kernel of an edge is that of its two nodes' features side by side.
+    drugs, targets = (pd.concat(pair) for pair in ((DRUGS, NEW_DRUGS), (TARGETS, NEW_TARGETS)))
+    features = np.hstack([np.repeat(drugs, len(targets), axis=0), np.tile(targets, (len(drugs), 1))])
+    labels = np.full((9, 6), np.nan)
+    labels[:6, :4] = RELATION
+    known = ~np.isnan(labels.ravel())
+    other = GaussianProcessClassifier(1.5**2 * RBF(1.0), optimizer=None).fit(
+        features[known], labels.ravel()[known]
+    )
+    assert laplace.posterior_.log_evidence == pytest.approx(other.log_marginal_likelihood_value_, abs=1e-4)
+    inner = other.base_estimator_
+    kernel = inner.kernel_(inner.X_train_, features)
+    mode = (kernel.T @ (inner.y_train_ - inner.pi_)).reshape(9, 6)
+    asked = laplace.data_.with_nodes(
+        laplace._nodes.extended(laplace._nodes.domain.ask(NEW_DRUGS)),
+        laplace._objects.extended(laplace._objects.domain.ask(NEW_TARGETS)),  # type: ignore[union-attr]
+    )
+    rows, columns = np.divmod(np.arange(54), 6)
+    latent = laplace.posterior_.latent(asked.asking(rows, columns))
+    np.testing.assert_allclose(latent["mean"], mode.ravel(), atol=1e-4)
+    # Their averaging over the latent function is an approximation, ours is not.
+    found = laplace.predict_proba(NEW_DRUGS, NEW_TARGETS)
+    expected = other.predict_proba(features)[:, 1].reshape(9, 6)[6:, 4:]
+    np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+def test_kernels_by_name_as_function_and_as_matrix_are_one(ep: KroneckerGPClassifier) -> None:
+    questions: list[tuple[Any, Any]] = [(None, None), (NEW_DRUGS, ["x", "u"]), (NEW_DRUGS, NEW_TARGETS)]
+    expected = [ep.predict_proba(*question) for question in questions]
+    assert expected[1].index.tolist() == ["a", "new", "newer"] and expected[1].columns.tolist() == ["x", "u"]
+    np.testing.assert_allclose(ep.predict_proba(["c", "a"], None), expected[0].loc[["c", "a"]], atol=1e-12)
+    function = fitted(kernel=gaussian, gamma=None)
+    matrix = clone(ep).set_params(kernel="precomputed")
+    drugs, targets = (pd.DataFrame(gaussian(of, of), of.index, of.index) for of in (DRUGS, TARGETS))
+    matrix.fit(drugs, RELATION, targets.iloc[:, ::-1])  # the order of columns does not matter
+    rows = [
+        pd.DataFrame(gaussian(new, old), new.index, old.index)
+        for new, old in ((NEW_DRUGS, DRUGS), (NEW_TARGETS, TARGETS))
+    ]
+    for (nodes, objects), found in zip(questions, expected, strict=True):
+        pd.testing.assert_frame_equal(function.predict_proba(nodes, objects), found)
+        given = (rows[0] if nodes is NEW_DRUGS else nodes, rows[1] if objects is NEW_TARGETS else objects)
+        pd.testing.assert_frame_equal(matrix.predict_proba(*given), found)
+
+
+def test_many_edges_are_predicted_piece_by_piece(
+    ep: KroneckerGPClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ep.predict_proba()
+    monkeypatch.setattr("relpref.classifiers.kronecker._NUMBERS", 7 * len(ep.landmarks_))
+    pd.testing.assert_frame_equal(ep.predict_proba(), whole)
+    labels = ep.predict()
+    assert ((whole > 0.5) == (labels == 1)).all(axis=None) and set(np.unique(labels)) == {0, 1}
+
+
+def test_few_landmarks_say_what_they_leave_out(ep: KroneckerGPClassifier) -> None:
+    assert ep.landmarks_.error == pytest.approx(0, abs=1e-9) and ep.landmark_error_ == pytest.approx(
+        0, abs=1e-9
+    )
+    few = fitted(landmarks=4)
+    assert len(few.landmarks_) == 4 and 0.1 < few.landmarks_.error < 0.9
+    assert few.landmark_error_ == pytest.approx(few.landmarks_.error, abs=1e-9)
+
+
+STRENGTH = np.linspace(2.0, -2.0, 5)[:, None]
+GAMES = np.where(STRENGTH > STRENGTH.T, 1.0, -1.0) + np.diag(np.full(5, np.nan))
+
+
+def test_a_reciprocal_relation() -> None:
+    estimator = KroneckerGPClassifier("gaussian", gamma=0.5, symmetry="reciprocal", fixed={"amplitude": 2.0})
+    estimator.fit(STRENGTH, GAMES)
+    assert estimator.classes_.tolist() == [-1, 1] and isinstance(estimator.predict(), np.ndarray)
+    found = estimator.predict_proba()
+    np.testing.assert_allclose(found + found.T, 1.0, atol=1e-12)
+    assert found[0, 1] > 0.5 and estimator.predict()[1, 0] == -1
+    new = np.array([[1.7], [0.3]])
+    ahead, behind = estimator.predict_proba(new, [0, 3]), estimator.predict_proba([0, 3], new)
+    np.testing.assert_allclose(ahead + behind.T, 1.0, atol=1e-12)
+    among = estimator.predict_proba(new, new)
+    np.testing.assert_allclose(among, estimator.predict_proba(new, new.copy()), atol=1e-12)
+    assert among[0, 1] > 0.5 and among[0, 0] == pytest.approx(0.5, abs=1e-12)
+
+
+def test_what_a_matrix_cannot_say_is_refused() -> None:
+    kernel, row = gaussian(STRENGTH, STRENGTH), gaussian(np.array([[0.7]]), STRENGTH)
+    games = KroneckerGPClassifier("precomputed", symmetry="reciprocal", fixed={"amplitude": 2.0})
+    games.fit(kernel, GAMES)
+    with pytest.raises(DataError, match="nothing of new nodes among themselves, .* include them in the"):
+        games.predict_proba(row, row)
+    with pytest.raises(DataError, match="new node 0: the known ones explain .* not of one kernel"):
+        games.predict_proba(2 * row, [0])
+    games.fit(kernel + np.diag(np.arange(5)), GAMES)
+    with pytest.raises(DataError, match=r"how much a new node varies, .* \(1 to 5\); include"):
+        games.predict_proba(row, [0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "mcmc"}, "engine is 'mcmc'; it is 'ep' or 'laplace'"),
+        ({"link": "cloglog"}, "link is 'cloglog'"),
+        ({"kernel": Precomputed(np.eye(6))}, "kernel='precomputed' and the matrix as nodes"),
+        ({"kernel": "cubic"}, "there is no kernel 'cubic'"),
+        ({"symmetry": "symmetric"}, "only a relation of one set of nodes"),
+        ({"landmarks": 0}, "most >= 1"),
+        ({"fixed": {"range": 1.0}}, "values names the site 'range'"),
+    ],
+)
+def test_options_that_do_not_exist(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        fitted(**options)
+
+
+def test_relations_that_cannot_be_learned_from() -> None:
+    estimator = KroneckerGPClassifier()
+    with pytest.raises(DataError, match="all labels are 1; a classifier needs edges of both classes"):
+        estimator.fit(DRUGS, np.ones((6, 4)), TARGETS)
+    with pytest.raises(DataError, match=r"the label of \('a', 'u'\) is 0.5; a classifier takes 0 and 1"):
+        estimator.fit(DRUGS, np.full((6, 4), 0.5), TARGETS)
+    with pytest.raises(DataError, match="object_kernel"):
+        KroneckerGPClassifier(object_kernel="linear").fit(DRUGS, np.eye(6))
+    with pytest.raises(DataError, match="kernel matrix of the nodes is indefinite"):
+        KroneckerGPClassifier("precomputed").fit(np.diag([1.0, -1.0]), np.eye(2))
+
+
+@pytest.mark.slow
+def test_a_kernel_of_the_package_is_learned() -> None:
+    rng = np.random.default_rng(5)
+    drugs = pd.DataFrame(rng.normal(size=(20, 2)), columns=["matters", "noise"])
+    targets = pd.DataFrame(rng.normal(size=(10, 1)), columns=["z"])
+    relation = (np.subtract.outer(drugs["matters"].to_numpy(), targets["z"].to_numpy()) > 0).astype(float)
+    estimator = KroneckerGPClassifier(SquaredExponential(), landmarks=60).fit(drugs, relation, targets)
+    lengthscale = estimator.posterior_.hyperparameters["attributes_lengthscale"]
+    assert lengthscale[1] > 2 * lengthscale[0]
+    assert 0 < estimator.landmark_error_ < 0.2
+    new = pd.DataFrame(rng.normal(size=(30, 2)), columns=["matters", "noise"])
+    truth = np.subtract.outer(new["matters"].to_numpy(), targets["z"].to_numpy()) > 0
+    assert np.mean((estimator.predict_proba(new) > 0.5) == truth) > 0.85
