@@ -85,7 +85,7 @@ def kronecker_classifier(
     sample_decisions(
         features,
         outcome,
-        np.ones((len(rows), 1)),
+        np.ones((len(rows), 1), dtype=bool),
         hyperparameters,
         link,
         "edge",

@@ -1,5 +1,6 @@
 """The estimator of edges: against scikit-learn on the edges' kernel written out, in every setting, and with bad input."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 
+import relpref
 from relpref.classifiers import KroneckerGPClassifier
 from relpref.errors import DataError
 from relpref.kernels import Precomputed, SquaredExponential
@@ -96,6 +98,13 @@ def test_many_edges_are_predicted_piece_by_piece(
     pd.testing.assert_frame_equal(ep.predict_proba(), whole)
     labels = ep.predict()
     assert ((whole > 0.5) == (labels == 1)).all(axis=None) and set(np.unique(labels)) == {0, 1}
+
+
+def test_its_posterior_is_saved_and_loaded(ep: KroneckerGPClassifier, tmp_path: Path) -> None:
+    ep.posterior_.save(tmp_path / "edges.nc")
+    loaded: Any = relpref.load(tmp_path / "edges.nc")
+    pd.testing.assert_frame_equal(loaded.predict_proba(), ep.posterior_.predict_proba())
+    assert loaded.predict_proba().index.names == ["source", "target"]
 
 
 def test_few_landmarks_say_what_they_leave_out(ep: KroneckerGPClassifier) -> None:

@@ -1,16 +1,21 @@
 """The classifier of edges against a Gaussian process on edges, written out, and another expectation propagation."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
+import numpyro
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoMultivariateNormal
 
 from relpref import RelationData
 from relpref.errors import DataError
-from relpref.infer import EP
+from relpref.infer import EP, from_samples, noncentered
 from relpref.kernels import Linear, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
 
@@ -138,3 +143,29 @@ def test_what_does_not_exist_is_refused() -> None:
         edge_landmarks(data, node_kernel=Precomputed(np.zeros((5, 5))))
     with pytest.raises(DataError, match="not positive semidefinite"):
         edge_landmarks(data, node_kernel=Precomputed(np.diag([1.0, -1.0, 1.0, 1.0, 1.0])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["nuts", "svi"])
+def test_engines_agree(way: str) -> None:
+    """EP with hyperparameters integrated out against numpyro's own inference on the same program, few landmarks."""
+    data = relation()
+    landmarks = edge_landmarks(data, 6)
+    program = partial(noncentered(kronecker_classifier), landmarks=landmarks)
+    samples: Any
+    with jax.enable_x64(True):
+        if way == "nuts":
+            mcmc = MCMC(NUTS(program), num_warmup=300, num_samples=1000, progress_bar=False)
+            mcmc.run(jax.random.key(0), data)
+            samples = mcmc.get_samples()
+        else:
+            guide = AutoMultivariateNormal(program)
+            svi = SVI(program, guide, numpyro.optim.Adam(0.02), Trace_ELBO(4))
+            fitted = svi.run(jax.random.key(1), 3000, data, progress_bar=False)
+            samples = guide.sample_posterior(jax.random.key(2), fitted.params, sample_shape=(1000,))
+    sampled: Any = from_samples(samples, kronecker_classifier, data, landmarks=landmarks)
+    engine = EP(kronecker_classifier, hyperparameters="nuts", draws=60, warmup=60)
+    integrated: Any = engine.run(0, data, landmarks=landmarks, progress_bar=False)
+    asked = data.extended(NEW, NEW).asking(np.array([0, 1, 5, 6]), np.array([2, 0, 1, 4]))
+    gap = sampled.predict_proba(asked) - integrated.predict_proba(asked)
+    assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
