@@ -20,9 +20,11 @@ def read_labels(
     """Return the classes and, for each ranking, a position in them; see `Rankings.with_labels`."""
     if isinstance(labels, pd.Series):
         _check_index(labels.index.tolist(), rankers)
-    if isinstance(labels, str) or len(labels) != len(rankers):
+    sized = hasattr(labels, "__len__") and not isinstance(labels, str)
+    if not sized or len(labels) != len(rankers):
+        found = f"there are {len(labels)}" if sized else f"got {shown(labels)}"
         raise DataError(
-            f"labels: there are {len(labels)} for {counted(len(rankers), 'ranking')}; give one for each ranking"
+            f"labels: {found} for {counted(len(rankers), 'ranking')}; give a list with one for each ranking"
         )
     plain = plain_labels(labels, lambda row: place_of(rankers, row))
     known = (

@@ -69,6 +69,8 @@ def _matrix(scores: Any) -> Any:
             )
         return matrix.astype(np.float64)
     try:
+        if np.iscomplexobj(scores):
+            raise TypeError("complex numbers have no order")
         values = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(

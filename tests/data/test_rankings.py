@@ -144,6 +144,9 @@ def test_labels(rankings: Rankings) -> None:
     ("labels", "classes", "message"),
     [
         (["e", "w"], None, "there are 2 for 4 rankings"),
+        ("ewwe", None, "got 'ewwe' for 4 rankings"),
+        (None, None, "got None for 4 rankings"),
+        ([["e"], ["w"], ["w"], ["e"]], None, "ranking 0 .*the label .'e'. cannot be hashed"),
         (["e", None, "e", "w"], None, "ranking 1 .of 'bob'.: the label is missing"),
         ([1.0, 0.0, float("nan"), 1.0], None, "ranking 2 .of 'cid'.: the label is missing"),
         (["e", 1, "w", "e"], None, "different types"),
@@ -151,7 +154,7 @@ def test_labels(rankings: Rankings) -> None:
     ],
 )
 def test_labels_that_cannot_be_used(
-    rankings: Rankings, labels: list[object], classes: list[str] | None, message: str
+    rankings: Rankings, labels: object, classes: list[str] | None, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         rankings.with_labels(labels, classes)

@@ -132,6 +132,7 @@ def test_scores_dense_framed_and_sparse_agree_with_counting(raw: list[list[float
         (scipy.sparse.csr_array(([1.0], ([0], [0])), shape=(2, 2)), {}, "ranking 1: it ranks nothing"),
         (scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [0, 0])), shape=(1, 2)), {}, "stores an entry twice"),
         ([["a", "b"]], {}, "they are not numbers"),
+        ([[1j, 2]], {}, "complex numbers have no order"),
         ([1, 2], {}, r"their shape is \(2,\)"),
         (np.zeros((0, 3)), {}, r"their shape is \(0, 3\)"),
         ([[1, 2]], {"items": ["a"]}, "there are 1 for 2 columns"),
