@@ -22,9 +22,9 @@ def read_labels(
         _check_index(labels.index.tolist(), rankers)
     sized = hasattr(labels, "__len__") and not isinstance(labels, str)
     if not sized or len(labels) != len(rankers):
-        found = f"there are {len(labels)}" if sized else f"got {shown(labels)}"
+        got = f"there are {len(labels)}" if sized else f"got {shown(labels)}"
         raise DataError(
-            f"labels: {found} for {counted(len(rankers), 'ranking')}; give a list with one for each ranking"
+            f"labels: {got} for {counted(len(rankers), 'ranking')}; give a list with one for each ranking"
         )
     plain = plain_labels(labels, lambda row: place_of(rankers, row))
     known = (
