@@ -22,6 +22,12 @@ OPENBLAS_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# What takes the tests most of their time is compiling: workers, and the tests of another Python or of tomorrow, share what is compiled.
+JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax-cache
+JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
+COMPILED = JAX_COMPILATION_CACHE_DIR='$(JAX_COMPILATION_CACHE_DIR)' \
+	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=$(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS)
+
 # A worker runs whole files, whose problems share what JAX compiles.
 WORKERS ?= auto
 PARALLEL = --numprocesses=$(WORKERS) --maxprocesses=4 --dist=loadfile
@@ -39,10 +45,10 @@ demo: $(VENV)/.installed ## fit the model to real bundled data and write demo/re
 
 test: $(VENV)/.installed-test ## run the tests, except those marked slow
 	@echo "Testing with $$($(VENV)/bin/python --version); data files: $${RELPREF_DATA:-none, the tests that read them are skipped}"
-	$(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
+	$(COMPILED) $(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
 
 test-slow: $(VENV)/.installed-test ## run the tests marked slow
-	$(VENV)/bin/python -m pytest -m slow $(PARALLEL) $(ARGS)
+	$(COMPILED) $(VENV)/bin/python -m pytest -m slow $(PARALLEL) $(ARGS)
 
 lint: $(VENV)/.installed-lint ## check style, formatting and types
 	$(VENV)/bin/python -m ruff check
@@ -53,7 +59,7 @@ bench: $(BENCH_VENV)/.installed-bench ## time relpref and its peers side by side
 	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
 
 clean: ## remove the environments, demo/, builds and caches
-	rm -rf .venv .venv-* demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* demo build dist .jax-cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find relpref tests benchmarks tutorials -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment is made again when its interpreter is gone, and installed into again when the checkout has moved
