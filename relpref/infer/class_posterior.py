@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
-from relpref.data import Rankings, RelationData
+from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief
 from relpref.infer.mixture import MixtureBelief
@@ -103,7 +103,7 @@ class ClassPosterior(Posterior):
         if isinstance(given, RelationData):
             return given.asking(given.values.rows, given.values.columns)  # also both directions of a pair
         assert isinstance(self.data, Rankings)  # both are of one type
-        return replace(_aligned(given, self.data), classes=self.data.classes, label=None)
+        return replace(aligned(given, self.data.items), classes=self.data.classes, label=None)
 
     def _decide(self, asked: Examples) -> tuple[Floats, Floats, Floats]:
         """Mean and variance of every decision's latent function, and the probability of going on; shape (s, m, k) each."""
@@ -205,13 +205,19 @@ def _latent_shapes(
     return shapes
 
 
-def _aligned(given: Rankings, known: Rankings) -> Rankings:
-    """The rankings with the items in the order of the known ones; an item that they lack is not ranked by them."""
-    if given.items is known.items:
+def aligned(given: Rankings, items: PreferenceData) -> Rankings:
+    """The rankings with the items that are known, in their order; an item that they lack is not ranked by them.
+
+    Raises
+    ------
+    UnknownLabelError
+        If they have an item that is not known.
+    """
+    if given.items is items:
         return given
-    positions = np.full((len(given), known.items.num_entities), -1, dtype=np.int32)
-    positions[:, known.items.index(given.items.entities)] = given.positions
-    return replace(given, items=known.items, positions=positions)
+    positions = np.full((len(given), items.num_entities), -1, dtype=np.int32)
+    positions[:, items.index(given.items.entities)] = given.positions
+    return replace(given, items=items, positions=positions)
 
 
 def example_labels(data: Examples) -> tuple[Any, ...]:

@@ -106,13 +106,17 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
         return _Probe(call, layout, arrays, fixed)
 
     candidates = [name for name in free if name not in fixed and sites[name].gaussian]
-    latents = [n for n in candidates if sites[n].process or probe((n,)).affine]
-    if not latents:
+    # All at once: one compilation, and for most programs the answer.
+    found = probe(tuple(candidates)) if candidates else None
+    latents = candidates
+    if found is not None and not found.affine:
+        latents = [n for n in candidates if sites[n].process or probe((n,)).affine]
+        found = probe(tuple(latents)) if latents else None
+    if found is None:
         raise UnsupportedProgramError(
             "no Gaussian site of the program enters the observed predictors linearly "
             f"(unobserved sites: {', '.join(free) or 'none'}); numpyro's MCMC(NUTS(program)) can run it"
         )
-    found = probe(tuple(latents))
     if not found.affine:
         raise _refuse(
             sites[latents[0]], "does not enter the observed predictors linearly, or other sites depend on it"
