@@ -9,6 +9,7 @@ from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
 from relpref.kernels.item_graph import item_graph
 from relpref.kernels.kendall import kendall_features, kendall_kernel
+from relpref.kernels.landmarks import GramKernel, Landmarks
 from relpref.kernels.mallows import mallows_kernel
 from relpref.kernels.pairwise import (
     MLPK,
@@ -22,7 +23,7 @@ from relpref.kernels.pairwise import (
 )
 from relpref.kernels.precomputed import Precomputed
 from relpref.kernels.process import GaussianProcess
-from relpref.kernels.ranking import GivenFeatures, RankingKernel
+from relpref.kernels.ranking import Cut, GivenFeatures, Kendall, Mallows, RankingKernel
 from relpref.kernels.relation_vectors import RelationVectors
 from relpref.kernels.submodular import SubmodularFunction, submodular_features
 
@@ -30,16 +31,21 @@ __all__ = [
     "MLPK",
     "AttributeKernel",
     "Cartesian",
+    "Cut",
     "Diffusion",
     "EdgeGram",
     "EdgeLandmarks",
     "Features",
     "GaussianProcess",
     "GivenFeatures",
+    "GramKernel",
     "GraphKernel",
     "HiddenCommonCause",
+    "Kendall",
     "Kronecker",
+    "Landmarks",
     "Linear",
+    "Mallows",
     "Matern32",
     "Matern52",
     "PairwiseKernel",

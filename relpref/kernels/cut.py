@@ -13,9 +13,15 @@ from relpref.errors import DataError
 from relpref.kernels.isotonic import pooled
 from relpref.kernels.item_graph import checked_weights, item_graph
 from relpref.kernels.placements import mean_over_placements
-from relpref.kernels.positions import by_rows, exhaustive, in_double, position_array, traced
+from relpref.kernels.positions import (
+    by_rows,
+    exhaustive,
+    exhaustive_only,
+    in_double,
+    position_array,
+    traced,
+)
 from relpref.kernels.signs import expected_sign
-from relpref.kernels.submodular import in_trace
 from relpref.linalg import real
 
 Graph = ArrayLike | str | None
@@ -75,7 +81,7 @@ def cut_features(
     """
     positions = position_array(rankings)
     weights = graph_weights(rankings, graph, positions.shape[1])
-    scale = in_double(cut_scale, weights) if normalize else 1.0
+    scale = cut_scale(weights) if normalize else 1.0
     values: Any
     if traced(positions, weights):
         if placements == "raw":
@@ -85,7 +91,7 @@ def cut_features(
                 mean_gains(positions, weights),
             )
         else:
-            values = in_trace(exhaustive_features(positions, weights), positions)
+            values = exhaustive_only(exhaustive_features(positions, weights), positions)
         return (values / scale, jnp.zeros_like(values)) if return_error else values / scale
     if placements == "raw":
         values, error = np.empty(positions.shape), np.zeros(positions.shape)
@@ -117,13 +123,22 @@ def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> An
     return left @ (left if b is None else cut_features(b, graph, **options)).T
 
 
-@jax.jit
-def cut_scale(weights: ArrayLike) -> Array:
+def cut_scale(weights: Any) -> Any:
     """Root of the expected squared norm of the raw gains of a uniformly random full ranking; 1 for a graph without edges.
 
     E g_i² = ⅔ Σ_j W_ij² + ⅓ (Σ_j W_ij)²: two other items are on the same side of i in two thirds of the rankings. It depends on the
     graph alone, so that new rankings are scaled as old ones.
+
+    Parameters
+    ----------
+    weights : array, shape (n, n)
+        As ``graph`` of `cut_features`.
     """
+    return in_double(_scale, checked_weights(weights))
+
+
+@jax.jit
+def _scale(weights: ArrayLike) -> Array:
     matrix = real(weights)
     squared = jnp.sum(2 * jnp.square(matrix)) / 3 + jnp.sum(jnp.square(jnp.sum(matrix, axis=1))) / 3
     linked = squared > 0

@@ -42,7 +42,7 @@ def item_graph(
     DataError
         If attributes or ℓ cannot be used, or most pairs have equal attributes, so that the median is 0.
     """
-    _check_keep(keep)
+    check_keep(keep)
     if isinstance(lengthscale, str) and lengthscale != "median":
         raise DataError(f"item graph: the lengthscale is {lengthscale!r}; give a number or 'median'")
     scale = None if isinstance(lengthscale, str) else lengthscale
@@ -133,7 +133,8 @@ def checked_weights(weights: Any, num_items: int | None = None) -> Any:
     return 0.5 * (matrix + matrix.T)
 
 
-def _check_keep(keep: float | None) -> None:
+def check_keep(keep: float | None) -> None:
+    """Refuse what is no share."""
     if keep is not None and not 0 < keep <= 1:
         raise DataError(
             f"item graph: keep is {keep}; it is the share of the pairs that keep their weights, 0 < keep <= 1"

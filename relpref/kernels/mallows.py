@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.ranking_blocks import generator
 from relpref.errors import DataError
-from relpref.kernels.positions import exhaustive, in_double, position_array, traced
+from relpref.kernels.positions import exhaustive, exhaustive_only, in_double, position_array, traced
 from relpref.linalg import real, require_memory
 
 MANY = 2**11  # full rankings on either side that are compared at once
@@ -69,7 +69,8 @@ def mallows_kernel(
             f"mallows_kernel: rankings of {left.shape[1]} and of {right.shape[1]} items; give the same items"
         )
     if traced(left, right, concentration):
-        return _traced(left, right, concentration, return_error)
+        values = exhaustive_only(jnp.exp(log_mallows(concentration, left, right)), left, right)
+        return (values, jnp.zeros_like(values)) if return_error else values
     strength = float(np.asarray(concentration, dtype=np.float64))
     if not 0 <= strength < np.inf:
         raise DataError(f"mallows_kernel: the concentration is {strength}; it is finite and not negative")
@@ -79,26 +80,13 @@ def mallows_kernel(
         values = np.exp(in_double(log_mallows, strength, left, right))
         return (values, np.zeros_like(values)) if return_error else values
     seed = int(generator(key).integers(2**63))
-    values, error = _over_extensions(
-        strength, _extended(left, samples, seed), _extended(right, samples, seed)
-    )
+    values, error = over_extensions(strength, extended(left, samples, seed), extended(right, samples, seed))
     return (values, error) if return_error else values
-
-
-def _traced(left: Any, right: Any, concentration: Any, return_error: bool) -> Any:
-    for positions in (left, right):
-        if not traced(positions) and not exhaustive(positions).all():
-            raise DataError(
-                "inside a compiled program the Mallows kernel of non-exhaustive rankings cannot be sampled; compute features before, "
-                "rankings.with_features(...), and use the kernel GivenFeatures(), or Kendall(), which is exact for them"
-            )
-    values = jnp.exp(log_mallows(concentration, left, right))
-    return (values, jnp.zeros_like(values)) if return_error else values
 
 
 @jax.custom_jvp
 def log_mallows(concentration: Any, left: Array, right: Array) -> Array:
-    """Logarithm of the kernel between exhaustive rankings, shape (m, m'); NaN for others."""
+    """Logarithm of the kernel between exhaustive rankings, shape (m, m')."""
     return _log_mallows(concentration, left, right)
 
 
@@ -136,8 +124,7 @@ def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
     nothing = (jnp.zeros(shape, strength.dtype), jnp.zeros(shape, strength.dtype))
     (discordant, cells), _ = jax.lax.scan(add, nothing, (left.T, right.T))
     own = jnp.sum(table[size], axis=1)[:, None] + jnp.sum(table[other_size], axis=1)
-    known = jnp.all(left >= 0, axis=1)[:, None] & jnp.all(right >= 0, axis=1)
-    return jnp.where(known, own - cells - strength * discordant, jnp.nan)
+    return own - cells - strength * discordant
 
 
 @jax.jit
@@ -145,8 +132,7 @@ def mallows_diagonal(concentration: Any, positions: Array) -> Array:
     """Kernel of each exhaustive ranking with itself, shape (m,): Π_b ρ(|A_b|); 1 for full rankings."""
     positions = jnp.asarray(positions)
     table = _share_of_an_item(real(concentration), positions.shape[1])
-    own = jnp.exp(jnp.sum(table[_block_sizes(positions)], axis=1))
-    return jnp.where(jnp.all(positions >= 0, axis=1), own, jnp.nan)
+    return jnp.exp(jnp.sum(table[_block_sizes(positions)], axis=1))
 
 
 def _share_of_an_item(strength: Array, n: int) -> Array:
@@ -163,7 +149,7 @@ def _block_sizes(positions: Array) -> Array:
     return jax.lax.scan(add, jnp.zeros(positions.shape, jnp.int32), positions.T)[0]
 
 
-def _extended(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]:
+def extended(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]:
     """Exhaustive rankings as they are, and of each other one some of its linear extensions, uniformly drawn."""
     require_memory(4.0 * samples * positions.size, f"{samples} extensions of {len(positions)} rankings")
     known = exhaustive(positions)
@@ -182,7 +168,7 @@ def _extended(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]
     return result
 
 
-def _over_extensions(
+def over_extensions(
     strength: float, left: list[NDArray[np.int32]], right: list[NDArray[np.int32]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means over all pairs of draws, and their standard errors."""
@@ -220,6 +206,8 @@ def _batches(draws: list[NDArray[np.int32]]) -> list[NDArray[np.intp]]:
 
 
 def _filled(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """The parts one below the other, and copies of the last row up to a length that many batches share."""
+    """The parts one below the other, and copies of the last row up to a power of two: few shapes, few compilations."""
     rows = np.concatenate(parts)
-    return np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % MANY, axis=0)])
+    return np.concatenate(
+        [rows, np.repeat(rows[-1:], (1 << (len(rows) - 1).bit_length()) - len(rows), axis=0)]
+    )

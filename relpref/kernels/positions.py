@@ -64,11 +64,36 @@ def exhaustive(positions: NDArray[np.int32]) -> NDArray[np.bool_]:
     return np.asarray((positions >= 0).all(axis=1))
 
 
+def exhaustive_only(values: Any, positions: Any, *more: Any) -> Any:
+    """Features or kernel values, the first axis that of ``positions``, where all rankings have all items in some block.
+
+    Others are refused, and become NaN where their positions are traced: never a plausible number.
+
+    Raises
+    ------
+    DataError
+        If the positions are known and not exhaustive.
+    """
+    for axis, part in enumerate((positions, *more)):
+        if traced(part):
+            shape = [1] * values.ndim
+            shape[axis] = -1
+            values = jnp.where(jnp.all(part >= 0, axis=1).reshape(shape), values, jnp.nan)
+        elif not exhaustive(part).all():
+            raise DataError(
+                "inside a program, features of non-exhaustive rankings cannot be enumerated or sampled: compute them before, "
+                "rankings.with_features(cut_features(rankings, graph, normalize=True)), and use the kernel GivenFeatures(); or use "
+                "Kendall(), which is exact for all kinds of ranking"
+            )
+    return values
+
+
 def in_double(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of arrays: inside a trace as it is, otherwise in float64 and with NumPy arrays out."""
     if traced(*arguments):
         return function(*arguments)
-    with jax.enable_x64(True):
+    # What is known is computed now, also where it stands beside what is traced.
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         return jax.tree.map(np.asarray, function(*arguments))
 
 
@@ -91,7 +116,7 @@ def by_rows(
     m, n = positions.shape
     rows = max(1, min(512, _CELLS_AT_ONCE // max(n, 1)))
     parts = []
-    with jax.enable_x64(True):
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         for first in range(0, max(m, 1), rows):
             part = positions[first : first + rows]
             padded = np.concatenate([part, np.zeros((rows - len(part), n), dtype=positions.dtype)])

@@ -1,15 +1,25 @@
-"""Kernels on rankings as programs use them: by explicit features."""
+"""Kernels on rankings as programs use them: by explicit features, of unit scale."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
+from jax import Array
+from numpy.typing import ArrayLike
 
 from relpref.data import Rankings
 from relpref.errors import DataError
+from relpref.kernels.attribute import SquaredExponential
+from relpref.kernels.cut import cut_scale, exhaustive_features, graph_weights
 from relpref.kernels.features import Features
+from relpref.kernels.item_graph import check_keep, checked_weights, heaviest, similarity
+from relpref.kernels.kendall import kendall_diagonal, kendall_features, kendall_kernel
+from relpref.kernels.mallows import log_mallows, mallows_diagonal
+from relpref.kernels.positions import exhaustive_only
 from relpref.linalg import real
 
 
@@ -20,8 +30,8 @@ class RankingKernel(Protocol):
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
         """Its hyperparameters and their default priors, by the names of their sites."""
 
-    def features(self, rankings: Rankings, **parameters: Any) -> Features:
-        """Features of m rankings; traceable by JAX and differentiable in the hyperparameters."""
+    def features(self, *args: Any, **parameters: Any) -> Features:
+        """Features of m rankings, from these and the hyperparameters by name; traceable by JAX and differentiable."""
 
 
 @jax.tree_util.register_static
@@ -41,3 +51,159 @@ class GivenFeatures:
             )
         residual = None if rankings.residual is None else real(rankings.residual)
         return Features(real(rankings.features), residual)
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The graph cut kernel on exhaustive rankings, see `relpref.kernels.cut_features` (GCK).
+
+    Parameters
+    ----------
+    graph : array, shape (n, n), or str, optional
+        Weights between items, or the name of a relation of the items; by default a squared exponential of their standardised
+        attributes (GCK eq. 15; for attributes as they are, give ``item_graph(attributes)``).
+    lengthscale : "median", "learn" or float
+        Of that squared exponential. "median": the median distance of two items. "learn": a hyperparameter for each attribute, the
+        site ``lengthscale``, with the prior of `relpref.kernels.SquaredExponential`.
+    shared_lengthscale : bool
+        Learn a single one.
+    keep : float, optional
+        Only this share of the pairs of items, the heaviest, keep their weights.
+
+    Notes
+    -----
+    The features are divided by the root of the expected squared norm of the raw gains of a random full ranking
+    (`relpref.kernels.cut_scale`): it depends on the graph alone, so that new rankings are scaled as old ones.
+    """
+
+    graph: Any = None
+    lengthscale: Literal["median", "learn"] | float = "median"
+    shared_lengthscale: bool = False
+    keep: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options and a graph that is given as numbers."""
+        check_keep(self.keep)
+        if self.graph is not None and self.lengthscale != "median":
+            raise DataError(
+                "Cut: a lengthscale is of the graph made from attributes; leave out graph= or lengthscale="
+            )
+        if isinstance(self.lengthscale, str) and self.lengthscale not in ("median", "learn"):
+            raise DataError(
+                f"Cut: the lengthscale is {self.lengthscale!r}; give 'median', 'learn' or a number"
+            )
+        if not isinstance(self.lengthscale, str) and not 0 < self.lengthscale < np.inf:
+            raise DataError(f"Cut: the lengthscale is {self.lengthscale}; give a positive number")
+        if self.keep is not None and self.lengthscale == "learn" and not self.shared_lengthscale:
+            raise DataError(
+                "Cut: with a lengthscale for each attribute the heaviest pairs change in jumps; leave out keep=, or learn a "
+                "shared_lengthscale=True"
+            )
+        if isinstance(self.graph, np.ndarray | list | tuple):
+            object.__setattr__(self, "graph", checked_weights(self.graph))
+
+    def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
+        """``lengthscale`` where it is learned, shape (d,), or () when shared."""
+        if self.lengthscale != "learn":
+            return {}
+        self._check_attributes(rankings)
+        return SquaredExponential(self.shared_lengthscale).parameters(rankings.items.attributes.shape[1])
+
+    def weights(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Array:
+        """Weights of the items' graph, shape (n, n)."""
+        if self.graph is not None:
+            given = real(graph_weights(rankings, self.graph, rankings.shape[1]))
+            return given if self.keep is None else heaviest(given, self.keep)
+        self._check_attributes(rankings)
+        scale = lengthscale if isinstance(self.lengthscale, str) else self.lengthscale
+        return similarity(rankings.items.standardized_attributes(), scale, self.keep)
+
+    def features(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Features:
+        """Features of exhaustive rankings, one for each item; others are refused (NaN where their positions are traced)."""
+        weights = self.weights(rankings, lengthscale=lengthscale)
+        values = exhaustive_features(jnp.asarray(rankings.positions), weights) / cut_scale(weights)
+        return Features(exhaustive_only(values, rankings.positions))
+
+    def _check_attributes(self, rankings: Rankings) -> None:
+        if not rankings.items.attributes.shape[1]:
+            raise DataError(
+                "Cut: the items have no attributes to make a graph from; give graph=, or rankings.with_items(table)"
+            )
+
+
+def _flatten(kernel: Cut) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    options = (kernel.lengthscale, kernel.shared_lengthscale, kernel.keep)
+    return ((), (kernel.graph, *options)) if _plain(kernel.graph) else ((kernel.graph,), (None, *options))
+
+
+def _unflatten(static: tuple[Any, ...], children: Any) -> Cut:
+    # No checks: leaves may be tracers or placeholders.
+    kernel = object.__new__(Cut)
+    names = ("graph", "lengthscale", "shared_lengthscale", "keep")
+    kernel.__dict__.update(zip(names, static, strict=True))
+    if children:
+        kernel.__dict__["graph"] = children[0]
+    return kernel
+
+
+def _plain(graph: Any) -> bool:
+    return graph is None or isinstance(graph, str)
+
+
+jax.tree_util.register_pytree_node(Cut, _flatten, _unflatten)
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Kendall:
+    """The Kendall kernel on rankings of any kind, see `relpref.kernels.kendall_kernel`; 1 for a full ranking with itself.
+
+    n(n − 1)/2 features, one for each pair of items; where there are more of them than rankings, take `Landmarks` of it.
+    """
+
+    def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
+        """None."""
+        return {}
+
+    def features(self, rankings: Rankings) -> Features:
+        """A feature for each pair of items."""
+        return Features(real(kendall_features(rankings)))
+
+    def gram(self, rankings: Rankings, others: Rankings) -> Array:
+        """Kernel between rankings, shape (m, m')."""
+        return real(kendall_kernel(rankings, others))
+
+    def diagonal(self, rankings: Rankings) -> Array:
+        """Kernel of each ranking with itself, shape (m,)."""
+        return kendall_diagonal(jnp.asarray(rankings.positions))
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Mallows:
+    """The Mallows kernel on exhaustive rankings, see `relpref.kernels.mallows_kernel`; it has features by `Landmarks` only.
+
+    Notes
+    -----
+    Prior of the concentration λ: log-normal with log-sd 1 and median 4/(n(n − 1)). Two random full rankings of n items disagree on
+    n(n − 1)/4 pairs on average, so the median gives them the kernel e⁻¹, which is what two random points have under the squared
+    exponential with the median of its prior; two log-sds reach from a nearly constant kernel (.87) to independent rankings (.0006).
+    """
+
+    def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
+        """``concentration``, a scalar."""
+        n = rankings.shape[1]
+        if n < 2:
+            raise DataError("Mallows: the rankings are of a single item; there is nothing to compare")
+        return {"concentration": dist.LogNormal(np.log(4.0 / (n * (n - 1))), 1.0)}
+
+    def gram(self, rankings: Rankings, others: Rankings, *, concentration: ArrayLike) -> Array:
+        """Kernel between exhaustive rankings, shape (m, m'); others are refused (NaN where their positions are traced)."""
+        left, right = rankings.positions, others.positions
+        values = jnp.exp(log_mallows(concentration, jnp.asarray(left), jnp.asarray(right)))
+        return exhaustive_only(values, left, right)
+
+    def diagonal(self, rankings: Rankings, *, concentration: ArrayLike) -> Array:
+        """Kernel of each ranking with itself, shape (m,): 1 for full rankings, less with ties."""
+        values = mallows_diagonal(concentration, jnp.asarray(rankings.positions))
+        return exhaustive_only(values, rankings.positions)

@@ -7,15 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from relpref.errors import DataError
 from relpref.kernels.isotonic import pooled
 from relpref.kernels.placements import mean_over_placements
-from relpref.kernels.positions import by_rows, exhaustive, position_array, traced
-
-NOT_IN_A_TRACE = (
-    "inside a compiled program features of non-exhaustive rankings cannot be enumerated or sampled; compute them before, "
-    "rankings.with_features(cut_features(rankings, graph)), and use the kernel GivenFeatures(), or ask for placements='raw'"
-)
+from relpref.kernels.positions import by_rows, exhaustive_only, position_array, traced
 
 
 class SubmodularFunction(Protocol):
@@ -59,7 +53,7 @@ def submodular_features(
     positions = position_array(rankings)
     compiled = partial(_by_function, function)
     if traced(positions):
-        return in_trace(compiled(positions), positions)
+        return exhaustive_only(compiled(positions), positions)
     values, error = mean_over_placements(
         positions, lambda rows: by_rows(compiled, rows), placements=placements, tolerance=tolerance, key=key
     )
@@ -76,12 +70,3 @@ def increments(function: SubmodularFunction, positions: Array) -> Array:
     own, other = positions[:, :, None], positions[:, None, :]
     through, before = (other <= own).astype(float), (other < own).astype(float)
     return (function(through) - function(before)) / jnp.sum(through - before, axis=-1)
-
-
-def in_trace(features: Array, positions: Any) -> Array:
-    """Features of exhaustive rankings as they are; others are refused, or NaN where their positions are traced."""
-    if not traced(positions):
-        if not exhaustive(positions).all():
-            raise DataError(NOT_IN_A_TRACE)
-        return features
-    return jnp.where(jnp.all(positions >= 0, axis=1, keepdims=True), features, jnp.nan)

@@ -166,10 +166,10 @@ def test_scale_is_the_expected_norm_of_raw_gains() -> None:
     gains = np.einsum("ij,mij->mi", weights(), np.sign(positions[:, None, :] - positions[:, :, None]))
     squared = np.square(gains).sum(axis=1)
     # Five standard errors: false alarms in 1 of 2 million.
-    assert abs(squared.mean() - float(cut_scale(weights())) ** 2) <= 5 * squared.std() / np.sqrt(len(squared))
-    scaled = cut_features(positions[:5], weights(), normalize=True) * float(cut_scale(weights()))
-    np.testing.assert_allclose(scaled, cut_features(positions[:5], weights()), rtol=1e-6)
-    assert float(cut_scale(np.zeros((3, 3)))) == 1.0
+    assert abs(squared.mean() - cut_scale(weights()) ** 2) <= 5 * squared.std() / np.sqrt(len(squared))
+    scaled = cut_features(positions[:5], weights(), normalize=True) * cut_scale(weights())
+    np.testing.assert_allclose(scaled, cut_features(positions[:5], weights()), rtol=1e-12)
+    assert cut_scale(np.zeros((3, 3))) == 1.0
 
 
 def test_item_graph() -> None:

@@ -1,0 +1,172 @@
+"""Kernels on rankings as programs use them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref import Rankings
+from relpref.errors import DataError
+from relpref.kernels import (
+    Cut,
+    GramKernel,
+    Kendall,
+    Landmarks,
+    Mallows,
+    RankingKernel,
+    cut_features,
+    cut_scale,
+    item_graph,
+    kendall_kernel,
+    mallows_kernel,
+)
+
+ITEMS = list("abcde")
+STEP = np.finfo(float).eps ** (1 / 3)
+
+
+def rankings(m: int = 7, seed: int = 0) -> Rankings:
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.standard_normal((5, 2)) * [1.0, 30.0], index=ITEMS)
+    orders = [[ITEMS[i] for i in rng.permutation(5)] for _ in range(m - 2)]
+    links = pd.DataFrame({"source": ["a", "b", "c"], "target": ["b", "c", "e"], "weight": [1.0, 2.0, 0.5]})
+    tied = [["a", ("b", "c"), ("d", "e")], ["c", "e", ("a", "b", "d")]]
+    return Rankings.from_orders([*orders, *tied]).with_items(table, relations={"like": links})
+
+
+PARTIAL = Rankings.from_orders([["a", "b", "c"], ["b", "a"]])
+
+
+def gram(kernel: Any, data: Rankings, **parameters: Any) -> Any:
+    with jax.enable_x64(True):
+        features = jax.jit(kernel.features)(data, **parameters)
+        extra = 0.0 if features.residual is None else np.diag(features.residual)
+        return np.asarray(features.values @ features.values.T + extra)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "graph"),
+    [
+        (Cut(), lambda data: item_graph(data.items.standardized_attributes())),
+        (
+            Cut(lengthscale=0.7),
+            lambda data: item_graph(data.items.standardized_attributes(), lengthscale=0.7),
+        ),
+        (Cut(keep=0.4), lambda data: item_graph(data.items.standardized_attributes(), keep=0.4)),
+        (Cut(np.ones((5, 5))), lambda data: np.ones((5, 5))),
+        (Cut("like"), lambda data: data.items.relations["like"].weight_matrix),
+    ],
+)
+def test_cut(kernel: Cut, graph: Any) -> None:
+    data = rankings()
+    assert kernel.parameters(data) == {}
+    features = cut_features(data, graph(data)) / cut_scale(graph(data))
+    np.testing.assert_allclose(gram(kernel, data), features @ features.T, rtol=1e-10, atol=1e-12)
+    with jax.enable_x64(True):  # and outside of a compiled function
+        np.testing.assert_allclose(kernel.features(data).values, features, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_learned_lengthscales(shared: bool) -> None:
+    data, kernel = rankings(), Cut(lengthscale="learn", shared_lengthscale=shared)
+    prior = kernel.parameters(data)["lengthscale"]
+    assert prior.shape() == (() if shared else (2,))
+    at = np.array(1.2) if shared else np.array([0.6, 1.5])
+    fixed = cut_features(
+        data, item_graph(data.items.standardized_attributes(), lengthscale=at), normalize=True
+    )
+    np.testing.assert_allclose(gram(kernel, data, lengthscale=at), fixed @ fixed.T, rtol=1e-10, atol=1e-12)
+    probe = np.random.default_rng(0).standard_normal((len(data), 5))
+
+    def value(scale: Any) -> Any:
+        return jnp.sum(kernel.features(data, lengthscale=scale).values * probe)
+
+    with jax.enable_x64(True):
+        slope, compiled = jax.jit(jax.grad(value))(jnp.asarray(at)), jax.jit(value)
+        for axis in np.eye(at.size).reshape(-1, *at.shape) * STEP:
+            expected = (compiled(at + axis) - compiled(at - axis)) / 2
+            assert abs(float(np.sum(np.asarray(slope) * axis)) - float(expected)) <= 1e-8 * STEP
+
+
+def test_kendall_and_mallows() -> None:
+    data = rankings()
+    mixed = Rankings.from_orders([*data.orders(), ["c", "a"], [("e", "d"), "b"]], ITEMS)
+    np.testing.assert_allclose(gram(Kendall(), mixed), kendall_kernel(mixed), atol=1e-12)
+    prior = Mallows().parameters(data)["concentration"]
+    assert float(prior.icdf(0.5)) == pytest.approx(4 / 20)
+    with jax.enable_x64(True):
+        kernel = jax.jit(Mallows().gram)(data, data[:3], concentration=0.3)
+        diagonal = jax.jit(Mallows().diagonal)(data, concentration=0.3)
+    expected = mallows_kernel(data, concentration=0.3)
+    np.testing.assert_allclose(kernel, expected[:, :3], rtol=1e-12)
+    np.testing.assert_allclose(diagonal, np.diag(expected), rtol=1e-12)
+    assert isinstance(Kendall(), RankingKernel)
+    assert isinstance(Mallows(), GramKernel)
+    assert not isinstance(Mallows(), RankingKernel)
+
+
+@pytest.mark.parametrize(("kernel", "parameters"), [(Mallows(), {"concentration": 0.3}), (Kendall(), {})])
+def test_landmarks(kernel: Any, parameters: Any) -> None:
+    data = rankings(12)
+    exact = np.asarray(kernel.gram(data, data, **parameters))
+    everything = Landmarks(kernel, data)
+    np.testing.assert_allclose(gram(everything, data, **parameters), exact, atol=1e-6)
+    few = Landmarks.choose(kernel, data, 4, **parameters)
+    assert len(few.rankings) == 4
+    chosen = np.array(few.rankings.rankers, dtype=int)
+    cross = exact[:, chosen]
+    nystroem = cross @ np.linalg.solve(exact[np.ix_(chosen, chosen)], cross.T)
+    found = gram(few, data, **parameters)
+    off = ~np.eye(12, dtype=bool)
+    np.testing.assert_allclose(found[off], nystroem[off], atol=1e-6)
+    np.testing.assert_allclose(np.diag(found), np.diag(exact), rtol=1e-6)  # what is left out is the residual
+    assert few.error == pytest.approx(1 - np.trace(nystroem) / np.trace(exact), abs=1e-6)
+    assert few.parameters(data).keys() == parameters.keys()
+    enough = Landmarks.choose(kernel, data, tol=0.2)  # at the median of the prior
+    assert enough.error <= 0.2
+    assert len(enough.rankings) < 12
+
+
+def test_not_all_rankings_suit_all_kernels() -> None:
+    for kernel, options in (
+        (Cut(np.ones((3, 3))), {}),
+        (Landmarks(Mallows(), PARTIAL[:1]), {"concentration": 0.1}),
+    ):
+        with pytest.raises(DataError, match="GivenFeatures"):
+            kernel.features(PARTIAL, **options)
+        values = np.asarray(jax.jit(kernel.features)(PARTIAL, **options).values)
+        assert np.isfinite(values[0]).all()
+        assert np.isnan(values[1]).all()
+
+
+def test_known_values_inside_a_compiled_function() -> None:
+    positions = rankings().positions
+    fixed = jax.jit(lambda x: x * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions))(
+        2.0
+    )
+    expected = 2 * mallows_kernel(positions, concentration=0.2) + kendall_kernel(positions)
+    np.testing.assert_allclose(fixed, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cut(np.ones((3, 3)), lengthscale=1.0), "leave out"),
+        (lambda: Cut(lengthscale=-1.0), "positive"),
+        (lambda: Cut(lengthscale="mean"), "'learn'"),  # type: ignore[arg-type]
+        (lambda: Cut(lengthscale="learn", keep=0.5), "jumps"),
+        (lambda: Cut(keep=2.0), "share"),
+        (lambda: Cut(-np.ones((3, 3))), "not negative"),
+        (lambda: Cut().features(PARTIAL), "no attributes"),
+        (lambda: Cut(lengthscale="learn").parameters(PARTIAL), "no attributes"),
+        (lambda: Cut("like").features(PARTIAL), "no relation 'like'"),
+        (lambda: Landmarks.choose(Mallows(), rankings(), lengthscale=1.0), "no hyperparameter lengthscale"),
+        (lambda: Landmarks.choose(Mallows(), rankings()[:0]), "no rankings"),
+    ],
+)
+def test_errors(make: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make()
