@@ -119,7 +119,7 @@ def test_jax_keeps_its_configuration() -> None:
 
 NAMES = {
     "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load"],
-    "relpref.classifiers": ["KroneckerGPClassifier"],
+    "relpref.classifiers": ["KroneckerGPClassifier", "RankingGPClassifier"],
     "relpref.data": [
         "Comparisons",
         "Graph",

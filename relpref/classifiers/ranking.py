@@ -1,0 +1,158 @@
+"""Classifying those who give rankings by a Gaussian process, as a scikit-learn estimator."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from relpref.classifiers.ranking_features import RankingFeatures
+from relpref.data import Rankings
+from relpref.errors import DataError
+from relpref.infer import EP, Laplace
+from relpref.infer.ranks import objects
+from relpref.kernels import RankingKernel
+from relpref.models import ranking_classifier
+
+ENGINES = {"ep": EP, "laplace": Laplace}
+
+
+class RankingGPClassifier(ClassifierMixin, BaseEstimator):
+    """Who gave a ranking, with a probability: a Gaussian process classifier of rankings of any kind (GCK section 4.2).
+
+    Parameters
+    ----------
+    kernel : "kendall", "cut", "mallows" or RankingKernel
+        ``"cut"`` looks at a graph of the items: at ``graph``, or at the similarity of their attributes. ``"mallows"`` and
+        ``"kendall"`` look at pairs of items alone.
+    graph : array, shape (n, n), or str, optional
+        For ``"cut"``: weights between items in their order, or the name of a relation of theirs; made of the items' attributes
+        by default.
+    lengthscale : "median", "learn" or float
+        For ``"cut"`` on attributes: see `relpref.kernels.Cut`.
+    link : {"probit", "logit"}
+    landmarks : int
+        How many rankings stand for all others at most, where a kernel has no features or more than so many: ``"mallows"``, and
+        ``"kendall"`` with many items. The cost grows with the square; with one for each training ranking nothing is approximated.
+    engine : {"ep", "laplace"}
+    tolerance : float
+        Of features that have to be sampled, those of non-exhaustive rankings: their standard error in relation to their norm.
+    fixed : dict, optional
+        Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``.
+    priors : dict, optional
+        Of hyperparameters, see `relpref.models.ranking_classifier`.
+    random_state : int
+        For features that are sampled, and for the posterior's draws.
+
+    Attributes
+    ----------
+    posterior_ : ClassPosterior
+    classes_ : array
+    landmark_error_ : float
+        Share of the prior variance of the training rankings that the landmarks leave out, where they were chosen; 0 without landmarks.
+    sampling_error_ : float
+        Largest standard error of the training rankings' features in relation to their norm; 0 where nothing was sampled.
+    n_features_in_ : int
+        Number of items.
+    """
+
+    def __init__(
+        self,
+        kernel: str | RankingKernel = "kendall",
+        *,
+        graph: Any = None,
+        lengthscale: Any = "median",
+        link: str = "probit",
+        landmarks: int = 300,
+        engine: str = "ep",
+        tolerance: float = 0.05,
+        fixed: Mapping[str, Any] | None = None,
+        priors: Mapping[str, Any] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.graph = graph
+        self.lengthscale = lengthscale
+        self.link = link
+        self.landmarks = landmarks
+        self.engine = engine
+        self.tolerance = tolerance
+        self.fixed = fixed
+        self.priors = priors
+        self.random_state = random_state
+
+    def fit(self, X: Rankings, y: Any = None, *, progress_bar: bool = False) -> Self:
+        """Learn classes from rankings.
+
+        Parameters
+        ----------
+        X : Rankings
+        y : sequence of m labels, optional
+            Those that the rankings carry by default.
+        progress_bar : bool
+            Show the search for hyperparameters where a person watches.
+
+        Raises
+        ------
+        DataError
+            If an option does not fit, or there is only one class.
+        InferenceError
+            If the engine did not converge.
+        """
+        if self.engine not in ENGINES:
+            raise DataError(f"engine is {self.engine!r}; it is 'ep' or 'laplace'")
+        data = _rankings(X)
+        if y is not None:
+            data = data.with_labels(y)
+        if data.label is None:
+            raise DataError("y is missing, and the rankings carry no labels; give one label for each ranking")
+        self.n_features_in_ = data.shape[1]
+        self._features = RankingFeatures.choose(
+            self.kernel,
+            data,
+            graph=self.graph,
+            lengthscale=self.lengthscale,
+            landmarks=self.landmarks,
+            tolerance=self.tolerance,
+            concentration=(self.fixed or {}).get("concentration"),
+            key=self.random_state,
+        )
+        self.landmark_error_ = self._features.landmark_error
+        prepared, self.sampling_error_ = self._features.prepare(data)
+        self.posterior_: Any = ENGINES[self.engine](ranking_classifier, fixed=self.fixed).run(
+            self.random_state,
+            prepared,
+            kernel=self._features.kernel,
+            link=self.link,
+            priors=self.priors,
+            progress_bar=progress_bar,
+        )
+        self.classes_: NDArray[Any] = _array(self.posterior_.classes)
+        return self
+
+    def predict_proba(self, X: Rankings) -> NDArray[np.float64]:
+        """Probability of each class, shape (m, number of classes), in the order of ``classes_``."""
+        check_is_fitted(self, "posterior_")
+        prepared, _ = self._features.prepare(_rankings(X))
+        return np.asarray(self.posterior_.predict_proba(prepared).to_numpy())
+
+    def predict(self, X: Rankings) -> NDArray[Any]:
+        """The most probable class of each ranking, shape (m,)."""
+        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+
+
+def _rankings(given: Any) -> Rankings:
+    if not isinstance(given, Rankings):
+        raise DataError(
+            f"X is a {type(given).__name__}; give Rankings: see Rankings.from_orders, from_table and from_scores"
+        )
+    return given
+
+
+def _array(labels: tuple[Any, ...]) -> NDArray[Any]:
+    """An array of the labels' own type, as scikit-learn's measures want it; of objects where they are of several."""
+    if len({type(label) for label in labels}) == 1 and isinstance(labels[0], str | int | bool | float):
+        return np.asarray(labels)
+    return np.asarray(objects(labels))

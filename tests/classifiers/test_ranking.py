@@ -1,0 +1,133 @@
+"""The scikit-learn face of the classifier of rankings."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from relpref.classifiers import RankingGPClassifier
+from relpref.data import Rankings
+from relpref.data_loaders import rank_dishes
+from relpref.errors import DataError
+from relpref.infer import ClassPosterior
+from relpref.kernels import Cut, Kendall, Landmarks
+
+FIXED = {"amplitude": 2.0}
+KINDS = {
+    "full": lambda rankings: rankings,
+    "top-k": lambda rankings: rankings.top(3),
+    "exhaustive": lambda rankings: rankings.coarsened(3, key=0),
+    "non-exhaustive": lambda rankings: rankings.subset(4, key=0),
+}
+
+
+def users(kind: str = "full", seed: int = 0, number: int = 60) -> Rankings:
+    return KINDS[kind](rank_dishes(number, 0.3, seed))
+
+
+def truth(rankings: Rankings) -> list[Any]:
+    assert rankings.label is not None
+    return [rankings.classes[code] for code in rankings.label]
+
+
+@pytest.mark.parametrize("kernel", ["kendall", "cut", "mallows"])
+@pytest.mark.parametrize("kind", ["full", "non-exhaustive"])
+def test_two_kinds_of_eaters(kernel: str, kind: str) -> None:
+    train, test = users(kind), users(kind, 1)
+    fixed = FIXED | ({"concentration": 0.1} if (kernel, kind) == ("mallows", "full") else {})
+    model = RankingGPClassifier(kernel, fixed=fixed, landmarks=30).fit(train)
+    probability = model.predict_proba(test)
+    assert probability.shape == (60, 2) and model.n_features_in_ == 8
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    assert model.classes_.tolist() == ["juicy", "sweet"] == list(train.classes)
+    # 60 tosses of a fair coin give more than 75 % with a probability below 1e-4.
+    assert model.score(test, truth(test)) > 0.75
+    assert model.sampling_error_ == 0  # eight items: all placements are gone through
+    assert (model.landmark_error_ > 0) == (kernel == "mallows") and model.landmark_error_ < 0.8
+
+
+def test_all_rankings_as_landmarks_are_the_exact_process() -> None:
+    """The same Gaussian process by features of all pairs and by landmarks, at new rankings, too."""
+    train, test = users(number=30), users(seed=1, number=30)
+    explicit = RankingGPClassifier("kendall", fixed=FIXED).fit(train)
+    exact = RankingGPClassifier(Landmarks(Kendall(), train), fixed=FIXED).fit(train)
+    np.testing.assert_allclose(exact.predict_proba(test), explicit.predict_proba(test), atol=1e-7)
+    assert exact.posterior_.log_evidence == pytest.approx(explicit.posterior_.log_evidence, abs=1e-6)
+    np.testing.assert_allclose(
+        exact.posterior_.latent(test), explicit.posterior_.latent(_given(explicit, test)), atol=1e-6
+    )
+
+
+def _given(model: RankingGPClassifier, rankings: Rankings) -> Rankings:
+    return model._features.prepare(rankings)[0]
+
+
+def test_hyperparameters_are_learned() -> None:
+    train = users()
+    learned = RankingGPClassifier("cut", lengthscale="learn", priors=None).fit(train)
+    assert learned.posterior_.hyperparameters["lengthscale"].shape == (3,)
+    median = RankingGPClassifier(Cut()).fit(train)
+    assert learned.posterior_.log_evidence > median.posterior_.log_evidence - 0.5
+    mallows = RankingGPClassifier("mallows", landmarks=60).fit(train)
+    assert 0 < mallows.posterior_.hyperparameters["concentration"] < 1
+    assert mallows.landmark_error_ < 1e-9  # every one is a landmark
+
+
+def test_as_scikit_learn_wants_it() -> None:
+    data = users()
+    model = RankingGPClassifier("cut", fixed=FIXED)
+    assert clone(model).get_params() == model.get_params()
+    labels = truth(data)
+    scores = cross_val_score(model, data, labels, cv=3)
+    assert scores.shape == (3,) and scores.mean() > 0.75
+    fitted = model.fit(data, labels)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(data), fitted.predict_proba(data))
+    assert fitted.predict(data[:3]).dtype == fitted.classes_.dtype
+    assert isinstance(fitted.posterior_, ClassPosterior)
+    numbers = RankingGPClassifier(fixed=FIXED).fit(data, [label == "sweet" for label in labels])
+    assert numbers.classes_.dtype == bool and numbers.predict(data).dtype == bool
+
+
+def test_saved_with_its_landmarks(tmp_path: Any) -> None:
+    import relpref
+
+    train, test = users(), users(seed=1)
+    model = RankingGPClassifier("mallows", fixed=FIXED | {"concentration": 0.1}, landmarks=30).fit(train)
+    model.posterior_.save(tmp_path / "mallows.nc")
+    loaded = relpref.load(tmp_path / "mallows.nc")
+    assert isinstance(loaded, ClassPosterior)
+    np.testing.assert_array_equal(loaded.predict_proba(test), model.predict_proba(test))
+
+
+def test_refusals() -> None:
+    data, labels = users(), truth(users())
+    for message, model, given in (
+        ("X is a list; give Rankings", RankingGPClassifier(), [["a", "b"]]),
+        (
+            "kernel is 'spearman'; it is one of 'kendall', 'cut', 'mallows'",
+            RankingGPClassifier("spearman"),
+            data,
+        ),
+        ("engine is 'nuts'; it is 'ep' or 'laplace'", RankingGPClassifier(engine="nuts"), data),
+        ("landmarks is 0", RankingGPClassifier("mallows", landmarks=0), data),
+        ("belong to kernel='cut'; kernel is 'kendall'", RankingGPClassifier(lengthscale="learn"), data),
+        ("y is missing, and the rankings carry no labels", RankingGPClassifier(), data.without_labels()),
+        (
+            "lengthscale to be learned takes rankings that place every item",
+            RankingGPClassifier("cut", lengthscale="learn"),
+            users("non-exhaustive"),
+        ),
+    ):
+        with pytest.raises(DataError, match=message):
+            model.fit(given)
+    with pytest.raises(DataError, match="the classes of the rankings are only 'sweet'"):
+        RankingGPClassifier().fit(data, ["sweet"] * 60)
+    fitted = RankingGPClassifier("mallows", fixed=FIXED | {"concentration": 0.1}, landmarks=30).fit(
+        data, labels
+    )
+    with pytest.raises(DataError, match="this kernel takes rankings that place every item"):
+        fitted.predict_proba(users("non-exhaustive"))
