@@ -129,7 +129,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             priors=self.priors,
             progress_bar=progress_bar,
         )
-        self.classes_: NDArray[Any] = _array(self.posterior_.classes)
+        self.classes_: NDArray[Any] = _array(data.classes)
         return self
 
     def predict_proba(self, X: Rankings) -> NDArray[np.float64]:

@@ -13,7 +13,6 @@ from relpref.errors import DataError
 from relpref.infer.class_posterior import aligned
 from relpref.kernels import (
     Cut,
-    Features,
     GivenFeatures,
     Kendall,
     Landmarks,
@@ -129,9 +128,9 @@ class RankingFeatures:
         found = cls(
             kernel=GivenFeatures(), source="mallows", landmarks=plain[rows], concentration=strength, **common
         )
-        features = found._mallows(plain)
-        total = np.sum(np.square(features.values)) + np.sum(features.residual)
-        return replace(found, landmark_error=float(np.sum(features.residual) / total))
+        values, residual = found._mallows(plain)
+        left_out = float(np.sum(residual))
+        return replace(found, landmark_error=left_out / (float(np.sum(np.square(values))) + left_out))
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
         """Rankings as the program wants them, and the largest standard error of their features in relation to their norm."""
@@ -145,8 +144,7 @@ class RankingFeatures:
         if self.source == "kendall":
             return data.with_features(kendall_features(data)), 0.0
         if self.source == "mallows":
-            features = self._mallows(data)
-            return data.with_features(np.asarray(features.values), np.asarray(features.residual)), 0.0
+            return data.with_features(*self._mallows(data)), 0.0
         values, error = cut_features(
             data, self.graph, normalize=True, tolerance=self.tolerance, key=self.key, return_error=True
         )
@@ -154,7 +152,7 @@ class RankingFeatures:
         share = np.divide(spread, norm, out=np.zeros_like(norm), where=norm > 0)
         return data.with_features(values), float(share.max(initial=0.0))
 
-    def _mallows(self, data: Rankings) -> Features:
+    def _mallows(self, data: Rankings) -> tuple[Floats, Floats]:
         """From draws of linear extensions, which are the same wherever a ranking occurs."""
         assert self.landmarks is not None  # the source is Mallows
         settings: dict[str, Any] = {"concentration": self.concentration, "key": self.key}
@@ -164,12 +162,10 @@ class RankingFeatures:
         ]
         cross = mallows_kernel(data, self.landmarks, **settings)
         corner = mallows_kernel(self.landmarks, **settings)
+        parts = (cross, corner, np.concatenate(diagonal))
         with jax.enable_x64(True):
-            found = landmark_features(
-                *(jnp.asarray(part) for part in (cross, corner, np.concatenate(diagonal)))
-            )
-            assert found.residual is not None
-            return Features(np.asarray(found.values), np.asarray(found.residual))
+            found = landmark_features(*map(jnp.asarray, parts))
+            return np.asarray(found.values), np.asarray(found.residual)
 
 
 def _require_exhaustive(data: Rankings, what: str) -> None:

@@ -123,7 +123,7 @@ def test_refusals() -> None:
         ),
     ):
         with pytest.raises(DataError, match=message):
-            model.fit(given)
+            model.fit(given)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="the classes of the rankings are only 'sweet'"):
         RankingGPClassifier().fit(data, ["sweet"] * 60)
     fitted = RankingGPClassifier("mallows", fixed=FIXED | {"concentration": 0.1}, landmarks=30).fit(
