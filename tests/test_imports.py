@@ -119,7 +119,13 @@ def test_jax_keeps_its_configuration() -> None:
 
 NAMES = {
     "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load"],
-    "relpref.classifiers": ["KroneckerGPClassifier", "RankingGPClassifier"],
+    "relpref.classifiers": [
+        "CutFeatures",
+        "KendallFeatures",
+        "KroneckerGPClassifier",
+        "MallowsFeatures",
+        "RankingGPClassifier",
+    ],
     "relpref.data": [
         "Comparisons",
         "Graph",
@@ -190,7 +196,9 @@ NAMES = {
         "kendall_features",
         "kendall_kernel",
         "landmark_features",
+        "mallows_features",
         "mallows_kernel",
+        "mallows_landmarks",
         "submodular_features",
     ],
     "relpref.likelihoods": [

@@ -9,7 +9,7 @@ from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
 from relpref.kernels.item_graph import item_graph
 from relpref.kernels.kendall import kendall_features, kendall_kernel
-from relpref.kernels.landmarks import GramKernel, Landmarks
+from relpref.kernels.landmarks import GramKernel, Landmarks, mallows_features, mallows_landmarks
 from relpref.kernels.mallows import mallows_kernel
 from relpref.kernels.pairwise import (
     MLPK,
@@ -66,6 +66,8 @@ __all__ = [
     "kendall_features",
     "kendall_kernel",
     "landmark_features",
+    "mallows_features",
     "mallows_kernel",
+    "mallows_landmarks",
     "submodular_features",
 ]

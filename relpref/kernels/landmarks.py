@@ -13,6 +13,8 @@ from jax import Array
 from relpref.data import Rankings
 from relpref.errors import DataError
 from relpref.kernels.features import Features, landmark_features
+from relpref.kernels.kendall import kendall_diagonal, kendall_kernel
+from relpref.kernels.mallows import mallows_kernel, mallows_variances
 from relpref.kernels.positions import in_double
 from relpref.linalg import pivoted_cholesky
 
@@ -109,3 +111,51 @@ class Landmarks:
             self.kernel.gram(self.rankings, self.rankings, **parameters),
             self.kernel.diagonal(rankings, **parameters),
         )
+
+
+def mallows_features(
+    rankings: Rankings, landmarks: Rankings, *, concentration: float, samples: int = 32, key: Any = 0
+) -> Features:
+    """Features of rankings of any kind by the Mallows kernel with landmarks of any kind, computed beforehand.
+
+    For exhaustive rankings they are those of ``Landmarks(Mallows(), landmarks)``; others are sampled, see `mallows_kernel`.
+
+    Parameters
+    ----------
+    rankings, landmarks : Rankings
+        Of the same items.
+    concentration : float
+    samples : int
+        Linear extensions drawn for each non-exhaustive ranking and landmark.
+    key : int or JAX key
+
+    Returns
+    -------
+    Features
+        NumPy: ``rankings.with_features(*mallows_features(...))``.
+    """
+    options: dict[str, Any] = {"concentration": concentration, "samples": samples, "key": key}
+    found = in_double(
+        landmark_features,
+        mallows_kernel(rankings, landmarks, **options),
+        mallows_kernel(landmarks, **options),
+        mallows_variances(rankings, **options),
+    )
+    return Features(*found)
+
+
+def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) -> Rankings:
+    """Choose landmarks among rankings of any kind without sampling, for `mallows_features`.
+
+    As `Landmarks.choose`, from exp(−λ · mean number of discordant pairs of the linear extensions), which is a covariance function and
+    known in closed form by the Kendall kernel; for full rankings it is the Mallows kernel.
+    """
+    plain = Rankings(rankings.items, rankings.positions, rankings.rankers)
+    n = rankings.shape[1]
+    strength = concentration * n * (n - 1) / 4
+    chosen, _ = pivoted_cholesky(
+        np.exp(strength * (in_double(kendall_diagonal, plain.positions) - 1)),
+        lambda row: np.exp(strength * (kendall_kernel(plain, plain[[row]])[:, 0] - 1)),
+        number,
+    )
+    return plain[chosen]

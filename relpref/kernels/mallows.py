@@ -84,6 +84,28 @@ def mallows_kernel(
     return (values, error) if return_error else values
 
 
+def mallows_variances(
+    rankings: Any, *, concentration: float, samples: int = 32, key: Any = 0
+) -> NDArray[np.float64]:
+    """Diagonal of `mallows_kernel`, shape (m,), for rankings of any kind and with the same draws."""
+    positions = position_array(rankings)
+    known = exhaustive(positions)
+    result = np.empty(len(positions))
+    result[known] = in_double(mallows_diagonal, concentration, positions[known])
+    rest = np.flatnonzero(~known)
+    seed = int(generator(key).integers(2**63))
+    for rows in np.array_split(rest, -(-rest.size * samples // MANY)) if rest.size else []:
+        draws = np.stack(extended(positions[rows], samples, seed))
+        result[rows] = in_double(_mean_within, concentration, draws)
+    return result
+
+
+@jax.jit
+def _mean_within(concentration: Any, draws: Array) -> Array:
+    """Mean kernel of the draws of each ranking with each other and themselves, from shape (m, samples, n)."""
+    return jax.lax.map(lambda part: jnp.mean(jnp.exp(_log_mallows(concentration, part, part))), draws)
+
+
 @jax.custom_jvp
 def log_mallows(concentration: Any, left: Array, right: Array) -> Array:
     """Logarithm of the kernel between exhaustive rankings, shape (m, m')."""
