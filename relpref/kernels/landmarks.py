@@ -136,7 +136,7 @@ def mallows_features(
     """
     options: dict[str, Any] = {"concentration": concentration, "samples": samples, "key": key}
     found = in_double(
-        landmark_features,
+        jax.jit(landmark_features),
         mallows_kernel(rankings, landmarks, **options),
         mallows_kernel(landmarks, **options),
         mallows_variances(rankings, **options),
