@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from relpref.data import Rankings
 from relpref.data.messages import shown
 from relpref.errors import DataError
-from relpref.kernels import GivenFeatures, RankingKernel
+from relpref.kernels import Kendall, RankingKernel
 from relpref.likelihoods import Link
 from relpref.models.decisions import sample_decisions
 from relpref.models.preference import Hyperparameters, Priors
@@ -31,7 +31,7 @@ def ranking_classifier(
     data : Rankings
         With labels, see `Rankings.with_labels`; without, only their classes are needed.
     kernel : RankingKernel, optional
-        `GivenFeatures` by default.
+        `Kendall` by default.
     link : {"probit", "logit"}
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter. Sites: ``amplitude`` (prior sd of the process at a full ranking, about) and
@@ -49,7 +49,7 @@ def ranking_classifier(
             f"the classes of the rankings are {found}; a classifier needs two or more: give labels with rankings.with_labels(...)"
         )
     hyperparameters = Hyperparameters(priors)
-    chosen = GivenFeatures() if kernel is None else kernel
+    chosen = Kendall() if kernel is None else kernel
     values = {name: hyperparameters.sample(name, prior) for name, prior in chosen.parameters(data).items()}
     features = chosen.features(data, **values)
     if data.label is None:

@@ -13,8 +13,10 @@ import relpref
 from relpref.data import Rankings
 from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
 from relpref.infer import EP, ClassPosterior, Laplace, Posterior, from_samples
+from relpref.kernels import GivenFeatures
 from relpref.models import ranking_classifier
 
+GIVEN = GivenFeatures()
 ITEMS = ["ale", "beer", "cider", "stout"]
 
 
@@ -35,7 +37,7 @@ DATA, NEW = rankings(40, 3, 0), rankings(15, 3, 1)
 
 @pytest.fixture(scope="module")
 def posterior() -> ClassPosterior:
-    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, DATA, progress_bar=False)
+    found = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, DATA, kernel=GIVEN, progress_bar=False)
     assert isinstance(found, ClassPosterior)
     return found
 
@@ -57,7 +59,7 @@ def test_each_decision_is_a_binary_classifier_of_those_who_came_to_it(posterior:
     assert DATA.label is not None
     label = DATA.label
     later = DATA[label > 0].with_labels([DATA.classes[code] for code in label[label > 0]])
-    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, progress_bar=False)
+    alone = EP(ranking_classifier, fixed={"amplitude": 1.5}).run(0, later, kernel=GIVEN, progress_bar=False)
     both = posterior.latent(NEW).xs("class 1", axis=1, level=1)
     np.testing.assert_allclose(alone.latent(NEW), both, atol=1e-6)  # type: ignore[attr-defined]
     table, first = posterior.predict_proba(NEW), alone.predict_proba(NEW)  # type: ignore[attr-defined]
@@ -69,7 +71,9 @@ def test_against_scikit_learn() -> None:
     data = rankings(60, 2, 2)
     assert data.features is not None and data.label is not None
     fixed = {"amplitude": 1.3}
-    ours = Laplace(ranking_classifier, fixed=fixed).run(0, data, link="logit", progress_bar=False)
+    ours = Laplace(ranking_classifier, fixed=fixed).run(
+        0, data, kernel=GIVEN, link="logit", progress_bar=False
+    )
     kernel = DotProduct(sigma_0=2.0 / 1.3, sigma_0_bounds="fixed") * 1.3**2
     theirs = GaussianProcessClassifier(kernel, optimizer=None).fit(data.features, data.label)
     new = rankings(15, 2, 3)
@@ -136,7 +140,9 @@ def test_refusals(posterior: ClassPosterior) -> None:
 
 def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:
     data = rankings(40, 3, 0)
-    own = EP(lambda data: ranking_classifier(data), fixed={"amplitude": 1.5}).run(0, data, progress_bar=False)
+    own = EP(lambda data: ranking_classifier(data, kernel=GIVEN), fixed={"amplitude": 1.5}).run(
+        0, data, progress_bar=False
+    )
     own.save(tmp_path / "own.nc")
     with pytest.raises(UnsupportedProgramError, match="does not know its program"):
         relpref.load(tmp_path / "own.nc").predict_proba(NEW)  # type: ignore[union-attr]
@@ -157,16 +163,16 @@ def test_engines_agree(way: str) -> None:
         samples: Any
         if way == "nuts":
             mcmc = MCMC(NUTS(program), num_warmup=300, num_samples=1000, progress_bar=False)
-            mcmc.run(jax.random.key(0), DATA)
+            mcmc.run(jax.random.key(0), DATA, kernel=GIVEN)
             samples = mcmc.get_samples()
         else:
             guide = AutoMultivariateNormal(program)
             svi = SVI(program, guide, numpyro.optim.Adam(0.02), Trace_ELBO(4))
-            fitted = svi.run(jax.random.key(1), 3000, DATA, progress_bar=False)
+            fitted = svi.run(jax.random.key(1), 3000, DATA, kernel=GIVEN, progress_bar=False)
             samples = guide.sample_posterior(jax.random.key(2), fitted.params, sample_shape=(1000,))
-    sampled: Posterior = from_samples(samples, ranking_classifier, DATA)
+    sampled: Posterior = from_samples(samples, ranking_classifier, DATA, kernel=GIVEN)
     engine = EP(ranking_classifier, hyperparameters="nuts", draws=60, warmup=60)
-    integrated = engine.run(0, DATA, progress_bar=False)
+    integrated = engine.run(0, DATA, kernel=GIVEN, progress_bar=False)
     assert isinstance(sampled, ClassPosterior) and isinstance(integrated, ClassPosterior)
     gap = sampled.predict_proba(NEW) - integrated.predict_proba(NEW)
     assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)

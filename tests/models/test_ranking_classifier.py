@@ -7,6 +7,7 @@ from numpyro.infer import Predictive
 
 from relpref.data import Rankings
 from relpref.errors import DataError
+from relpref.kernels import GivenFeatures
 from relpref.models import ranking_classifier
 
 DATA = Rankings.from_orders([["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]]).with_features(
@@ -18,7 +19,7 @@ THREE = DATA.with_labels(["x", "y", "z", "y"])
 def trace(data: Rankings, **kwargs: object) -> dict[str, dict[str, object]]:
     with jax.enable_x64(True):
         seeded = handlers.seed(ranking_classifier, rng_seed=0)
-        return handlers.trace(seeded).get_trace(data, **kwargs)
+        return handlers.trace(seeded).get_trace(data, kernel=GivenFeatures(), **kwargs)
 
 
 def test_its_sites_and_their_log_probability() -> None:
@@ -43,7 +44,9 @@ def test_its_sites_and_their_log_probability() -> None:
 
 def test_predictive_draws_decisions() -> None:
     with jax.enable_x64(True):
-        draws = Predictive(ranking_classifier, num_samples=7)(jax.random.key(0), THREE.without_labels())
+        draws = Predictive(ranking_classifier, num_samples=7)(
+            jax.random.key(0), THREE.without_labels(), kernel=GivenFeatures()
+        )
     assert draws["decision"].shape == (7, 4, 2)
     assert set(np.unique(draws["decision"])) <= {0, 1}
 
