@@ -57,7 +57,7 @@ class KroneckerGPClassifier(BaseEstimator):
     priors : dict, optional
         Of hyperparameters, see `relpref.models.kronecker_classifier`.
     random_state : int
-        For the posterior's draws.
+        For the choice of landmarks and the posterior's draws.
 
     Attributes
     ----------
@@ -149,7 +149,9 @@ class KroneckerGPClassifier(BaseEstimator):
         fixed = dict(self.fixed or {})
         options = kernels | {"priors": self.priors}
         known = {name: value for name, value in fixed.items() if name != "intercept"}
-        self.landmarks_ = edge_landmarks(self.data_, self.landmarks, values=known, **options)
+        self.landmarks_ = edge_landmarks(
+            self.data_, self.landmarks, values=known, seed=self.random_state, **options
+        )
         self.posterior_: Any = ENGINES[self.engine](kronecker_classifier, fixed=fixed).run(
             self.random_state,
             self.data_,

@@ -1,6 +1,6 @@
 """Kernels of selected edges, entry by entry, and features of edges from a few of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import jax
@@ -69,27 +69,28 @@ class EdgeLandmarks:
         cls,
         left: ArrayLike,
         right: ArrayLike,
-        rows: Positions,
-        columns: Positions,
+        edges: Edges,
         number: int | None = None,
         *,
         sign: float = 0.0,
-        tol: float = 0.0,
+        weights: ArrayLike | None = None,
+        seed: int = 0,
     ) -> Self:
-        """Choose some of the edges, each time the one that those chosen explain worst (`relpref.linalg.pivoted_cholesky`).
+        """Choose some of the edges at random, the less those chosen explain one the more likely it is (`pivoted_cholesky`).
 
         Parameters
         ----------
         left, right : array
             Kernels of conditioning nodes and of objects.
-        rows, columns : array of int, shape (q,)
-            The edges to choose from; repeated ones count once.
+        edges : (array of int, array of int)
+            To choose from; repeated ones count once.
         number : int, optional
             How many at most; by default as many as it takes to leave nothing out.
         sign : {0, 1, -1}
             As for `edge_kernel`.
-        tol : float
-            Share of the variance that may be left out: with fewer landmarks if they do.
+        weights : array, shape (q,), optional
+            How much it matters to explain each edge.
+        seed : int
 
         Raises
         ------
@@ -97,18 +98,30 @@ class EdgeLandmarks:
             If no edge varies under the kernel, or a kernel matrix is none.
         """
         left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
-        rows, columns = np.divmod(np.unique(rows * right.shape[0] + columns), right.shape[0])
+        own, first = np.unique(edges[0] * right.shape[0] + edges[1], return_index=True)
+        rows, columns = np.divmod(own, right.shape[0])
+        scale = np.sqrt(np.ones(len(own)) if weights is None else np.asarray(weights)[first])
+
+        def column(i: int) -> Any:
+            """Of the kernel scaled by the square roots of the weights."""
+            one = rows[[i]], columns[[i]]
+            return scale * scale[i] * edge_kernel(left, right, sign, (rows, columns), one)[:, 0]
+
+        diagonal = edge_diagonal(left, right, sign, (rows, columns))
         chosen, error = pivoted_cholesky(
-            edge_diagonal(left, right, sign, (rows, columns)),
-            lambda i: edge_kernel(left, right, sign, (rows, columns), (rows[[i]], columns[[i]]))[:, 0],
-            len(rows) if number is None else number,
-            tol,
+            np.square(scale) * diagonal,
+            column,
+            len(own) if number is None else number,
+            rng=np.random.default_rng(seed),
         )
         if not len(chosen):
             raise DataError(
                 "no edge varies under the kernel: it is 0 for every edge with itself; give another kernel or other edges"
             )
-        return cls(rows[chosen], columns[chosen], np.float64(error))
+        found = cls(rows[chosen], columns[chosen], np.float64(error))
+        if weights is None:
+            return found
+        return replace(found, error=np.float64(found.left_out(left, right, sign, (rows, columns))))
 
     def features(self, left: Array, right: Array, sign: float, edges: Edges) -> Features:
         """Features of edges, see `landmark_features`; arguments as for `edge_kernel`."""

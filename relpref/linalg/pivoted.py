@@ -1,4 +1,4 @@
-"""The few rows that stand for a large positive semidefinite matrix: greedy pivots of a Cholesky factorisation."""
+"""The few rows that stand for a large positive semidefinite matrix: pivots of a Cholesky factorisation, greedy or random."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,12 @@ _SLACK = 1e-9
 
 
 def pivoted_cholesky(
-    diagonal: ArrayLike, column: Callable[[int], ArrayLike], most: int, tol: float = 0.0
+    diagonal: ArrayLike,
+    column: Callable[[int], ArrayLike],
+    most: int,
+    tol: float = 0.0,
+    *,
+    rng: np.random.Generator | None = None,
 ) -> tuple[NDArray[np.intp], float]:
     """Choose rows one after the other, each time the one that those chosen explain worst.
 
@@ -32,6 +37,10 @@ def pivoted_cholesky(
         Rows to choose at most.
     tol : float
         Share of the trace that may be left out: with fewer rows if they do.
+    rng : Generator, optional
+        Choose at random instead, with probabilities in proportion to what is unexplained (Chen, Epperly, Tropp & Webber 2023,
+        "Randomly pivoted Cholesky"). Where eigenvalues fall slowly that explains more: the worst explained rows
+        are outliers, which explain nothing but themselves.
 
     Returns
     -------
@@ -60,9 +69,9 @@ def pivoted_cholesky(
     rows = np.empty((most, m))  # of the factor's transpose, so that each new one is contiguous
     chosen: list[int] = []
     while len(chosen) < most and left.sum() > tol * trace:
-        pivot = int(np.argmax(left))
-        if left[pivot] <= _SLACK * largest:
+        if left.max() <= _SLACK * largest:
             break
+        pivot = int(np.argmax(left)) if rng is None else int(rng.choice(m, p=left / left.sum()))
         fresh = np.array(column(pivot), dtype=np.float64)
         if fresh.shape != (m,):
             raise DataError(f"column {pivot} has shape {fresh.shape}; it must be {(m,)}")

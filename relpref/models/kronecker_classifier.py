@@ -98,11 +98,13 @@ def edge_landmarks(
     number: int | None = None,
     *,
     values: Mapping[str, Any] | None = None,
-    tol: float = 0.0,
+    seed: int = 0,
     priors: Priors | None = None,
     **kernels: Any,
 ) -> EdgeLandmarks:
-    """Choose landmarks for `kronecker_classifier` among the known edges.
+    """Choose landmarks for `kronecker_classifier` among the known edges, with equal regard to both classes.
+
+    The rarer class says more of where the classes meet, edge by edge, so each class has half of the weight.
 
     Parameters
     ----------
@@ -111,25 +113,31 @@ def edge_landmarks(
         How many at most; by default as many as it takes to leave nothing out, which is the exact process.
     values : dict, optional
         Hyperparameters for which to choose; the medians of their priors by default.
-    tol : float
-        Share of the prior variance that may be left out: with fewer landmarks if they do.
+    seed : int
+        Landmarks are chosen at random, see `EdgeLandmarks.choose`.
     priors, **kernels
         As given to the program: ``node_kernel``, ``object_kernel``, ``graph_kernel``, ``standardize``, ``normalize``.
 
     Returns
     -------
     EdgeLandmarks
-        With the share that they leave out as ``error``.
+        With the share of the edges' prior variance that they leave out as ``error``, all edges alike.
 
     Raises
     ------
     DataError
         If labels are not those of two classes, a kernel matrix is none, or a hyperparameter does not exist.
     """
-    rows, columns, _ = _edges(data)
+    rows, columns, labels = _edges(data)
     with jax.enable_x64(True):
         left, right = (np.asarray(kernel) for kernel in _at(data, values or {}, priors, kernels))
-    return EdgeLandmarks.choose(left, right, rows, columns, number, sign=SIGN[data.symmetry], tol=tol)
+    weights = None
+    if data.symmetry != "reciprocal":  # there each edge is of both classes
+        share = np.mean(labels > 0)
+        weights = np.where(labels > 0, 0.5 / share, 0.5 / (1.0 - share))
+    return EdgeLandmarks.choose(
+        left, right, (rows, columns), number, sign=SIGN[data.symmetry], weights=weights, seed=seed
+    )
 
 
 def landmark_error(

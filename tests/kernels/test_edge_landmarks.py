@@ -31,7 +31,7 @@ def test_the_kernel_of_selected_edges(kernel: Kronecker | Symmetric, sign: float
 @pytest.mark.parametrize("sign", [0.0, 1.0, -1.0])
 def test_features_leave_out_what_they_say(sign: float) -> None:
     edges = np.repeat(np.arange(6), 6), np.tile(np.arange(6), 6)
-    landmarks = EdgeLandmarks.choose(KERNEL, KERNEL, *edges, 5, sign=sign)
+    landmarks = EdgeLandmarks.choose(KERNEL, KERNEL, edges, 5, sign=sign)
     with jax.enable_x64(True):
         found = landmarks.features(jnp.asarray(KERNEL), jnp.asarray(KERNEL), sign, edges)
         values, residual = (np.asarray(part) for part in found)
@@ -44,5 +44,21 @@ def test_features_leave_out_what_they_say(sign: float) -> None:
 
 def test_an_edge_that_is_there_twice_is_one() -> None:
     rows, columns = np.array([1, 1, 2, 1]), np.array([0, 0, 0, 0])
-    landmarks = EdgeLandmarks.choose(np.eye(3), np.eye(3), rows, columns)
+    landmarks = EdgeLandmarks.choose(np.eye(3), np.eye(3), (rows, columns))
     assert sorted(landmarks.rows) == [1, 2] and landmarks.error == 0
+
+
+def test_edges_that_matter_more_are_explained_better() -> None:
+    edges = np.repeat(np.arange(6), 6), np.tile(np.arange(6), 6)
+    kernel = KERNEL + 5 * np.eye(6)
+    matter = np.arange(36) < 12
+    plain, weighted = (
+        EdgeLandmarks.choose(kernel, kernel, edges, 8, weights=weights)
+        for weights in (None, 1 + 1000 * matter)
+    )
+    some = edges[0][matter], edges[1][matter]
+    assert weighted.left_out(kernel, kernel, 0.0, some) < 0.7 * plain.left_out(kernel, kernel, 0.0, some)
+    assert (
+        weighted.error == pytest.approx(weighted.left_out(kernel, kernel, 0.0, edges))
+        and weighted.error > plain.error
+    )
