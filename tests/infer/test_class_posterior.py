@@ -5,7 +5,8 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit
+from scipy.special import expit, ndtr
+from scipy.stats import kstest
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import DotProduct
 
@@ -176,3 +177,28 @@ def test_engines_agree(way: str) -> None:
     assert isinstance(sampled, ClassPosterior) and isinstance(integrated, ClassPosterior)
     gap = sampled.predict_proba(NEW) - integrated.predict_proba(NEW)
     assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
+
+
+def test_latent_functions_are_calibrated() -> None:
+    """300 simulations at known hyperparameters, some variance left to each ranking alone; false alarm 1e-3."""
+    rng = np.random.default_rng(7)
+    values, new = DATA.features, NEW[[0]].features
+    assert values is not None and new is not None
+    amplitude, residual = 1.5, 0.3
+    plain = Rankings.from_orders(DATA.orders(), items=ITEMS).with_features(values, np.full(40, residual))
+    asked = NEW[[0]].with_features(new, [residual])
+    engine = EP(ranking_classifier, fixed={"amplitude": amplitude})
+    pit = []
+    for _ in range(300):
+        weight, intercept = amplitude * rng.normal(size=(4, 2)), 2.0 * rng.normal(size=2)
+        own = amplitude * np.sqrt(residual) * rng.normal(size=(41, 2))
+        latent = np.concatenate([values, new]) @ weight + intercept + own
+        on = latent[:40] + rng.normal(size=(40, 2)) > 0
+        label = np.where(on[:, 0], np.where(on[:, 1], 2, 1), 0)
+        data = plain.with_labels(label.tolist(), classes=[0, 1, 2])
+        posterior = engine.run(0, data, kernel=GIVEN, progress_bar=False)
+        assert isinstance(posterior, ClassPosterior)
+        table = posterior.latent(asked)
+        pit += [ndtr((latent[40, c] - table["mean", c]) / table["sd", c]).item() for c in (0, 1)]
+    assert kstest(pit[::2], "uniform").pvalue > 1e-3
+    assert kstest(pit[1::2], "uniform").pvalue > 1e-3
