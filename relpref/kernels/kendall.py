@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from relpref.errors import DataError
-from relpref.kernels.positions import in_double, position_array
+from relpref.kernels.positions import by_rows, in_double, padded, position_array, traced
 from relpref.kernels.signs import expected_sign
 from relpref.linalg import require_memory
 
@@ -43,7 +43,7 @@ def kendall_features(rankings: Any) -> Any:
     m, n = positions.shape
     _check_items(n)
     require_memory(8.0 * m * n * (n - 1), f"Kendall features of {m} rankings of {n} items")
-    return in_double(_features, positions)
+    return _features(positions) if traced(positions) else by_rows(_features, positions)
 
 
 def kendall_kernel(a: Any, b: Any = None) -> Any:
@@ -62,7 +62,9 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     left = position_array(a)
     right = left if b is None else position_array(b)
     _check_items(left.shape[1], right.shape[1])
-    return in_double(_gram, left, right)
+    if traced(left, right):
+        return _gram(left, right)
+    return in_double(_gram, padded(left), padded(right))[: len(left), : len(right)]
 
 
 @jax.jit

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.ranking_blocks import generator
 from relpref.errors import DataError
-from relpref.kernels.positions import exhaustive, exhaustive_only, in_double, position_array, traced
+from relpref.kernels.positions import exhaustive, exhaustive_only, in_double, padded, position_array, traced
 from relpref.linalg import real, require_memory
 
 MANY = 2**11  # full rankings on either side that are compared at once
+_AT_ONCE = 64  # rankings whose draws are compared among themselves at once
 
 
 def mallows_kernel(
@@ -77,11 +78,17 @@ def mallows_kernel(
     if samples < 2:
         raise DataError(f"mallows_kernel: samples={samples}; draw 2 at least")
     if exhaustive(left).all() and exhaustive(right).all():
-        values = np.exp(in_double(log_mallows, strength, left, right))
+        values = _known(strength, left, right)
         return (values, np.zeros_like(values)) if return_error else values
     seed = int(generator(key).integers(2**63))
     values, error = over_extensions(strength, extended(left, samples, seed), extended(right, samples, seed))
     return (values, error) if return_error else values
+
+
+def _known(strength: float, left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Kernel between exhaustive rankings that are not traced."""
+    logarithm = in_double(_log_mallows, strength, padded(left), padded(right))
+    return np.asarray(np.exp(logarithm[: len(left), : len(right)]))
 
 
 def mallows_variances(
@@ -91,12 +98,14 @@ def mallows_variances(
     positions = position_array(rankings)
     known = exhaustive(positions)
     result = np.empty(len(positions))
-    result[known] = in_double(mallows_diagonal, concentration, positions[known])
+    if known.any():
+        result[known] = in_double(mallows_diagonal, concentration, padded(positions[known]))[: known.sum()]
     rest = np.flatnonzero(~known)
     seed = int(generator(key).integers(2**63))
-    for rows in np.array_split(rest, -(-rest.size * samples // MANY)) if rest.size else []:
-        draws = np.stack(extended(positions[rows], samples, seed))
-        result[rows] = in_double(_mean_within, concentration, draws)
+    for first in range(0, rest.size, _AT_ONCE):
+        rows = rest[first : first + _AT_ONCE]
+        draws = np.stack(extended(positions[padded(rows)], samples, seed))
+        result[rows] = in_double(_mean_within, concentration, draws)[: rows.size]
     return result
 
 
@@ -199,9 +208,8 @@ def over_extensions(
     for rows in _batches(left):
         for columns in _batches(right):
             one, other = [left[i] for i in rows], [right[j] for j in columns]
-            kernel = np.exp(in_double(log_mallows, strength, _filled(one), _filled(other)))
+            kernel = _known(strength, np.concatenate(one), np.concatenate(other))
             starts = [np.cumsum([0, *map(len, side)]) for side in (one, other)]
-            kernel = kernel[: starts[0][-1], : starts[1][-1]]
             by_row, by_column = (
                 np.add.reduceat(kernel, starts[1][:-1], axis=1) / np.diff(starts[1]),
                 np.add.reduceat(kernel, starts[0][:-1], axis=0) / np.diff(starts[0])[:, None],
@@ -225,11 +233,3 @@ def _variance_of_mean(means: NDArray[np.float64], starts: NDArray[np.intp], axis
 def _batches(draws: list[NDArray[np.int32]]) -> list[NDArray[np.intp]]:
     ends = np.cumsum([len(part) for part in draws])
     return np.split(np.arange(len(draws)), np.flatnonzero(np.diff((ends - 1) // MANY)) + 1)
-
-
-def _filled(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """The parts one below the other, and copies of the last row up to a power of two: few shapes, few compilations."""
-    rows = np.concatenate(parts)
-    return np.concatenate(
-        [rows, np.repeat(rows[-1:], (1 << (len(rows) - 1).bit_length()) - len(rows), axis=0)]
-    )

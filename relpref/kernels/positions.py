@@ -1,6 +1,7 @@
 """Rankings on their way into compiled functions: checked positions, float64, a few rows at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -92,9 +93,15 @@ def in_double(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of arrays: inside a trace as it is, otherwise in float64 and with NumPy arrays out."""
     if traced(*arguments):
         return function(*arguments)
-    # What is known is computed now, also where it stands beside what is traced.
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+    with _now():
         return jax.tree.map(np.asarray, function(*arguments))
+
+
+def padded(positions: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Rankings and copies of the last one, up to a number that many sets of rankings share: few shapes, few compilations."""
+    m = len(positions)
+    step = max(64, 1 << max(m.bit_length() - 3, 0))
+    return np.concatenate([positions, np.repeat(positions[-1:], -m % step, axis=0)])
 
 
 def by_rows(
@@ -116,9 +123,18 @@ def by_rows(
     m, n = positions.shape
     rows = max(1, min(512, _CELLS_AT_ONCE // max(n, 1)))
     parts = []
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+    with _now():
         for first in range(0, max(m, 1), rows):
             part = positions[first : first + rows]
             padded = np.concatenate([part, np.zeros((rows - len(part), n), dtype=positions.dtype)])
             parts.append(function(jnp.asarray(padded), *arguments)[: len(part)])
         return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+
+
+@contextmanager
+def _now() -> Iterator[None]:
+    """Compute in float64, and at once, also where what is known stands beside what is traced."""
+    # Only there, because at compile time JAX computes every constant of a function by itself.
+    beside = jax.ensure_compile_time_eval() if traced(jnp.zeros(())) else nullcontext()
+    with beside, jax.enable_x64(True):
+        yield
