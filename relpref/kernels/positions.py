@@ -97,7 +97,7 @@ def in_double(function: Callable[..., Any], *arguments: Any) -> Any:
         return jax.tree.map(np.asarray, function(*arguments))
 
 
-def padded(positions: NDArray[np.int32]) -> NDArray[np.int32]:
+def padded(positions: NDArray[Any]) -> NDArray[Any]:
     """Rankings and copies of the last one, up to a number that many sets of rankings share: few shapes, few compilations."""
     m = len(positions)
     step = max(64, 1 << max(m.bit_length() - 3, 0))
