@@ -51,6 +51,8 @@ class RankingFeatures:
         Of features that are sampled.
     landmark_error : float
         Share of the prior variance that landmarks leave out.
+    partial : bool
+        Whether rankings that do not place every item can be treated.
     """
 
     items: PreferenceData
@@ -62,6 +64,7 @@ class RankingFeatures:
     tolerance: float = 0.05
     key: int = 0
     landmark_error: float = 0.0
+    partial: bool = True
 
     @classmethod
     def choose(
@@ -98,7 +101,7 @@ class RankingFeatures:
             cut = Cut(graph, lengthscale)
             if lengthscale == "learn":
                 _require_exhaustive(data, "a graph with a lengthscale to be learned")
-                return cls(kernel=cut, source="program", **common)
+                return cls(kernel=cut, source="program", partial=False, **common)
             with jax.enable_x64(True):
                 weights = np.asarray(cut.weights(data))
             return cls(kernel=GivenFeatures(), source="cut", graph=weights, **common)
@@ -109,9 +112,11 @@ class RankingFeatures:
             chosen = Landmarks.choose(Kendall(), data, landmarks)
             return cls(kernel=chosen, source="program", landmark_error=float(chosen.error), **common)
         given = {} if concentration is None else {"concentration": concentration}
-        if data.kind != "non-exhaustive":
+        if data.exhaustive:
             chosen = Landmarks.choose(Mallows(), data, landmarks, **given)
-            return cls(kernel=chosen, source="program", landmark_error=float(chosen.error), **common)
+            return cls(
+                kernel=chosen, source="program", landmark_error=float(chosen.error), partial=False, **common
+            )
         return cls._sampled_mallows(data, landmarks, concentration, common)
 
     @classmethod
@@ -136,9 +141,7 @@ class RankingFeatures:
         """Rankings as the program wants them, and the largest standard error of their features in relation to their norm."""
         data = aligned(rankings, self.items)
         if self.source == "program":
-            if not isinstance(self.kernel, GivenFeatures) and not isinstance(
-                getattr(self.kernel, "kernel", None), Kendall
-            ):
+            if not self.partial:
                 _require_exhaustive(data, "this kernel")
             return data, 0.0
         if self.source == "kendall":
@@ -169,7 +172,7 @@ class RankingFeatures:
 
 
 def _require_exhaustive(data: Rankings, what: str) -> None:
-    if data.kind == "non-exhaustive":
+    if not data.exhaustive:
         raise DataError(
             f"{what} takes rankings that place every item, and some of these do not; take kernel='kendall', kernel='cut' with a given "
             "graph or lengthscale, or rankings.completed() if what is missing comes last"

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +21,7 @@ from relpref.data.ranking_orders import place_of, read_orders
 from relpref.data.ranking_preflib import read_preflib
 from relpref.data.ranking_tables import read_positions, read_scores
 from relpref.data.ranking_text import describe, first_lines, write_order
-from relpref.data.untraced import Untraced
+from relpref.data.ranking_tree import register_as_pytree
 from relpref.errors import DataError
 
 
@@ -174,6 +173,11 @@ class Rankings:
     def kinds(self) -> tuple[str, ...]:
         """The narrowest kind that describes each ranking: full, top-k, exhaustive, non-exhaustive."""
         return tuple(KINDS[code] for code in kind_codes(self.positions))
+
+    @cached_property
+    def exhaustive(self) -> bool:
+        """Whether every ranking has all items in some block; known inside of compiled functions, too."""
+        return bool((self.positions >= 0).all())
 
     @property
     def kind(self) -> str:
@@ -380,16 +384,4 @@ class Rankings:
         return "\n".join([repr(self), *first_lines(self)])
 
 
-def _flatten(data: Rankings) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    arrays = (data.items, data.positions, data.label, data.features, data.residual)
-    return arrays, (len(data.classes), Untraced((data.rankers, data.classes)))
-
-
-def _unflatten(static: tuple[Any, ...], children: Any) -> Rankings:
-    # No checks: leaves may be tracers or placeholders.
-    items, positions, label, features, residual = children
-    rankers, classes = static[1].content
-    return Rankings(items, positions, rankers, classes, label, features, residual)
-
-
-jax.tree_util.register_pytree_node(Rankings, _flatten, _unflatten)
+register_as_pytree(Rankings)

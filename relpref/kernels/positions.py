@@ -81,12 +81,17 @@ def exhaustive_only(values: Any, positions: Any, *more: Any) -> Any:
             shape[axis] = -1
             values = jnp.where(jnp.all(part >= 0, axis=1).reshape(shape), values, jnp.nan)
         elif not exhaustive(part).all():
-            raise DataError(
-                "inside a program, features of non-exhaustive rankings cannot be enumerated or sampled: compute them before, "
-                "rankings.with_features(cut_features(rankings, graph, normalize=True)), and use the kernel GivenFeatures(); or use "
-                "Kendall(), which is exact for all kinds of ranking"
-            )
+            raise partial_in_a_program()
     return values
+
+
+def partial_in_a_program() -> DataError:
+    """The error of a kernel that cannot be evaluated there."""
+    return DataError(
+        "inside a program, features of non-exhaustive rankings cannot be enumerated or sampled: compute them before, "
+        "rankings.with_features(cut_features(rankings, graph, normalize=True)), and use the kernel GivenFeatures(); or use "
+        "Kendall(), which is exact for all kinds of ranking"
+    )
 
 
 def in_double(function: Callable[..., Any], *arguments: Any) -> Any:

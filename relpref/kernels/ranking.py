@@ -19,7 +19,7 @@ from relpref.kernels.features import Features
 from relpref.kernels.item_graph import check_keep, checked_weights, heaviest, similarity
 from relpref.kernels.kendall import kendall_diagonal, kendall_features, kendall_kernel
 from relpref.kernels.mallows import log_mallows, mallows_diagonal
-from relpref.kernels.positions import exhaustive_only
+from relpref.kernels.positions import partial_in_a_program
 from relpref.linalg import real
 
 
@@ -119,10 +119,11 @@ class Cut:
         return similarity(rankings.items.standardized_attributes(), scale, self.keep)
 
     def features(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Features:
-        """Features of exhaustive rankings, one for each item; others are refused (NaN where their positions are traced)."""
+        """Features of exhaustive rankings, one for each item; others are refused."""
         weights = self.weights(rankings, lengthscale=lengthscale)
+        _require_exhaustive(rankings)
         values = exhaustive_features(jnp.asarray(rankings.positions), weights) / cut_scale(weights)
-        return Features(exhaustive_only(values, rankings.positions))
+        return Features(values)
 
     def _check_attributes(self, rankings: Rankings) -> None:
         if not rankings.items.attributes.shape[1]:
@@ -198,12 +199,17 @@ class Mallows:
         return {"concentration": dist.LogNormal(np.log(4.0 / (n * (n - 1))), 1.0)}
 
     def gram(self, rankings: Rankings, others: Rankings, *, concentration: ArrayLike) -> Array:
-        """Kernel between exhaustive rankings, shape (m, m'); others are refused (NaN where their positions are traced)."""
-        left, right = rankings.positions, others.positions
-        values = jnp.exp(log_mallows(concentration, jnp.asarray(left), jnp.asarray(right)))
-        return exhaustive_only(values, left, right)
+        """Kernel between exhaustive rankings, shape (m, m'); others are refused."""
+        _require_exhaustive(rankings, others)
+        left, right = jnp.asarray(rankings.positions), jnp.asarray(others.positions)
+        return jnp.exp(log_mallows(concentration, left, right))
 
     def diagonal(self, rankings: Rankings, *, concentration: ArrayLike) -> Array:
         """Kernel of each ranking with itself, shape (m,): 1 for full rankings, less with ties."""
-        values = mallows_diagonal(concentration, jnp.asarray(rankings.positions))
-        return exhaustive_only(values, rankings.positions)
+        _require_exhaustive(rankings)
+        return mallows_diagonal(concentration, jnp.asarray(rankings.positions))
+
+
+def _require_exhaustive(*given: Rankings) -> None:
+    if not all(rankings.exhaustive for rankings in given):
+        raise partial_in_a_program()

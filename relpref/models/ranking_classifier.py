@@ -50,6 +50,11 @@ def ranking_classifier(
         )
     hyperparameters = Hyperparameters(priors)
     chosen = Kendall() if kernel is None else kernel
+    if isinstance(chosen, type) or not isinstance(chosen, RankingKernel):
+        raise DataError(
+            f"kernel is {chosen!r}, which has no features; give an instance of a kernel that has, such as Cut() or Kendall(), or "
+            "Landmarks.choose(Mallows(), rankings)"
+        )
     values = {name: hyperparameters.sample(name, prior) for name, prior in chosen.parameters(data).items()}
     features = chosen.features(data, **values)
     if data.label is None:

@@ -33,8 +33,17 @@ def truth(rankings: Rankings) -> list[Any]:
     return [rankings.classes[code] for code in rankings.label]
 
 
-@pytest.mark.parametrize("kernel", ["kendall", "cut", "mallows"])
-@pytest.mark.parametrize("kind", ["full", "non-exhaustive"])
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("kendall", "full"),
+        ("cut", "full"),
+        pytest.param("mallows", "full", marks=pytest.mark.slow),
+        ("kendall", "non-exhaustive"),
+        ("cut", "non-exhaustive"),
+        ("mallows", "non-exhaustive"),
+    ],
+)
 def test_two_kinds_of_eaters(kernel: str, kind: str) -> None:
     train, test = users(kind), users(kind, 1)
     fixed = FIXED | ({"concentration": 0.1} if (kernel, kind) == ("mallows", "full") else {})
@@ -71,7 +80,11 @@ def test_hyperparameters_are_learned() -> None:
     assert learned.posterior_.hyperparameters["lengthscale"].shape == (3,)
     median = RankingGPClassifier(Cut()).fit(train)
     assert learned.posterior_.log_evidence > median.posterior_.log_evidence - 0.5
-    mallows = RankingGPClassifier("mallows", landmarks=60).fit(train)
+
+
+@pytest.mark.slow
+def test_the_concentration_is_learned() -> None:
+    mallows = RankingGPClassifier("mallows", landmarks=60).fit(users())
     assert 0 < mallows.posterior_.hyperparameters["concentration"] < 1
     assert mallows.landmark_error_ < 1e-9  # every one is a landmark
 
