@@ -212,9 +212,18 @@ def aligned(given: Rankings, items: PreferenceData) -> Rankings:
     ------
     UnknownLabelError
         If they have an item that is not known.
+    DataError
+        If they carry features, which belong to another order of the items.
     """
     if given.items is items:
         return given
+    if given.items.entities == items.entities:
+        return replace(given, items=items)
+    if given.features is not None:
+        raise DataError(
+            "the rankings carry features that were computed for items in another order than those of the training rankings; read them with "
+            "items= those of the training rankings, and compute their features then"
+        )
     positions = np.full((len(given), items.num_entities), -1, dtype=np.int32)
     positions[:, items.index(given.items.entities)] = given.positions
     return replace(given, items=items, positions=positions)

@@ -94,11 +94,16 @@ def test_against_scikit_learn() -> None:
 def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
     posterior: ClassPosterior,
 ) -> None:
-    expected = posterior.predict_proba(NEW)
-    other = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
+    other = NEW.with_labels(["something else"] * len(NEW))
+    pd.testing.assert_frame_equal(posterior.predict_proba(other), posterior.predict_proba(NEW))
     assert NEW.features is not None
-    other = other.with_features(NEW.features).with_labels(["something else"] * len(NEW))
-    pd.testing.assert_frame_equal(posterior.predict_proba(other), expected)
+    fixed = {"amplitude": 1.5, "intercept": np.zeros(2)}
+    by_pairs = EP(ranking_classifier, fixed=fixed).run(0, DATA, progress_bar=False)
+    turned = Rankings.from_orders(NEW.orders(), items=ITEMS[::-1], rankers=NEW.rankers)
+    assert isinstance(by_pairs, ClassPosterior)
+    pd.testing.assert_frame_equal(by_pairs.predict_proba(turned), by_pairs.predict_proba(NEW))
+    with pytest.raises(DataError, match="features that were computed for items in another order"):
+        posterior.predict_proba(turned.with_features(NEW.features))
 
 
 def test_saved_and_loaded(posterior: ClassPosterior, tmp_path: Path) -> None:
