@@ -219,13 +219,14 @@ def aligned(given: Rankings, items: PreferenceData) -> Rankings:
         return given
     if given.items.entities == items.entities:
         return replace(given, items=items)
+    columns = items.index(given.items.entities)
     if given.features is not None:
         raise DataError(
             "the rankings carry features that were computed for items in another order than those of the training rankings; read them with "
             "items= those of the training rankings, and compute their features then"
         )
     positions = np.full((len(given), items.num_entities), -1, dtype=np.int32)
-    positions[:, items.index(given.items.entities)] = given.positions
+    positions[:, columns] = given.positions
     return replace(given, items=items, positions=positions)
 
 
