@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -10,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from relpref.classifiers.ranking_features import RankingFeatures
 from relpref.data import Rankings
+from relpref.data.messages import shown
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
 from relpref.infer.ranks import objects
@@ -38,7 +41,9 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
         ``"kendall"`` with many items. The cost grows with the square; with one for each training ranking nothing is approximated.
     engine : {"ep", "laplace"}
     tolerance : float
-        Of features that have to be sampled, those of non-exhaustive rankings: their standard error in relation to their norm.
+        Of features that have to be sampled, those of non-exhaustive rankings: their standard error in relation to their norm. The kernel
+        "mallows" draws 256 linear extensions of each ranking at most, and has a given concentration then, by default the median of
+        its prior.
     fixed : dict, optional
         Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``.
     priors : dict, optional
@@ -51,9 +56,11 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
     posterior_ : ClassPosterior
     classes_ : array
     landmark_error_ : float
-        Share of the prior variance of the training rankings that the landmarks leave out, where they were chosen; 0 without landmarks.
+        Share of the prior variance of the training rankings that the landmarks leave out, at the hyperparameters found; 0 without
+        landmarks.
     sampling_error_ : float
-        Largest standard error of the training rankings' features in relation to their norm; 0 where nothing was sampled.
+        Largest standard error of a training ranking's features in relation to their norm (with "mallows" of its kernel with the
+        landmarks, for the first hundred rankings); 0 where nothing was sampled.
     n_features_in_ : int
         Number of items.
     """
@@ -108,6 +115,10 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             data = data.with_labels(y)
         if data.label is None:
             raise DataError("y is missing, and the rankings carry no labels; give one label for each ranking")
+        if len(np.unique(data.label)) < 2:
+            raise DataError(
+                f"all rankings are of the class {shown(data.classes[data.label[0]])}; give rankings of two classes or more"
+            )
         self.n_features_in_ = data.shape[1]
         self._features = RankingFeatures.choose(
             self.kernel,
@@ -119,9 +130,16 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             concentration=(self.fixed or {}).get("concentration"),
             key=self.random_state,
         )
-        self.landmark_error_ = self._features.landmark_error
+        fixed = dict(self.fixed or {})
+        if self._features.source == "mallows":  # its features are computed before, so that this is no site
+            fixed.pop("concentration", None)
+            if "concentration" in (self.priors or {}):
+                raise DataError(
+                    "priors names the concentration, which cannot be learned from rankings that do not place every item; give its value "
+                    "with fixed={'concentration': ...}"
+                )
         prepared, self.sampling_error_ = self._features.prepare(data)
-        self.posterior_: Any = ENGINES[self.engine](ranking_classifier, fixed=self.fixed).run(
+        self.posterior_: Any = ENGINES[self.engine](ranking_classifier, fixed=fixed).run(
             self.random_state,
             prepared,
             kernel=self._features.kernel,
@@ -129,6 +147,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             priors=self.priors,
             progress_bar=progress_bar,
         )
+        self.landmark_error_ = _left_out(self._features.kernel, prepared, self.posterior_.hyperparameters)
         self.classes_: NDArray[Any] = _array(data.classes)
         return self
 
@@ -141,6 +160,17 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Rankings) -> NDArray[Any]:
         """The most probable class of each ranking, shape (m,)."""
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+
+
+def _left_out(kernel: RankingKernel, data: Rankings, hyperparameters: Mapping[str, Any]) -> float:
+    """Share of the prior variance that is not in the features."""
+    with jax.enable_x64(True):
+        values = {name: jnp.asarray(hyperparameters[name]) for name in kernel.parameters(data)}
+        features = kernel.features(data, **values)
+        if features.residual is None:
+            return 0.0
+        left_out = float(jnp.sum(features.residual))
+        return left_out / (left_out + float(jnp.sum(jnp.square(features.values))))
 
 
 def _rankings(given: Any) -> Rankings:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,14 +19,16 @@ from relpref.kernels import (
     RankingKernel,
     cut_features,
     kendall_features,
-    landmark_features,
+    mallows_features,
     mallows_kernel,
+    mallows_landmarks,
 )
 
 Floats = NDArray[np.float64]
 
 NAMES = ("kendall", "cut", "mallows")
-_TOGETHER = 64  # rankings whose Gram matrix is computed for its diagonal
+_LOOKED_AT = 100  # rankings whose error says whether there are enough samples
+_FEWEST, _MOST = 32, 256  # samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +46,10 @@ class RankingFeatures:
         Of the items, for cut features.
     landmarks : Rankings or None
         For the Mallows kernel of rankings that are not exhaustive.
-    concentration : float
-        For the same.
+    concentration, samples
+        For the same: λ, and linear extensions for each ranking.
     tolerance, key
         Of features that are sampled.
-    landmark_error : float
-        Share of the prior variance that landmarks leave out.
     partial : bool
         Whether rankings that do not place every item can be treated.
     """
@@ -61,9 +60,9 @@ class RankingFeatures:
     graph: Floats | None = None
     landmarks: Rankings | None = None
     concentration: float = 0.0
+    samples: int = _FEWEST
     tolerance: float = 0.05
     key: int = 0
-    landmark_error: float = 0.0
     partial: bool = True
 
     @classmethod
@@ -110,32 +109,21 @@ class RankingFeatures:
             if n * (n - 1) // 2 <= landmarks:
                 return cls(kernel=GivenFeatures(), source="kendall", **common)
             chosen = Landmarks.choose(Kendall(), data, landmarks)
-            return cls(kernel=chosen, source="program", landmark_error=float(chosen.error), **common)
+            return cls(kernel=chosen, source="program", **common)
         given = {} if concentration is None else {"concentration": concentration}
         if data.exhaustive:
             chosen = Landmarks.choose(Mallows(), data, landmarks, **given)
-            return cls(
-                kernel=chosen, source="program", landmark_error=float(chosen.error), partial=False, **common
-            )
-        return cls._sampled_mallows(data, landmarks, concentration, common)
-
-    @classmethod
-    def _sampled_mallows(
-        cls, data: Rankings, number: int, concentration: float | None, common: dict[str, Any]
-    ) -> Self:
-        """Random landmarks: what they would leave out costs more to find than they save."""
+            return cls(kernel=chosen, source="program", partial=False, **common)
         strength = concentration
         if strength is None:
             with jax.enable_x64(True):
                 strength = float(Mallows().parameters(data)["concentration"].icdf(0.5))
-        rows = np.random.default_rng(common["key"]).permutation(len(data))[:number]
-        plain = Rankings(data.items, data.positions, data.rankers)
-        found = cls(
-            kernel=GivenFeatures(), source="mallows", landmarks=plain[rows], concentration=strength, **common
-        )
-        values, residual = found._mallows(plain)
-        left_out = float(np.sum(residual))
-        return replace(found, landmark_error=left_out / (float(np.sum(np.square(values))) + left_out))
+        few = mallows_landmarks(data, landmarks, concentration=strength)
+        found = cls(kernel=GivenFeatures(), source="mallows", landmarks=few, concentration=strength, **common)
+        samples = _FEWEST
+        while samples < _MOST and found._sampling_error(data, samples) > tolerance:
+            samples *= 2
+        return replace(found, samples=samples)
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
         """Rankings as the program wants them, and the largest standard error of their features in relation to their norm."""
@@ -147,28 +135,35 @@ class RankingFeatures:
         if self.source == "kendall":
             return data.with_features(kendall_features(data)), 0.0
         if self.source == "mallows":
-            return data.with_features(*self._mallows(data)), 0.0
+            assert self.landmarks is not None
+            settings = {"concentration": self.concentration, "samples": self.samples, "key": self.key}
+            features = mallows_features(data, self.landmarks, **settings)  # type: ignore[arg-type]
+            residual = np.asarray(features.residual)
+            error = self._sampling_error(data, self.samples)
+            return data.with_features(np.asarray(features.values), residual), error
         values, error = cut_features(
             data, self.graph, normalize=True, tolerance=self.tolerance, key=self.key, return_error=True
         )
-        norm, spread = (np.sqrt(np.sum(np.square(part), axis=1)) for part in (values, error))
-        share = np.divide(spread, norm, out=np.zeros_like(norm), where=norm > 0)
-        return data.with_features(values), float(share.max(initial=0.0))
+        return data.with_features(values), _largest_share(values, error)
 
-    def _mallows(self, data: Rankings) -> tuple[Floats, Floats]:
-        """From draws of linear extensions, which are the same wherever a ranking occurs."""
-        assert self.landmarks is not None  # the source is Mallows
-        settings: dict[str, Any] = {"concentration": self.concentration, "key": self.key}
-        diagonal = [
-            np.diagonal(mallows_kernel(data[start : start + _TOGETHER], **settings))
-            for start in range(0, len(data), _TOGETHER)
-        ]
-        cross = mallows_kernel(data, self.landmarks, **settings)
-        corner = mallows_kernel(self.landmarks, **settings)
-        parts = (cross, corner, np.concatenate(diagonal))
-        with jax.enable_x64(True):
-            found = landmark_features(*map(jnp.asarray, parts))
-            return np.asarray(found.values), np.asarray(found.residual)
+    def _sampling_error(self, data: Rankings, samples: int) -> float:
+        """Of the kernel with the landmarks, for some of the rankings."""
+        assert self.landmarks is not None
+        values, error = mallows_kernel(
+            data[:_LOOKED_AT],
+            self.landmarks,
+            concentration=self.concentration,
+            samples=samples,
+            key=self.key,
+            return_error=True,
+        )
+        return _largest_share(values, error)
+
+
+def _largest_share(values: Floats, error: Floats) -> float:
+    """Largest norm of a row's standard errors in relation to that of the row."""
+    norm, spread = (np.sqrt(np.sum(np.square(part), axis=1)) for part in (values, error))
+    return float(np.divide(spread, norm, out=np.zeros_like(norm), where=norm > 0).max(initial=0.0))
 
 
 def _require_exhaustive(data: Rankings, what: str) -> None:
