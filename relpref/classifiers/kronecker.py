@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from relpref.classifiers.edge_sides import EdgeSide
+from relpref.classifiers.engines import engine_named
 from relpref.data import RelationData
 from relpref.data.relation_tables import read_relation
 from relpref.errors import DataError
-from relpref.infer import EP, Laplace
 from relpref.infer.exact.domain import Asked
 from relpref.infer.ranks import objects as labelled
 from relpref.models import edge_landmarks, kronecker_classifier
@@ -21,10 +21,6 @@ from relpref.models.kronecker_classifier import landmark_error
 from relpref.rls.node_kernels import Kernel, NodeKernel
 
 Floats = NDArray[np.float64]
-
-ENGINES = {"ep": EP, "laplace": Laplace}
-
-_NUMBERS = 10_000_000  # features of edges that are predicted together: 80 MB
 
 
 class KroneckerGPClassifier(BaseEstimator):
@@ -127,8 +123,7 @@ class KroneckerGPClassifier(BaseEstimator):
         InferenceError
             If the engine did not converge.
         """
-        if self.engine not in ENGINES:
-            raise DataError(f"engine is {self.engine!r}; it is 'ep' or 'laplace'")
+        engine = engine_named(self.engine)
         self._nodes = self._side(nodes, self.kernel, self.kernel_params, "node")
         self._objects = None
         if objects is not None:
@@ -152,7 +147,7 @@ class KroneckerGPClassifier(BaseEstimator):
         self.landmarks_ = edge_landmarks(
             self.data_, self.landmarks, values=known, seed=self.random_state, **options
         )
-        self.posterior_: Any = ENGINES[self.engine](kronecker_classifier, fixed=fixed).run(
+        self.posterior_: Any = engine(kronecker_classifier, fixed=fixed).run(
             self.random_state,
             self.data_,
             landmarks=self.landmarks_,
@@ -209,9 +204,9 @@ class KroneckerGPClassifier(BaseEstimator):
             data = self.data_.with_nodes(self._nodes.extended(left), self._objects.extended(right))
             columns = self._objects.positions(right)
         rows = self._nodes.positions(left)
-        found = self._probabilities(data, np.repeat(rows, len(columns)), np.tile(columns, len(rows))).reshape(
-            len(rows), len(columns)
-        )
+        asked = data.asking(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
+        found: Floats = self.posterior_.predict_proba(asked).iloc[:, 1].to_numpy()
+        found = found.reshape(len(rows), len(columns))
         labels = self._nodes.domain.labels
         if labels == tuple(range(len(labels))):
             return found
@@ -220,16 +215,6 @@ class KroneckerGPClassifier(BaseEstimator):
             index=pd.Index(labelled(left.labels), name="node", tupleize_cols=False),
             columns=pd.Index(labelled(right.labels), name="object", tupleize_cols=False),
         )
-
-    def _probabilities(self, data: RelationData, rows: Any, columns: Any) -> Floats:
-        """Of edges, so many at a time that their features fit; all groups of one size, for one compilation."""
-        size = min(len(rows), max(1, _NUMBERS // len(self.landmarks_)))
-        found = np.empty(len(rows))
-        for start in range(0, len(rows), size):
-            some = slice(min(start, len(rows) - size), min(start, len(rows) - size) + size)
-            asked = data.asking(rows[some], columns[some])
-            found[some] = self.posterior_.predict_proba(asked).iloc[:, 1].to_numpy()
-        return found
 
     def _refuse_unknown(self, left: Asked, right: Asked) -> None:
         """Edges between two new nodes vary by the kernel of one with the other, which a matrix of known nodes does not hold."""

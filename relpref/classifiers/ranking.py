@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from relpref.classifiers.engines import engine_named
 from relpref.classifiers.ranking_features import RankingFeatures
 from relpref.data import Rankings
 from relpref.data.messages import shown
 from relpref.errors import DataError
-from relpref.infer import EP, Laplace
 from relpref.infer.ranks import objects
 from relpref.kernels import RankingKernel
 from relpref.models import ranking_classifier
-
-ENGINES = {"ep": EP, "laplace": Laplace}
 
 
 class RankingGPClassifier(ClassifierMixin, BaseEstimator):
@@ -108,8 +106,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
         InferenceError
             If the engine did not converge.
         """
-        if self.engine not in ENGINES:
-            raise DataError(f"engine is {self.engine!r}; it is 'ep' or 'laplace'")
+        engine = engine_named(self.engine)
         data = _rankings(X)
         if y is not None:
             data = data.with_labels(y)
@@ -139,7 +136,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
                     "with fixed={'concentration': ...}"
                 )
         prepared, self.sampling_error_ = self._features.prepare(data)
-        self.posterior_: Any = ENGINES[self.engine](ranking_classifier, fixed=fixed).run(
+        self.posterior_: Any = engine(ranking_classifier, fixed=fixed).run(
             self.random_state,
             prepared,
             kernel=self._features.kernel,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax import Array
+from numpy.typing import NDArray
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
@@ -18,10 +19,10 @@ from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Values, in_double
 from relpref.infer.ranks import objects
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
-from relpref.linalg import require_memory
 
 DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)
 Examples = Rankings | RelationData
+_NUMBERS = 10_000_000  # in the projections of examples that are classified together: 80 MB
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -40,7 +41,10 @@ class ClassPosterior(Posterior):
     @property
     def classes(self) -> tuple[Any, ...]:
         """Labels of the classes, in the order of the columns of `predict_proba`."""
-        return self.data.classes if isinstance(self.data, Rankings) else (0, 1)
+        if isinstance(self.data, Rankings):
+            return self.data.classes
+        antisymmetric = self.data.symmetry == "reciprocal" and not self.data.shift
+        return (-1, 1) if antisymmetric else (0, 1)
 
     def predict_proba(self, data: Examples | None = None) -> pd.DataFrame:
         """Probability of each class.
@@ -111,6 +115,19 @@ class ClassPosterior(Posterior):
             raise UnsupportedProgramError(
                 "this posterior does not know its program, so it cannot classify; fit with a program and kernels of relpref before saving"
             )
+        functions = max(len(self.classes) - 1, 1)
+        number = len(asked.values.values) if isinstance(asked, RelationData) else len(asked)
+        size = _block(number, self.belief.size * functions)
+        parts = [[np.empty((1, 0, functions))] * 3] if not number else []
+        for start in range(0, number, size):
+            rows = np.minimum(np.arange(start, start + size), number - 1)
+            found = self._decide_some(_some(asked, rows))
+            parts.append([part[:, : number - start] for part in found])
+        mean, variance, probability = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
+        return mean, variance, probability
+
+    def _decide_some(self, asked: Examples) -> tuple[Floats, ...]:
+        assert self.origin is not None
         args = tuple(asked if argument is self.data else argument for argument in self.origin.args)
         kwargs = {
             name: asked if argument is self.data else argument
@@ -118,28 +135,22 @@ class ClassPosterior(Posterior):
         }
         belief = self.belief
         fixed = {n: v for n, v in self.hyperparameters.items() if n not in self.hyperparameter_draws}
-        moving = dict(self.hyperparameter_draws)
-        size = belief.size
+        sites = sorted(self.slices.items(), key=lambda site: site[1].start)
+        layout = tuple((name, rows.stop - rows.start) for name, rows in sites)
+        if isinstance(belief, GaussianBelief):
+            location, scale = belief.location[None], belief.scale[None]
+        elif isinstance(belief, MixtureBelief):
+            location, scale = belief.locations, belief.scales
+        else:
+            assert isinstance(belief, DrawsBelief)
+            location, scale = belief.draws, None
         with jax.enable_x64(True):
             call, arrays = Call.split(self.origin.program, args, kwargs)
             arrays = tuple(in_double(array) for array in arrays)
             values = {name: jnp.asarray(value) for name, value in fixed.items()}
-            examples = len(asked.values.values) if isinstance(asked, RelationData) else len(asked)
-            require_memory(
-                8.0 * 3 * examples * size * max(len(self.classes) - 1, 1), "classifying the examples"
-            )
-            sites = sorted(self.slices.items(), key=lambda site: site[1].start)
-            layout = tuple((name, rows.stop - rows.start) for name, rows in sites)
-            if isinstance(belief, GaussianBelief):
-                location, scale = belief.location[None], belief.scale[None]
-            elif isinstance(belief, MixtureBelief):
-                location, scale = belief.locations, belief.scales
-            else:
-                assert isinstance(belief, DrawsBelief)
-                location, scale = belief.draws, None
+            moving = dict(self.hyperparameter_draws)
             found = _decisions(call, layout, arrays, values, moving, location, scale)
-        mean, variance, probability = (np.asarray(part) for part in found)
-        return mean, variance, probability
+            return tuple(np.asarray(part) for part in found)
 
     def __repr__(self) -> str:
         """One line."""
@@ -205,6 +216,18 @@ def _latent_shapes(
     return shapes
 
 
+def _block(number: int, latents: int) -> int:
+    """Examples to classify together: a power of two, so that few sizes are compiled, of which the projections fit into memory."""
+    most = max(_NUMBERS // max(latents, 1), 16)
+    return 2 ** min(max(number - 1, 15).bit_length(), most.bit_length() - 1)
+
+
+def _some(data: Examples, rows: NDArray[np.intp]) -> Examples:
+    if isinstance(data, RelationData):
+        return data.asking(data.values.rows[rows], data.values.columns[rows])
+    return data[rows]
+
+
 def aligned(given: Rankings, items: PreferenceData) -> Rankings:
     """The rankings with the items that are known, in their order; an item that they lack is not ranked by them.
 
@@ -243,4 +266,7 @@ def example_labels(data: Examples) -> tuple[Any, ...]:
 def _index(data: Examples) -> pd.Index:
     if isinstance(data, Rankings):
         return pd.Index(objects(data.rankers), name="ranker", tupleize_cols=False)
-    return pd.MultiIndex.from_tuples(example_labels(data), names=["source", "target"])
+    first = objects(data.nodes.entities)
+    second = first if data.objects is None else objects(data.objects.entities)
+    codes = [data.values.rows, data.values.columns]
+    return pd.MultiIndex([first, second], codes, names=["source", "target"], verify_integrity=False)

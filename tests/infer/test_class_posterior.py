@@ -207,3 +207,12 @@ def test_latent_functions_are_calibrated() -> None:
         pit += [ndtr((latent[40, c] - table["mean", c]) / table["sd", c]).item() for c in (0, 1)]
     assert kstest(pit[::2], "uniform").pvalue > 1e-3
     assert kstest(pit[1::2], "uniform").pvalue > 1e-3
+
+
+def test_nobody_is_classified_and_many_are_in_blocks(
+    posterior: ClassPosterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert posterior.predict_proba(NEW[:0]).shape == (0, 3)
+    whole = posterior.predict_proba(rankings(20, 3, 6))
+    monkeypatch.setattr("relpref.infer.class_posterior._NUMBERS", 1)  # blocks of 16
+    pd.testing.assert_frame_equal(posterior.predict_proba(rankings(20, 3, 6)), whole, rtol=1e-12)
