@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.reproduce.classifiers import dishes, sushi
 from benchmarks.reproduce.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {one.EXPERIMENT.name: one.EXPERIMENT for one in ()}
+EXPERIMENTS: dict[str, Experiment] = {one.EXPERIMENT.name: one.EXPERIMENT for one in (dishes, sushi)}
