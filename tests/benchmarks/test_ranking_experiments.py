@@ -1,6 +1,7 @@
 """The experiments on rankings: what they draw, and what their tables say."""
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,7 @@ def test_every_kernel_tells_the_eaters_apart_where_there_is_no_noise() -> None:
     assert rows.loc["constant", "f1"] == pytest.approx(2 / 3)
 
 
-def fake(names: tuple[str, ...], parts: list[tuple[object, ...]]) -> pd.DataFrame:
+def fake(names: tuple[str, ...], parts: Sequence[tuple[object, ...]]) -> pd.DataFrame:
     scores = dict.fromkeys((*ranking_kernels.SCORES, "seconds"), 0.5)
     return pd.DataFrame(
         [

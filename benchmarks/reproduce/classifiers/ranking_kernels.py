@@ -37,9 +37,11 @@ def judged(rankings: Rankings, seed: int, mallows_landmarks: int, keep: float | 
     rows: list[Row] = [{"kernel": CONSTANT} | constant_class(train.label, test.label)]
     for name in NAMES:
         graph = item_graph(rankings.items.standardized_attributes(), keep=keep) if name == "cut" else None
-        fewer = {"landmarks": mallows_landmarks} if name == "mallows" else {}
+        classifier = RankingGPClassifier(name, graph=graph)
+        if name == "mallows":
+            classifier.set_params(landmarks=mallows_landmarks)
         begin = time.perf_counter()
-        classifier = RankingGPClassifier(name, graph=graph, **fewer).fit(train)
+        classifier.fit(train)
         chance = classifier.predict_proba(test)[:, 1]
         rows.append(
             {

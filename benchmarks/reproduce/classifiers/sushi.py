@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ KEPT = 4
 HEAVIEST = 0.1
 LANDMARKS = {"a": 300, "b": 50}
 
-SETTINGS: dict[str, tuple[str, Callable[[Rankings, int], Rankings]]] = {
+SETTINGS: dict[str, tuple[Literal["a", "b"], Callable[[Rankings, int], Rankings]]] = {
     "small, full": ("a", lambda rankings, seed: rankings),
     "small, top-6": ("a", lambda rankings, seed: rankings.top(6)),
     "small, top-3": ("a", lambda rankings, seed: rankings.top(3)),
