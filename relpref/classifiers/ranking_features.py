@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from relpref.data import PreferenceData, Rankings
 from relpref.errors import DataError
-from relpref.infer.class_posterior import aligned
 from relpref.kernels import (
     Cut,
     GivenFeatures,
@@ -127,7 +126,7 @@ class RankingFeatures:
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
         """Rankings as the program wants them, and the largest standard error of their features in relation to their norm."""
-        data = aligned(rankings, self.items)
+        data = rankings.aligned(self.items)
         if self.source == "program":
             if not self.partial:
                 _require_exhaustive(data, "this kernel")

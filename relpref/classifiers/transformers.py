@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from relpref.data import Rankings
 from relpref.errors import DataError
-from relpref.infer.class_posterior import aligned
 from relpref.kernels import (
     Cut,
     Features,
@@ -41,7 +40,7 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
 
     def _aligned(self, X: Any) -> Rankings:
         check_is_fitted(self, "items_")
-        return aligned(_rankings(X), self.items_)
+        return _rankings(X).aligned(self.items_)
 
     def _labels(self) -> list[str]:
         check_is_fitted(self, "items_")

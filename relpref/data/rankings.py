@@ -11,11 +11,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import read_only
-from relpref.data.entities import Entities, index_entities, read_entities
-from relpref.data.messages import counted, listed, shown
-from relpref.data.nodes import unanswered
+from relpref.data.messages import counted, shown
 from relpref.data.preference import PreferenceData
 from relpref.data.ranking_blocks import KINDS, generator, kind_codes, merged, numbered
+from relpref.data.ranking_items import code_of, mostly_alike, positions_among, with_attributes
 from relpref.data.ranking_labels import read_labels
 from relpref.data.ranking_orders import place_of, read_orders
 from relpref.data.ranking_preflib import read_preflib
@@ -179,6 +178,16 @@ class Rankings:
         """Whether every ranking has all items in some block; known inside of compiled functions, too."""
         return bool((self.positions >= 0).all())
 
+    @cached_property
+    def items_code(self) -> int:
+        """A number for the items' labels in their order; known inside of compiled functions, too."""
+        return code_of(self.items)
+
+    @cached_property
+    def items_alike(self) -> bool:
+        """Whether most pairs of items have equal attributes; known inside of compiled functions, too."""
+        return mostly_alike(self.items)
+
     @property
     def kind(self) -> str:
         """The narrowest kind that describes all rankings."""
@@ -256,18 +265,23 @@ class Rankings:
         DataError
             If the items are not the same, or the tables cannot be used.
         """
-        read = read_entities(table)
-        index = index_entities(read)
-        rows = index.locate(
-            self.items.entities, lambda _: "items", "give every ranked item a row in the table"
-        )
-        if len(index) > len(rows):
-            extra = [label for label in index.labels if label not in set(self.items.entities)]
-            raise DataError(
-                f"items: {listed(extra)} belong to no known item; drop these rows, or give all items when the rankings are read"
-            )
-        same = Entities(list(self.items.entities), read.attributes[rows], read.attribute_names, read.where)
-        return replace(self, items=unanswered(same, relations))
+        return replace(self, items=with_attributes(self.items, table, relations))
+
+    def aligned(self, items: PreferenceData) -> "Rankings":
+        """Return the rankings with these items, in their order; an item that they lacked is not ranked by them.
+
+        Raises
+        ------
+        UnknownLabelError
+            If the rankings have an item that is none of these.
+        DataError
+            If they carry features, and the items are in another order.
+        """
+        if self.items is items:
+            return self
+        if self.items.entities == items.entities:
+            return replace(self, items=items)
+        return replace(self, items=items, positions=positions_among(self, items))
 
     def completed(self) -> "Rankings":
         """Return the rankings with the items that are not ranked tied below all others: what it means not to be listed among the best."""

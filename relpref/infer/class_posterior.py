@@ -11,7 +11,7 @@ import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
 
-from relpref.data import PreferenceData, Rankings, RelationData
+from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief
 from relpref.infer.mixture import MixtureBelief
@@ -107,7 +107,7 @@ class ClassPosterior(Posterior):
         if isinstance(given, RelationData):
             return given.asking(given.values.rows, given.values.columns)  # also both directions of a pair
         assert isinstance(self.data, Rankings)  # both are of one type
-        return replace(aligned(given, self.data.items), classes=self.data.classes, label=None)
+        return replace(given.aligned(self.data.items), classes=self.data.classes, label=None)
 
     def _decide(self, asked: Examples) -> tuple[Floats, Floats, Floats]:
         """Mean and variance of every decision's latent function, and the probability of going on; shape (s, m, k) each."""
@@ -226,31 +226,6 @@ def _some(data: Examples, rows: NDArray[np.intp]) -> Examples:
     if isinstance(data, RelationData):
         return data.asking(data.values.rows[rows], data.values.columns[rows])
     return data[rows]
-
-
-def aligned(given: Rankings, items: PreferenceData) -> Rankings:
-    """The rankings with the items that are known, in their order; an item that they lack is not ranked by them.
-
-    Raises
-    ------
-    UnknownLabelError
-        If they have an item that is not known.
-    DataError
-        If they carry features, which belong to another order of the items.
-    """
-    if given.items is items:
-        return given
-    if given.items.entities == items.entities:
-        return replace(given, items=items)
-    columns = items.index(given.items.entities)
-    if given.features is not None:
-        raise DataError(
-            "the rankings carry features that were computed for items in another order than those of the training rankings; read them with "
-            "items= those of the training rankings, and compute their features then"
-        )
-    positions = np.full((len(given), items.num_entities), -1, dtype=np.int32)
-    positions[:, columns] = given.positions
-    return replace(given, items=items, positions=positions)
 
 
 def example_labels(data: Examples) -> tuple[Any, ...]:

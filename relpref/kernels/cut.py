@@ -20,6 +20,7 @@ from relpref.kernels.positions import (
     in_double,
     position_array,
     traced,
+    with_items_of,
 )
 from relpref.kernels.signs import expected_sign
 from relpref.linalg import real
@@ -115,12 +116,12 @@ def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> An
     Parameters
     ----------
     a, b : Rankings or array of int, shape (m, n)
-        ``b`` is ``a`` by default.
+        ``b`` is ``a`` by default. Items of `Rankings` are matched by their labels; one that ``b`` lacks is not ranked by ``b``.
     graph, **options
         As for `cut_features`.
     """
     left = cut_features(a, graph, **options)
-    return left @ (left if b is None else cut_features(b, graph, **options)).T
+    return left @ (left if b is None else cut_features(with_items_of(a, b), graph, **options)).T
 
 
 def cut_scale(weights: Any) -> Any:

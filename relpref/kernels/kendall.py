@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from relpref.errors import DataError
-from relpref.kernels.positions import by_rows, in_double, padded, position_array, traced
+from relpref.kernels.positions import by_rows, in_double, padded, position_array, position_pair, traced
 from relpref.kernels.signs import expected_sign
 from relpref.linalg import require_memory
 
@@ -52,15 +52,14 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     Parameters
     ----------
     a, b : Rankings or array of int, shape (m, n)
-        ``b`` is ``a`` by default.
+        ``b`` is ``a`` by default. Items of `Rankings` are matched by their labels; one that ``b`` lacks is not ranked by ``b``.
 
     Returns
     -------
     array, shape (m, m') or (m, m)
         One matrix product of `kendall_features`, without holding those of all pairs.
     """
-    left = position_array(a)
-    right = left if b is None else position_array(b)
+    left, right = position_pair(a, b)
     _check_items(left.shape[1], right.shape[1])
     if traced(left, right):
         return _gram(left, right)

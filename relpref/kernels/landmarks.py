@@ -15,7 +15,7 @@ from relpref.errors import DataError
 from relpref.kernels.features import Features, landmark_features
 from relpref.kernels.kendall import kendall_diagonal, kendall_kernel
 from relpref.kernels.mallows import mallows_kernel, mallows_variances
-from relpref.kernels.positions import in_double
+from relpref.kernels.positions import in_double, with_items_of
 from relpref.linalg import pivoted_cholesky
 
 
@@ -105,7 +105,11 @@ class Landmarks:
         return self.kernel.parameters(rankings)
 
     def features(self, rankings: Rankings, **parameters: Any) -> Features:
-        """Features of rankings, one for each landmark, and the prior variance that they leave out."""
+        """Features of rankings, one for each landmark, and the prior variance that they leave out.
+
+        Items are matched by their labels; inside a program they must be those of the landmarks, in the same order.
+        """
+        rankings = with_items_of(self.rankings, rankings)
         return landmark_features(
             self.kernel.gram(rankings, self.rankings, **parameters),
             self.kernel.gram(self.rankings, self.rankings, **parameters),
@@ -123,7 +127,7 @@ def mallows_features(
     Parameters
     ----------
     rankings, landmarks : Rankings
-        Of the same items.
+        Of the same items, which are matched by their labels.
     concentration : float
     samples : int
         Linear extensions drawn for each non-exhaustive ranking and landmark.
@@ -134,6 +138,7 @@ def mallows_features(
     Features
         NumPy: ``rankings.with_features(*mallows_features(...))``.
     """
+    rankings = with_items_of(landmarks, rankings)
     options: dict[str, Any] = {"concentration": concentration, "samples": samples, "key": key}
     found = in_double(
         jax.jit(landmark_features),

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.ranking_blocks import generator
 from relpref.errors import DataError
-from relpref.kernels.positions import exhaustive, exhaustive_only, in_double, padded, position_array, traced
+from relpref.kernels.positions import (
+    exhaustive,
+    exhaustive_only,
+    in_double,
+    padded,
+    position_array,
+    position_pair,
+    traced,
+)
 from relpref.linalg import real, require_memory
 
 MANY = 2**11  # full rankings on either side that are compared at once
@@ -33,6 +41,7 @@ def mallows_kernel(
     ----------
     a, b : Rankings or array of int, shape (m, n)
         Position of each item's block, 0 = most preferred; −1 = not ranked. ``b`` is ``a`` by default.
+        Items of `Rankings` are matched by their labels; one that ``b`` lacks is not ranked by ``b``.
     concentration : float
         λ ≥ 0. A random full ranking is n(n − 1)/4 discordant pairs away on average.
     samples : int
@@ -63,8 +72,7 @@ def mallows_kernel(
     A sampled ranking stands for the mixture of its draws: every Gram matrix is positive semidefinite; the kernel of a sampled ranking
     with itself is too large by about (1 − k)/samples.
     """
-    left = position_array(a)
-    right = left if b is None else position_array(b)
+    left, right = position_pair(a, b)
     if left.shape[1] != right.shape[1]:
         raise DataError(
             f"mallows_kernel: rankings of {left.shape[1]} and of {right.shape[1]} items; give the same items"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.data import Rankings
 from relpref.data.messages import shown
 from relpref.errors import DataError
 
@@ -53,6 +55,34 @@ def position_array(rankings: Any) -> Any:
             "-1 is an item that is not ranked, and a ranking has at least one item"
         )
     return array.astype(np.int32, copy=False)
+
+
+def position_pair(a: Any, b: Any = None) -> tuple[Any, Any]:
+    """Positions of two sets of rankings, the items of both in the order of the first; of the first twice, if it is alone."""
+    left = position_array(a)
+    return left, left if b is None else position_array(with_items_of(a, b))
+
+
+def with_items_of(first: Any, rankings: Any) -> Any:
+    """The rankings with the items of the first ones, in their order, where both know their items.
+
+    Raises
+    ------
+    UnknownLabelError
+        If they have an item that the first ones do not have.
+    DataError
+        If one of them is traced, and the items are not the same in the same order: labels cannot be asked there.
+    """
+    if not isinstance(first, Rankings) or not isinstance(rankings, Rankings):
+        return rankings
+    if not traced(first, rankings):
+        return replace(rankings, features=None, residual=None).aligned(first.items)
+    if first.items_code != rankings.items_code:
+        raise DataError(
+            "kernel on rankings: the two sets of rankings have different items, or the same items in another order, and inside a program "
+            "they cannot be matched; match them before: rankings.aligned(others.items), also for the rankings of Landmarks"
+        )
+    return rankings
 
 
 def traced(*values: Any) -> bool:

@@ -19,7 +19,7 @@ from relpref.kernels.features import Features
 from relpref.kernels.item_graph import check_keep, checked_weights, heaviest, similarity
 from relpref.kernels.kendall import kendall_diagonal, kendall_features, kendall_kernel
 from relpref.kernels.mallows import log_mallows, mallows_diagonal
-from relpref.kernels.positions import partial_in_a_program
+from relpref.kernels.positions import partial_in_a_program, with_items_of
 from relpref.linalg import real
 
 
@@ -200,6 +200,7 @@ class Mallows:
 
     def gram(self, rankings: Rankings, others: Rankings, *, concentration: ArrayLike) -> Array:
         """Kernel between exhaustive rankings, shape (m, m'); others are refused."""
+        others = with_items_of(rankings, others)
         _require_exhaustive(rankings, others)
         left, right = jnp.asarray(rankings.positions), jnp.asarray(others.positions)
         return jnp.exp(log_mallows(concentration, left, right))

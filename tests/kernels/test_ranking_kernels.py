@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from relpref import Rankings
-from relpref.errors import DataError
+from relpref.errors import DataError, UnknownLabelError
 from relpref.kernels import (
     Cut,
     GramKernel,
@@ -18,9 +18,11 @@ from relpref.kernels import (
     Mallows,
     RankingKernel,
     cut_features,
+    cut_kernel,
     cut_scale,
     item_graph,
     kendall_kernel,
+    mallows_features,
     mallows_kernel,
 )
 
@@ -173,3 +175,40 @@ def test_known_values_inside_a_compiled_function() -> None:
 def test_errors(make: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         make()
+
+
+OF_ALL: Any = {
+    "cut": lambda a, b: cut_kernel(a, b, np.ones((3, 3)), placements="all"),
+    "kendall": kendall_kernel,
+    "mallows": lambda a, b: mallows_kernel(a, b, concentration=1.0),
+    "landmarks": lambda a, b: Landmarks(Kendall(), b).features(a).values,
+    "features": lambda a, b: mallows_features(a, b, concentration=1.0).values,
+}
+
+
+@pytest.mark.parametrize("kernel", OF_ALL)
+def test_items_are_matched_by_label(kernel: str) -> None:
+    orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "b", "a"]]
+    first = Rankings.from_orders(orders, items=list("abc"))
+    with jax.enable_x64(True):
+        same = np.asarray(OF_ALL[kernel](first, first))
+        other = np.asarray(OF_ALL[kernel](first, Rankings.from_orders(orders, items=list("cab"))))
+        assert np.allclose(same, other, atol=1e-9) and not np.allclose(same, same[:, ::-1])
+        with pytest.raises(UnknownLabelError):
+            OF_ALL[kernel](first, Rankings.from_orders([["x", "y", "z"]]))
+
+
+def test_an_item_that_the_others_lack_is_not_ranked_by_them() -> None:
+    first, fewer = Rankings.from_orders([["a", "b", "c"]]), Rankings.from_orders([["c", "a"]])
+    known = Rankings.from_orders([["c", "a"]], items=list("abc"))
+    assert kendall_kernel(first, fewer) == kendall_kernel(first, known)
+
+
+def test_landmarks_of_items_in_another_order_are_refused_inside_a_program() -> None:
+    data = rankings(4)
+    landmarks = Landmarks(Kendall(), data[:2])
+    inside = jax.jit(lambda kernel, given: kernel.features(given).values)
+    with jax.enable_x64(True):
+        inside(landmarks, data)
+        with pytest.raises(DataError, match="another order"):
+            inside(landmarks, Rankings.from_orders(data.orders(), items=data.items.entities[::-1]))
