@@ -196,7 +196,7 @@ class RelationValues:
         if gap.max(initial=0.0) > _SLACK * max(1.0, float(np.abs(self.values).max(initial=0.0))):
             worst = int(np.argmax(gap))
             row, column = self.rows[edge[worst]], self.columns[edge[worst]]
-            kind, remedy = "symmetric", "(Y + Y.T) / 2"
+            kind, remedy = "symmetric", "(Y + Y.T) / 2 (labels of two classes: decide each pair)"
             if sign < 0:
                 kind = "reciprocal (values that add up to 1, or to 0)"
                 remedy = "(Y - Y.T) / 2, plus 1/2 for labels in [0, 1]"
