@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.reproduce.classifiers import dishes, sushi
+from benchmarks.reproduce.classifiers import dishes, drug_target, landmarks, sushi
 from benchmarks.reproduce.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {one.EXPERIMENT.name: one.EXPERIMENT for one in (dishes, sushi)}
+EXPERIMENTS: dict[str, Experiment] = {
+    one.EXPERIMENT.name: one.EXPERIMENT for one in (dishes, sushi, drug_target, landmarks)
+}

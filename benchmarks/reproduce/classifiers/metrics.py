@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, l
 Floats = NDArray[np.float64]
 Scores = dict[str, float]
 
-BINS = 10
+EDGES = tuple(float(edge) for edge in np.linspace(0.0, 1.0, 11))
 
 
 def judge(truth: ArrayLike, probability: ArrayLike) -> Scores:
@@ -54,8 +54,14 @@ def constant_class(known: ArrayLike, truth: ArrayLike) -> Scores:
     return judge(truth, probability) | {"f1": float(f1_score(truth, np.ones(len(truth)), zero_division=0.0))}
 
 
-def reliability(truth: ArrayLike, probability: ArrayLike, bins: int = BINS) -> pd.DataFrame:
-    """How often it is 1 where a probability is said, in bins of equal width.
+def reliability(truth: ArrayLike, probability: ArrayLike, edges: ArrayLike = EDGES) -> pd.DataFrame:
+    """How often it is 1 where a probability is said, bin by bin.
+
+    Parameters
+    ----------
+    truth, probability : array, shape (m,)
+    edges : array
+        Of the bins, from 0 to 1; ten of equal width by default.
 
     Returns
     -------
@@ -64,8 +70,9 @@ def reliability(truth: ArrayLike, probability: ArrayLike, bins: int = BINS) -> p
         latter would stray if what was said were right.
     """
     truth, probability = np.asarray(truth, dtype=np.float64), np.asarray(probability, dtype=np.float64)
+    edges = np.asarray(edges)
     # The last bin is closed on both sides.
-    bin_ = np.minimum((probability * bins).astype(int), bins - 1)
+    bin_ = np.minimum(np.searchsorted(edges, probability, side="right") - 1, len(edges) - 2)
     rows = pd.DataFrame(
         {"bin": bin_, "said": probability, "happened": truth, "variance": probability * (1 - probability)}
     ).groupby("bin")
