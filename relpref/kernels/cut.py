@@ -66,7 +66,7 @@ def cut_features(
     features : array, shape (m, n)
         NumPy, float64. Inside a trace a JAX array, which is differentiable with respect to the weights.
     error : array, shape (m, n)
-        Only with ``return_error``: standard errors, 0 where nothing was sampled.
+        Only with ``return_error``: standard errors, from eight independent rounds of placements or more; 0 where nothing was sampled.
 
     Raises
     ------

@@ -58,11 +58,17 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     -------
     array, shape (m, m') or (m, m)
         One matrix product of `kendall_features`, without holding those of all pairs.
+
+    Raises
+    ------
+    DataError
+        If rankings are of different items, or memory would not suffice.
     """
     left, right = position_pair(a, b)
     _check_items(left.shape[1], right.shape[1])
     if traced(left, right):
         return _gram(left, right)
+    require_memory(24.0 * len(left) * len(right), f"a Gram matrix of {len(left)} x {len(right)} rankings")
     return in_double(_gram, padded(left), padded(right))[: len(left), : len(right)]
 
 

@@ -95,6 +95,7 @@ def mallows_kernel(
 
 def _known(strength: float, left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.float64]:
     """Kernel between exhaustive rankings that are not traced."""
+    require_memory(32.0 * len(left) * len(right), f"a Gram matrix of {len(left)} x {len(right)} rankings")
     logarithm = in_double(_log_mallows, strength, padded(left), padded(right))
     return np.asarray(np.exp(logarithm[: len(left), : len(right)]))
 
@@ -239,5 +240,7 @@ def _variance_of_mean(means: NDArray[np.float64], starts: NDArray[np.intp], axis
 
 
 def _batches(draws: list[NDArray[np.int32]]) -> list[NDArray[np.intp]]:
+    if not draws:
+        return []
     ends = np.cumsum([len(part) for part in draws])
     return np.split(np.arange(len(draws)), np.flatnonzero(np.diff((ends - 1) // MANY)) + 1)

@@ -14,6 +14,7 @@ from relpref.kernels.positions import exhaustive
 FEW = 1024  # placements that "auto" enumerates
 MOST = 10**8  # placements of all rankings that are enumerated at all
 FIRST_ROUNDS = 8
+MOST_STRATA = 16
 MOST_DRAWS = 2**18  # of one ranking
 _CELLS_AT_ONCE = 2**21
 
@@ -118,14 +119,16 @@ def _sampled(
             rows = [_round_of_placements(positions[row], streams[row], more) for row in group]
             found = features(np.concatenate(rows))
             if sums is None:
-                sums = np.zeros((3, len(positions), found.shape[1]))  # means, their squares; squared norms
+                sums = np.zeros(
+                    (3, len(positions), found.shape[1])
+                )  # of means, their squares, squared features
             first = 0
             for row, drawn in zip(group, rows, strict=True):
                 draws = found[first : first + len(drawn)]
                 means = draws.reshape(more, -1, draws.shape[1]).mean(axis=1)
                 sums[0, row] += means.sum(axis=0)
                 sums[1, row] += np.square(means).sum(axis=0)
-                sums[2, row] += np.square(draws).mean() * more
+                sums[2, row] += np.square(draws).mean(axis=0) * more
                 first += len(drawn)
         rounds[active] += more
         r = rounds[:, None]
@@ -137,21 +140,26 @@ def _sampled(
         wanted = tolerance * np.linalg.norm(mean, axis=1) + rounding
         active = active[spread[active] > wanted[active]]
         more = int(rounds.max())
-        draws = 2 * (positions[active].max(axis=1, initial=-1) + 2) * (rounds[active] + more)
+        draws = 2 * _strata(positions[active].max(axis=1, initial=-1) + 2) * (rounds[active] + more)
         if active.size and draws.max() > MOST_DRAWS:
             worst = active[np.argmax(spread[active] / wanted[active])]
             reached = spread[worst] / np.linalg.norm(mean[worst])
             raise DataError(
                 f"tolerance={tolerance}: after {rounds[worst]} rounds of placements the relative standard error of a ranking's features is "
-                f"{reached:.2g}; ask for a tolerance of at least {reached * 1.1:.1g}"
+                f"{reached:.2g}; ask for a tolerance of at least {1.2 * reached:.2g}"
             )
     return mean, error
 
 
 def _groups(positions: NDArray[np.int32], active: NDArray[np.intp], more: int) -> Iterator[NDArray[np.intp]]:
     """Rankings whose placements fit into memory together."""
-    cells = np.cumsum(2 * (positions[active].max(axis=1) + 2) * more * positions.shape[1])
+    cells = np.cumsum(2 * _strata(positions[active].max(axis=1) + 2) * more * positions.shape[1])
     yield from np.split(active, np.flatnonzero(np.diff(cells // _CELLS_AT_ONCE)) + 1)
+
+
+def _strata(slots: Any) -> Any:
+    """Pairs of placements in a round: one for each slot, but so few that there are rounds enough to tell the error."""
+    return np.minimum(slots, MOST_STRATA)
 
 
 def _round_of_placements(
@@ -159,13 +167,16 @@ def _round_of_placements(
 ) -> NDArray[np.int32]:
     """Placements, stratified: in a round every missing item is in each slot twice, once in a placement and once in its mirror image.
 
-    In each placement by itself the items are independent and uniform, so that means are unbiased. Rounds are independent, so that
-    their spread gives the standard error.
+    (Of many slots it is in each stretch of neighbouring ones twice.) In each placement by itself the items are independent and
+    uniform, so that means are unbiased. Rounds are independent, so that their spread gives the standard error.
     """
     missing = np.flatnonzero(ranking < 0)
     slots = int(ranking.max()) + 2
-    drawn = np.broadcast_to(np.arange(slots)[:, None], (rounds, slots, missing.size))
+    strata = int(_strata(slots))
+    drawn = np.broadcast_to(np.arange(strata)[:, None], (rounds, strata, missing.size))
     drawn = stream.permuted(drawn, axis=1)
+    if strata < slots:
+        drawn = np.floor((drawn + stream.random(drawn.shape)) * (slots / strata)).astype(np.int64)
     both = np.stack([drawn, slots - 1 - drawn], axis=1).reshape(-1, missing.size)
     placed = np.broadcast_to(2 * ranking + 1, (len(both), ranking.size)).copy()
     placed[:, missing] = 2 * both

@@ -211,6 +211,8 @@ def test_parts_without_edges() -> None:
     # Two components: the order of items of different components changes no gain.
     np.testing.assert_allclose(features[0, :4], [1, -1, -1, 1])
     assert not cut_features(np.zeros((1, N), int), graph).any()
+    assert cut_features(np.zeros((0, N), int), graph).shape == (0, N)
+    np.testing.assert_array_equal(cut_features([[0]], [[0.0]]), [[0.0]])
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,13 @@ def test_what_cannot_be_traced_is_no_number() -> None:
     np.testing.assert_array_equal(np.isnan(np.diag(kernel)), (MIXED < 0).any(axis=1))
 
 
+def test_no_rankings() -> None:
+    nothing = MIXED[:0]
+    assert kendall_features(nothing).shape == (0, 10)
+    assert kendall_kernel(nothing, MIXED).shape == (0, 9)
+    assert mallows_kernel(MIXED, nothing, concentration=1.0).shape == (9, 0)
+
+
 def test_errors() -> None:
     with pytest.raises(DataError, match="3 and 5 items"):
         kendall_kernel(np.array([[0, 1, 2]]), MIXED)

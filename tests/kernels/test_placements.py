@@ -7,10 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import relpref
 from relpref.errors import DataError
 from relpref.kernels import cut_features
+from relpref.kernels.placements import MOST_STRATA, _round_of_placements
 
 N = 6
 POSITIONS = np.array(
@@ -81,6 +83,21 @@ def test_a_ranking_has_its_own_sample() -> None:
     assert np.abs(cut_features(positions[4:5], graph(12), key=4)[0] - together[4]).max() > 1e-6
     _, error = cut_features(positions, graph(12), return_error=True)
     assert np.all(np.linalg.norm(error, axis=1) <= 0.05 * np.linalg.norm(together, axis=1))
+
+
+def test_more_slots_than_strata() -> None:
+    n = 24
+    row = np.arange(n, dtype=np.int32)
+    row[-3:] = -1
+    stream = np.random.default_rng(0)
+    drawn = (_round_of_placements(row, stream, 500)[:, -3:] // 2).reshape(500, 2, MOST_STRATA, 3)
+    np.testing.assert_array_equal(drawn[:, 0] + drawn[:, 1], n - 3)  # 21 blocks: slots 0 to 21
+    # Each slot is as likely as the others: chi-squared with 21 degrees of freedom, false alarms in 1 of 100 000.
+    counts = np.bincount(drawn[:, 0, :, 0].ravel(), minlength=22)
+    expected = 500 * MOST_STRATA / 22
+    assert np.sum((counts - expected) ** 2 / expected) <= chi2(21).ppf(1 - 1e-5)
+    halves = np.sort(drawn[:, 0, :, 0], axis=1)  # stratified: half of them in either half
+    assert np.all(np.abs((halves < 11).sum(axis=1) - MOST_STRATA / 2) <= 1)
 
 
 def test_errors() -> None:
