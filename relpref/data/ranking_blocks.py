@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.data.arrays import read_only
-from relpref.data.messages import counted
+from relpref.data.messages import counted, shown
 from relpref.errors import DataError
 
 # From the narrowest to the widest: each kind is a special case of the next.
@@ -77,9 +77,39 @@ def merged(positions: NDArray[np.int32], blocks: int, rng: np.random.Generator) 
     return np.where(positions >= 0, np.take_along_axis(cuts, np.maximum(positions, 0), axis=1), np.int32(-1))
 
 
+def chosen_rows(chosen: Any, number: int) -> NDArray[np.intp]:
+    """Return the rows that an index means: a number, a slice, a mask or an array of numbers."""
+    # scikit-learn indexes whatever has a shape as if it were an array: [rows, ...].
+    if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[1] is Ellipsis:
+        chosen = chosen[0]
+    if isinstance(chosen, tuple):
+        raise DataError(
+            f"rankings[{shown(chosen)[1:-1]}]: choose rankings, not items; a list chooses several"
+        )
+    if isinstance(chosen, list):
+        chosen = np.asarray(chosen, dtype=None if len(chosen) else np.intp)
+    try:
+        rows = np.atleast_1d(np.arange(number)[chosen])
+    except IndexError as error:
+        raise DataError(f"rankings[...]: {error}; there are {number}") from None
+    if rows.ndim > 1:
+        raise DataError(f"rankings[...]: the shape is {rows.shape}; choose rankings, not items")
+    return rows
+
+
+def check_number(number: Any, what: str) -> None:
+    """Refuse what is no whole number from 1 on."""
+    if not isinstance(number, int | np.integer) or number < 1:
+        raise DataError(f"{what}: {shown(number)} are to be kept; keep a whole number of them, at least 1")
+
+
 def generator(key: Any) -> np.random.Generator:
     """Return NumPy's generator for an integer seed or a JAX key."""
-    if isinstance(key, int | np.integer):
+    if isinstance(key, int | np.integer) and key >= 0:
         return np.random.default_rng(int(key))
+    if not isinstance(key, jax.Array | np.ndarray):
+        raise DataError(
+            f"key is {shown(key)}; give a whole number from 0 on, or a JAX key: jax.random.key(0)"
+        )
     data = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
     return np.random.default_rng(np.asarray(data).tolist())

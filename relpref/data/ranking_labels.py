@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from relpref.data.arrays import read_only
 from relpref.data.labels import plain_labels
 from relpref.data.messages import counted, listed, shown
-from relpref.data.ranking_orders import place_of
+from relpref.data.ranking_orders import in_order, place_of
 from relpref.errors import DataError
 
 
@@ -20,16 +20,14 @@ def read_labels(
     """Return the classes and, for each ranking, a position in them; see `Rankings.with_labels`."""
     if isinstance(labels, pd.Series):
         _check_index(labels.index.tolist(), rankers)
-    sized = hasattr(labels, "__len__") and not isinstance(labels, str)
-    if not sized or len(labels) != len(rankers):
-        got = f"there are {len(labels)}" if sized else f"got {shown(labels)}"
-        raise DataError(
-            f"labels: {got} for {counted(len(rankers), 'ranking')}; give a list with one for each ranking"
-        )
-    plain = plain_labels(labels, lambda row: place_of(rankers, row))
-    known = (
-        _sorted(plain) if classes is None else plain_labels(classes, lambda row: f"classes, position {row}")
+    plain = plain_labels(
+        in_order(labels, "labels"), lambda row: place_of(rankers, min(row, len(rankers) - 1))
     )
+    if len(plain) != len(rankers):
+        raise DataError(
+            f"labels: there are {len(plain)} for {counted(len(rankers), 'ranking')}; give one for each ranking"
+        )
+    known = _sorted(plain) if classes is None else _distinct(classes)
     codes = {label: code for code, label in enumerate(known)}
     for row, label in enumerate(plain):
         if label not in codes:
@@ -38,6 +36,14 @@ def read_labels(
             )
     found = np.fromiter((codes[label] for label in plain), dtype=np.int32, count=len(plain))
     return tuple(codes), read_only(found)
+
+
+def _distinct(classes: Any) -> list[Any]:
+    known = plain_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
+    for position, label in enumerate(known):
+        if label in known[:position]:
+            raise DataError(f"classes: {shown(label)} is among them twice; name each class once")
+    return known
 
 
 def _sorted(labels: Sequence[Any]) -> list[Any]:

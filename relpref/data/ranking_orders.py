@@ -30,12 +30,23 @@ def read_rankers(rankers: Any, number: int) -> tuple[Any, ...]:
     """Return the labels of those who gave the rankings, 0, 1, ... where none are given; they may repeat."""
     if rankers is None:
         return tuple(range(number))
-    labels = plain_labels(rankers, lambda row: f"rankers, position {row}")
+    labels = plain_labels(in_order(rankers, "rankers"), lambda row: f"rankers, position {row}")
     if len(labels) != number:
         raise DataError(
             f"rankers: {counted(len(labels), 'label')} for {counted(number, 'ranking')}; give one label for each ranking"
         )
     return tuple(labels)
+
+
+def in_order(values: Any, name: str) -> Any:
+    """Return what has an order and one dimension; sets, mappings and tables would be read as something else."""
+    listed = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    if listed or getattr(values, "ndim", None) == 1:
+        return values
+    shape = f" of shape {values.shape}" if hasattr(values, "shape") else ""
+    raise DataError(
+        f"{name}: got {type(values).__name__}{shape}; give a list, a one-dimensional array or a Series, in the order of the rankings"
+    )
 
 
 def place_of(rankers: Sequence[Any], row: int) -> str:
@@ -58,6 +69,8 @@ def read_orders(
             "(tables are read by from_table, scores by from_scores)"
         )
     given = list(orders)
+    if isinstance(orders, pd.Series) and rankers is None:
+        rankers = orders.index
     by = read_rankers(rankers, len(given))
     read = [_blocks(order, place_of(by, row)) for row, order in enumerate(given)]
     if not read:

@@ -17,7 +17,7 @@ from relpref.errors import DataError
 
 _TYPES = ("soc", "soi", "toc", "toi")
 _MEANINGS = ("top-k", "subset")
-_ORDER = re.compile(r"(\{[\d,\s]+\}|\d+)(?:\s*,\s*|\s*$)")
+_ORDER = re.compile(r"(\{\s*\d+(?:\s*,\s*\d+)*\s*\}|\d+)(?:\s*,\s*|\s*$)")
 
 
 def read_preflib(
@@ -78,12 +78,17 @@ def _lines(file: Path) -> list[tuple[int, str]]:
 
 def _names(file: Path, about: dict[str, str]) -> list[str]:
     number = about.get("NUMBER ALTERNATIVES", "")
-    if not number.isdigit() or int(number) < 1:
+    if not number.isdecimal() or int(number) < 1:
         raise DataError(f"{file}: the metadata lack the NUMBER ALTERNATIVES; get the file again")
     keys = [f"ALTERNATIVE NAME {one}" for one in range(1, int(number) + 1)]
     for key in keys:
         if not about.get(key):
             raise DataError(f"{file}: the metadata lack the {key}; get the file again")
+    named = sum(key.startswith("ALTERNATIVE NAME ") for key in about)
+    if named != len(keys):
+        raise DataError(
+            f"{file}: there are {named} names where the NUMBER ALTERNATIVES is {number}; get the file again"
+        )
     return [about[key] for key in keys]
 
 
@@ -91,7 +96,7 @@ def _order(where: str, line: str, n: int, kind: str) -> tuple[int, NDArray[np.in
     count, _, order = line.partition(":")
     order = order.strip()
     entries = _ORDER.findall(order)
-    if not count.strip().isdigit() or int(count) < 1 or _ORDER.sub("", order) or not entries:
+    if not count.strip().isdecimal() or int(count) < 1 or _ORDER.sub("", order) or not entries:
         raise DataError(
             f"{where}: {shown(line)} is not an order; expected how often it was given and the alternatives, as in '3: 1,2,{{3,4}}'"
         )
@@ -123,7 +128,7 @@ def _check_total(file: Path, about: dict[str, str], found: int) -> None:
     voters = about.get("NUMBER VOTERS", "")
     if found == 0:
         raise DataError(f"{file}: there are no orders in it; get the file again")
-    if voters.isdigit() and int(voters) != found:
+    if voters.isdecimal() and int(voters) != found:
         raise DataError(
             f"{file}: there are orders of {counted(found, 'voter')} where the metadata promise {voters}; get the file again"
         )

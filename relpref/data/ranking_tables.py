@@ -71,7 +71,8 @@ def _matrix(scores: Any) -> Any:
     try:
         if np.iscomplexobj(scores):
             raise TypeError("complex numbers have no order")
-        values = np.asarray(scores, dtype=np.float64)
+        # What is masked is not ranked.
+        values = np.ma.asarray(scores, dtype=np.float64).filled(np.nan)
     except (TypeError, ValueError) as error:
         raise DataError(
             f"scores: they are not numbers ({error}); give numbers, and NaN for an item that is not ranked"
@@ -134,7 +135,7 @@ def _ranked(keys: Any, labels: list[Any] | None, items: Any, rankers: tuple[Any,
 
 
 def _read_long(table: Table, items: Any) -> Read:
-    check_columns(table, _LONG, ())
+    check_columns(table, _LONG, ("ranking",))
     frame = table.frame
     places = numbers(frame["position"], "position", table.place, text=table.text, remedy=_WHOLE)
     wrong = _not_a_place(places)
@@ -144,13 +145,21 @@ def _read_long(table: Table, items: Any) -> Read:
     given = _labels(table, "item")
     known = read_items(list(dict.fromkeys(given)) if items is None else items)
     by = _labels(table, "ranker")
-    rankers = {label: row for row, label in enumerate(dict.fromkeys(by))}
-    shape = (len(rankers), known.num_entities)
+    keys = _labels(table, "ranking") if "ranking" in frame.columns else by
+    rankers = dict(zip(reversed(keys), reversed(by), strict=True))
+    for row, (key, ranker) in enumerate(zip(keys, by, strict=True)):
+        if rankers[key] != ranker:
+            raise DataError(
+                f"{table.place(row)}: the ranking {shown(key)} is of {shown(ranker)}, but was of {shown(rankers[key])}; "
+                "give every ranking a number of its own"
+            )
+    numbers_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
+    shape = (len(numbers_of), known.num_entities)
     check_size(*shape)
     columns = LabelIndex(known.entities, str).locate(given, _cell(table, "item"), REMEDY)
-    rows = np.fromiter((rankers[label] for label in by), dtype=np.int64, count=len(by))
+    rows = np.fromiter((numbers_of[key] for key in keys), dtype=np.int64, count=len(keys))
     _refuse_twice(table, rows * shape[1] + columns)
-    return known, numbered(rows, columns, places, shape), tuple(rankers)
+    return known, numbered(rows, columns, places, shape), tuple(rankers[key] for key in numbers_of)
 
 
 def _labels(table: Table, column: str) -> list[Any]:

@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from relpref.data.arrays import read_only
 from relpref.data.messages import counted, shown
 from relpref.data.preference import PreferenceData
-from relpref.data.ranking_blocks import KINDS, generator, kind_codes, merged, numbered
+from relpref.data.ranking_blocks import (
+    KINDS,
+    check_number,
+    chosen_rows,
+    generator,
+    kind_codes,
+    merged,
+    numbered,
+)
 from relpref.data.ranking_items import code_of, mostly_alike, positions_among, with_attributes
 from relpref.data.ranking_labels import read_labels
 from relpref.data.ranking_orders import place_of, read_orders
@@ -70,7 +78,7 @@ class Rankings:
         ----------
         orders : sequence of sequences of labels
             One for each ranking: ``[["a", "b", ("c", "d")], ["b", "a"]]``. A tuple, list or set inside is a tie (a label that is
-            itself a tuple goes into a tie of its own). An item that is left out is not ranked.
+            itself a tuple goes into a tie of its own). An item that is left out is not ranked. A Series has rankers as its index.
         items : sequence of labels, DataFrame or PreferenceData, optional
             All items; a DataFrame has the labels as its index and numeric attributes as columns. Those that occur, in order of
             appearance, by default.
@@ -95,7 +103,8 @@ class Rankings:
         Parameters
         ----------
         table : DataFrame
-            Long: one row for each ranked item of each ranking, with the columns ``ranker``, ``item`` and ``position``. Or wide: one
+            Long: one row for each ranked item of each ranking, with the columns ``ranker``, ``item`` and ``position``, and ``ranking``
+            where a ranker gave several. Or wide: one
             row for each ranking and one column for each item, whose cells are positions, blank (NaN) where the item is not ranked;
             rankers are the index, or a column ``ranker``. Positions are whole numbers, which may start anywhere and have gaps.
         items : sequence of labels, DataFrame or PreferenceData, optional
@@ -119,7 +128,7 @@ class Rankings:
         Parameters
         ----------
         scores : array, DataFrame or sparse matrix, shape (m, n)
-            NaN where an item is not ranked. A DataFrame has rankers as its index and items as its columns. Of a sparse matrix, all
+            NaN, or masked, where an item is not ranked. A DataFrame has rankers as its index and items as its columns. Of a sparse matrix, all
             stored entries are scores, zeros too, and what is not stored is not ranked.
         items : sequence of labels, DataFrame or PreferenceData, optional
             Of an array or a sparse matrix the n items in the order of its columns, 0, 1, ... by default; else see `from_orders`.
@@ -289,12 +298,8 @@ class Rankings:
         return self._with_positions(np.where(self.positions < 0, last + 1, self.positions))
 
     def top(self, k: int) -> "Rankings":
-        """Return the rankings with only the k best blocks known; the ranked items below them are tied last.
-
-        Without ties these are top-k rankings.
-        """
-        if k < 1:
-            raise DataError(f"k: {k} blocks are to be kept; keep at least 1")
+        """Return the rankings with only the k best blocks known; the ranked items below them are tied last."""
+        check_number(k, "k blocks")
         return self._with_positions(np.minimum(self.positions, k))
 
     def subset(self, k: int, key: Any) -> "Rankings":
@@ -306,8 +311,7 @@ class Rankings:
             Of a ranking that has no more, all are kept.
         key : int or JAX key
         """
-        if k < 1:
-            raise DataError(f"k: {k} items are to be kept; keep at least 1")
+        check_number(k, "k items")
         draws = np.where(self.positions >= 0, generator(key).random(self.shape), np.inf)
         chosen = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < k
         rows, columns = np.nonzero(chosen & (self.positions >= 0))
@@ -326,8 +330,7 @@ class Rankings:
         -----
         Full rankings become exhaustive interleaving rankings of that length (Conserva et al., Table 2).
         """
-        if blocks < 1:
-            raise DataError(f"blocks: {blocks} are to be kept; keep at least 1")
+        check_number(blocks, "blocks")
         return self._with_positions(merged(self.positions, blocks, generator(key)))
 
     def reversed(self) -> "Rankings":
@@ -345,12 +348,17 @@ class Rankings:
         return [write_order(places, self.items.entities) for places in self.positions]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row for each ranked item of each ranking: ``ranker``, ``item``, ``position`` (1 for the best)."""
+        """Return one row for each ranked item of each ranking: ``ranker``, ``item``, ``position`` (1 for the best).
+
+        Where labels of rankers repeat, a column ``ranking`` tells their rankings apart.
+        """
         rows, columns = np.nonzero(self.positions >= 0)
         place = self.positions[rows, columns]
         order = np.lexsort((columns, place, rows))
+        repeated = len(set(self.rankers)) < len(self)
         return pd.DataFrame(
             {
+                **({"ranking": rows[order]} if repeated else {}),
                 "ranker": [self.rankers[row] for row in rows[order]],
                 "item": [self.items.entities[column] for column in columns[order]],
                 "position": place[order] + 1,
@@ -359,17 +367,7 @@ class Rankings:
 
     def __getitem__(self, chosen: Any) -> "Rankings":
         """Return some of the rankings: a number, a slice, a mask or an array of numbers."""
-        # scikit-learn indexes whatever has a shape as if it were an array: [rows, ...].
-        if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[1] is Ellipsis:
-            chosen = chosen[0]
-        if isinstance(chosen, list | tuple):
-            chosen = np.asarray(chosen, dtype=None if len(chosen) else np.intp)
-        try:
-            rows = np.atleast_1d(np.arange(len(self))[chosen])
-        except IndexError as error:
-            raise DataError(f"rankings[...]: {error}; there are {len(self)}") from None
-        if rows.ndim > 1:
-            raise DataError(f"rankings[...]: the shape is {rows.shape}; choose rankings, not items")
+        rows = chosen_rows(chosen, len(self))
         picked = {
             name: read_only(np.asarray(value)[rows])
             for name in ("positions", "label", "features", "residual")

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from relpref.errors import StorageError
 from relpref.infer.posterior import Origin
@@ -21,6 +22,8 @@ def encode_label(label: Any) -> Any:
         return label
     if type(label) is float:
         return {"float": repr(label)}
+    if isinstance(label, pd.Timestamp):
+        return {"timestamp": label.isoformat()}
     if isinstance(label, datetime):
         return {"datetime": label.isoformat()}
     if type(label) is date:
@@ -40,6 +43,8 @@ def decode_label(stored: Any) -> Any:
         return tuple(decode_label(part) for part in value)
     if kind == "float":
         return float(value)
+    if kind == "timestamp":
+        return pd.Timestamp(value)
     if kind == "datetime":
         return datetime.fromisoformat(value)
     if kind == "date":

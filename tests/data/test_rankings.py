@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -144,8 +145,17 @@ def test_labels(rankings: Rankings) -> None:
     ("labels", "classes", "message"),
     [
         (["e", "w"], None, "there are 2 for 4 rankings"),
-        ("ewwe", None, "got 'ewwe' for 4 rankings"),
-        (None, None, "got None for 4 rankings"),
+        ("ewwe", None, "labels: got str; give a list"),
+        (None, None, "labels: got NoneType; give a list"),
+        ({"e": 1, "w": 2, "n": 3, "s": 4}, None, "labels: got dict; give a list"),
+        ({"e", "w", "n", "s"}, None, "labels: got set; give a list"),
+        (
+            pd.DataFrame({"class": list("ewwe")}),
+            None,
+            r"labels: got DataFrame of shape \(4, 1\); give a list",
+        ),
+        (["e", "w", "w", "e"], ["e", "w", "e"], "'e' is among them twice"),
+        (["e", "w", "w", "e"], {"e", "w"}, "classes: got set"),
         ([["e"], ["w"], ["w"], ["e"]], None, "ranking 0 .*the label .'e'. cannot be hashed"),
         (["e", None, "e", "w"], None, "ranking 1 .of 'bob'.: the label is missing"),
         ([1.0, 0.0, float("nan"), 1.0], None, "ranking 2 .of 'cid'.: the label is missing"),
@@ -192,6 +202,12 @@ def test_items_are_matched_by_label(rankings: Rankings) -> None:
 def test_orders_that_cannot_be_used(orders: object, arguments: dict[str, list[str]], message: str) -> None:
     with pytest.raises(DataError, match=message):
         Rankings.from_orders(orders, **arguments)
+
+
+def test_a_series_of_orders_names_its_rankers() -> None:
+    given = pd.Series([["a", "b"], ["b", "a"]], index=["ann", "bob"])
+    assert Rankings.from_orders(given).rankers == ("ann", "bob")
+    assert Rankings.from_orders(given, rankers=[1, 2]).rankers == (1, 2)
 
 
 def test_an_unknown_item_names_its_neighbour() -> None:
@@ -241,8 +257,23 @@ def test_indexing(rankings: Rankings) -> None:
     for wrong in (4, [True], [0, 9]):
         with pytest.raises(DataError, match="there are 4"):
             rankings[wrong]
-    with pytest.raises(DataError, match="not items"):
-        rankings[np.zeros((2, 2), dtype=int)]
+    for items in (np.zeros((2, 2), dtype=int), (0, 1)):
+        with pytest.raises(DataError, match="not items"):
+            rankings[items]
+    assert rankings[[2], ...].rankers == ("cid",)
+
+
+@pytest.mark.parametrize("key", [None, -1, 0.5, "0"])
+def test_keys_that_cannot_be_used(rankings: Rankings, key: object) -> None:
+    with pytest.raises(DataError, match="jax.random.key"):
+        rankings.subset(2, key)
+
+
+@pytest.mark.parametrize("number", [1.5, 0, None])
+def test_numbers_to_keep_are_whole(rankings: Rankings, number: Any) -> None:
+    for censor in (rankings.top, lambda k: rankings.subset(k, 0), lambda k: rankings.coarsened(k, 0)):
+        with pytest.raises(DataError, match="keep a whole number"):
+            censor(number)
 
 
 def test_it_prints_readably(rankings: Rankings) -> None:

@@ -30,6 +30,16 @@ def test_a_long_table() -> None:
     np.testing.assert_array_equal(Rankings.from_table(read.to_frame()).positions, read.positions)
 
 
+def test_rankers_that_gave_several_rankings() -> None:
+    given = Rankings.from_orders([["b", "a"], [("a", "b")], ["a"]], rankers=["ann", "bob", "ann"])
+    frame = given.to_frame()
+    again = Rankings.from_table(frame, items=given.items)
+    assert again.rankers == given.rankers and again.orders() == given.orders()
+    frame.loc[1, "ranker"] = "bob"
+    with pytest.raises(DataError, match="row 1.*the ranking 0 is of 'bob', but was of 'ann'"):
+        Rankings.from_table(frame)
+
+
 def test_a_wide_table() -> None:
     wide = pd.DataFrame({"a": [2, 3], "b": [1, np.nan], "c": [2, 4]}, index=["ann", "bob"])
     read = Rankings.from_table(wide, items=["c", "b", "a", "d"])
@@ -118,6 +128,8 @@ def test_scores_dense_framed_and_sparse_agree_with_counting(raw: list[list[float
     sparse = scipy.sparse.coo_array((values[known], known), shape=values.shape)
     np.testing.assert_array_equal(Rankings.from_scores(sparse).positions, read.positions)
     np.testing.assert_array_equal(Rankings.from_scores(sparse.tocsr()).positions, read.positions)
+    masked = np.ma.masked_array(np.nan_to_num(values, nan=7.0), np.isnan(values))
+    np.testing.assert_array_equal(Rankings.from_scores(masked).positions, read.positions)
     framed = Rankings.from_scores(pd.DataFrame(values)[::-1])
     np.testing.assert_array_equal(framed.positions, read.positions[::-1])
     assert framed.rankers == tuple(range(len(values)))[::-1]
