@@ -45,7 +45,7 @@ def compute(part: Part, quick: bool) -> list[Row]:
 
 
 def markdown(rows: pd.DataFrame) -> str:
-    """Accuracy at some noise levels, and everything at the middle one."""
+    """Accuracy at some noise levels, everything at the middle one, and the log loss over all."""
     shown = [noise for noise in SHOWN if noise in set(rows["noise"])]
     lines, middle = [], shown[len(shown) // 2]
     for kind, kernel in itertools.product(KINDS, (*NAMES, CONSTANT)):
@@ -53,7 +53,8 @@ def markdown(rows: pd.DataFrame) -> str:
         if len(mine):
             at = {noise: mine[mine["noise"] == noise] for noise in shown}
             accuracies = [f"{at[noise]['accuracy'].mean():.2f}" for noise in shown]
-            lines.append([kind, kernel, *accuracies, *(spread(at[middle][score]) for score in SCORES[1:])])
+            scores = [spread(at[middle][score]) for score in SCORES[1:]]
+            lines.append([kind, kernel, *accuracies, *scores, f"{mine['log_loss'].mean():.3f}"])
     header = [f"accuracy, σ = {noise:g}" for noise in shown] + [
         f"{score} at {middle:g}" for score in SCORES[1:]
     ]
