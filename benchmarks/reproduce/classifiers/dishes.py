@@ -58,6 +58,7 @@ def markdown(rows: pd.DataFrame) -> str:
     header = [f"accuracy, σ = {noise:g}" for noise in shown] + [
         f"{score} at {middle:g}" for score in SCORES[1:]
     ]
+    header.append("log_loss, mean over σ")
     return table(["ranking", "kernel", *header], lines)
 
 
