@@ -100,11 +100,11 @@ def _known(strength: float, left: NDArray[np.int32], right: NDArray[np.int32]) -
     return np.asarray(np.exp(logarithm[: len(left), : len(right)]))
 
 
-def mallows_variances(
-    rankings: Any, *, concentration: float, samples: int = 32, key: Any = 0
-) -> NDArray[np.float64]:
-    """Diagonal of `mallows_kernel`, shape (m,), for rankings of any kind and with the same draws."""
+def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int = 32, key: Any = 0) -> Any:
+    """Diagonal of `mallows_kernel`, shape (m,), for rankings of any kind and with the same draws; arguments as there."""
     positions = position_array(rankings)
+    if traced(positions, concentration):
+        return exhaustive_only(mallows_diagonal(concentration, positions), positions)
     known = exhaustive(positions)
     result = np.empty(len(positions))
     if known.any():

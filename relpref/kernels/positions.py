@@ -135,7 +135,7 @@ def in_double(function: Callable[..., Any], *arguments: Any) -> Any:
 def padded(positions: NDArray[Any]) -> NDArray[Any]:
     """Rankings and copies of the last one, up to a number that many sets of rankings share: few shapes, few compilations."""
     m = len(positions)
-    step = max(64, 1 << max(m.bit_length() - 3, 0))
+    step = max(16, 1 << max(m.bit_length() - 3, 0))
     return np.concatenate([positions, np.repeat(positions[-1:], -m % step, axis=0)])
 
 

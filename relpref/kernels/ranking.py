@@ -18,7 +18,7 @@ from relpref.kernels.cut import cut_scale, exhaustive_features, graph_weights
 from relpref.kernels.features import Features
 from relpref.kernels.item_graph import check_keep, checked_weights, heaviest, similarity
 from relpref.kernels.kendall import kendall_diagonal, kendall_features, kendall_kernel
-from relpref.kernels.mallows import log_mallows, mallows_diagonal
+from relpref.kernels.mallows import mallows_kernel, mallows_variances
 from relpref.kernels.positions import partial_in_a_program, with_items_of
 from relpref.linalg import real
 
@@ -202,13 +202,12 @@ class Mallows:
         """Kernel between exhaustive rankings, shape (m, m'); others are refused."""
         others = with_items_of(rankings, others)
         _require_exhaustive(rankings, others)
-        left, right = jnp.asarray(rankings.positions), jnp.asarray(others.positions)
-        return jnp.exp(log_mallows(concentration, left, right))
+        return real(mallows_kernel(rankings, others, concentration=concentration))
 
     def diagonal(self, rankings: Rankings, *, concentration: ArrayLike) -> Array:
         """Kernel of each ranking with itself, shape (m,): 1 for full rankings, less with ties."""
         _require_exhaustive(rankings)
-        return mallows_diagonal(concentration, jnp.asarray(rankings.positions))
+        return real(mallows_variances(rankings, concentration=concentration))
 
 
 def _require_exhaustive(*given: Rankings) -> None:
