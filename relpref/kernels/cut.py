@@ -8,6 +8,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
+from relpref.data import Rankings
 from relpref.data.messages import listed
 from relpref.errors import DataError
 from relpref.kernels.isotonic import pooled
@@ -23,9 +24,9 @@ from relpref.kernels.positions import (
     with_items_of,
 )
 from relpref.kernels.signs import expected_sign
-from relpref.linalg import real
+from relpref.linalg import real, require_memory
 
-Graph = ArrayLike | str | None
+Graph = Any  # ArrayLike | sparse matrix | DataFrame | str | None
 
 
 def cut_features(
@@ -44,9 +45,9 @@ def cut_features(
     ----------
     rankings : Rankings or array of int, shape (m, n)
         Position of each item's block, 0 = most preferred; −1 = not ranked.
-    graph : array, shape (n, n), or str, optional
-        Weights between items, symmetric and not negative; or the name of a relation of the rankings' items. By default
-        `item_graph` of the items' standardised attributes. An item without an edge has the feature 0. A graph of several components
+    graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
+        Weights between items, symmetric and not negative, of a DataFrame by the items' labels; or the name of a relation of the items.
+        By default `item_graph` of the items' standardised attributes. An item without an edge has the feature 0. A graph of several components
         is allowed: the order of items in different components changes no gain; it only says which gains are pooled.
     normalize : bool
         Divide by `cut_scale`, so that kernels of different graphs can be compared.
@@ -120,6 +121,9 @@ def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> An
     graph, **options
         As for `cut_features`.
     """
+    require_memory(
+        8.0 * len(position_array(a)) * len(position_array(a if b is None else b)), "the cut kernel"
+    )
     left = cut_features(a, graph, **options)
     return left @ (left if b is None else cut_features(with_items_of(a, b), graph, **options)).T
 
@@ -141,9 +145,12 @@ def cut_scale(weights: Any) -> Any:
 @jax.jit
 def _scale(weights: ArrayLike) -> Array:
     matrix = real(weights)
+    largest = jax.lax.stop_gradient(jnp.max(matrix, initial=0.0))
+    linked = largest > 0
+    unit = jnp.where(linked, largest, 1.0)  # the squares of large and small weights alone are no numbers
+    matrix = jnp.where(linked, matrix / unit, 1.0)
     squared = jnp.sum(2 * jnp.square(matrix)) / 3 + jnp.sum(jnp.square(jnp.sum(matrix, axis=1))) / 3
-    linked = squared > 0
-    return jnp.where(linked, jnp.sqrt(jnp.where(linked, squared, 1.0)), 1.0)
+    return jnp.where(linked, unit * jnp.sqrt(squared), 1.0)
 
 
 @jax.jit
@@ -168,7 +175,7 @@ def mean_gains(positions: Array, weights: Array) -> Array:
     blocks = jnp.max(positions, axis=1, keepdims=True) + 1
     ranked = positions >= 0
     # P(below) − P(above) of a missing item, for the block of each item; 0 for missing items, which are alike.
-    lead = jnp.where(ranked, (blocks - 1 - 2 * positions) / (blocks + 1), 0.0).astype(weights.dtype)
+    lead = jnp.where(ranked, (blocks - 1 - 2 * positions).astype(weights.dtype) / (blocks + 1), 0)
 
     def add(gains: Array, other: tuple[Array, ...]) -> tuple[Array, None]:
         position, ahead, weight = other
@@ -187,6 +194,7 @@ def graph_weights(rankings: Any, graph: Graph, num_items: int) -> Any:
                 "cut kernel: there is no graph of the items, and they have no attributes to make one from; give graph=, "
                 "or rankings.with_items(table)"
             )
+        require_different_items(rankings)
         return item_graph(items.standardized_attributes())
     if isinstance(graph, str):
         relations = {} if items is None else items.relations
@@ -195,4 +203,13 @@ def graph_weights(rankings: Any, graph: Graph, num_items: int) -> Any:
                 f"cut kernel: there is no relation {graph!r} of the items; there are: {listed(relations) or 'none'}"
             )
         return relations[graph].weight_matrix
-    return checked_weights(graph, num_items)
+    return checked_weights(graph, num_items, None if items is None else items.entities)
+
+
+def require_different_items(rankings: Rankings) -> None:
+    """Refuse a median distance of 0 as a lengthscale, also where the attributes are traced."""
+    if rankings.items_alike:
+        raise DataError(
+            "cut kernel: most pairs of items have equal attributes, so that the median of their distances is no lengthscale; give one, "
+            "Cut(lengthscale=1.0), or a graph, item_graph(rankings.items.standardized_attributes(), lengthscale=1.0)"
+        )

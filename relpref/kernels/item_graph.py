@@ -1,18 +1,22 @@
 """Graphs of items: how much two items have to do with each other, as a symmetric matrix of weights."""
 
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+import scipy.sparse
 from jax import Array
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from relpref.data.labels import LabelIndex, plain_labels
 from relpref.errors import DataError
 from relpref.kernels.attribute import squared_distances
 from relpref.kernels.positions import in_double, traced
-from relpref.linalg import real
+from relpref.linalg import real, require_memory
 
 
 def item_graph(
@@ -92,15 +96,19 @@ def heaviest(weights: Array, keep: float) -> Array:
     return jnp.where(fixed >= lightest, weights, 0)
 
 
-def checked_weights(weights: Any, num_items: int | None = None) -> Any:
+def checked_weights(
+    weights: Any, num_items: int | None = None, labels: Sequence[Hashable] | None = None
+) -> Any:
     """Weights of a graph of items as they are used: symmetric, no loops.
 
     Parameters
     ----------
-    weights : array, shape (n, n)
+    weights : array, sparse matrix or DataFrame, shape (n, n)
         Not negative; 0 = no edge. The diagonal is ignored: an item cannot be cut from itself.
     num_items : int, optional
         What n must be.
+    labels : sequence of hashable, length n, optional
+        Of the items, by which a DataFrame is read; rows and columns of other items are left out.
 
     Raises
     ------
@@ -108,7 +116,7 @@ def checked_weights(weights: Any, num_items: int | None = None) -> Any:
         If the shape is another, or a weight is negative, not finite or not that of the opposite direction. Traced weights are
         only checked for their shape.
     """
-    matrix = weights if traced(weights) else np.array(weights, dtype=np.float64)
+    matrix = weights if traced(weights) else _dense(weights, labels)
     n = matrix.shape[0] if matrix.ndim else 0
     if matrix.shape != (n, n) or (num_items is not None and n != num_items):
         expected = (num_items, num_items) if num_items is not None else "n x n"
@@ -131,6 +139,33 @@ def checked_weights(weights: Any, num_items: int | None = None) -> Any:
             f"{matrix[column, row]} in the other; give (W + W.T) / 2 if that is what you mean"
         )
     return 0.5 * (matrix + matrix.T)
+
+
+def _dense(weights: Any, labels: Sequence[Hashable] | None) -> NDArray[np.float64]:
+    if scipy.sparse.issparse(weights):
+        require_memory(8.0 * weights.shape[0] * weights.shape[-1], "a dense matrix of the items' weights")
+        return np.array(weights.toarray(), dtype=np.float64)
+    if isinstance(weights, pd.DataFrame):
+        sides = [
+            LabelIndex(plain_labels(side, lambda row: f"item graph, {row}"), lambda row: f"item graph, {row}")
+            for side in (weights.index, weights.columns)
+        ]
+        known = sides[0].labels if labels is None else labels
+        if labels is None and sides[0].labels != sides[1].labels:
+            raise DataError(
+                "item graph: index and columns of the DataFrame are not the same labels in the same order; give frame.loc[labels, labels]"
+            )
+        rows, columns = (
+            side.locate(known, lambda _: "item graph", "give every item a row and a column") for side in sides
+        )
+        return np.array(weights.to_numpy(dtype=np.float64)[np.ix_(rows, columns)])
+    try:
+        return np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"item graph: got {type(weights).__name__}; give a matrix of weights, a row and a column for each item, or a DataFrame "
+            "labelled with the items, such as networkx.to_pandas_adjacency(graph)"
+        ) from None
 
 
 def check_keep(keep: float | None) -> None:

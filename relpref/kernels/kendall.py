@@ -66,6 +66,9 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     """
     left, right = position_pair(a, b)
     _check_items(left.shape[1], right.shape[1])
+    require_memory(
+        16.0 * len(left) * len(right), f"the Kendall kernel of {len(left)} and {len(right)} rankings"
+    )
     if traced(left, right):
         return _gram(left, right)
     require_memory(24.0 * len(left) * len(right), f"a Gram matrix of {len(left)} x {len(right)} rankings")

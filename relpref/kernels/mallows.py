@@ -77,6 +77,9 @@ def mallows_kernel(
         raise DataError(
             f"mallows_kernel: rankings of {left.shape[1]} and of {right.shape[1]} items; give the same items"
         )
+    require_memory(
+        24.0 * len(left) * len(right), f"the Mallows kernel of {len(left)} and {len(right)} rankings"
+    )
     if traced(left, right, concentration):
         values = exhaustive_only(jnp.exp(log_mallows(concentration, left, right)), left, right)
         return (values, jnp.zeros_like(values)) if return_error else values

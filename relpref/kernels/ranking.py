@@ -8,18 +8,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 from jax import Array
 from numpy.typing import ArrayLike
 
 from relpref.data import Rankings
 from relpref.errors import DataError
 from relpref.kernels.attribute import SquaredExponential
-from relpref.kernels.cut import cut_scale, exhaustive_features, graph_weights
+from relpref.kernels.cut import cut_scale, exhaustive_features, graph_weights, require_different_items
 from relpref.kernels.features import Features
 from relpref.kernels.item_graph import check_keep, checked_weights, heaviest, similarity
 from relpref.kernels.kendall import kendall_diagonal, kendall_features, kendall_kernel
 from relpref.kernels.mallows import mallows_kernel, mallows_variances
-from relpref.kernels.positions import partial_in_a_program, with_items_of
+from relpref.kernels.positions import partial_in_a_program, traced, with_items_of
 from relpref.linalg import real
 
 
@@ -59,8 +60,9 @@ class Cut:
 
     Parameters
     ----------
-    graph : array, shape (n, n), or str, optional
-        Weights between items, or the name of a relation of the items; by default a squared exponential of their standardised
+    graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
+        Weights between items, or the name of a relation of the items (a DataFrame, which is read by the items' labels, is for the plain
+        functions and the transformers: programs take an array); by default a squared exponential of their standardised
         attributes (GCK eq. 15; for attributes as they are, give ``item_graph(attributes)``).
     lengthscale : "median", "learn" or float
         Of that squared exponential. "median": the median distance of two items. "learn": a hyperparameter for each attribute, the
@@ -99,7 +101,7 @@ class Cut:
                 "Cut: with a lengthscale for each attribute the heaviest pairs change in jumps; leave out keep=, or learn a "
                 "shared_lengthscale=True"
             )
-        if isinstance(self.graph, np.ndarray | list | tuple):
+        if not (_plain(self.graph) or isinstance(self.graph, pd.DataFrame) or traced(self.graph)):
             object.__setattr__(self, "graph", checked_weights(self.graph))
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
@@ -115,6 +117,8 @@ class Cut:
             given = real(graph_weights(rankings, self.graph, rankings.shape[1]))
             return given if self.keep is None else heaviest(given, self.keep)
         self._check_attributes(rankings)
+        if self.lengthscale == "median":
+            require_different_items(rankings)
         scale = lengthscale if isinstance(self.lengthscale, str) else self.lengthscale
         return similarity(rankings.items.standardized_attributes(), scale, self.keep)
 
@@ -133,6 +137,10 @@ class Cut:
 
 
 def _flatten(kernel: Cut) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    if isinstance(kernel.graph, pd.DataFrame):
+        raise DataError(
+            "Cut: inside a program the graph is an array; give frame.loc[labels, labels].to_numpy() with the labels rankings.items.entities"
+        )
     options = (kernel.lengthscale, kernel.shared_lengthscale, kernel.keep)
     return ((), (kernel.graph, *options)) if _plain(kernel.graph) else ((kernel.graph,), (None, *options))
 

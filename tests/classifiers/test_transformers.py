@@ -16,6 +16,7 @@ from relpref import Rankings
 from relpref.classifiers import CutFeatures, KendallFeatures, MallowsFeatures
 from relpref.errors import DataError
 from relpref.kernels import (
+    Cut,
     Landmarks,
     Mallows,
     cut_features,
@@ -58,6 +59,10 @@ def test_cut() -> None:
     assert list(transformer.get_feature_names_out()) == ITEMS
     given = CutFeatures(np.ones((5, 5)), normalize=False).fit_transform(data)
     np.testing.assert_array_equal(given, cut_features(data, np.ones((5, 5))))
+    turned = pd.DataFrame(weights, ITEMS, ITEMS).iloc[::-1, [1, 0, 2, 4, 3]]
+    np.testing.assert_array_equal(CutFeatures(turned).fit(data).graph_, weights)
+    with jax.enable_x64(True), pytest.raises(DataError, match="inside a program"):
+        jax.jit(lambda kernel: kernel.features(data).values)(Cut(turned))
     # Items in another order come back in that of the training.
     other = Rankings.from_orders([["e", "a", "b", "c", "d"]])
     same = Rankings.from_orders([["e", "a", "b", "c", "d"]], ITEMS)

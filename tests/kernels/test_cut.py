@@ -1,20 +1,23 @@
 """Cut features against the gold answers, a quadratic programme, and the pool-adjacent-violators algorithm of SciPy."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression, minimize
 
 import relpref
-from relpref.errors import DataError
-from relpref.kernels import cut_features, cut_kernel, cut_scale, item_graph, submodular_features
+from relpref.errors import DataError, UnknownLabelError
+from relpref.kernels import Cut, cut_features, cut_kernel, cut_scale, item_graph, submodular_features
 
 N = 6
 GOLD = np.load(Path(__file__).parents[1] / "gold" / "ranking_kernels.npz")
@@ -170,6 +173,8 @@ def test_scale_is_the_expected_norm_of_raw_gains() -> None:
     scaled = cut_features(positions[:5], weights(), normalize=True) * cut_scale(weights())
     np.testing.assert_allclose(scaled, cut_features(positions[:5], weights()), rtol=1e-12)
     assert cut_scale(np.zeros((3, 3))) == 1.0
+    for factor in (1e200, 1e-200):
+        np.testing.assert_allclose(cut_scale(factor * weights()) / factor, cut_scale(weights()), rtol=1e-14)
 
 
 def test_item_graph() -> None:
@@ -201,6 +206,50 @@ def test_graph_of_the_items() -> None:
     linked[0, 1] = linked[1, 0] = 2.0
     linked[2, 5] = linked[5, 2] = 0.5
     np.testing.assert_array_equal(cut_features(rankings, "like"), cut_features(rankings.positions, linked))
+
+
+def test_a_table_of_weights_is_read_by_label() -> None:
+    names = list("abcdef")
+    frame = pd.DataFrame(weights(), index=names, columns=names)
+    rankings = relpref.Rankings.from_orders([names[::-1], ["b", "a", ("c", "d", "e", "f")]], items=names)
+    expected = cut_features(rankings, weights())
+    turned = frame.loc[names[::-1], ["c", *"abfed"]]
+    np.testing.assert_array_equal(cut_features(rankings, turned), expected)
+    np.testing.assert_array_equal(cut_features(rankings, scipy.sparse.csr_array(weights())), expected)
+    np.testing.assert_array_equal(cut_scale(frame), cut_scale(weights()))
+    with pytest.raises(DataError, match="not the same labels"):
+        cut_scale(turned)
+    with pytest.raises(UnknownLabelError, match="'f' is not the label"):
+        cut_features(rankings, frame.iloc[:5, :5])
+    with pytest.raises(DataError, match="to_pandas_adjacency"):
+        cut_features(rankings, networkx.path_graph(names))
+
+
+def test_items_that_are_mostly_alike_have_no_median_distance() -> None:
+    names = list("abcde")
+    for sizes, alike in (([0, 0, 0, 0, 1], True), ([0, 0, 0, 1, 2], False), ([0, 0, 1, 1, 1], False)):
+        table = pd.DataFrame({"size": np.array(sizes, float)}, index=names)
+        rankings = relpref.Rankings.from_orders([names]).with_items(table)
+        assert rankings.items_alike == alike
+        inside = jax.jit(lambda data: Cut().features(data).values)
+        with jax.enable_x64(True), pytest.raises(DataError, match="equal") if alike else nullcontext():
+            assert np.isfinite(inside(rankings)).all()
+        with pytest.raises(DataError, match="equal") if alike else nullcontext():
+            cut_features(rankings)
+
+
+def test_raw_means_have_double_precision() -> None:
+    positions = np.array([[0, 1, 2, -1, -1, -1], [1, -1, 0, 2, -1, 3]])
+    values = cut_features(positions, weights(), placements="raw")
+    for row, found in zip(positions, values, strict=True):
+        blocks = row.max() + 1
+        slots = np.arange(blocks + 1) - 0.5
+        gains = np.zeros(N)
+        for i, j in np.argwhere(~np.eye(N, dtype=bool)):
+            own = row[i] if row[i] >= 0 else slots[:, None]
+            other = row[j] if row[j] >= 0 else slots
+            gains[i] += weights()[i, j] * np.mean(np.sign(other - own))
+        np.testing.assert_allclose(found, gains, atol=1e-14)
 
 
 def test_parts_without_edges() -> None:

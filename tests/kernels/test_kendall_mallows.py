@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.errors import DataError
-from relpref.kernels import kendall_features, kendall_kernel, mallows_kernel
+from relpref.kernels import cut_kernel, kendall_features, kendall_kernel, mallows_kernel
 from relpref.kernels.kendall import kendall_diagonal
 from relpref.kernels.mallows import mallows_diagonal
 
@@ -141,6 +141,18 @@ def test_no_rankings() -> None:
     assert kendall_features(nothing).shape == (0, 10)
     assert kendall_kernel(nothing, MIXED).shape == (0, 9)
     assert mallows_kernel(MIXED, nothing, concentration=1.0).shape == (9, 0)
+
+
+def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relpref.linalg.memory.available_memory", lambda: 8.0 * 9)
+    kernels: list[Any] = [
+        kendall_kernel,
+        lambda positions: cut_kernel(positions, graph=np.ones((5, 5))),
+        lambda positions: mallows_kernel(positions, concentration=1.0),
+    ]
+    for kernel in kernels:
+        with pytest.raises(DataError, match="the .* kernel .*needs .* of memory"):
+            kernel(0 * MIXED)
 
 
 def test_errors() -> None:
