@@ -41,7 +41,7 @@ def parts(quick: bool) -> list[Part]:
 def markdown(rows: pd.DataFrame) -> str:
     """A line for each number."""
     lines = []
-    for _, row in rows.sort_values(["family", "seconds"]).iterrows():
+    for _, row in rows.fillna({"landmarks": 0.0}).sort_values(["family", "landmarks"]).iterrows():
         reference = row["number"] == REFERENCE
         lines.append(
             [
