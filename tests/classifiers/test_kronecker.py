@@ -96,6 +96,7 @@ def test_many_edges_are_predicted_piece_by_piece(
     whole = ep.predict_proba()
     monkeypatch.setattr("relpref.infer.class_posterior._NUMBERS", 7 * len(ep.landmarks_))
     pd.testing.assert_frame_equal(ep.predict_proba(), whole, rtol=1e-12)
+    assert ep.predict_proba([], ["u"]).shape == (0, 1)
     labels = ep.predict()
     assert ((whole > 0.5) == (labels == 1)).all(axis=None) and set(np.unique(labels)) == {0, 1}
 
@@ -107,6 +108,7 @@ def test_its_posterior_is_saved_and_loaded(ep: KroneckerGPClassifier, tmp_path: 
     assert loaded.predict_proba().index.names == ["source", "target"]
 
 
+@pytest.mark.slow
 def test_few_landmarks_say_what_they_leave_out(ep: KroneckerGPClassifier) -> None:
     assert ep.landmarks_.error == pytest.approx(0, abs=1e-9) and ep.landmark_error_ == pytest.approx(
         0, abs=1e-9
