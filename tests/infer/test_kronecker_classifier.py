@@ -73,7 +73,8 @@ def known(data: RelationData) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize(
-    "symmetry", ["none", "reciprocal", pytest.param("symmetric", marks=pytest.mark.slow)]
+    "symmetry",
+    ["none", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("symmetric", "reciprocal"))],
 )
 def test_all_edges_as_landmarks_are_the_process_itself(
     symmetry: str, expectation_propagation: Callable[..., Any]
