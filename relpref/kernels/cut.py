@@ -67,7 +67,8 @@ def cut_features(
     features : array, shape (m, n)
         NumPy, float64. Inside a trace a JAX array, which is differentiable with respect to the weights.
     error : array, shape (m, n)
-        Only with ``return_error``: standard errors, from eight independent rounds of placements or more; 0 where nothing was sampled.
+        Only with ``return_error``: standard errors, from sixteen independent rounds of placements or more, widened for being estimated
+        from few (deviations in their units have about the variance 1, with the tails of Student's distribution); 0 where nothing was sampled.
 
     Raises
     ------

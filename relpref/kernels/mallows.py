@@ -56,7 +56,8 @@ def mallows_kernel(
     kernel : array, shape (m, m') or (m, m)
         NumPy, float64. Inside a trace a JAX array, differentiable with respect to λ; rankings are exhaustive there.
     error : array, shape (m, m') or (m, m)
-        Only with ``return_error``: standard errors, 0 where nothing was sampled.
+        Only with ``return_error``: standard errors, 0 where nothing was sampled; for equal sampled rankings the root mean square error,
+        with the surplus that the notes name.
 
     Raises
     ------
@@ -70,7 +71,7 @@ def mallows_kernel(
     ρ(t) = [t]_q!/t! and D the number of pairs ordered strictly in both, and differently. 1 on the diagonal for full rankings only.
 
     A sampled ranking stands for the mixture of its draws: every Gram matrix is positive semidefinite; the kernel of a sampled ranking
-    with itself is too large by about (1 − k)/samples.
+    with itself, and with an equal ranking of somebody else, which has the same draws, is too large by about (1 − k)/samples.
     """
     left, right = position_pair(a, b)
     if left.shape[1] != right.shape[1]:
@@ -217,6 +218,7 @@ def over_extensions(
     """Means over all pairs of draws, and their standard errors."""
     values = np.empty((len(left), len(right)))
     error = np.empty_like(values)
+    names = [[draws.tobytes() if len(draws) > 1 else None for draws in side] for side in (left, right)]
     for rows in _batches(left):
         for columns in _batches(right):
             one, other = [left[i] for i in rows], [right[j] for j in columns]
@@ -229,9 +231,18 @@ def over_extensions(
             at = np.ix_(rows, columns)
             values[at] = np.add.reduceat(by_row, starts[0][:-1], axis=0) / np.diff(starts[0])[:, None]
             # Of a mean over all pairs of two samples, up to a term that is counted twice.
-            error[at] = np.sqrt(
+            variance = (
                 _variance_of_mean(by_row, starts[0], 0) + _variance_of_mean(by_column.T, starts[1], 0).T
             )
+            # The same draws on both sides: each counts twice, and their pairs with themselves are a surplus of (1 − k)/samples.
+            columns_of: dict[Any, list[int]] = {}
+            for place, column in enumerate(columns):
+                columns_of.setdefault(names[1][column], []).append(place)
+            for place, row in enumerate(rows):
+                for same in columns_of.get(names[0][row], []) if names[0][row] is not None else []:
+                    surplus = (1 - values[row, columns[same]]) / (len(left[row]) - 1)
+                    variance[place, same] = 2 * variance[place, same] + surplus**2
+            error[at] = np.sqrt(variance)
     return values, error
 
 

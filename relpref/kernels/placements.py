@@ -13,7 +13,7 @@ from relpref.kernels.positions import exhaustive
 
 FEW = 1024  # placements that "auto" enumerates
 MOST = 10**8  # placements of all rankings that are enumerated at all
-FIRST_ROUNDS = 8
+FIRST_ROUNDS = 16
 MOST_STRATA = 16
 MOST_DRAWS = 2**18  # of one ranking
 _CELLS_AT_ONCE = 2**21
@@ -133,7 +133,8 @@ def _sampled(
         rounds[active] += more
         r = rounds[:, None]
         mean = sums[0] / r
-        error = np.sqrt(np.maximum(sums[1] / r - np.square(mean), 0.0) / (r - 1))
+        error = np.sqrt(np.maximum(sums[1] / r - np.square(mean), 0.0) / (r - 3))
+        # (r − 3, not r − 1: in units of it deviations have Student's distribution scaled to variance 1.)
         # A mean of zero by symmetry has no relative error: what is 1e-9 of the features themselves is rounding.
         rounding = 1e-9 * np.sqrt((sums[2] / r).sum(axis=1))
         spread = np.linalg.norm(error, axis=1)
