@@ -1,5 +1,6 @@
 """The Kendall kernel on rankings of any kind (Jiao & Vert 2015), exact, from features of pairs of items."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +9,15 @@ import numpy as np
 from jax import Array
 
 from relpref.errors import DataError
-from relpref.kernels.positions import by_rows, in_double, padded, position_array, position_pair, traced
+from relpref.kernels.positions import (
+    by_rows,
+    exhaustive,
+    in_double,
+    padded,
+    position_array,
+    position_pair,
+    traced,
+)
 from relpref.kernels.signs import expected_sign
 from relpref.linalg import require_memory
 
@@ -67,12 +76,13 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     left, right = position_pair(a, b)
     _check_items(left.shape[1], right.shape[1])
     require_memory(
-        16.0 * len(left) * len(right), f"the Kendall kernel of {len(left)} and {len(right)} rankings"
+        24.0 * len(left) * len(right), f"the Kendall kernel of {len(left)} and {len(right)} rankings"
     )
     if traced(left, right):
-        return _gram(left, right)
-    require_memory(24.0 * len(left) * len(right), f"a Gram matrix of {len(left)} x {len(right)} rankings")
-    return in_double(_gram, padded(left), padded(right))[: len(left), : len(right)]
+        return _gram(left, right, False)
+    whole = bool(exhaustive(left).all() and exhaustive(right).all())
+    gram = partial(_gram, whole=whole)
+    return in_double(gram, padded(left), padded(right))[: len(left), : len(right)]
 
 
 @jax.jit
@@ -94,8 +104,10 @@ def _features(positions: Array) -> Array:
     return _signs(positions, first, second) / np.sqrt(first.size)
 
 
-@jax.jit
-def _gram(left: Array, right: Array) -> Array:
+@partial(jax.jit, static_argnames="whole")
+def _gram(left: Array, right: Array, whole: bool) -> Array:
+    """Of all pairs of items, some at a time; where all items are ranked, signs are whole numbers, exact in single precision."""
+    signs = _whole_signs if whole else _signs
     pairs = np.stack(np.triu_indices(left.shape[1], 1))
     number = pairs.shape[1]
     # Filled up with pairs of an item and itself, whose sign is 0.
@@ -103,10 +115,14 @@ def _gram(left: Array, right: Array) -> Array:
     parts = jnp.asarray(pairs.reshape(2, -1, min(_PAIRS_AT_ONCE, number)).transpose(1, 0, 2))
 
     def add(gram: Array, pair: Array) -> tuple[Array, None]:
-        return gram + _signs(left, *pair) @ _signs(right, *pair).T, None
+        return gram + signs(left, *pair) @ signs(right, *pair).T, None
 
     gram, _ = jax.lax.scan(add, jnp.zeros((left.shape[0], right.shape[0]), float), parts)
     return gram / number
+
+
+def _whole_signs(positions: Array, first: Array, second: Array) -> Array:
+    return jnp.sign(positions[:, second] - positions[:, first]).astype(jnp.float32)
 
 
 def _signs(positions: Any, first: Any, second: Any) -> Array:
