@@ -102,6 +102,12 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
         if np.ndim(posterior.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
             dims["attributes_lengthscale"] = ["attribute"]
     if isinstance(posterior, ClassPosterior):
+        if (
+            "log_likelihood" in groups
+        ):  # an example is one observation, however many decisions led to its class
+            decisions = groups["log_likelihood"].pop("decision")
+            groups["log_likelihood"]["label"] = decisions.sum(axis=-1)
+            dims["label"] = ["example"]
         coords["example"] = plain_coordinates(example_labels(posterior.data))
         coords["class"] = plain_coordinates(posterior.classes[:-1])
         dims |= {"decision": ["example", "class"], "intercept": ["class"]}

@@ -52,8 +52,8 @@ class ClassPosterior(Posterior):
         Parameters
         ----------
         data : Rankings or RelationData, optional
-            Rankings of the same items (in any order), or edges between the same nodes, possibly followed by new ones
-            (`RelationData.extended`). The training examples by default. Labels are not looked at.
+            Rankings of the same items (in any order), or edges between the same nodes in the same order, possibly followed by new
+            ones: ``posterior.data.extended(nodes, objects).asking(rows, columns)``. The training examples by default. Labels are not looked at.
 
         Returns
         -------
@@ -64,6 +64,8 @@ class ClassPosterior(Posterior):
         ------
         UnsupportedProgramError
             If the posterior does not know its program any more.
+        DataError
+            If the examples are of other items or nodes, or of nodes in another order.
         """
         asked = self._asked(data)
         # P(class c) = Π_{j<c} P(go on at j) · P(stop at c), given hyperparameters; the last class is where nothing stopped.
@@ -105,6 +107,8 @@ class ClassPosterior(Posterior):
                 f"data is a {type(given).__name__}; this posterior classifies {type(self.data).__name__}"
             )
         if isinstance(given, RelationData):
+            assert isinstance(self.data, RelationData)  # both are of one type
+            check_known_first(given, self.data)
             return given.asking(given.values.rows, given.values.columns)  # also both directions of a pair
         assert isinstance(self.data, Rankings)  # both are of one type
         return replace(given.aligned(self.data.items), classes=self.data.classes, label=None)
@@ -214,6 +218,30 @@ def _latent_shapes(
                 "give features of as many columns as those it was fitted to"
             )
     return shapes
+
+
+def check_known_first(given: RelationData, known: RelationData) -> None:
+    """Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they were standardised."""
+    wrong = None
+    if given.symmetry != known.symmetry or (given.objects is None) != (known.objects is None):
+        wrong = "the relation is of another kind"
+    for side in ("nodes", "objects"):
+        new, old = getattr(given, side), getattr(known, side)
+        if wrong is not None or new is None:
+            continue
+        if new.entities[: old.num_entities] != old.entities:
+            wrong = f"its {side} do not begin with those of the training data"
+        elif new.attribute_names[: len(old.attribute_names)] != old.attribute_names:
+            wrong = f"the attributes of its {side} are not those of the training data"
+        elif not all(
+            np.array_equal(getattr(new, name)[: len(old.attribute_names)], getattr(old, name))
+            for name in ("attribute_center", "attribute_scale")
+        ):
+            wrong = f"the attributes of its {side} are standardised otherwise than those of the training data"
+    if wrong is not None:
+        raise DataError(
+            f"data: {wrong}; ask with posterior.data.extended(new_nodes, new_objects).asking(rows, columns)"
+        )
 
 
 def _block(number: int, latents: int) -> int:

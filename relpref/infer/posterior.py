@@ -48,11 +48,13 @@ class Origin:
         return bound | dict(self.kwargs)
 
     def unbound(self) -> "Origin":
-        """The same call with the keywords that were bound to the program among the others."""
+        """The same call with the keywords that were bound to the program among the others, and the data by position."""
         program = self.program
         while isinstance(program, partial):
             program = program.func
-        return replace(self, program=program, kwargs=self.keywords)
+        keywords = self.keywords
+        args = self.args if self.args else tuple(keywords.pop("data") for _ in range("data" in keywords))
+        return replace(self, program=program, args=args, kwargs=keywords)
 
 
 @dataclass(frozen=True)

@@ -117,12 +117,15 @@ def test_saved_and_loaded(posterior: ClassPosterior, tmp_path: Path) -> None:
 
 def test_arviz_has_the_decisions(posterior: ClassPosterior) -> None:
     tree = posterior.to_arviz(40)
-    decision = tree["log_likelihood"]["decision"]
+    decision = tree["posterior_predictive"]["decision"]
     assert decision.dims[2:] == ("example", "class")
     assert decision.coords["class"].values.tolist() == ["class 0", "class 1"]
+    label = tree["log_likelihood"]["label"]  # one observation for each example
+    assert label.dims[2:] == ("example",) and np.all(label.values < 0)
+    table = posterior.predict_proba(DATA)
     assert DATA.label is not None
-    # A decision after the chosen class was not taken, and says nothing.
-    assert np.all(decision.values[..., DATA.label == 0, 1] == 0) and np.all(decision.values[..., 0] < 0)
+    chosen = table.to_numpy()[np.arange(40), DATA.label]
+    np.testing.assert_allclose(np.exp(label.values).mean(axis=(0, 1)), chosen, atol=0.1)
 
 
 def test_refusals(posterior: ClassPosterior) -> None:
@@ -142,6 +145,15 @@ def test_refusals(posterior: ClassPosterior) -> None:
         posterior.predict_proba([ITEMS])  # type: ignore[arg-type]
     with pytest.raises(DataError, match="link is 'tanh'"):
         EP(ranking_classifier).run(0, DATA, link="tanh", progress_bar=False)
+
+
+def test_data_by_keyword_is_stored_like_any(tmp_path: Path) -> None:
+    engine = EP(ranking_classifier, fixed={"amplitude": 1.5})
+    by_keyword = engine.run(0, data=DATA, kernel=GIVEN, progress_bar=False)
+    by_keyword.save(tmp_path / "keyword.nc")
+    loaded = relpref.load(tmp_path / "keyword.nc")
+    assert isinstance(loaded, ClassPosterior) and isinstance(by_keyword, ClassPosterior)
+    pd.testing.assert_frame_equal(loaded.predict_proba(NEW), by_keyword.predict_proba(NEW))
 
 
 def test_a_program_that_cannot_be_stored(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from numpyro.infer.autoguide import AutoMultivariateNormal
 from relpref import RelationData
 from relpref.errors import DataError
 from relpref.infer import EP, from_samples, noncentered
+from relpref.infer.class_posterior import check_known_first
 from relpref.kernels import Linear, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
 
@@ -170,3 +171,21 @@ def test_engines_agree(way: str) -> None:
     asked = data.extended(NEW, NEW).asking(np.array([0, 1, 5, 6]), np.array([2, 0, 1, 4]))
     gap = sampled.predict_proba(asked) - integrated.predict_proba(asked)
     assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
+
+
+def test_only_nodes_that_begin_with_the_known_ones_can_be_asked_about() -> None:
+    known = relation()
+    matrix = np.full((5, 3), np.nan)
+    matrix[known.values.rows, known.values.columns] = known.values.values
+    check_known_first(known.extended(NEW).asking(np.array([6]), np.array([0])), known)
+    check_known_first(RelationData.from_tables(NODES, np.ones((5, 3)), OBJECTS), known)
+    for message, nodes, objects, labels in (
+        ("its nodes do not begin with", NODES[::-1], OBJECTS, matrix[::-1]),
+        ("its nodes do not begin with", NODES[1:], OBJECTS, matrix[1:]),
+        ("its objects do not begin with", NODES, OBJECTS[:2], matrix[:, :2]),
+        ("the attributes of its nodes are not those", NODES[["y", "x"]], OBJECTS, matrix),
+        ("standardised otherwise", pd.concat([NODES, NEW]), OBJECTS, np.vstack([matrix, np.ones((2, 3))])),
+        ("of another kind", NODES, None, np.ones((5, 5))),
+    ):
+        with pytest.raises(DataError, match=message):
+            check_known_first(RelationData.from_tables(nodes, labels, objects), known)
