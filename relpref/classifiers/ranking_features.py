@@ -1,6 +1,6 @@
 """How a classifier sees rankings: which kernel its program has, and which features are computed before."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import jax
@@ -18,16 +18,19 @@ from relpref.kernels import (
     RankingKernel,
     cut_features,
     kendall_features,
-    mallows_features,
     mallows_kernel,
     mallows_landmarks,
 )
+from relpref.kernels.features import factored_features
+from relpref.kernels.mallows import mallows_variances
+from relpref.kernels.positions import in_double
+from relpref.linalg import cholesky
 
 Floats = NDArray[np.float64]
 
 NAMES = ("kendall", "cut", "mallows")
 _LOOKED_AT = 100  # rankings whose error says whether there are enough samples
-_FEWEST, _MOST = 32, 256  # samples
+_FEWEST, _MOST = 4, 256  # samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,10 @@ class RankingFeatures:
         For the Mallows kernel of rankings that are not exhaustive.
     concentration, samples
         For the same: λ, and linear extensions for each ranking.
+    factor : array, shape (r, r), or None
+        Cholesky factor of the landmarks' kernel.
+    error : float
+        Of the training rankings' kernel with the landmarks, see `RankingFeatures.prepare`.
     tolerance, key
         Of features that are sampled.
     partial : bool
@@ -60,6 +67,8 @@ class RankingFeatures:
     landmarks: Rankings | None = None
     concentration: float = 0.0
     samples: int = _FEWEST
+    factor: Floats | None = field(default=None, repr=False)
+    error: float = 0.0
     tolerance: float = 0.05
     key: int = 0
     partial: bool = True
@@ -119,13 +128,19 @@ class RankingFeatures:
                 strength = float(Mallows().parameters(data)["concentration"].icdf(0.5))
         few = mallows_landmarks(data, landmarks, concentration=strength)
         found = cls(kernel=GivenFeatures(), source="mallows", landmarks=few, concentration=strength, **common)
-        samples = _FEWEST
-        while samples < _MOST and found._sampling_error(data, samples) > tolerance:
+        samples, error = _FEWEST, found._sampling_error(data, _FEWEST)
+        while samples < _MOST and error > tolerance:
             samples *= 2
-        return replace(found, samples=samples)
+            error = found._sampling_error(data, samples)
+        found = replace(found, samples=samples, error=error)
+        corner = mallows_kernel(few, **found._settings)
+        return replace(found, factor=in_double(lambda gram: cholesky(gram).lower, corner))
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
-        """Rankings as the program wants them, and the largest standard error of their features in relation to their norm."""
+        """Rankings as the program wants them, and the largest standard error of their features in relation to their norm.
+
+        For Mallows features it is that of the training rankings.
+        """
         data = rankings.aligned(self.items)
         if self.source == "program":
             if not self.partial:
@@ -134,16 +149,24 @@ class RankingFeatures:
         if self.source == "kendall":
             return data.with_features(kendall_features(data)), 0.0
         if self.source == "mallows":
-            assert self.landmarks is not None
-            settings = {"concentration": self.concentration, "samples": self.samples, "key": self.key}
-            features = mallows_features(data, self.landmarks, **settings)  # type: ignore[arg-type]
-            residual = np.asarray(features.residual)
-            error = self._sampling_error(data, self.samples)
-            return data.with_features(np.asarray(features.values), residual), error
+            return self._by_landmarks(data), self.error
         values, error = cut_features(
             data, self.graph, normalize=True, tolerance=self.tolerance, key=self.key, return_error=True
         )
         return data.with_features(values), _largest_share(values, error)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """Of the Mallows kernel: new rankings are seen with the number of samples and the key of the training rankings."""
+        return {"concentration": self.concentration, "samples": self.samples, "key": self.key}
+
+    def _by_landmarks(self, data: Rankings) -> Rankings:
+        """With features by the landmarks, whose part has been factored when they were chosen."""
+        assert self.landmarks is not None and self.factor is not None
+        cross = mallows_kernel(data, self.landmarks, **self._settings)
+        diagonal = mallows_variances(data, **self._settings)
+        features = in_double(jax.jit(factored_features), cross, self.factor, diagonal)
+        return data.with_features(features.values, features.residual)
 
     def _sampling_error(self, data: Rankings, samples: int) -> float:
         """Of the kernel with the landmarks, for some of the rankings."""
@@ -151,9 +174,7 @@ class RankingFeatures:
         values, error = mallows_kernel(
             data[:_LOOKED_AT],
             self.landmarks,
-            concentration=self.concentration,
-            samples=samples,
-            key=self.key,
+            **(self._settings | {"samples": samples}),
             return_error=True,
         )
         return _largest_share(values, error)

@@ -40,6 +40,10 @@ def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
     diagonal : Array, shape (m,)
         k(x, x).
     """
-    lower = cholesky(corner).lower
+    return factored_features(cross, cholesky(corner).lower, diagonal)
+
+
+def factored_features(cross: Array, lower: Array, diagonal: Array) -> Features:
+    """`landmark_features` by the Cholesky factor L of k(Z, Z), which does not depend on the examples."""
     values = solve_triangular(lower, cross.T, lower=True).T
     return Features(values, jnp.maximum(diagonal - jnp.sum(jnp.square(values), axis=1), 0.0))

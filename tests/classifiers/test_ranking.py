@@ -10,11 +10,12 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from relpref.classifiers import RankingGPClassifier
+from relpref.classifiers.ranking_features import RankingFeatures
 from relpref.data import Rankings
 from relpref.data_loaders import rank_dishes
 from relpref.errors import DataError
 from relpref.infer import ClassPosterior
-from relpref.kernels import Cut, Kendall, Landmarks
+from relpref.kernels import Cut, Kendall, Landmarks, mallows_features
 
 FIXED = {"amplitude": 2.0}
 KINDS = {
@@ -75,6 +76,24 @@ def test_all_rankings_as_landmarks_are_the_exact_process() -> None:
 
 def _given(model: RankingGPClassifier, rankings: Rankings) -> Rankings:
     return model._features.prepare(rankings)[0]
+
+
+def test_as_many_samples_as_the_tolerance_asks_for() -> None:
+    """And new rankings are seen with the samples of the training rankings."""
+    train, test = users("non-exhaustive", number=16), users("non-exhaustive", 1, 16)
+    found = {}
+    for tolerance in (0.9, 0.08):
+        chosen = RankingFeatures.choose(
+            "mallows", train, landmarks=16, tolerance=tolerance, concentration=0.1, key=3
+        )
+        seen, error = chosen.prepare(test)
+        assert 0 < error <= tolerance
+        assert chosen.landmarks is not None and seen.features is not None and seen.residual is not None
+        expected = mallows_features(test, chosen.landmarks, concentration=0.1, samples=chosen.samples, key=3)
+        np.testing.assert_allclose(seen.features, expected.values, atol=1e-12)
+        np.testing.assert_allclose(seen.residual, np.asarray(expected.residual), atol=1e-12)
+        found[tolerance] = chosen.samples
+    assert 4 == found[0.9] < found[0.08]
 
 
 def test_hyperparameters_are_learned() -> None:
