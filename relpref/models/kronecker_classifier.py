@@ -245,7 +245,9 @@ def _edges(data: RelationData) -> _Edges:
     """
     edges = _Edges(data.values.rows, data.values.columns, data.values.values)
     if data.distinct is not None:
-        edges = _Edges(*(end[data.distinct] for end in edges))
+        # Where every label is known the ends are NumPy's, even if the data are traced.
+        traced = isinstance(data.distinct, jax.Array)
+        edges = _Edges(*((jnp.asarray(end) if traced else end)[data.distinct] for end in edges))
     if not data.observed or not isinstance(edges.labels, np.ndarray):
         return edges
     if not len(edges.labels):

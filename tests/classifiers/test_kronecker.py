@@ -137,6 +137,18 @@ def test_a_reciprocal_relation() -> None:
     assert among[0, 1] > 0.5 and among[0, 0] == pytest.approx(0.5, abs=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
+def test_a_relation_may_be_known_in_full(symmetry: str) -> None:
+    labels = np.nan_to_num(GAMES) if symmetry == "reciprocal" else (STRENGTH * STRENGTH.T > 0).astype(float)
+    fixed = {"amplitude": 2.0} if symmetry == "reciprocal" else FIXED
+    estimator = KroneckerGPClassifier("gaussian", gamma=0.5, symmetry=symmetry, engine="laplace", fixed=fixed)
+    found = estimator.fit(STRENGTH, labels).predict_proba()
+    assert estimator.data_.values.complete and estimator.data_.distinct is not None
+    np.testing.assert_array_equal(found > 0.5, labels > 0)
+    assert len(estimator.landmarks_) == len(estimator.data_.distinct)
+
+
 def test_what_a_matrix_cannot_say_is_refused() -> None:
     kernel, row = gaussian(STRENGTH, STRENGTH), gaussian(np.array([[0.7]]), STRENGTH)
     games = KroneckerGPClassifier("precomputed", symmetry="reciprocal", fixed={"amplitude": 2.0})

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
+from numpyro.infer.util import log_density
 
 from relpref import RelationData
 from relpref.errors import DataError
@@ -107,6 +109,26 @@ def test_all_edges_as_landmarks_are_the_process_itself(
     probability = found.predict_proba(larger.asking(*asked))[1]
     back = found.predict_proba(larger.asking(*asked[::-1]))[1] if not both else probability
     np.testing.assert_allclose(back, 1 - probability if symmetry == "reciprocal" else probability, atol=1e-12)
+
+
+@pytest.mark.parametrize("symmetry", ["symmetric", "reciprocal"])
+def test_a_relation_known_in_full_is_traced_like_any_other(symmetry: Any) -> None:
+    data = relation(symmetry)
+    labels = data.values.mean_matrix + data.shift
+    labels[np.diag_indices(5)] = data.shift
+    full = RelationData.from_tables(NODES, labels, symmetry=symmetry)
+    assert full.values.complete and full.distinct is not None
+    landmarks = edge_landmarks(full, values=lengthscales(full))
+    fixed = {name: jnp.asarray(value) for name, value in lengthscales(full).items()}
+    sites = fixed | {"amplitude": jnp.asarray(AMPLITUDE), "weight": jnp.ones((1, len(landmarks)))}
+    if symmetry == "symmetric":
+        sites["intercept"] = jnp.zeros(1)
+
+    def density(data: Any) -> Any:
+        return log_density(kronecker_classifier, (data,), {"landmarks": landmarks}, sites)[0]
+
+    with jax.enable_x64(True):
+        assert jax.eval_shape(density, full).shape == ()
 
 
 def test_the_landmarks_are_those_of_the_kernel_at_the_medians() -> None:
