@@ -124,6 +124,15 @@ class KroneckerGPClassifier(BaseEstimator):
             If the engine did not converge.
         """
         engine = engine_named(self.engine)
+        if self.landmarks is not None and self.landmarks < 1:
+            raise DataError(
+                f"landmarks is {self.landmarks}; give 1 or more edges, or None for the exact process"
+            )
+        fixed = dict(self.fixed or {})
+        if "weight" in fixed:
+            raise DataError(
+                "fixed names weight, which is the latent function itself; fix hyperparameters such as amplitude, or intercept"
+            )
         self._nodes = self._side(nodes, self.kernel, self.kernel_params, "node")
         self._objects = None
         if objects is not None:
@@ -141,7 +150,6 @@ class KroneckerGPClassifier(BaseEstimator):
         kernels: dict[str, Any] = {"node_kernel": self._nodes.kernel}
         if self._objects is not None:
             kernels["object_kernel"] = self._objects.kernel
-        fixed = dict(self.fixed or {})
         options = kernels | {"priors": self.priors}
         known = {name: value for name, value in fixed.items() if name != "intercept"}
         self.landmarks_ = edge_landmarks(

@@ -170,7 +170,8 @@ def test_what_a_matrix_cannot_say_is_refused() -> None:
         ({"kernel": Precomputed(np.eye(6))}, "kernel='precomputed' and the matrix as nodes"),
         ({"kernel": "cubic"}, "there is no kernel 'cubic'"),
         ({"symmetry": "symmetric"}, "only a relation of one set of nodes"),
-        ({"landmarks": 0}, "most >= 1"),
+        ({"landmarks": 0}, "landmarks is 0; give 1 or more edges, or None for the exact process"),
+        ({"fixed": {"weight": np.zeros((1, 18))}}, "fixed names weight, which is the latent function itself"),
         ({"fixed": {"range": 1.0}}, "values names the site 'range'"),
     ],
 )
