@@ -18,10 +18,12 @@ from relpref.kernels import (
     RankingKernel,
     cut_features,
     kendall_features,
+    kendall_kernel,
     mallows_kernel,
     mallows_landmarks,
 )
 from relpref.kernels.features import factored_features
+from relpref.kernels.kendall import kendall_diagonal
 from relpref.kernels.mallows import mallows_variances
 from relpref.kernels.positions import in_double
 from relpref.linalg import cholesky
@@ -47,13 +49,13 @@ class RankingFeatures:
     graph : array, shape (n, n), or None
         Of the items, for cut features.
     landmarks : Rankings or None
-        For the Mallows kernel of rankings that are not exhaustive.
+        For the Mallows kernel of rankings that are not exhaustive, and the Kendall kernel of many items.
     concentration, samples
-        For the same: λ, and linear extensions for each ranking.
+        For the former: λ, and linear extensions for each ranking.
     factor : array, shape (r, r), or None
         Cholesky factor of the landmarks' kernel.
     error : float
-        Of the training rankings' kernel with the landmarks, see `RankingFeatures.prepare`.
+        Of the training rankings' Mallows kernel with the landmarks, see `RankingFeatures.prepare`.
     tolerance, key
         Of features that are sampled.
     partial : bool
@@ -116,8 +118,8 @@ class RankingFeatures:
             n = data.shape[1]
             if n * (n - 1) // 2 <= landmarks:
                 return cls(kernel=GivenFeatures(), source="kendall", **common)
-            chosen = Landmarks.choose(Kendall(), data, landmarks)
-            return cls(kernel=chosen, source="program", **common)
+            few = Landmarks.choose(Kendall(), data, landmarks).rankings
+            return cls(kernel=GivenFeatures(), source="kendall", landmarks=few, **common)._factored()
         given = {} if concentration is None else {"concentration": concentration}
         if data.exhaustive:
             chosen = Landmarks.choose(Mallows(), data, landmarks, **given)
@@ -132,9 +134,7 @@ class RankingFeatures:
         while samples < _MOST and error > tolerance:
             samples *= 2
             error = found._sampling_error(data, samples)
-        found = replace(found, samples=samples, error=error)
-        corner = mallows_kernel(few, **found._settings)
-        return replace(found, factor=in_double(lambda gram: cholesky(gram).lower, corner))
+        return replace(found, samples=samples, error=error)._factored()
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
         """Rankings as the program wants them, and the largest standard error of their features in relation to their norm.
@@ -146,10 +146,10 @@ class RankingFeatures:
             if not self.partial:
                 _require_exhaustive(data, "this kernel")
             return data, 0.0
+        if self.landmarks is not None:
+            return self._by_landmarks(data, self.landmarks), self.error
         if self.source == "kendall":
             return data.with_features(kendall_features(data)), 0.0
-        if self.source == "mallows":
-            return self._by_landmarks(data), self.error
         values, error = cut_features(
             data, self.graph, normalize=True, tolerance=self.tolerance, key=self.key, return_error=True
         )
@@ -160,12 +160,22 @@ class RankingFeatures:
         """Of the Mallows kernel: new rankings are seen with the number of samples and the key of the training rankings."""
         return {"concentration": self.concentration, "samples": self.samples, "key": self.key}
 
-    def _by_landmarks(self, data: Rankings) -> Rankings:
-        """With features by the landmarks, whose part has been factored when they were chosen."""
-        assert self.landmarks is not None and self.factor is not None
-        cross = mallows_kernel(data, self.landmarks, **self._settings)
-        diagonal = mallows_variances(data, **self._settings)
-        features = in_double(jax.jit(factored_features), cross, self.factor, diagonal)
+    def _gram(self, *rankings: Rankings) -> Floats:
+        if self.source == "kendall":
+            return np.asarray(kendall_kernel(*rankings))
+        return np.asarray(mallows_kernel(*rankings, **self._settings))
+
+    def _factored(self) -> Self:
+        """With the landmarks' part of all features to come."""
+        assert self.landmarks is not None
+        return replace(self, factor=in_double(lambda gram: cholesky(gram).lower, self._gram(self.landmarks)))
+
+    def _by_landmarks(self, data: Rankings, landmarks: Rankings) -> Rankings:
+        if self.source == "kendall":
+            diagonal = in_double(kendall_diagonal, data.positions)
+        else:
+            diagonal = mallows_variances(data, **self._settings)
+        features = in_double(jax.jit(factored_features), self._gram(data, landmarks), self.factor, diagonal)
         return data.with_features(features.values, features.residual)
 
     def _sampling_error(self, data: Rankings, samples: int) -> float:

@@ -1,5 +1,6 @@
 """The Kendall kernel on rankings of any kind (Jiao & Vert 2015), exact, from features of pairs of items."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from relpref.errors import DataError
 from relpref.kernels.positions import (
@@ -22,6 +24,7 @@ from relpref.kernels.signs import expected_sign
 from relpref.linalg import require_memory
 
 _PAIRS_AT_ONCE = 512
+_HELD = 2**30  # bytes of signs that are kept while columns are asked for
 
 
 def kendall_features(rankings: Any) -> Any:
@@ -83,6 +86,26 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     whole = bool(exhaustive(left).all() and exhaustive(right).all())
     gram = partial(_gram, whole=whole)
     return in_double(gram, padded(left), padded(right))[: len(left), : len(right)]
+
+
+def kendall_columns(rankings: Any) -> Callable[[int], NDArray[np.float64]]:
+    """Columns of `kendall_kernel` of rankings with themselves, one at a time, by signs that are computed once if they can be held."""
+    positions = position_array(rankings)
+    m, n = positions.shape
+    _check_items(n)
+    number = n * (n - 1) // 2
+    whole = bool(exhaustive(positions).all())
+    if (4 if whole else 8) * m * number > _HELD:
+        return lambda row: np.asarray(kendall_kernel(positions, positions[[row]])[:, 0])
+    if not whole:
+        features = kendall_features(positions)
+        return lambda row: np.asarray(features @ features[row])
+    first, second = np.triu_indices(n, 1)
+    signs = np.empty((m, number), np.float32)
+    for sign, position in zip(signs, positions, strict=True):
+        np.sign(position[second] - position[first], out=sign, casting="unsafe")
+    # Whole numbers, whose sums are exact in single precision.
+    return lambda row: (signs @ signs[row]).astype(np.float64) / number
 
 
 @jax.jit

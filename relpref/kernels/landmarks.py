@@ -1,6 +1,6 @@
 """A few rankings that stand for all others, for kernels without features of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Self, runtime_checkable
@@ -13,9 +13,10 @@ from jax import Array
 from relpref.data import Rankings
 from relpref.errors import DataError
 from relpref.kernels.features import Features, landmark_features
-from relpref.kernels.kendall import kendall_diagonal, kendall_kernel
+from relpref.kernels.kendall import kendall_columns, kendall_diagonal
 from relpref.kernels.mallows import mallows_kernel, mallows_variances
 from relpref.kernels.positions import in_double, with_items_of
+from relpref.kernels.ranking import Kendall
 from relpref.linalg import pivoted_cholesky
 
 
@@ -94,7 +95,7 @@ class Landmarks:
         values = medians | parameters
         chosen, error = pivoted_cholesky(
             in_double(partial(kernel.diagonal, plain, **values)),
-            lambda row: in_double(partial(kernel.gram, plain, plain[[row]], **values))[:, 0],
+            _columns(kernel, plain, values),
             number,
             tol,
         )
@@ -115,6 +116,12 @@ class Landmarks:
             self.kernel.gram(self.rankings, self.rankings, **parameters),
             self.kernel.diagonal(rankings, **parameters),
         )
+
+
+def _columns(kernel: GramKernel, rankings: Rankings, values: Mapping[str, Any]) -> Callable[[int], Any]:
+    if isinstance(kernel, Kendall):
+        return kendall_columns(rankings)
+    return lambda row: in_double(partial(kernel.gram, rankings, rankings[[row]], **values))[:, 0]
 
 
 def mallows_features(
@@ -158,9 +165,10 @@ def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) 
     plain = Rankings(rankings.items, rankings.positions, rankings.rankers)
     n = rankings.shape[1]
     strength = concentration * n * (n - 1) / 4
+    column = kendall_columns(plain)
     chosen, _ = pivoted_cholesky(
         np.exp(strength * (in_double(kendall_diagonal, plain.positions) - 1)),
-        lambda row: np.exp(strength * (kendall_kernel(plain, plain[[row]])[:, 0] - 1)),
+        lambda row: np.exp(strength * (column(row) - 1)),
         number,
     )
     return plain[chosen]

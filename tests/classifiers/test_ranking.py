@@ -15,7 +15,7 @@ from relpref.data import Rankings
 from relpref.data_loaders import rank_dishes
 from relpref.errors import DataError
 from relpref.infer import ClassPosterior
-from relpref.kernels import Cut, Kendall, Landmarks, mallows_features
+from relpref.kernels import Cut, Kendall, Landmarks, kendall_kernel, mallows_features
 
 FIXED = {"amplitude": 2.0}
 KINDS = {
@@ -72,6 +72,19 @@ def test_all_rankings_as_landmarks_are_the_exact_process() -> None:
     np.testing.assert_allclose(
         exact.posterior_.latent(test), explicit.posterior_.latent(_given(explicit, test)), atol=1e-6
     )
+
+
+def test_kendall_landmarks_are_computed_before() -> None:
+    train, test = users("non-exhaustive", number=30), users("non-exhaustive", 1, 30)
+    chosen = RankingFeatures.choose("kendall", train, landmarks=7)
+    seen, _ = chosen.prepare(test)
+    assert chosen.landmarks is not None and seen.features is not None and seen.residual is not None
+    cross, corner = (kendall_kernel(part, chosen.landmarks) for part in (test, chosen.landmarks))
+    np.testing.assert_allclose(
+        seen.features @ seen.features.T, cross @ np.linalg.solve(corner, cross.T), atol=1e-10
+    )
+    own = seen.residual + np.square(seen.features).sum(axis=1)
+    np.testing.assert_allclose(own, np.diag(kendall_kernel(test)), atol=1e-10)
 
 
 def _given(model: RankingGPClassifier, rankings: Rankings) -> Rankings:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from relpref.errors import DataError
 from relpref.kernels import cut_kernel, kendall_features, kendall_kernel, mallows_kernel
-from relpref.kernels.kendall import kendall_diagonal
+from relpref.kernels import kendall as kendall_module
+from relpref.kernels.kendall import kendall_columns, kendall_diagonal
 from relpref.kernels.mallows import mallows_diagonal
 
 GOLD = np.load(Path(__file__).parents[1] / "gold" / "ranking_kernels.npz")
@@ -59,6 +60,15 @@ def test_kendall_is_the_mean_over_linear_extensions() -> None:
     with jax.enable_x64(True):
         np.testing.assert_allclose(kendall_diagonal(MIXED), np.diag(expected), rtol=0, atol=1e-12)
     np.testing.assert_allclose(kendall_kernel(MIXED[:3], MIXED), expected[:3], rtol=0, atol=1e-12)
+
+
+def test_kendall_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    for held in (2**30, 0):
+        monkeypatch.setattr(kendall_module, "_HELD", held)
+        for positions in (MIXED, MIXED[: len(EXHAUSTIVE)]):
+            column, gram = kendall_columns(positions), kendall_kernel(positions)
+            for row in range(len(positions)):
+                np.testing.assert_allclose(column(row), gram[:, row], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("concentration", [0.0, 1e-9, 0.4, 3.0, 300.0])
