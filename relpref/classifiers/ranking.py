@@ -107,6 +107,10 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             If the engine did not converge.
         """
         engine = engine_named(self.engine)
+        if "weight" in (self.fixed or {}):
+            raise DataError(
+                "fixed names the weight, which is what the rankings teach; give values of hyperparameters, such as {'amplitude': 2.0}"
+            )
         data = _rankings(X)
         if y is not None:
             data = data.with_labels(y)

@@ -14,7 +14,7 @@ from relpref.data import Rankings
 from relpref.errors import DataError
 from relpref.kernels.features import Features, landmark_features
 from relpref.kernels.kendall import kendall_columns, kendall_diagonal
-from relpref.kernels.mallows import mallows_kernel, mallows_variances
+from relpref.kernels.mallows import checked_concentration, mallows_kernel, mallows_variances
 from relpref.kernels.positions import in_double, with_items_of
 from relpref.kernels.ranking import Kendall
 from relpref.linalg import pivoted_cholesky
@@ -164,7 +164,7 @@ def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) 
     """
     plain = Rankings(rankings.items, rankings.positions, rankings.rankers)
     n = rankings.shape[1]
-    strength = concentration * n * (n - 1) / 4
+    strength = checked_concentration(concentration) * n * (n - 1) / 4
     column = kendall_columns(plain)
     chosen, _ = pivoted_cholesky(
         np.exp(strength * (in_double(kendall_diagonal, plain.positions) - 1)),

@@ -84,9 +84,7 @@ def mallows_kernel(
     if traced(left, right, concentration):
         values = exhaustive_only(jnp.exp(log_mallows(concentration, left, right)), left, right)
         return (values, jnp.zeros_like(values)) if return_error else values
-    strength = float(np.asarray(concentration, dtype=np.float64))
-    if not 0 <= strength < np.inf:
-        raise DataError(f"mallows_kernel: the concentration is {strength}; it is finite and not negative")
+    strength = checked_concentration(concentration)
     if samples < 2:
         raise DataError(f"mallows_kernel: samples={samples}; draw 2 at least")
     if exhaustive(left).all() and exhaustive(right).all():
@@ -95,6 +93,14 @@ def mallows_kernel(
     seed = int(generator(key).integers(2**63))
     values, error = over_extensions(strength, extended(left, samples, seed), extended(right, samples, seed))
     return (values, error) if return_error else values
+
+
+def checked_concentration(given: ArrayLike) -> float:
+    """λ ≥ 0."""
+    strength = float(np.asarray(given, dtype=np.float64))
+    if not 0 <= strength < np.inf:
+        raise DataError(f"the Mallows kernel's concentration is {strength}; it is finite and not negative")
+    return strength
 
 
 def _known(strength: float, left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -109,6 +115,7 @@ def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int =
     positions = position_array(rankings)
     if traced(positions, concentration):
         return exhaustive_only(mallows_diagonal(concentration, positions), positions)
+    checked_concentration(concentration)
     known = exhaustive(positions)
     result = np.empty(len(positions))
     if known.any():

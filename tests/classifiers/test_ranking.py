@@ -151,6 +151,10 @@ def test_saved_with_its_landmarks(tmp_path: Any) -> None:
     np.testing.assert_array_equal(loaded.predict_proba(test), model.predict_proba(test))
 
 
+def _mallows(concentration: float) -> RankingGPClassifier:
+    return RankingGPClassifier("mallows", fixed={"concentration": concentration})
+
+
 def test_refusals() -> None:
     data, labels = users(), truth(users())
     for message, model, given in (
@@ -162,6 +166,12 @@ def test_refusals() -> None:
         ),
         ("engine is 'nuts'; it is 'ep' or 'laplace'", RankingGPClassifier(engine="nuts"), data),
         ("landmarks is 0", RankingGPClassifier("mallows", landmarks=0), data),
+        ("fixed names the weight", RankingGPClassifier(fixed={"weight": np.zeros((1, 28))}), data),
+        *(
+            (f"concentration is {value}", _mallows(value), users(kind))
+            for value in (-1.0, np.nan)
+            for kind in ("full", "non-exhaustive")
+        ),
         ("belong to kernel='cut'; kernel is 'kendall'", RankingGPClassifier(lengthscale="learn"), data),
         ("y is missing, and the rankings carry no labels", RankingGPClassifier(), data.without_labels()),
         (
