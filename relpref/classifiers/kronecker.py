@@ -16,11 +16,14 @@ from relpref.data.relation_tables import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Asked
 from relpref.infer.ranks import objects as labelled
+from relpref.infer.warn import warn_user
 from relpref.models import edge_landmarks, kronecker_classifier
 from relpref.models.kronecker_classifier import landmark_error
 from relpref.rls.node_kernels import Kernel, NodeKernel
 
 Floats = NDArray[np.float64]
+
+_MUCH = 0.3  # with a quarter of the variance left out probabilities are nearly those of the exact process
 
 
 class KroneckerGPClassifier(BaseEstimator):
@@ -63,7 +66,7 @@ class KroneckerGPClassifier(BaseEstimator):
     landmarks_ : EdgeLandmarks
         With the share of the prior variance that they leave out where they were chosen, ``landmarks_.error``.
     landmark_error_ : float
-        The same share at the learned hyperparameters.
+        The same share at the learned hyperparameters; a warning says so where it is above 0.3.
     classes_ : array, shape (2,)
         The two labels.
     """
@@ -166,6 +169,12 @@ class KroneckerGPClassifier(BaseEstimator):
         self.landmark_error_ = landmark_error(
             self.data_, self.landmarks_, values=self.posterior_.hyperparameters, **options
         )
+        if self.landmark_error_ > _MUCH:
+            warn_user(
+                f"{len(self.landmarks_)} landmarks leave out {self.landmark_error_:.0%} of the known edges' prior variance, which "
+                "then counts as noise: an edge learns less from edges like it than it could; give more landmarks, or None for the "
+                "exact process"
+            )
         return self
 
     def _side(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> EdgeSide:
