@@ -15,12 +15,15 @@ from relpref.data.relation_values import SIGN
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, EdgeLandmarks, GraphKernel
 from relpref.likelihoods.bernoulli import Link
+from relpref.linalg import require_memory
 from relpref.models.decisions import sample_decisions
 from relpref.models.node_covariance import node_covariance
 from relpref.models.preference import Hyperparameters, Priors
 
 # Sites that change no kernel by more than a factor.
 _OF_DECISIONS = ("amplitude", "weight", "intercept")
+
+_TABLES = 10  # of edges by landmarks: the features, their gradients and what the engine makes of them
 
 
 def kronecker_classifier(
@@ -126,9 +129,14 @@ def edge_landmarks(
     Raises
     ------
     DataError
-        If labels are not those of two classes, a kernel matrix is none, or a hyperparameter does not exist.
+        If labels are not those of two classes, a kernel matrix is none, a hyperparameter does not exist, or memory would not suffice
+        for the classifier.
     """
     rows, columns, labels = _edges(data)
+    most = len(rows) if number is None else min(number, len(rows))
+    require_memory(
+        _TABLES * 8.0 * len(rows) * most, f"a classifier of {len(rows)} edges with up to {most} landmarks"
+    )
     with jax.enable_x64(True):
         left, right = (np.asarray(kernel) for kernel in _at(data, values or {}, priors, kernels))
     weights = None
