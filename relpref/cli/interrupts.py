@@ -1,6 +1,6 @@
 """Sees to it that an interrupt is not lost."""
 
-import _thread
+import signal
 import sys
 import threading
 from typing import Any
@@ -20,7 +20,10 @@ def hear_interrupts() -> None:
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             forget(ignored)
             return
-        again = threading.Timer(_SOON, _thread.interrupt_main)
+        # A signal proper: it also ends a wait inside a system call.
+        main = threading.main_thread().ident
+        assert main is not None  # it runs
+        again = threading.Timer(_SOON, signal.pthread_kill, (main, signal.SIGINT))
         again.daemon = True
         again.start()
 

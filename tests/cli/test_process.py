@@ -71,7 +71,8 @@ class Busy:
 hear_interrupts()
 try:
     Busy()
-    time.sleep(30)
+    time.sleep(60)
+    print("slept")
 except KeyboardInterrupt:
     print("heard")
 """
