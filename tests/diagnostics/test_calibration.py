@@ -22,6 +22,7 @@ def test_ep_is_calibrated_and_laplace_is_not() -> None:
 
 
 SELDOM = (
+    "logistic",
     "probabilities",
     "raters and positions",
     "strengths and ties",
