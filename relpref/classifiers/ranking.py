@@ -16,8 +16,11 @@ from relpref.data import Rankings
 from relpref.data.messages import shown
 from relpref.errors import DataError
 from relpref.infer.ranks import objects
+from relpref.infer.warn import warn_user
 from relpref.kernels import RankingKernel
 from relpref.models import ranking_classifier
+
+_MUCH = 0.3  # of the prior variance, to be left out by landmarks
 
 
 class RankingGPClassifier(ClassifierMixin, BaseEstimator):
@@ -55,7 +58,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
     classes_ : array
     landmark_error_ : float
         Share of the prior variance of the training rankings that the landmarks leave out, at the hyperparameters found; 0 without
-        landmarks.
+        landmarks. There is a warning where it is more than 0.3.
     sampling_error_ : float
         Largest standard error of a training ranking's features in relation to their norm (with "mallows" of its kernel with the
         landmarks, for the first hundred rankings); 0 where nothing was sampled.
@@ -149,6 +152,11 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             progress_bar=progress_bar,
         )
         self.landmark_error_ = _left_out(self._features.kernel, prepared, self.posterior_.hyperparameters)
+        if self.landmark_error_ > _MUCH:
+            warn_user(
+                f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % of the prior variance of the {len(data)} training "
+                "rankings, which counts as noise; give more of them with landmarks="
+            )
         self.classes_: NDArray[Any] = _array(data.classes)
         return self
 

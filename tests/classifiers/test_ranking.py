@@ -74,6 +74,15 @@ def test_all_rankings_as_landmarks_are_the_exact_process() -> None:
     )
 
 
+def test_too_few_landmarks_are_no_secret() -> None:
+    data = rank_dishes(30, 1.0)
+    with pytest.warns(
+        UserWarning, match=r"landmarks leave out \d\d % of the prior variance of the 30 training"
+    ):
+        model = RankingGPClassifier("kendall", fixed=FIXED, landmarks=4).fit(data)
+    assert model.landmark_error_ > 0.3
+
+
 def test_kendall_landmarks_are_computed_before() -> None:
     train, test = users("non-exhaustive", number=30), users("non-exhaustive", 1, 30)
     chosen = RankingFeatures.choose("kendall", train, landmarks=7)
