@@ -186,7 +186,11 @@ def pooled(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """Reliability diagrams: a row for each family, a panel for each method, a line for each setting; bars of two standard errors."""
+    """Reliability diagrams: a row for each family, a panel for each method, a line for each setting.
+
+    Bars are two standard errors if what was said is right: they reach the diagonal where it may be. An arrowhead on the lower edge says
+    that it never happened, or less often than LEAST.
+    """
     families = list(dict.fromkeys(rows["family"]))
     panels = figure.subplots(len(families), len(METHODS), sharex=True, sharey=True, squeeze=False)
     for family, line in zip(families, panels, strict=True):
@@ -195,21 +199,27 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
             of = rows[(rows["family"] == family) & (rows["method"] == name)]
             for at, (_, setting, group) in enumerate(by_setting(of)):
                 bins = pooled(group)
-                bins = bins[bins["happened"] > 0]
-                error = 2 * np.sqrt(bins["happened"] * (1 - bins["happened"]) / bins["count"])
-                error = np.minimum(error, 0.999 * bins["happened"])  # the axis has no 0
+                happened = np.maximum(bins["happened"], LEAST)  # the axis has no 0
+                error = 2 * np.sqrt(bins["said"] * (1 - bins["said"]) / bins["count"])
+                low, high = (np.clip(bins["happened"] + by, LEAST, 1) for by in (-error, error))
                 panel.errorbar(
                     bins["said"],
-                    bins["happened"],
-                    error,
+                    happened,
+                    (happened - low, high - happened),
                     color=f"C{at}",
                     marker="o",
                     markersize=3,
                     linewidth=1,
                     label=setting,
                 )
+                below = bins["happened"] < LEAST
+                panel.plot(bins["said"][below], happened[below], f"C{at}v", markersize=7)
             panel.set(
-                xscale="log", yscale="log", xlim=(LEAST, 1.2), ylim=(LEAST, 1.2), title=f"{family}: {name}"
+                xscale="log",
+                yscale="log",
+                xlim=(LEAST, 1.2),
+                ylim=(LEAST / 1.3, 1.2),
+                title=f"{family}: {name}",
             )
     for panel in panels[-1]:
         panel.set_xlabel("said")
