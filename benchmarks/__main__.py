@@ -19,7 +19,16 @@ LEGEND = """\
 * First call: compilation included, imports not. Then: other problems of the same shape, contestants in turn.
   CPU: median CPU seconds of those calls. Other size: once, a problem with one comparison more.
   Correlation: of the posterior mean with the utilities the answers were drawn from."""
-TIMED = ("fixed", "fitted", "related", "conjugate_gradient", "closed_form", "pair_out", "ranking_kernels")
+TIMED = (
+    "fixed",
+    "fitted",
+    "related",
+    "conjugate_gradient",
+    "closed_form",
+    "pair_out",
+    "ranking_kernels",
+    "ranking_classifier",
+)
 ONCE = ("accuracy", "queries", "startup")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
