@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from relpref.classifiers.engines import engine_named
-from relpref.classifiers.ranking_features import RankingFeatures
+from relpref.classifiers.ranking_features import RankingFeatures, rankings_only
 from relpref.data import Rankings
 from relpref.data.messages import shown
 from relpref.errors import DataError
@@ -114,7 +114,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             raise DataError(
                 "fixed names the weight, which is what the rankings teach; give values of hyperparameters, such as {'amplitude': 2.0}"
             )
-        data = _rankings(X)
+        data = rankings_only(X)
         if y is not None:
             data = data.with_labels(y)
         if data.label is None:
@@ -163,7 +163,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Rankings) -> NDArray[np.float64]:
         """Probability of each class, shape (m, number of classes), in the order of ``classes_``."""
         check_is_fitted(self, "posterior_")
-        prepared, _ = self._features.prepare(_rankings(X))
+        prepared, _ = self._features.prepare(rankings_only(X))
         return np.asarray(self.posterior_.predict_proba(prepared).to_numpy())
 
     def predict(self, X: Rankings) -> NDArray[Any]:
@@ -180,14 +180,6 @@ def _left_out(kernel: RankingKernel, data: Rankings, hyperparameters: Mapping[st
             return 0.0
         left_out = float(jnp.sum(features.residual))
         return left_out / (left_out + float(jnp.sum(jnp.square(features.values))))
-
-
-def _rankings(given: Any) -> Rankings:
-    if not isinstance(given, Rankings):
-        raise DataError(
-            f"X is a {type(given).__name__}; give Rankings: see Rankings.from_orders, from_table and from_scores"
-        )
-    return given
 
 
 def _array(labels: tuple[Any, ...]) -> NDArray[Any]:

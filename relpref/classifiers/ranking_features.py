@@ -35,6 +35,21 @@ _LOOKED_AT = 100  # rankings whose error says whether there are enough samples
 _FEWEST, _MOST = 4, 256  # samples
 
 
+def rankings_only(given: Any) -> Rankings:
+    """What an estimator is given, if it is rankings.
+
+    Raises
+    ------
+    DataError
+        If it is anything else.
+    """
+    if not isinstance(given, Rankings):
+        raise DataError(
+            f"X is a {type(given).__name__}; give Rankings: see Rankings.from_orders, from_table and from_scores"
+        )
+    return given
+
+
 @dataclass(frozen=True, eq=False)
 class RankingFeatures:
     """What was decided when the training rankings were seen, so that new ones are treated alike.

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from relpref.classifiers.ranking_features import rankings_only
 from relpref.data import Rankings
 from relpref.errors import DataError
 from relpref.kernels import (
@@ -33,14 +34,14 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
     """
 
     def _keep_items(self, X: Any) -> Rankings:
-        data = _rankings(X)
+        data = rankings_only(X)
         self.items_ = data.items
         self.n_features_in_ = data.shape[1]
         return data
 
     def _aligned(self, X: Any) -> Rankings:
         check_is_fitted(self, "items_")
-        return _rankings(X).aligned(self.items_)
+        return rankings_only(X).aligned(self.items_)
 
     def _labels(self) -> list[str]:
         check_is_fitted(self, "items_")
@@ -213,11 +214,3 @@ class MallowsFeatures(RankingTransformer):
         """``mallows0``, ``mallows1``, ...."""
         check_is_fitted(self, "landmarks_")
         return np.array([f"mallows{number}" for number in range(len(self.landmarks_))], dtype=object)
-
-
-def _rankings(given: Any) -> Rankings:
-    if not isinstance(given, Rankings):
-        raise DataError(
-            f"X is a {type(given).__name__}; give Rankings: see Rankings.from_orders, from_table and from_scores"
-        )
-    return given
