@@ -43,7 +43,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
     engine : {"ep", "laplace"}
     tolerance : float
         Of features that have to be sampled, those of non-exhaustive rankings: their standard error in relation to their norm. The kernel
-        "mallows" draws 4 to 256 linear extensions of each ranking, and has a given concentration then, by default the median of
+        "mallows" draws 32 to 256 linear extensions of each ranking, and has a given concentration then, by default the median of
         its prior.
     fixed : dict, optional
         Values of hyperparameters that are not to be learned, such as ``{"amplitude": 2.0}``.

@@ -32,7 +32,9 @@ Floats = NDArray[np.float64]
 
 NAMES = ("kendall", "cut", "mallows")
 _LOOKED_AT = 100  # rankings whose error says whether there are enough samples
-_FEWEST, _MOST = 4, 256  # samples
+# Samples. With fewer the error in relation to the norm stays below the tolerance, but rankings differ by little of that norm:
+# of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples classify 63, 68, 71 and 74 % of new ones correctly.
+_FEWEST, _MOST = 32, 256
 
 
 def rankings_only(given: Any) -> Rankings:
