@@ -21,22 +21,8 @@ def test_ep_is_calibrated_and_laplace_is_not() -> None:
     assert laplace.coverage(0.8) < 0.76
 
 
-SELDOM = (
-    "logistic",
-    "probabilities",
-    "raters and positions",
-    "strengths and ties",
-)  # each takes as long as all other tests here
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.slow] * (kind in SELDOM), id=kind)
-        for kind in KINDS
-        if kind != "winners"
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "winners"])
 def test_every_likelihood(kind: str) -> None:
     data, options = questions(kind)
     found = calibrate(xpgp, data, simulations=100, **options)

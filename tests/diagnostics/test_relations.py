@@ -80,6 +80,7 @@ def test_options_bound_to_the_program(data: PreferenceData, given: UtilityPoster
     pd.testing.assert_frame_equal(first, second)
 
 
+@pytest.mark.slow
 def test_fitted_hyperparameters_are_fitted_anew(data: PreferenceData) -> None:
     posterior = fit(xpgp, data)
     table = evidence_without_each(posterior, progress_bar=False)

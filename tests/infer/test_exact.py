@@ -21,7 +21,8 @@ FIXED = {"attributes_amplitude": 1.2, "attributes_lengthscale": 0.9, "noise": 0.
 
 
 @pytest.mark.parametrize(
-    ("symmetry", "complete"), [("none", True), ("symmetric", False), ("reciprocal", True)]
+    ("symmetry", "complete"),
+    [("none", True), pytest.param("symmetric", False, marks=pytest.mark.slow), ("reciprocal", True)],
 )
 def test_regression_is_what_ep_finds(problem: Any, symmetry: str, complete: bool) -> None:
     data = problem(symmetry, complete)

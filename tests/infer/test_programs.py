@@ -68,6 +68,7 @@ def test_two_sites_against_sequential_ep(tasted: Any, expectation_propagation: C
     assert abs(tasted.log_evidence - truth.log_evidence) <= 1e-7
 
 
+@pytest.mark.slow
 def test_two_sites_against_nuts(tasted: Any) -> None:
     with jax.enable_x64(True):
         mcmc = MCMC(NUTS(noncentered(tasting)), num_warmup=500, num_samples=4000, progress_bar=False)
