@@ -21,6 +21,7 @@ def run_blocks(page: Path, folder: Path) -> None:
         names = runpy.run_path(str(script), init_globals=names)
 
 
+@pytest.mark.slow
 def test_readme_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_blocks(README, tmp_path)

@@ -126,6 +126,7 @@ STRENGTH = np.linspace(2.0, -2.0, 5)[:, None]
 GAMES = np.where(STRENGTH > STRENGTH.T, 1.0, -1.0) + np.diag(np.full(5, np.nan))
 
 
+@pytest.mark.slow
 def test_a_reciprocal_relation() -> None:
     estimator = KroneckerGPClassifier("gaussian", gamma=0.5, symmetry="reciprocal", fixed={"amplitude": 2.0})
     estimator.fit(STRENGTH, GAMES)

@@ -149,6 +149,7 @@ def test_as_scikit_learn_wants_it() -> None:
     assert numbers.classes_.dtype == bool and numbers.predict(data).dtype == bool
 
 
+@pytest.mark.slow
 def test_saved_with_its_landmarks(tmp_path: Any) -> None:
     import relpref
 

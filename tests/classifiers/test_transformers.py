@@ -76,7 +76,8 @@ def test_kendall() -> None:
     assert list(features.columns[:2]) == ["a > b", "a > c"]
 
 
-@pytest.mark.parametrize("partial", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.slow
 def test_mallows(partial: bool) -> None:
     data, _ = rankings(partial=partial)
     transformer = clone(MallowsFeatures(40, samples=8))

@@ -30,6 +30,7 @@ def test_every_likelihood(kind: str) -> None:
     assert found.p_value() > 0.001
 
 
+@pytest.mark.slow
 def test_an_answer_given_five_times_is_five_answers() -> None:
     """As many rows as without counts, so that this costs no further compilation."""
     data, _ = questions("winners")

@@ -129,7 +129,7 @@ def moving_features() -> None:
     sample_decisions(features, OUTCOME, TAKEN, Hyperparameters(None), "probit", "example")
 
 
-@pytest.mark.parametrize("engine", [EP, Laplace])
+@pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
 def test_features_that_move(engine: Any, objective: Callable[..., Any]) -> None:
     entity, gap = (objective(moving_features, gap_space=space, engine=engine) for space in (False, True))
     rng = np.random.default_rng(4)
@@ -141,6 +141,7 @@ def test_features_that_move(engine: Any, objective: Callable[..., Any]) -> None:
             np.testing.assert_allclose(entity(point)[1][name], slope, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_row_that_counts_for_nothing_is_as_good_as_absent(objective: Callable[..., Any]) -> None:
     def some(rows: Any) -> None:
         values = jnp.asarray(EXAMPLES)[rows]

@@ -52,6 +52,7 @@ def test_against_scipy(
     assert found.info["iterations"] <= 12
 
 
+@pytest.mark.slow
 def test_it_is_the_rougher_of_the_two(
     gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
 ) -> None:

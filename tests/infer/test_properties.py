@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ EP(xpgp).run(jax.random.key(7), data, progress_bar=False).save(sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes(data: PreferenceData, tmp_path: Path) -> None:
     entities, comparisons, relations = data.to_tables()
     (tmp_path / "relations").mkdir()
