@@ -71,7 +71,9 @@ def copies(tables: Files) -> tuple[Copy, ...]:
     DataError
         If a file cannot be read.
     """
-    named = {"entities": tables.entities, "comparisons": tables.comparisons}
+    named = {"entities": tables.entities}
+    if tables.comparisons is not None:
+        named["comparisons"] = tables.comparisons
     for name, given in tables.relations.items():
         path, kind = path_and_kind(given)
         named[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path

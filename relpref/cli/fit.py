@@ -133,10 +133,10 @@ def _tables(chosen: argparse.Namespace) -> Files:
                 "--folder stands for --entities, --comparisons and --relation; give it alone, or these"
             )
         return find_files(chosen.folder)
-    for name in ("entities", "comparisons"):
-        if getattr(chosen, name) is None:
-            raise DataError(f"--{name} is missing; give --entities and --comparisons, or --folder")
-    return Files(Path(chosen.entities), Path(chosen.comparisons), _relations(chosen.relation))
+    if chosen.entities is None:
+        raise DataError("--entities is missing; give --entities and --comparisons, or --folder")
+    answers = None if chosen.comparisons is None else Path(chosen.comparisons)
+    return Files(Path(chosen.entities), answers, _relations(chosen.relation))
 
 
 def _relations(given: Sequence[str]) -> dict[str, Path | Relation]:

@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         "--comparisons",
         metavar="FILE",
         help="columns winner, loser or first, second, winner or first, second, probability; and, if need be, tie, strength, rater, "
-        "shown_first, count",
+        "shown_first, count; leave it out where nothing was asked yet, relpref ask does",
     )
     fit.add_argument(
         "--columns",

@@ -1,6 +1,6 @@
 """The answers as arrays: who was preferred to whom, how often, by whom, and how strongly."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -123,13 +123,7 @@ def merged(columns: dict[str, NDArray[Any]], entities: Sequence[Any]) -> dict[st
     DataError
         If the counts of one answer add up to 2**31 or more.
     """
-    keys = {name: column for name, column in columns.items() if name != "count"}
-    order = np.lexsort(tuple(keys.values())[::-1])
-    differs = np.zeros(len(order), dtype=bool)
-    differs[:1] = True
-    for column in keys.values():
-        differs[1:] |= column[order][1:] != column[order][:-1]
-    starts = np.flatnonzero(differs)
+    order, starts = groups_of(columns)
     count = columns["count"].astype(np.int64)[order]
     total = np.add.reduceat(count, starts) if starts.size else count
     if total.size and total.max() > _INT32_MAX:
@@ -138,8 +132,20 @@ def merged(columns: dict[str, NDArray[Any]], entities: Sequence[Any]) -> dict[st
         raise DataError(
             f"{NAME}: the counts of {pair} add up to {total.max()}, more than {_INT32_MAX}; scale them down"
         )
-    kept = {name: column[order[starts]] for name, column in keys.items()} | {"count": total}
+    kept = {name: column[order[starts]] for name, column in columns.items() if name != "count"}
+    kept["count"] = total
     return {name: read_only(kept[name].astype(_TYPES[name])) for name in columns}
+
+
+def groups_of(columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sort rows by every column but ``count``: their order, and where in it each group of equal rows starts."""
+    keys = [column for name, column in columns.items() if name != "count"]
+    order = np.lexsort(tuple(keys)[::-1])
+    differs = np.zeros(len(order), dtype=bool)
+    differs[:1] = True
+    for column in keys:
+        differs[1:] |= column[order][1:] != column[order][:-1]
+    return order, np.flatnonzero(differs)
 
 
 _TYPES = {

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.data.answers import COMPOSED, NAME, Comparisons, merged
+from relpref.data.arrays import read_only
 from relpref.data.columns import counts, numbers
 from relpref.data.labels import LabelIndex, is_missing, plain_labels
 from relpref.data.messages import counted, nearest, shown
@@ -28,8 +29,8 @@ def read_comparisons(
 
     Parameters
     ----------
-    value : DataFrame or Table
-        Either the columns winner, loser and, optionally, tie and strength; or the columns first and second with winner (one of the
+    value : DataFrame, Table or None
+        None where there are no answers yet. Either the columns winner, loser and, optionally, tie and strength; or the columns first and second with winner (one of the
         two, blank for a tie) and, optionally, tie and strength, or with probability. Besides, in both: count, rater, shown_first,
         list.
     entities : LabelIndex
@@ -57,11 +58,14 @@ def read_comparisons(
             meant = nearest(name, _ALL, most=1)
             hint = f"did you mean {meant[0]!r}?" if meant else f"they are {', '.join(_ALL)}"
             raise DataError(f"columns: {name!r} is no column of comparisons; {hint}")
+    if value is None:
+        ends: dict[str, Any] = {name: np.zeros(0, np.int32) for name in (*_WINNER_FORM, "count")}
+        return Comparisons(**{name: read_only(end) for name, end in ends.items()}), ()
     table = renamed(as_table(value, NAME), columns)
     names = _check_form(table)
     frame = table.frame
     if len(frame) == 0:
-        raise DataError(f"{table.name}: the table has no rows; give at least one comparison")
+        raise DataError(f"{table.name}: the table has no rows; give at least one comparison, or no table")
     first, second = (_ends(table, name, entities) for name in names)
     if (first == second).any():
         row = int(np.argmax(first == second))

@@ -18,13 +18,13 @@ class Files(NamedTuple):
     Attributes
     ----------
     entities, comparisons : path
-        One table each.
+        One table each; no comparisons where nothing was asked yet.
     relations : dict of str to path or Relation
         One table per relation, sorted by name; a `Relation` holds the path as its table.
     """
 
     entities: Path
-    comparisons: Path
+    comparisons: Path | None
     relations: dict[str, Path | Relation]
 
 

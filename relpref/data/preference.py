@@ -75,7 +75,7 @@ class PreferenceData:
     def from_tables(
         cls,
         entities: Any,
-        comparisons: Any,
+        comparisons: Any = None,
         relations: Mapping[str, Any] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
@@ -86,8 +86,8 @@ class PreferenceData:
         ----------
         entities : DataFrame or sequence of hashable
             One row per entity: the index holds the labels, the columns are numeric attributes. Or labels alone.
-        comparisons : DataFrame
-            Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank for a tie) or ``probability``
+        comparisons : DataFrame, optional
+            None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank for a tie) or ``probability``
             (as reported, that the first is the better). Optional columns: ``tie`` (true or false), ``strength``
             (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank where
             that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`).
@@ -130,7 +130,7 @@ class PreferenceData:
     def from_files(
         cls,
         entities_path: str | os.PathLike[str],
-        comparisons_path: str | os.PathLike[str],
+        comparisons_path: str | os.PathLike[str] | None = None,
         relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
@@ -153,7 +153,7 @@ class PreferenceData:
         """
         return cls.from_tables(
             read_table(entities_path, max_columns=MOST_ATTRIBUTES + 1),
-            read_table(comparisons_path),
+            None if comparisons_path is None else read_table(comparisons_path),
             {name: read_file(given) for name, given in checked_relations(relations).items()},
             columns=columns,
         )

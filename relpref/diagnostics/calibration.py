@@ -111,7 +111,7 @@ def calibrate(
     with jax.enable_x64(True):
         data = _one_by_one(data)
         asked = data.without_answers()
-        observed = discover(*Call.split(program, (data,), options), {})[0].observed
+        observed = discover(*Call.split(program, (data,), options), {}).layout.observed
         truths = _simulate(program, asked, options, jax.random.split(root, simulations))
         answers = {name: truths.pop(name) for name in observed}
         utilities = np.asarray(truths.pop("utility"))
@@ -174,7 +174,7 @@ def _fit(
 
     first: Callable[[Values], Values] = partial(jax.tree.map, lambda value: value[0])
     call, arrays = split(first(answers))
-    layout, _, entries = discover(call, arrays, first(hyperparameters))
+    layout, _, entries, _ = discover(call, arrays, first(hyperparameters))
     start = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
     static = (call, layout, use_gap_space(layout), False)
 

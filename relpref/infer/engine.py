@@ -1,25 +1,29 @@
 """What the engines that approximate a posterior by a Gaussian share: options, the search for hyperparameters, the result."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.belief import as_key
 from relpref.infer.em import expectation_maximisation
 from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
-from relpref.infer.faces import Component, assemble, assemble_mixture, positive_definite, thinned
+from relpref.infer.faces import (
+    Component,
+    assemble,
+    assemble_mixture,
+    positive_definite,
+    thinned,
+)
 from relpref.infer.integrate import UNMIXED, integrate
-from relpref.infer.layout import broadcast_fixed, discover
+from relpref.infer.layout import unconstrained_values
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
 from relpref.infer.posterior import Origin, Posterior
-from relpref.infer.program import Call, Layout, Program, Values, in_double, read
+from relpref.infer.prepare import constrained, prepare, prior_draws
+from relpref.infer.program import Call, Layout, Program, Values
 from relpref.infer.progress import Progress
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Info, Sites
@@ -58,6 +62,9 @@ class GaussianEngine:
         Of the evidence, for each start.
     space : {"auto", "entity", "gap"}
         Where the algebra happens; "auto" takes the cheaper.
+    padding : bool
+        Let rows that stand for no answer fill the answers up to a round number, so that fits to a growing number of answers share
+        what JAX compiles. Of no effect for a program that would make something of such rows.
     throw : bool
         Raise where the result is not ``converged``; otherwise the posterior carries the code and its answers warn.
     """
@@ -78,6 +85,7 @@ class GaussianEngine:
         max_sweeps: int = 500,
         max_evaluations: int = 200,
         space: Literal["auto", "entity", "gap"] = "auto",
+        padding: bool = False,
         throw: bool = True,
     ) -> None:
         if not callable(program):
@@ -113,6 +121,7 @@ class GaussianEngine:
             "max_sweeps": max_sweeps,
             "max_evaluations": max_evaluations,
             "space": space,
+            "padding": padding,
             "throw": throw,
         }
 
@@ -150,11 +159,22 @@ class GaussianEngine:
         rng_key: Any,
         *args: Any,
         progress_bar: bool = True,
+        at: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Posterior:
-        """As `run`, starting from the sites of an earlier posterior (``posterior.sites``) with the same answers."""
+        """As `run`, starting from the sites of an earlier posterior with the same answers.
+
+        Parameters
+        ----------
+        sites : mapping or None
+            ``posterior.sites``; None starts without.
+        rng_key, *args, progress_bar, **kwargs
+            As for `run`.
+        at : mapping from site to value, optional
+            Where the first search for hyperparameters starts, instead of their priors' medians.
+        """
         with jax.enable_x64(True):
-            return self._run(sites, as_key(rng_key), args, kwargs, progress_bar)
+            return self._run(sites, as_key(rng_key), args, kwargs, progress_bar, at)
 
     def run_at_draws(
         self,
@@ -184,10 +204,11 @@ class GaussianEngine:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         progress_bar: bool,
+        at_first: Mapping[str, Any] | None,
     ) -> Posterior:
-        call, arrays = _split(self.program, args, kwargs)
-        fixed = broadcast_fixed(call, arrays, self.fixed)
-        layout, medians, entries = discover(call, arrays, fixed)
+        call, arrays, fixed, (layout, medians, entries, _), answered = prepare(
+            self.program, args, kwargs, self.fixed, self.options["padding"]
+        )
         gap_space = self._gap_space(layout)
         if self.options["hyperparameters"] == "em" and not layout.constant_projection:
             raise DataError(
@@ -197,7 +218,8 @@ class GaussianEngine:
         cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
         first = cold
         if start is not None:
-            first = Sites(*(jnp.asarray(start[name]) for name in ("precision", "shift")))
+            spare = (0, layout.num_rows - len(start["precision"]))
+            first = Sites(*(jnp.pad(jnp.asarray(start[name]), spare) for name in ("precision", "shift")))
         searching = bool(layout.hyperparameters)
         most = self.options["max_sweeps"]
 
@@ -210,8 +232,10 @@ class GaussianEngine:
         search: Search | None = None
         unconstrained: Values = {}
         if searching:
-            drawn = _prior_draws(call, layout, arrays, fixed, key, self.options["restarts"] - 1)
+            drawn = prior_draws(call, layout, arrays, fixed, key, self.options["restarts"] - 1)
             context = (call, layout, arrays, fixed)
+            if at_first is not None:
+                medians = {**medians, **unconstrained_values(call, arrays, at_first, medians)}
             with Progress(f"{self.name}: maximising the evidence", progress_bar) as progress:
                 search = self._search([medians, *drawn], at, first, progress, context)
             unconstrained, first = search.unconstrained, search.evidence.sites
@@ -238,10 +262,10 @@ class GaussianEngine:
                 self.options["warmup"],
                 progress_bar,
             )
-            values = _constrained(call, layout, arrays, fixed, draws.values)
+            values = constrained(call, layout, arrays, fixed, draws.values)
             return self._mixture(values, key, args, kwargs, {**_search_info(info), **draws.info})
         origin = self._origin(args, kwargs)
-        return assemble(layout, fixed, final, info, key, origin)
+        return assemble(layout, fixed, final, info, key, origin, answered)
 
     def _mixture(
         self,
@@ -251,14 +275,14 @@ class GaussianEngine:
         kwargs: Mapping[str, Any],
         more: dict[str, Any],
     ) -> Posterior:
-        call, arrays = _split(self.program, args, kwargs)
         draws = {name: np.asarray(value, np.float64) for name, value in draws.items()}
         rows = [
             {name: value[row] for name, value in draws.items()}
             for row in range(len(next(iter(draws.values()))))
         ]
-        given = broadcast_fixed(call, arrays, {**self.fixed, **rows[0]})
-        layout, _, entries = discover(call, arrays, given)
+        known = {**self.fixed, **rows[0]}
+        prepared = prepare(self.program, args, kwargs, known, self.options["padding"])
+        call, arrays, given, (layout, _, entries, _), _ = prepared
         if layout.hyperparameters:
             raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
         rows = thinned(rows, layout.num_latents)
@@ -357,36 +381,3 @@ def _state(info: Mapping[str, Any]) -> str:
 def _search_info(info: Mapping[str, Any]) -> dict[str, Any]:
     """Of the search that the sampler started from, what is worth keeping."""
     return {name: info[name] for name in ("evaluations", "failed_evaluations") if name in info}
-
-
-def _split(
-    program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Call, tuple[Any, ...]]:
-    call, arrays = Call.split(program, args, kwargs)
-    return call, tuple(in_double(array) for array in arrays)
-
-
-def _prior_draws(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, key: Any, number: int
-) -> list[Values]:
-    """Draws of the unconstrained hyperparameters from their prior."""
-    if not number:
-        return []
-    draws = _draw(call, layout, arrays, fixed, jax.random.split(key, number))
-    return [{name: value[row] for name, value in draws.items()} for row in range(number)]
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _constrained(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, draws: Values) -> Values:
-    """Hyperparameters on their supports, draw by draw."""
-    return jax.vmap(lambda values: read(call, arrays, layout, values, fixed).hyperparameters)(draws)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _draw(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, keys: Array) -> Values:
-    def draw(key: Array) -> Values:
-        sites = call.trace(arrays, fixed, key)
-        names = [name for name, _ in layout.hyperparameters]
-        return {name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"]) for name in names}
-
-    return jax.vmap(draw)(keys)

@@ -11,6 +11,7 @@ from relpref.infer.belief import Floats, GaussianBelief, key_words
 from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.evidence import Evidence
 from relpref.infer.mixture import MixtureBelief
+from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Origin, Parts, Posterior
 from relpref.infer.program import Layout, Values
 from relpref.infer.result import Result
@@ -24,18 +25,12 @@ CHAINS = 2  # of draws of the hyperparameters
 MOST_NUMBERS = 30_000_000  # in the covariances of a mixture: 240 MB
 
 
-def preference_data(origin: Origin) -> PreferenceData | None:
-    """The preference data among a program's arguments."""
-    found = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, PreferenceData)]
-    return found[0] if found else None
-
-
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:
     """By the data and the Gaussian sites: `ClassPosterior`, `UtilityPosterior`, or the plain `Posterior`."""
     examples = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, Rankings | RelationData)]
     if examples and "weight" in slices:
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
-    data = preference_data(origin)
+    data = preference_data(origin.args, origin.kwargs)
     if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_entities:
         info = {**common["info"], **group_notes(data), **composed_note(data)}
         known = {**common, "info": info, "likelihood": _likelihood(origin)}
@@ -120,8 +115,9 @@ def assemble(
     info: dict[str, Any],
     key: Any,
     origin: Origin,
+    answered: int,
 ) -> Posterior:
-    """Turn an engine's arrays into a posterior; JAX arrays end here."""
+    """Turn an engine's arrays into a posterior; JAX arrays end here. The first ``answered`` rows are answers."""
     mean, covariance = latent_moments(layout, evidence)
     parts = named_parts(layout, evidence, covariance)
     log_evidence = float(evidence.log_evidence)
@@ -136,8 +132,8 @@ def assemble(
         "log_evidence": log_evidence,
         "info": info,
         "sites": {
-            "precision": np.asarray(evidence.sites.precision),
-            "shift": np.asarray(evidence.sites.shift),
+            "precision": np.asarray(evidence.sites.precision)[:answered],
+            "shift": np.asarray(evidence.sites.shift)[:answered],
         },
         "key": key_words(key),
     }

@@ -1,17 +1,19 @@
 """Finds out which sites of a program are Gaussian latents, hyperparameters and observations, and checks that EP applies."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.program import Call, Layout, Values, is_gaussian, unwrap
+from relpref.infer.program import Call, Layout, Values, counts_of, is_gaussian, unwrap
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import as_likelihood
@@ -62,19 +64,31 @@ class _Site:
         )
 
 
-def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout, Values, SparseRows | None]:
-    """Sort a program's sites.
+class Discovery(NamedTuple):
+    """What a program is made of.
 
-    A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
-    a ``Normal`` prior that is used in any other way is a hyperparameter.
-
-    Returns
-    -------
+    Attributes
+    ----------
     layout : Layout
     medians : dict from hyperparameter to Array
         Of their priors, unconstrained; a draw where the prior has no quantile function.
     rows : SparseRows or None
         The projection, where it is constant, has more rows than columns, and no predictor takes more than two latents.
+    counts : array, shape (m,)
+        How many answers each row stands for.
+    """
+
+    layout: Layout
+    medians: Values
+    rows: SparseRows | None
+    counts: NDArray[np.float64]
+
+
+def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
+    """Sort a program's sites.
+
+    A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
+    a ``Normal`` prior that is used in any other way is a hyperparameter.
 
     Raises
     ------
@@ -131,7 +145,8 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> tuple[Layout
     rows = None
     if layout.constant_projection and layout.num_rows > layout.num_latents:  # what entity space is for
         rows = _sparse_rows(call, layout, arrays, fixed)
-    return layout, {name: found.medians[name] for name, _ in hyperparameters}, rows
+    medians = {name: found.medians[name] for name, _ in hyperparameters}
+    return Discovery(layout, medians, rows, found.counts)
 
 
 def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
@@ -191,9 +206,10 @@ class _Probe:
             0.3, 3.0, layout.num_latents
         )  # of the other sign, so that |x| and max(x, 0) show
         points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
-        first, self.medians = _probe(call, layout, arrays, fixed, points, _key_words(0))
-        second, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
+        first, self.medians, counts = _probe(call, layout, arrays, fixed, points, _key_words(0))
+        second, _, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
         first, second = np.asarray(first), np.asarray(second)
+        self.counts = np.asarray(counts)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
         errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
@@ -212,8 +228,8 @@ def _key_words(seed: int) -> Any:
 @partial(jax.jit, static_argnums=(0, 1))
 def _probe(
     call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, key_words: Array
-) -> tuple[Array, Values]:
-    """Predictors at each latent vector, and the medians of the hyperparameters' priors."""
+) -> tuple[Array, Values, Array]:
+    """Predictors at each latent vector, the medians of the hyperparameters' priors, and the count of each row."""
     key = jax.random.wrap_key_data(key_words)
 
     def predictors(vector: Array) -> Array:
@@ -226,7 +242,8 @@ def _probe(
         s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
     ]
     medians = {site["name"]: median(site) for site in free if site["name"] not in fixed}
-    return jax.vmap(predictors)(points), medians
+    counts = jnp.concatenate([counts_of(sites[name]) for name in layout.observed])
+    return jax.vmap(predictors)(points), medians, counts
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -259,6 +276,18 @@ def _sparse_rows(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Val
         values.append(block[column, row])
     row, column, value = (np.concatenate(part) for part in (rows, columns, values))
     return SparseRows.of(row, column, value, (layout.num_rows, size))
+
+
+def unconstrained_values(
+    call: Call, arrays: tuple[Any, ...], values: Mapping[str, Any], like: Values
+) -> Values:
+    """Values of hyperparameters on their supports, of those in ``like`` and in their shapes, in the unconstrained space."""
+    supports = {site.name: site.support for site in survey(call, shapes_of(arrays))}
+    return {
+        name: biject_to(supports[name]).inv(jnp.broadcast_to(jnp.asarray(values[name]), array.shape))
+        for name, array in like.items()
+        if name in values
+    }
 
 
 def median(site: dict[str, Any]) -> Array:

@@ -19,7 +19,7 @@ def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:
     arrays = tuple(
         array.astype(float) if jnp.issubdtype(array.dtype, jnp.floating) else array for array in arrays
     )
-    layout, _, _ = discover(call, arrays, {})
+    layout = discover(call, arrays, {}).layout
     return call, arrays, layout
 
 

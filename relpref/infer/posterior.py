@@ -47,6 +47,12 @@ class Origin:
             program = program.func
         return bound | dict(self.kwargs)
 
+    def with_argument(self, old: Any, new: Any) -> "Origin":
+        """The same call with another argument in place of one."""
+        args = tuple(new if argument is old else argument for argument in self.args)
+        kwargs = {name: new if argument is old else argument for name, argument in self.kwargs.items()}
+        return replace(self, args=args, kwargs=kwargs)
+
     def unbound(self) -> "Origin":
         """The same call with the keywords that were bound to the program among the others, and the data by position."""
         program = self.program

@@ -235,13 +235,14 @@ def read(
 
 def _observation(site: dict[str, Any]) -> Observation:
     likelihood = as_likelihood(site["fn"])
-    shape = jnp.shape(likelihood.predictor)
+    value = jnp.broadcast_to(site["value"], jnp.shape(likelihood.predictor))
+    return Observation(likelihood, value, counts_of(site))
+
+
+def counts_of(site: dict[str, Any]) -> Array:
+    """How many answers each row of an observed site stands for, shape (m,)."""
+    predictor = jnp.asarray(as_likelihood(site["fn"]).predictor)
     counts = 1.0 if site["scale"] is None else site["scale"]
     if isinstance(site["fn"], dist.MaskedDistribution):  # what is masked was not answered
         counts = jnp.where(site["fn"]._mask, counts, 0.0)
-    dtype = jnp.asarray(likelihood.predictor).dtype
-    return Observation(
-        likelihood,
-        jnp.broadcast_to(site["value"], shape),
-        jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, dtype), shape)),
-    )
+    return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, predictor.dtype), predictor.shape))

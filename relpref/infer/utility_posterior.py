@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -142,6 +142,48 @@ class UtilityPosterior(Posterior):
             {name: float(value @ total) / spread for name, value in centred.items()}, name="share"
         )
 
+    def update(
+        self,
+        answers: Any = None,
+        *,
+        withdraw: Any = None,
+        quick: bool = False,
+        hyperparameters: Literal["keep", "refit", "schedule"] = "keep",
+        progress_bar: bool = False,
+    ) -> "UtilityPosterior":
+        """A posterior with more answers, or without some.
+
+        Parameters
+        ----------
+        answers : DataFrame or list of (winner, loser), optional
+            More of them, in the form of the comparisons of `PreferenceData.from_tables`. A tie, where there were none before, or a rater
+            who is new bring a hyperparameter, which is at its prior's median until hyperparameters are fitted again.
+        withdraw : DataFrame or list of (winner, loser), optional
+            Answers that are taken back, as they were given.
+        quick : bool
+            One rank-one change of mean and covariance for each answer, O(n²), from a site that matches its moments once: near the full
+            result, in milliseconds. ``info["quick_answers"]`` counts them; `explain` and the log evidence wait for the next full update,
+            for which no argument is needed.
+        hyperparameters : {"keep", "refit", "schedule"}
+            Kept as they are: then the result is that of a full fit with these hyperparameters. Or fitted again, from where they are;
+            on schedule that is when the number of answers has changed by a quarter, and at least by five, since the last time, or when
+            there is a hyperparameter that was never fitted.
+        progress_bar : bool
+
+        Raises
+        ------
+        DataError
+            If answers cannot be used, or one that is withdrawn was not given.
+        UnsupportedProgramError
+            If the posterior does not know its program (draws from MCMC, or a program of one's own read back from a file); with
+            ``quick`` also if it is a mixture, or its program looks at more than gaps of utilities.
+        InferenceError
+            As for `GaussianEngine.run`.
+        """
+        from relpref.infer.update import update
+
+        return update(self, answers, withdraw, quick, hyperparameters, progress_bar)
+
     def extend(
         self, entities: Any = None, relations: Mapping[str, Any] | None = None, *, progress_bar: bool = False
     ) -> "UtilityPosterior":
@@ -181,18 +223,17 @@ class UtilityPosterior(Posterior):
             raise UnsupportedProgramError(
                 "extend: a Precomputed covariance has no entries for newcomers; fit anew with the larger matrix"
             )
-        args = tuple(data if argument is self.data else argument for argument in self.origin.args)
-        kwargs = {
-            name: data if argument is self.data else argument for name, argument in self.origin.kwargs.items()
-        }
+        origin = self.origin.with_argument(self.data, data)
         draws = self.hyperparameter_draws
         known = {name: value for name, value in self.hyperparameters.items() if name not in draws}
         engine = engine_again(self.origin, fixed=known)
         if draws:
             told = {name: self.info[name] for name in DRAWS_INFO if name in self.info}
-            extended = engine.run_at_draws(draws, self.key, *args, info=told, **kwargs)
+            extended = engine.run_at_draws(draws, self.key, *origin.args, info=told, **origin.kwargs)
         else:
-            extended = engine.run_from(self.sites, self.key, *args, progress_bar=progress_bar, **kwargs)
+            extended = engine.run_from(
+                self.sites, self.key, *origin.args, progress_bar=progress_bar, **origin.kwargs
+            )
         assert isinstance(extended, UtilityPosterior)
         return extended
 
@@ -205,6 +246,10 @@ class UtilityPosterior(Posterior):
         order = [name for name in ("attributes", *self.data.relations) if name in parts.means]
         order += [name for name in parts.means if name not in order]
         parts = Parts({n: parts.means[n] for n in order}, {n: parts.covariances[n] for n in order})
+        if not parts.means and "quick_answers" in self.info:
+            raise DataError(
+                "nobody knows yet what quick updates did to the parts of the utilities; call update() first"
+            )
         if not parts.means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return parts

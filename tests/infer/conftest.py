@@ -271,7 +271,7 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
         with jax.enable_x64(True):
             call, arrays = Call.split(program, args, kwargs)
             arrays = tuple(a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays)
-            layout, _, entries = discover(call, arrays, {})
+            layout, _, entries, _ = discover(call, arrays, {})
             sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
 
         def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:

@@ -1,0 +1,56 @@
+"""Rows that stand for no answer, so that a few more answers change no shape and nothing is compiled anew."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref.data import Comparisons, PreferenceData
+
+_LEAST, _DOUBLING, _STEP = 16, 256, 256
+_NEUTRAL = {"probability": 0.5}  # a reported 0 would have an infinite probit
+
+
+def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreferenceData | None:
+    """The preference data among a program's arguments."""
+    found = [a for a in (*args, *kwargs.values()) if isinstance(a, PreferenceData)]
+    return found[0] if found else None
+
+
+def room_for(rows: int) -> int:
+    """How many rows there are to be: a power of two, from 256 on a multiple of 256."""
+    if rows > _DOUBLING:
+        return -(-rows // _STEP) * _STEP
+    return max(_LEAST, 1 << max(rows - 1, 0).bit_length())
+
+
+def padded(data: PreferenceData) -> PreferenceData:
+    """The data with rows of count 0, in which an entity is compared with itself."""
+    answers = data.comparisons
+    more = room_for(data.num_comparisons) - data.num_comparisons
+    columns: dict[str, Any] = {
+        name: np.concatenate([column, np.full(more, _NEUTRAL.get(name, 0), column.dtype)])
+        for name, column in answers.columns.items()
+    }
+    comparisons: Comparisons = replace(answers, **columns)
+    return replace(data, comparisons=comparisons)
+
+
+def with_padding(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a program with padded data."""
+    return (
+        tuple(padded(a) if isinstance(a, PreferenceData) else a for a in args),
+        {name: padded(a) if isinstance(a, PreferenceData) else a for name, a in kwargs.items()},
+    )
+
+
+def left_out(counts: NDArray[np.float64], data: PreferenceData) -> bool:
+    """Whether a program makes nothing of the rows that were added: it may look at more than the counts of its answers."""
+    known = data.num_comparisons
+    return (
+        len(counts) == room_for(known)
+        and np.array_equal(counts[:known], data.count)
+        and not counts[known:].any()
+    )

@@ -1,0 +1,96 @@
+"""A few answers more or less by rank-one changes of a Gaussian belief: O(n²) each, and nothing is factorised.
+
+An answer's site is set to match the moments of its tilted distribution, once, with the posterior before it as its cavity (assumed
+density filtering); the other sites stay as they are. Expectation propagation then starts from there.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from scipy.linalg.blas import dger
+
+from relpref.data import Comparisons
+from relpref.infer.belief import Floats, GaussianBelief
+from relpref.likelihoods import AnswerModel
+from relpref.linalg import real
+
+
+class Site(NamedTuple):
+    """Natural parameters of one answer's site: exp(ν x − ½ τ x²), x the gap less its prior mean, which is 0."""
+
+    precision: float
+    shift: float
+
+
+class RankOne:
+    """A Gaussian belief that is changed in place; the one that it starts from stays as it is."""
+
+    def __init__(self, belief: GaussianBelief) -> None:
+        self.mean = belief.mean().copy()
+        self.covariance = belief.covariance().copy()
+
+    def belief(self) -> GaussianBelief:
+        """What is believed now."""
+        return GaussianBelief(self.mean, self.covariance)
+
+    def gap(self, first: int, second: int) -> tuple[float, float]:
+        """Mean and variance of u[first] − u[second]."""
+        covariance = self.covariance
+        variance = covariance[first, first] + covariance[second, second] - 2 * covariance[first, second]
+        return float(self.mean[first] - self.mean[second]), max(float(variance), 0.0)
+
+    def add(self, first: int, second: int, site: Site) -> None:
+        """Multiply by a site: Σ − τ/(1 + τv) wwᵀ with w = Σa and v = aᵀΣa, a the difference of the two."""
+        mean, variance = self.gap(first, second)
+        left = 1 + site.precision * variance
+        self._move(first, second, (site.shift - site.precision * mean) / left, -site.precision / left)
+
+    def remove(self, first: int, second: int, site: Site) -> None:
+        """Divide by a site that is in it."""
+        self.add(first, second, Site(-site.precision, -site.shift))
+
+    def _move(self, first: int, second: int, step: float, weight: float) -> None:
+        change = self.covariance[first] - self.covariance[second]
+        self.mean += step * change
+        # A symmetric matrix in C order is one in Fortran's order: BLAS changes it where it lies.
+        dger(weight, change, change, a=self.covariance.T, overwrite_a=True)
+
+
+def match(
+    model: AnswerModel,
+    parameters: Mapping[str, Any],
+    answers: Comparisons,
+    row: int,
+    gap: tuple[float, float],
+) -> Site:
+    """The site of an answer whose cavity is the gap's N(mean, variance) (XPGP section 4.1)."""
+    columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
+    one = Comparisons(**columns, raters=answers.raters, strengths=answers.strengths)
+    mean, variance = gap
+    with jax.enable_x64(True):
+        gradient, curvature = _moments(model, one, parameters, np.full(1, mean), np.full(1, variance))
+        slope, bend = float(gradient[0]), float(curvature[0])
+    shrink = 1 - variance * bend  # tilted variance over cavity variance
+    return Site(bend / shrink, (slope + mean * bend) / shrink)
+
+
+@partial(jax.jit, static_argnums=0)
+def _moments(
+    model: AnswerModel, one: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
+) -> tuple[Array, Array]:
+    given = {name: real(value) for name, value in parameters.items()}
+    likelihood = model(real(mean), one, **given)
+    moments = likelihood.tilted(model.value(one), real(mean), real(variance))
+    return moments.gradient, moments.curvature
+
+
+def stacked(sites: Mapping[str, Floats], before: Any) -> tuple[Floats, Floats]:
+    """Precision and shift of each row after a change, 0 for a new one; ``before`` as in `relpref.data.answer_changes.Change`."""
+    known = before >= 0
+    precision, shift = np.zeros(len(before)), np.zeros(len(before))
+    precision[known], shift[known] = sites["precision"][before[known]], sites["shift"][before[known]]
+    return precision, shift

@@ -1,0 +1,269 @@
+"""A posterior after a few answers more, or a few less."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from relpref.data import Comparisons, PreferenceData
+from relpref.data.answer_changes import Change, added, withdrawn
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.belief import Floats, GaussianBelief
+from relpref.infer.integrate import DRAWS_INFO
+from relpref.infer.posterior import Origin
+from relpref.infer.program import unwrap
+from relpref.infer.quick import RankOne, Site, match, stacked
+from relpref.infer.ranks import objects, pairs_of_labels
+from relpref.infer.refit import engine_again
+from relpref.likelihoods.models import PLATES
+
+if TYPE_CHECKING:
+    from relpref.infer.utility_posterior import UtilityPosterior
+
+Hyperparameters = Literal["keep", "refit", "schedule"]
+
+# Of ``info``: answers that came by rank-one changes since EP last settled, and answers when hyperparameters were last fitted.
+QUICK, FITTED = "quick_answers", "answers_at_fit"
+GUESSED = "guessed"  # hyperparameters that were never fitted
+_OF_THE_SEARCH = ("hyperparameters", "evaluations", "gradient_norm", "failed_evaluations", "log_prior")
+
+_Step = tuple[bool, Comparisons, Change]  # whether answers were added, which, and what they came to
+
+
+def update(
+    posterior: "UtilityPosterior",
+    answers: Any,
+    withdraw: Any,
+    quick: bool,
+    hyperparameters: Hyperparameters,
+    progress_bar: bool,
+) -> "UtilityPosterior":
+    """See `UtilityPosterior.update`."""
+    if hyperparameters not in ("keep", "refit", "schedule"):
+        raise DataError(f"hyperparameters is {hyperparameters!r}; it is 'keep', 'refit' or 'schedule'")
+    if posterior.origin is None or not posterior.origin.engine:
+        raise UnsupportedProgramError(
+            "update needs a posterior from EP or Laplace that knows its program; "
+            "fit with one of them in this session, or with a program of relpref.models before saving"
+        )
+    changes: list[_Step] = []
+    data = posterior.data
+    for table, change in ((answers, added), (withdraw, withdrawn)):
+        if table is None:
+            continue
+        given = _answers(data, table)
+        found = change(data.comparisons, given, data.entities)
+        data = replace(data, comparisons=found.answers, answered=True)
+        changes.append((change is added, given, found))
+    values = _parameters(posterior, data.comparisons)
+    if quick:
+        if hyperparameters != "keep":
+            raise DataError(
+                f"hyperparameters is {hyperparameters!r}; quick=True keeps them: leave one of the two out"
+            )
+        return _quickly(posterior, data, changes, values)
+    return _fully(posterior, data, changes, values, hyperparameters, progress_bar)
+
+
+def due(posterior: "UtilityPosterior", answers: int) -> bool:
+    """Whether hyperparameters are to be fitted again: the answers have changed by a quarter, and by five at least."""
+    known = _fitted(posterior)
+    return abs(answers - known) >= max(5, known / 4)
+
+
+def _answers(data: PreferenceData, table: Any) -> Comparisons:
+    """A table of answers, or a list of pairs, winner first; raters that are known keep their places."""
+    if not isinstance(table, pd.DataFrame):
+        if isinstance(table, str) or not isinstance(table, Iterable):
+            raise DataError(
+                f"answers is {table!r}; give a table with the columns winner and loser, or a list of pairs, winner first"
+            )
+        pairs = pairs_of_labels(table)
+        table = pd.DataFrame(
+            {name: objects(pair[end] for pair in pairs) for end, name in enumerate(("winner", "loser"))}
+        )
+    if not len(table):
+        return data.select_comparisons([]).comparisons
+    return data.with_comparisons(table).comparisons
+
+
+def _parameters(posterior: "UtilityPosterior", answers: Comparisons) -> dict[str, Any]:
+    """The hyperparameters; those of columns, raters and strengths that nobody knew before are at their prior's median."""
+    values = dict(posterior.hyperparameters)
+    for site, prior in posterior.likelihood.parameters(answers).items():
+        shape = (len(answers.raters),) if site in PLATES else prior.shape()
+        known = np.asarray(values.get(site, np.zeros((0,) if shape else ())), dtype=np.float64)
+        if site in values and (known.shape == shape or not known.shape):
+            continue
+        # A vector's prior is that of each of its entries.
+        middle = float(np.ravel(unwrap(prior).icdf(jnp.asarray(0.5)))[0])
+        values[site] = np.concatenate([known, np.full(shape[0] - len(known), middle)]) if shape else middle
+    return values
+
+
+def _quickly(
+    posterior: "UtilityPosterior", data: PreferenceData, changes: list[_Step], values: dict[str, Any]
+) -> "UtilityPosterior":
+    """One rank-one change for every answer; see `relpref.infer.quick`."""
+    if not isinstance(posterior.belief, GaussianBelief):
+        raise UnsupportedProgramError(
+            "quick=True changes one Gaussian, and this posterior is a mixture over hyperparameters; leave quick out"
+        )
+    _check_gaps(posterior)
+    moving, sites = RankOne(posterior.belief), dict(posterior.sites)
+    known, number = posterior.data.comparisons, 0
+    for is_more, given, (answers, before, rows) in changes:
+        precision, shift = stacked(sites, before)
+        copies = (
+            np.where(before >= 0, known.count[before], 0).astype(np.float64)
+            if len(known.count)
+            else np.zeros(len(before))
+        )
+        for at, row in enumerate(rows):
+            ends = int(given.winner[at]), int(given.loser[at])
+            for _ in range(int(given.count[at])):
+                number += 1
+                if not is_more:
+                    moving.remove(*ends, Site(float(sites["precision"][row]), float(sites["shift"][row])))
+                    continue
+                site = match(posterior.likelihood, values, given, at, moving.gap(*ends))
+                moving.add(*ends, site)
+                # Copies of an answer share one site: what they say together stays as it is.
+                copies[row] += 1
+                precision[row] += (site.precision - precision[row]) / copies[row]
+                shift[row] += (site.shift - shift[row]) / copies[row]
+        sites, known = {"precision": precision, "shift": shift}, answers
+    info = {
+        **posterior.info,
+        FITTED: _fitted(posterior),
+        QUICK: int(posterior.info.get(QUICK, 0)) + number,
+        "residual": float("nan"),
+    }
+    guessed = _guessed(posterior, values)
+    if guessed:
+        info[GUESSED] = guessed
+    return replace(
+        posterior,
+        data=data,
+        belief=moving.belief(),
+        parts={},
+        sites=sites,
+        hyperparameters=values,
+        log_evidence=None,
+        info=info,
+        origin=_origin(posterior, data),
+    )
+
+
+def _check_gaps(posterior: "UtilityPosterior") -> None:
+    """Refuse a program of one's own whose answers do not look at plain gaps by the posterior's likelihood.
+
+    At a fixed point the sites say so themselves: each is what `match` makes of its cavity.
+    """
+    answers, sites = posterior.data.comparisons, posterior.sites
+    if QUICK in posterior.info or not len(answers.winner):
+        return
+    belief = posterior.belief
+    assert isinstance(belief, GaussianBelief)
+    for row in {0, len(answers.winner) // 2, len(answers.winner) - 1}:
+        margins = belief.differences(answers.winner[row : row + 1], answers.loser[row : row + 1])
+        mean, variance = float(margins.mean[0]), float(margins.sd[0]) ** 2
+        site = Site(float(sites["precision"][row]), float(sites["shift"][row]))
+        left = 1 - variance * site.precision
+        cavity = ((mean - variance * site.shift) / left, variance / left)
+        if posterior.info["engine"] != "EP":  # Laplace: the curvature at the mode
+            cavity = (mean, 0.0)
+        found = match(posterior.likelihood, posterior.hyperparameters, answers, row, cavity)
+        if not np.allclose(found, site, rtol=1e-3, atol=1e-5):
+            raise UnsupportedProgramError(
+                "quick=True is for programs whose answers look at gaps of utilities by the likelihood that they are given, as those of "
+                "relpref.models do; leave quick out"
+            )
+
+
+def _fully(
+    posterior: "UtilityPosterior",
+    data: PreferenceData,
+    changes: list[_Step],
+    values: dict[str, Any],
+    hyperparameters: Hyperparameters,
+    progress_bar: bool,
+) -> "UtilityPosterior":
+    """The engine again, from the sites that there are."""
+    origin = _origin(posterior, data)
+    guessed = _guessed(posterior, values)
+    again = hyperparameters == "refit" or (
+        hyperparameters == "schedule" and (guessed or due(posterior, data.num_answers))
+    )
+    searched = "evaluations" in posterior.info or posterior.hyperparameter_draws
+    if again and searched:
+        engine = engine_again(origin, padding=True)
+        sites = None if posterior.hyperparameter_draws else _carried(posterior, changes)
+        found = engine.run_from(
+            sites, posterior.key, *origin.args, progress_bar=progress_bar, at=values, **origin.kwargs
+        )
+        assert isinstance(found, type(posterior))
+        return replace(found, origin=origin)
+    told = {name: posterior.info[name] for name in _OF_THE_SEARCH if name in posterior.info}
+    told |= {
+        FITTED: data.num_answers if again else _fitted(posterior),
+        **({GUESSED: guessed} if guessed else {}),
+    }
+    if posterior.hyperparameter_draws:
+        draws = {name: _widened(draw, values[name]) for name, draw in posterior.hyperparameter_draws.items()}
+        fixed = {name: value for name, value in values.items() if name not in draws}
+        told |= {name: posterior.info[name] for name in DRAWS_INFO if name in posterior.info}
+        engine = engine_again(origin, fixed=fixed, padding=True)
+        found = engine.run_at_draws(draws, posterior.key, *origin.args, info=told, **origin.kwargs)
+    else:
+        engine = engine_again(origin, fixed=values, padding=True)
+        sites = _carried(posterior, changes)
+        found = engine.run_from(
+            sites, posterior.key, *origin.args, progress_bar=progress_bar, **origin.kwargs
+        )
+    assert isinstance(found, type(posterior))
+    return replace(found, origin=origin, info={**found.info, **told})
+
+
+def _carried(posterior: "UtilityPosterior", changes: list[_Step]) -> dict[str, Floats]:
+    """The sites of the answers that stay; nothing is known yet of new ones."""
+    sites = dict(posterior.sites)
+    for _, _, change in changes:
+        precision, shift = stacked(sites, change.before)
+        sites = {"precision": precision, "shift": shift}
+    return sites
+
+
+def _widened(draws: Floats, value: Any) -> Floats:
+    """Draws of a vector that has grown: what is new is the same in all of them."""
+    size, shape = len(draws), np.shape(value)
+    if draws.shape[1:] == shape:
+        return draws
+    grown = np.array(np.broadcast_to(value, (size, *shape)))
+    grown[:, : draws.shape[1]] = draws
+    return grown
+
+
+def _guessed(posterior: "UtilityPosterior", values: dict[str, Any]) -> list[str]:
+    """Hyperparameters that are new, or longer than they were, and those that were before."""
+    known = posterior.hyperparameters
+    grown = {
+        name
+        for name, value in values.items()
+        if name not in known or np.shape(value) != np.shape(known[name])
+    }
+    return sorted(grown | set(posterior.info.get(GUESSED, ())))
+
+
+def _fitted(posterior: "UtilityPosterior") -> int:
+    return int(posterior.info.get(FITTED, posterior.data.num_answers))
+
+
+def _origin(posterior: "UtilityPosterior", data: PreferenceData) -> Origin:
+    """How the program was called, with other data."""
+    origin = posterior.origin
+    assert origin is not None
+    return origin.with_argument(posterior.data, data)

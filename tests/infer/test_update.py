@@ -1,0 +1,255 @@
+"""A posterior with more answers, or without some, is that of a full fit; quick updates are near it and factorise nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import EP, Laplace, from_samples, padding, quick, update
+from relpref.models import xpgp
+
+MORE = pd.DataFrame({"winner": ["e3", "e1", "e3"], "loser": ["e7", "e2", "e7"], "count": [1, 1, 2]})
+
+
+def distance(one: Any, other: Any) -> float:
+    """Largest difference of means and covariances."""
+    first, second = one.belief, other.belief
+    return float(
+        max(abs(first.mean() - second.mean()).max(), abs(first.covariance() - second.covariance()).max())
+    )
+
+
+@pytest.fixture(scope="module")
+def updated(posterior: Any) -> Any:
+    return posterior.update(MORE)
+
+
+def test_an_update_is_a_full_fit_with_the_same_hyperparameters(
+    updated: Any, posterior: Any, fit: Callable[..., Any]
+) -> None:
+    afresh = fit(updated.data)
+    assert distance(updated, afresh) < 1e-6
+    assert updated.log_evidence == pytest.approx(afresh.log_evidence, abs=1e-6)
+    assert updated.hyperparameters.keys() == posterior.hyperparameters.keys()
+    assert updated.data.num_answers == posterior.data.num_answers + 4
+    pd.testing.assert_frame_equal(updated.explain(), afresh.explain(), atol=1e-6)
+    assert len(updated.sites["precision"]) == updated.data.num_comparisons
+
+
+def test_the_answers_of_an_update_are_those_of_one_table(updated: Any, data: PreferenceData) -> None:
+    tables = data.to_tables()
+    whole = data.with_comparisons(pd.concat([tables[1], MORE]))
+    pd.testing.assert_frame_equal(updated.data.to_tables()[1], whole.to_tables()[1])
+
+
+def test_answers_can_be_withdrawn(updated: Any, posterior: Any) -> None:
+    back = updated.update(withdraw=MORE)
+    assert distance(back, posterior) < 1e-6
+    assert back.data.num_comparisons == posterior.data.num_comparisons
+    quickly = updated.update(withdraw=MORE, quick=True)
+    assert distance(quickly.update(), posterior) < 1e-6
+    np.testing.assert_array_equal(quickly.data.count, posterior.data.count)
+
+
+def test_a_quick_update_is_near_the_full_one_and_undone_exactly(updated: Any, posterior: Any) -> None:
+    quickly = posterior.update(MORE, quick=True)
+    assert quickly.info["quick_answers"] == 4
+    moved = distance(updated, posterior)
+    assert distance(quickly, updated) < 0.15 * moved
+    # An answer that was there before shares its site with the new copy, and is moved by it a little.
+    assert distance(quickly.update(withdraw=MORE, quick=True), posterior) < 2e-3
+    new = posterior.update([("e3", "e7")], quick=True)
+    assert distance(new.update(withdraw=[("e3", "e7")], quick=True), posterior) < 1e-9
+    assert distance(quickly.update(), updated) < 1e-6
+    with pytest.raises(DataError, match=r"call update\(\) first"):
+        quickly.explain()
+
+
+def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None:
+    """Sites multiplied in and divided out by rank-one changes against the inverse of the sum of precisions."""
+    moving, site = quick.RankOne(posterior.belief), quick.Site(0.7, -0.4)
+    moving.add(2, 9, site)
+    ends = np.zeros(posterior.belief.size)
+    ends[[2, 9]] = 1, -1
+    precision = np.linalg.inv(posterior.belief.covariance())
+    covariance = np.linalg.inv(precision + 0.7 * np.outer(ends, ends))
+    np.testing.assert_allclose(moving.covariance, covariance, atol=1e-9)
+    mean = covariance @ (precision @ posterior.belief.mean() - 0.4 * ends)
+    np.testing.assert_allclose(moving.mean, mean, atol=1e-9)
+    moving.remove(2, 9, site)
+    np.testing.assert_allclose(moving.covariance, posterior.belief.covariance(), atol=1e-12)
+
+
+def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of JAX runs but the moments of one answer, whose program has arrays of a single row; nor NumPy's factorisations."""
+    jaxprs: list[Any] = []
+    moments = quick._moments
+
+    def watched(model: Any, *arguments: Any) -> Any:
+        jaxprs.append(jax.make_jaxpr(lambda *a: moments(model, *a))(*arguments))
+        return moments(model, *arguments)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a matrix was factorised")
+
+    monkeypatch.setattr(quick, "_moments", watched)
+    for module, name in (
+        (np.linalg, "cholesky"),
+        (np.linalg, "inv"),
+        (np.linalg, "solve"),
+        (np.linalg, "eigh"),
+    ):
+        monkeypatch.setattr(module, name, refuse)
+    monkeypatch.setattr(EP, "_run", refuse)
+    posterior.update(MORE, quick=True)
+    assert jaxprs
+    for jaxpr in jaxprs:
+        sizes = [np.size(v.aval) for equation in jaxpr.eqns for v in equation.outvars]
+        assert max(sizes) == 1
+        assert "cholesky" not in str(jaxpr)
+
+
+def test_ties_bring_their_hyperparameter(posterior: Any, data: PreferenceData) -> None:
+    tie = pd.DataFrame({"winner": ["e1"], "loser": ["e2"], "tie": [True]})
+    tied = posterior.update(tie)
+    assert tied.hyperparameters["tie_margin"] == pytest.approx(0.6745, abs=1e-4)  # of a half-normal
+    assert tied.info["guessed"] == ["tie_margin"]
+    assert "tie" in tied.prefer([("e1", "e2")])
+    # Quickly, only the tie itself is looked at with the margin.
+    quickly = posterior.update(tie, quick=True)
+    before, after = (one.prefer([("e1", "e2")])["gap_sd"].item() for one in (posterior, quickly))
+    assert after < before
+    table = data.to_tables()[1].assign(rater="ann")
+    with pytest.raises(DataError, match="'rater'"):
+        posterior.update(table)
+
+
+@pytest.mark.slow
+def test_raters_who_are_new_are_typical(
+    make_data: Callable[..., PreferenceData], fit: Callable[..., Any], hyperparameters: dict[str, Any]
+) -> None:
+    data = make_data(0)
+    table = data.to_tables()[1].assign(rater=["ann", "bob"] * 15)
+    known = hyperparameters | {"rater_noise": [0.8, 1.3]}
+    posterior = fit(data.with_comparisons(table), known)
+    found = posterior.update(pd.DataFrame({"winner": ["e1"], "loser": ["e2"], "rater": ["cyn"]}), quick=True)
+    np.testing.assert_allclose(found.hyperparameters["rater_noise"], [0.8, 1.3, 1.0])
+    assert found.data.comparisons.raters == ("ann", "bob", "cyn")
+
+
+def test_hyperparameters_are_fitted_on_schedule(maximised: Any) -> None:
+    answers = maximised.data.num_answers
+    assert not update.due(maximised, answers + answers // 4 - 1)
+    assert update.due(maximised, answers + answers // 4 + 1)
+    few = maximised.update(MORE, hyperparameters="schedule")
+    for name, value in maximised.hyperparameters.items():
+        np.testing.assert_array_equal(few.hyperparameters[name], value)
+    assert few.info["answers_at_fit"] == answers
+    rest = MORE.assign(count=[6, 5, 7])
+    many = few.update(rest, hyperparameters="schedule")
+    afresh = EP(xpgp).run(0, many.data, progress_bar=False)
+    for name, value in afresh.hyperparameters.items():
+        np.testing.assert_allclose(many.hyperparameters[name], value, rtol=0.02)
+    assert many.info["evaluations"] < afresh.info["evaluations"]  # from where they were
+    assert "answers_at_fit" not in many.info
+
+
+def test_answers_that_were_not_given_cannot_be_withdrawn(posterior: Any, updated: Any) -> None:
+    with pytest.raises(DataError, match=r"'e3', 'e7'.*taken back 4 times and was given 3"):
+        updated.update(withdraw=[("e3", "e7")] * 4)
+    with pytest.raises(DataError, match="taken back 1 times and was given 0"):
+        posterior.update(withdraw=[("e7", "e3")], quick=True)
+
+
+def test_pairs_will_do_for_a_table(posterior: Any) -> None:
+    named = posterior.update([("e3", "e7")], quick=True)
+    tabled = posterior.update(MORE.iloc[:1], quick=True)
+    assert distance(named, tabled) == 0
+    with pytest.raises(DataError, match="list of pairs"):
+        posterior.update("e3")
+
+
+def test_a_prior_can_be_updated(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
+    """From nothing to one answer and back."""
+    entities, _, relations = make_data(0).to_tables()
+    data = PreferenceData.from_tables(entities, relations=relations)
+    prior = fit(data, padding=True)
+    assert np.all(prior.belief.mean() == 0)
+    first = prior.update([("e3", "e7")])
+    assert first.ranking().loc["e3", "mean"] > first.ranking().loc["e7", "mean"]
+    assert distance(first.update(withdraw=[("e3", "e7")]), prior) < 1e-9
+
+
+def test_padding_leaves_no_trace(posterior: Any, fit: Callable[..., Any], data: PreferenceData) -> None:
+    padded = fit(data, padding=True)
+    assert distance(padded, posterior) < 1e-9
+    assert padded.log_evidence == pytest.approx(posterior.log_evidence, abs=1e-9)
+    assert [padding.room_for(rows) for rows in (0, 16, 17, 200, 257, 3000)] == [16, 16, 32, 256, 512, 3072]
+
+
+def test_a_program_that_looks_at_rows_gets_none_that_are_no_answers(data: PreferenceData) -> None:
+    """Without the counts every row would be an answer: such a program is left as it is."""
+    import numpyro
+
+    from relpref.likelihoods import ProbitComparison
+
+    def program(data: PreferenceData) -> None:
+        utility = numpyro.sample("utility", numpyro.distributions.Normal(0, 1).expand([12]).to_event(1))
+        gap = utility[data.winner] - utility[data.loser]
+        numpyro.sample("answer", ProbitComparison(gap), obs=1)
+
+    plain = EP(program).run(0, data, progress_bar=False)
+    assert distance(EP(program, padding=True).run(0, data, progress_bar=False), plain) == 0
+
+
+@pytest.mark.slow
+def test_laplace_is_updated_too(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
+    laplace = Laplace(xpgp, fixed=hyperparameters)
+    posterior: Any = laplace.run(0, data, progress_bar=False)
+    found = posterior.update(MORE)
+    assert distance(found, laplace.run(0, found.data, progress_bar=False)) < 1e-6
+    # A site that matches moments is not one at a mode, but nearer to it than nothing.
+    assert distance(posterior.update(MORE, quick=True), found) < 0.5 * distance(posterior, found)
+
+
+def test_an_updated_posterior_is_saved_and_updated_again(posterior: Any, updated: Any, tmp_path: Any) -> None:
+    quickly = posterior.update(MORE, quick=True)
+    quickly.save(tmp_path / "quick.nc")
+    again: Any = relpref.load(tmp_path / "quick.nc")
+    assert distance(again, quickly) == 0
+    assert distance(again.update(), updated) < 1e-6
+
+
+def test_what_cannot_be_updated_says_so(
+    data: PreferenceData, posterior: Any, hyperparameters: dict[str, Any]
+) -> None:
+    names = {name: np.full((20, *np.shape(value)), value) for name, value in hyperparameters.items()}
+    draws = {"utility": np.random.default_rng(0).standard_normal((20, 12)), **names}
+    sampled: Any = from_samples(draws, xpgp, data)
+    with pytest.raises(UnsupportedProgramError, match="EP or Laplace"):
+        sampled.update(MORE)
+    with pytest.raises(DataError, match="quick=True keeps them"):
+        posterior.update(MORE, quick=True, hyperparameters="refit")
+
+
+def test_a_program_of_other_predictors_is_refused_quick_updates(data: PreferenceData) -> None:
+    import numpyro
+
+    from relpref.likelihoods import ProbitComparison
+
+    def program(data: PreferenceData) -> None:
+        utility = numpyro.sample("utility", numpyro.distributions.Normal(0, 1).expand([12]).to_event(1))
+        gap = 2 * (utility[data.winner] - utility[data.loser])
+        with numpyro.handlers.scale(scale=data.count):
+            numpyro.sample("answer", ProbitComparison(gap), obs=1)
+
+    posterior: Any = EP(program).run(0, data, progress_bar=False)
+    with pytest.raises(UnsupportedProgramError, match="leave quick out"):
+        posterior.update(MORE, quick=True)
+    assert posterior.update(MORE).data.num_answers == data.num_answers + 4
