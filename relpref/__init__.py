@@ -22,6 +22,7 @@ _ROOMS = (
     "data_loaders",
     "diagnostics",
     "errors",
+    "explore",
     "infer",
     "kernels",
     "likelihoods",

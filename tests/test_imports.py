@@ -143,6 +143,17 @@ NAMES = {
         "read_relation",
         "read_table",
     ],
+    "relpref.explore": [
+        "Bald",
+        "DEFAULT",
+        "Eubo",
+        "Random",
+        "Ratio",
+        "SCORES",
+        "Score",
+        "Variance",
+        "next_pairs",
+    ],
     "relpref.infer": [
         "ClassPosterior",
         "EP",

@@ -1,0 +1,173 @@
+"""The next questions: limits, batches, ties, and bad input."""
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.errors import DataError, UnknownLabelError
+from relpref.explore import DEFAULT, SCORES, Bald, next_pairs
+from relpref.infer import UtilityPosterior
+
+
+def asked(table: pd.DataFrame) -> list[frozenset[Any]]:
+    return [frozenset(pair) for pair in zip(table["first"], table["second"], strict=True)]
+
+
+def test_every_pair_but_the_answered_ones_once(posterior: UtilityPosterior, labels: list[str]) -> None:
+    table = next_pairs(posterior, 100)
+    every = {frozenset(pair) for pair in combinations(labels, 2)}
+    assert len(table) == len(every) - 2
+    assert set(asked(table)) == every - {frozenset({"e0", "e1"}), frozenset({"e1", "e2"})}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_table_says_what_prefer_says(name: str, posterior: UtilityPosterior) -> None:
+    table = next_pairs(posterior, 3, score=name)
+    assert list(table) == ["first", "second", "score", "probability", "gap_mean", "gap_sd"]
+    told = posterior.prefer(list(zip(table["first"], table["second"], strict=True)))
+    for column in ("probability", "gap_mean", "gap_sd"):
+        assert table[column].to_numpy() == pytest.approx(told[column].to_numpy())
+
+
+def test_the_default_and_instances(posterior: UtilityPosterior) -> None:
+    pd.testing.assert_frame_equal(next_pairs(posterior), next_pairs(posterior, score=SCORES[DEFAULT]()))
+    pd.testing.assert_frame_equal(next_pairs(posterior, score="bald"), next_pairs(posterior, score=Bald()))
+
+
+def test_repeats(posterior: UtilityPosterior) -> None:
+    pairs = [("e0", "e1"), ("e2", "e1"), ("e3", "e4")]
+    assert asked(next_pairs(posterior, 9, pairs=pairs)) == [{"e3", "e4"}]
+    once = asked(next_pairs(posterior, 9, pairs=pairs, repeats=1))
+    assert sorted(map(sorted, once)) == [["e0", "e1"], ["e3", "e4"], ["e3", "e4"]]
+    # The pair of e1 and e2 was answered three times already.
+    assert sum(pair == {"e1", "e2"} for pair in asked(next_pairs(posterior, 9, pairs=pairs, repeats=3))) == 1
+
+
+def test_entities_and_pairs(posterior: UtilityPosterior) -> None:
+    table = next_pairs(posterior, 99, entities=["e7", "e0", "e2", "e7"])
+    assert set(asked(table)) == {frozenset(p) for p in (("e0", "e2"), ("e0", "e7"), ("e2", "e7"))}
+    pairs = [("e0", "e2"), ("e2", "e0"), ("e5", "e7")]
+    assert asked(next_pairs(posterior, 99, entities=["e7", "e0", "e2"], pairs=pairs)) == [{"e0", "e2"}]
+    assert next_pairs(posterior, entities=["e7"]).empty
+    assert list(next_pairs(posterior, pairs=[])) == list(next_pairs(posterior))
+
+
+def test_avoided_pairs_are_not_asked(posterior: UtilityPosterior) -> None:
+    first = next_pairs(posterior)
+    pair = (first["second"][0], first["first"][0])
+    assert (
+        asked(next_pairs(posterior, avoid=[pair]))
+        == asked(next_pairs(posterior, 2, score=DEFAULT, avoid=[pair]))[:1]
+    )
+    assert frozenset(pair) not in asked(next_pairs(posterior, 99, avoid=[pair]))
+
+
+def test_limit_on_appearances(posterior: UtilityPosterior, labels: list[str]) -> None:
+    # e0 was in one answer, e1 in four, e2 in three, the rest in none.
+    table = next_pairs(posterior, 99, most_appearances=2)
+    seen = pd.concat([table["first"], table["second"]]).value_counts()
+    assert seen.get("e0", 0) <= 1
+    assert not {"e1", "e2"} & set(seen.index)
+    assert seen.max() == 2
+    assert next_pairs(posterior, most_appearances=1, entities=["e0", "e1", "e2", "e3"]).empty
+
+
+def test_difficulty_limit(posterior: UtilityPosterior) -> None:
+    every = next_pairs(posterior, 99)
+    table = next_pairs(posterior, 99, hardest=0.2)
+    hard = np.abs(every["probability"] - 0.5) < 0.2
+    assert 0 < hard.sum() < len(every)
+    assert set(asked(table)) == set(asked(every[~hard]))
+
+
+def test_a_batch_is_not_the_best_of_a_single_question(make: Callable[..., UtilityPosterior]) -> None:
+    # Three near-copies of one uncertain entity: alone, each pair with it looks best; together they would ask the same thing.
+    covariance = np.eye(6) * 0.3
+    covariance[:3, :3] = 3.0 + 0.01 * np.eye(3)
+    posterior = make(
+        list("abcdef"),
+        mean=np.zeros(6),
+        covariance=covariance,
+        answers=pd.DataFrame({"winner": ["d"], "loser": ["e"]}),
+    )
+    batch = next_pairs(posterior, 3)
+    alone = [pair for pair in next_pairs(posterior, 1, avoid=[])[["first", "second"]].to_numpy().tolist()]
+    assert asked(batch)[0] == frozenset(alone[0])
+    assert batch["score"].is_monotonic_decreasing
+    copies = [len(pair & {"a", "b", "c"}) for pair in asked(batch)]
+    others = [next(iter(pair & set("def"))) for pair, k in zip(asked(batch), copies, strict=True) if k == 1]
+    assert len(set(others)) == len(others)
+    assert batch["score"][1] < 0.9 * batch["score"][0]
+
+
+def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> None:
+    n = 40
+    posterior = make(list(range(n)), mean=np.zeros(n), covariance=np.eye(n))
+    for name in ("bald", "ratio", "random"):
+        same = [asked(next_pairs(posterior, score=name, key=3))[0] for _ in range(2)]
+        assert same[0] == same[1]
+        found = [sorted(asked(next_pairs(posterior, score=name, key=key))[0]) for key in range(60)]
+        # Of 778 pairs: uniform over them, so that the mean position is near the middle (5 standard errors).
+        assert len({tuple(pair) for pair in found}) > 40
+        assert abs(np.mean(found) - (n - 1) / 2) < 5 * n / np.sqrt(12 * 120)
+    assert asked(next_pairs(posterior)) == asked(next_pairs(posterior))
+
+
+def test_raters(make: Callable[..., UtilityPosterior], labels: list[str]) -> None:
+    table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "rater": ["ann", "bob"]})
+    posterior = make(labels, answers=table, rater_noise=np.array([0.2, 3.0]))
+    ann, bob = (next_pairs(posterior, rater=rater) for rater in ("ann", "bob"))
+    assert ann["score"][0] > 2 * bob["score"][0]
+    told = posterior.prefer([(ann["first"][0], ann["second"][0])], rater="ann")
+    assert ann["probability"][0] == pytest.approx(told["probability"][0])
+    with pytest.raises(UnknownLabelError, match="nobody"):
+        next_pairs(posterior, rater="nobody")
+
+
+def test_entities_that_are_the_same_to_the_model(make: Callable[..., UtilityPosterior]) -> None:
+    covariance = np.ones((4, 4)) + np.diag([0.0, 0.0, 0.0, 0.5])
+    posterior = make(
+        list("abcd"),
+        mean=[0, 0, 0, 1.0],
+        covariance=covariance,
+        answers=pd.DataFrame({"winner": ["a"], "loser": ["b"]}),
+    )
+    for name in ("ratio", "variance", "bald"):
+        assert "d" in asked(next_pairs(posterior, score=name))[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"k": 0}, "k is 0"),
+        ({"k": 1.5}, "k is 1.5"),
+        ({"score": "best"}, "name one of ratio"),
+        ({"score": Bald}, "instance"),
+        ({"repeats": -1}, "repeats is -1"),
+        ({"most_appearances": 0}, "most_appearances is 0"),
+        ({"hardest": 0.5}, "hardest is 0.5"),
+        ({"entities": "e1"}, "give a list of labels"),
+        ({"entities": ["nobody"]}, "nobody"),
+        ({"pairs": ["e1"]}, r"pairs\[0\]"),
+        ({"pairs": [("e1", "e1")]}, "with itself"),
+        ({"avoid": [("e1", "x")]}, "x"),
+    ],
+)
+def test_bad_input(arguments: dict[str, Any], words: str, posterior: UtilityPosterior) -> None:
+    with pytest.raises(DataError, match=words):
+        next_pairs(posterior, **arguments)
+
+
+def test_a_posterior_without_numbers(make: Callable[..., UtilityPosterior], labels: list[str]) -> None:
+    with pytest.raises(DataError, match="no numbers"):
+        next_pairs(make(labels, mean=np.full(len(labels), np.nan)))
+
+
+def test_a_parameter_that_is_missing(make: Callable[..., UtilityPosterior], labels: list[str]) -> None:
+    table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "tie": [True, False]})
+    with pytest.raises(DataError, match="tie_margin"):
+        next_pairs(make(labels, answers=table))
