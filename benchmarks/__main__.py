@@ -23,6 +23,7 @@ TIMED = (
     "fixed",
     "fitted",
     "related",
+    "one_answer",
     "conjugate_gradient",
     "closed_form",
     "pair_out",

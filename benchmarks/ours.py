@@ -29,7 +29,7 @@ def fixed() -> Contestant:
         }
         engine = EP(preference_gp, fixed=hyperparameters)
         kernel = SquaredExponential(shared_lengthscale=True)
-        data = _data(problem.attributes, problem.comparisons)
+        data = data_of(problem.attributes, problem.comparisons)
         return _answer(engine.run(jax.random.key(0), data, attribute_kernel=kernel, standardize=False))
 
     return run
@@ -45,7 +45,7 @@ def fitted(*, shared_lengthscale: bool) -> Contestant:
 
     def run(problem: Problem) -> Answer:
         kernel = SquaredExponential(shared_lengthscale=shared_lengthscale)
-        data = _data(problem.attributes, problem.comparisons)
+        data = data_of(problem.attributes, problem.comparisons)
         posterior = EP(preference_gp).run(jax.random.key(0), data, attribute_kernel=kernel, standardize=False)
         return _answer(posterior, _predictions(posterior, problem))
 
@@ -61,7 +61,7 @@ def related() -> Contestant:
 
     def run(problem: Problem) -> Answer:
         posterior = EP(xpgp).run(
-            jax.random.key(0), _data(problem.attributes, problem.comparisons, problem.links)
+            jax.random.key(0), data_of(problem.attributes, problem.comparisons, problem.links)
         )
         return _answer(posterior, _predictions(posterior, problem))
 
@@ -117,7 +117,7 @@ def gold_nuts(draws: int = 4000) -> Callable[[Gold], Answer]:
 
 
 def _given(gold: Gold) -> Any:
-    return _data(np.zeros((len(gold.mean), 1)), gold.comparisons)
+    return data_of(np.zeros((len(gold.mean), 1)), gold.comparisons)
 
 
 def _queries(posterior: Any, gold: Gold) -> Mapping[str, Array]:
@@ -125,7 +125,7 @@ def _queries(posterior: Any, gold: Gold) -> Mapping[str, Array]:
     return {"probability": posterior.prefer(pairs)["probability"].to_numpy()}
 
 
-def _data(attributes: Array, comparisons: Whole, links: Whole | None = None) -> Any:
+def data_of(attributes: Array, comparisons: Whole, links: Whole | None = None) -> Any:
     import relpref
 
     entities = pd.DataFrame(attributes, columns=[f"x{column}" for column in range(attributes.shape[1])])

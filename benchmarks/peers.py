@@ -13,23 +13,31 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.problems import Answer, Gold, Problem, probabilities
+from benchmarks.problems import Answer, Array, Gold, Problem, probabilities
 
 Contestant = Callable[[Problem], Answer]
 
 
 def botorch_fixed() -> Contestant:
     """Laplace at the true hyperparameters: the model, and its posterior at the entities."""
-    torch, PairwiseGP, _ = _botorch()
-    from gpytorch.kernels import RBFKernel, ScaleKernel
+    torch, _, _ = _botorch()
 
     def run(problem: Problem) -> Answer:
-        kernel = ScaleKernel(RBFKernel()).double()
-        kernel.outputscale = 2 * problem.amplitude**2
-        kernel.base_kernel.lengthscale = problem.lengthscale
-        attributes = torch.from_numpy(problem.attributes)
-        model = PairwiseGP(attributes, torch.from_numpy(problem.comparisons), covar_module=kernel)
-        return _read(torch, model, attributes)
+        return _read(torch, *_at_truth(problem))
+
+    return run
+
+
+def botorch_conditioned(problem: Problem) -> Callable[[tuple[int, int]], tuple[Array, Array]]:
+    """One more comparison given to a model at the true hyperparameters; means and sds of all utilities."""
+    torch, _, _ = _botorch()
+    model, attributes = _at_truth(problem)
+    _read(torch, model, attributes)  # its first fit
+
+    def run(pair: tuple[int, int]) -> tuple[Array, Array]:
+        ends = torch.from_numpy(problem.attributes[list(pair)])
+        found = _read(torch, model.condition_on_observations(ends, torch.tensor([[0, 1]])), attributes)
+        return found.mean, found.sd
 
     return run
 
@@ -101,6 +109,18 @@ def choix_ep() -> Contestant:
         return Answer(mean, np.sqrt(np.diag(covariance)))
 
     return run
+
+
+def _at_truth(problem: Problem) -> tuple[Any, Any]:
+    """A model at the true hyperparameters, and the attributes of the entities."""
+    torch, PairwiseGP, _ = _botorch()
+    from gpytorch.kernels import RBFKernel, ScaleKernel
+
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = 2 * problem.amplitude**2
+    kernel.base_kernel.lengthscale = problem.lengthscale
+    attributes = torch.from_numpy(problem.attributes)
+    return PairwiseGP(attributes, torch.from_numpy(problem.comparisons), covar_module=kernel), attributes
 
 
 def _botorch() -> tuple[Any, Any, Any]:

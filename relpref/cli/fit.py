@@ -33,7 +33,8 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"Read: {data.describe()}")
         for note in _notes(data, chosen.model):
             say(f"  {note}")
-    engine = _ENGINES[chosen.engine](MODELS[chosen.model], **options)
+    # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
+    engine = _ENGINES[chosen.engine](MODELS[chosen.model], padding=True, **options)
     posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,
@@ -58,7 +59,8 @@ def run(chosen: argparse.Namespace) -> None:
         )
     elif speaks:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
-        say(f"The run is in {chosen.out}: try relpref rank {quote(chosen.out)}")
+        command = "rank" if data.num_answers else "ask"
+        say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
 
 
 def _options(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -29,6 +29,14 @@ def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snaps
     ]
 
 
+def test_nothing_may_have_been_asked_yet(place: Path, ask: Any, snapshot: Any) -> None:
+    said = ask("fit", *TABLES[:2], *RELATION, "--out", "new")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[-1] == "The run is in new: try relpref ask new"
+    assert "data/comparisons.csv" not in snapshot(place / "new")
+    assert set(ask("rank", "new", "--csv").out.splitlines()[1].split(",")[1:2]) == {"0.0"}
+
+
 def test_notes_follow_what_was_read(place: Path, ask: Any) -> None:
     (place / "tables/comparisons.csv").write_text(
         (place / "tables/comparisons.csv").read_text() + "tea,coffee,1\n"
