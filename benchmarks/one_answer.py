@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from benchmarks import peers
 from benchmarks.cases import installed
@@ -33,7 +32,7 @@ class Moments:
     sd: Array
 
 
-Contestant = Callable[[tuple[int, int]], Moments | None]
+Contestant = Callable[[tuple[int, int]], Moments]
 
 
 def run(repeats: int) -> str:
@@ -42,35 +41,39 @@ def run(repeats: int) -> str:
     rng = np.random.default_rng(1)
     pairs = [tuple(map(int, rng.choice(ENTITIES, 2, replace=False))) for _ in range(repeats + 1)]
     more = make(ENTITIES, COMPARISONS + 1, 0)
-    makers = {
-        "relpref, quickly": lambda: _ours(problem, _quickly),
-        "relpref, quickly, with the next question": lambda: _ours(problem, _next_question),
-        "relpref, refined": lambda: _ours(problem, _refined),
-        "BoTorch PairwiseGP, conditioned": lambda: _botorch(problem),
-    }
-    larger = {
-        "relpref, quickly": lambda: _ours(more, _quickly),
-        "relpref, quickly, with the next question": lambda: _ours(more, _next_question),
-        "relpref, refined": lambda: _ours(more, _refined),
-        "BoTorch PairwiseGP, conditioned": lambda: _botorch(more),
-    }
-    contestants, missing = installed(makers)
+    contestants, missing = installed(_makers(problem))
     timings, answers = alternate(contestants, pairs, None, repeats)
-    others, _ = installed({name: larger[name] for name in contestants})
+    others, _ = installed(_makers(more))
     again, _ = alternate(others, pairs[:1] * 2, None, 1)
     truth = _afresh(problem, pairs[0])
-    header = ["", "first call, s", "then, median s", "range (calls)", "CPU s", "largest error, sd", "one more, first, s"]
+    header = [
+        "",
+        "first call, s",
+        "then, median s",
+        "range (calls)",
+        "CPU s",
+        "largest error, sd",
+        "one more, first, s",
+    ]
     rows = []
     for name, timing in timings.items():
-        found = answers[name]
-        error = "-" if found is None else f"{np.max(np.abs(found.mean - truth.mean) / truth.sd):.1e}"
+        error = f"{np.max(np.abs(answers[name].mean - truth.mean) / truth.sd):.1e}"
         if name.startswith("BoTorch"):
             error = "-"  # of Laplace's approximation, for which benchmarks/accuracy.py is
         rows.append([name, *timing.row(), error, f"{again[name].cold:.3g}"])
     return "\n\n".join([table(header, rows), *missing])
 
 
-def _ours(problem: Problem, act: Callable[[Any, tuple[int, int]], Moments | None]) -> Contestant:
+def _makers(problem: Problem) -> dict[str, Callable[[], Contestant]]:
+    return {
+        "relpref, quickly": lambda: _ours(problem, _quickly),
+        "relpref, quickly, with the next question": lambda: _ours(problem, _next_question),
+        "relpref, refined": lambda: _ours(problem, _refined),
+        "BoTorch PairwiseGP, conditioned": lambda: _botorch(problem),
+    }
+
+
+def _ours(problem: Problem, act: Callable[[Any, tuple[int, int]], Moments]) -> Contestant:
     posterior = _fit(data_of(problem.attributes, problem.comparisons), problem)
     return lambda pair: act(posterior, pair)
 
