@@ -119,6 +119,7 @@ def test_jax_keeps_its_configuration() -> None:
 
 NAMES = {
     "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load"],
+    "relpref.app": ["create_app", "serve"],
     "relpref.classifiers": [
         "CutFeatures",
         "KendallFeatures",

@@ -1,0 +1,275 @@
+"""The application: one page with the open question and the ranking, and what its form may do.
+
+Every answer is a whole page, made here and readable without scripts. A form is answered by a redirect to the page; the script of the
+page follows it and takes over the parts that changed. A question has an address of its own nowhere: the page shows the one that is
+open for its rater, so that a tab that was reloaded, or opened again tomorrow, goes on where it was.
+"""
+
+import asyncio
+import hmac
+import secrets
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from relpref.app import words
+from relpref.app.cards import Card, card
+from relpref.app.guard import Guard
+from relpref.app.images import TYPES, is_picture
+from relpref.app.refiner import Refiner
+from relpref.app.standings import PAGE, TOP, View, standings
+from relpref.errors import DataError, StorageError
+
+if TYPE_CHECKING:
+    from relpref.explore.loop import Loop
+    from relpref.explore.store import Question
+
+_LONGEST_NAME = 80
+_PATIENCE = 10.0  # seconds for a body to arrive
+_STALE = (
+    "That question was answered already, or taken back, perhaps in another tab. "
+    "Nothing was counted twice; this is the question that is open now."
+)
+
+
+def create_app(loop: "Loop", *, token: str, rater: str | None = None, title: str | None = None) -> Starlette:
+    """Make the application.
+
+    Parameters
+    ----------
+    loop : Loop
+        Open; whoever made it closes it.
+    token : str
+        First part of every path; whoever does not know it gets nothing.
+    rater : str, optional
+        Who answers where the address says nothing else; by default the page asks for a name.
+    title : str, optional
+        What the questions are about.
+
+    Returns
+    -------
+    Starlette
+        Its lifespan refines in the background, and once more at the end.
+    """
+    refiner = Refiner(loop)
+    pages = _Pages(loop, refiner, rater, title)
+
+    @asynccontextmanager
+    async def refined(app: Starlette) -> AsyncIterator[None]:
+        refiner.start()
+        try:
+            yield
+        finally:
+            await run_in_threadpool(refiner.close)
+
+    inside = [
+        Route("/", pages.show),
+        Route("/", pages.act, methods=["POST"]),
+        Route("/ranking", pages.ranking),
+        Route("/picture", pages.picture),
+        Mount("/static", StaticFiles(packages=[("relpref.app", "static")])),
+    ]
+    return Starlette(
+        routes=[Mount(f"/{token}", routes=inside)],
+        middleware=[Middleware(Guard, token=token)],
+        exception_handlers={HTTPException: _refused},
+        lifespan=refined,
+    )
+
+
+class _Pages:
+    """The handlers, and what they share."""
+
+    def __init__(self, loop: "Loop", refiner: Refiner, rater: str | None, title: str | None) -> None:
+        self._loop = loop
+        self._refiner = refiner
+        self._rater = rater
+        self._title = words.name(title or "Questions").head
+        self._secret = secrets.token_bytes(32)
+        # What a person asks for is done to what that person saw: nothing may come between the check and the deed.
+        self._turn = threading.Lock()
+        self._templates = _templates()
+
+    def show(self, request: Request) -> Response:
+        """The open question; the form for a name where nobody is named."""
+        given = request.query_params.get("rater")
+        if given is None and self._rater is not None:
+            return RedirectResponse(f"?{urlencode({'rater': self._rater})}", 303)
+        if not (given or "").strip():
+            return self._render("name.html.j2", 200)
+        return self._page(_name(given))
+
+    async def act(self, request: Request) -> Response:
+        """Do what the form says."""
+        form = await _form(request)
+        return await run_in_threadpool(self._act, _name(request.query_params.get("rater")), form)
+
+    def ranking(self, request: Request) -> Response:
+        """The whole ranking, in parts."""
+        query = request.query_params
+        rater = _name(query.get("rater"))
+        view = View(
+            _whole(query.get("most"), PAGE, TOP, PAGE),
+            _whole(query.get("start"), 0, 0, 10**9),
+            query.get("find", "")[:200],
+        )
+        return self._render("ranking.html.j2", 200, rater=rater, **self._standing(rater, view))
+
+    def picture(self, request: Request) -> Response:
+        """The picture of one of the two that are asked about now."""
+        query = request.query_params
+        question = self._loop.question(_name(query.get("rater")))
+        if question is None or question.id != query.get("question"):
+            raise HTTPException(404, "There is no such picture.")
+        label = question.first if query.get("outcome") == "first" else question.second
+        file = self._picture(label)
+        if file is None:
+            raise HTTPException(404, "There is no such picture.")
+        return FileResponse(file, media_type=TYPES[file.suffix.lower()])
+
+    def _act(self, rater: str, form: Mapping[str, str]) -> Response:
+        if not hmac.compare_digest(form.get("proof", "").encode(), self._proof(rater).encode()):
+            raise HTTPException(403, "This form is from an earlier start of the page; load the page again.")
+        what, asked = form.get("do"), form.get("question", "")
+        try:
+            with self._turn:
+                if what in ("first", "second", "tie"):
+                    self._loop.answer(asked, what, rater)
+                elif what == "skip":
+                    self._loop.skip(asked, rater)
+                elif what == "undo":
+                    question = self._loop.question(rater)
+                    if asked != (question.id if question else ""):
+                        return self._page(rater, 409, _STALE)
+                    if self._loop.undo(rater) is None:
+                        return self._page(rater, 409, "There is nothing to take back.")
+                else:
+                    raise HTTPException(400, "The form says nothing that can be done.")
+        except DataError:
+            return self._page(rater, 409, _STALE)
+        except StorageError as error:
+            return self._page(rater, 503, _unsaved(error))
+        self._refiner.wake()
+        return RedirectResponse(f"?{urlencode({'rater': rater})}", 303)
+
+    def _page(self, rater: str, status: int = 200, notice: str = "") -> Response:
+        cards: list[Card] = []
+        question, why = None, ""
+        try:
+            question = self._loop.question(rater)
+            if question is not None:
+                cards = self._cards(question)
+                why = self._loop.why(question)
+            asked = True
+        except StorageError as error:
+            status, notice, asked, question = 503, notice or _unsaved(error), False, None
+        return self._render(
+            "ask.html.j2",
+            status,
+            rater=rater,
+            notice=words.visible(notice),
+            question=question,
+            asked=asked,
+            cards=cards,
+            why=words.visible(why),
+            ties=self._loop.ties,
+            proof=self._proof(rater),
+            **self._standing(rater, View()),
+        )
+
+    def _standing(self, rater: str, view: View) -> dict[str, Any]:
+        """What is known by now."""
+        return {
+            "progress": self._loop.progress(rater),
+            "standings": standings(self._loop.ranking(), view),
+        }
+
+    def _cards(self, question: "Question") -> list[Card]:
+        outcomes = ("first", "second") if question.left == question.first else ("second", "first")
+        return [
+            card(
+                self._loop.item(getattr(question, outcome)),
+                side,
+                outcome,
+                picture=self._picture(getattr(question, outcome)) is not None,
+            )
+            for side, outcome in zip(("left", "right"), outcomes, strict=True)
+        ]
+
+    def _picture(self, label: Any) -> Path | None:
+        file = self._loop.item(label).image
+        return file if file is not None and is_picture(file) else None
+
+    def _proof(self, rater: str) -> str:
+        """What a form of this rater's page carries, and nobody else can make."""
+        return hmac.digest(self._secret, rater.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+    def _render(self, template: str, status: int, **values: Any) -> HTMLResponse:
+        text = self._templates.get_template(template).render(title=self._title, **values)
+        return HTMLResponse(text, status)
+
+
+def _name(given: str | None) -> str:
+    """The name of a rater, or a refusal."""
+    rater = " ".join((given or "").split())
+    if not rater or len(rater) > _LONGEST_NAME or words.visible(rater) != rater:
+        raise HTTPException(
+            400, f"The name of a rater has 1 to {_LONGEST_NAME} characters, all of which can be seen."
+        )
+    return rater
+
+
+def _whole(given: str | None, default: int, least: int, most: int) -> int:
+    if given is None or not given.isdecimal():
+        return default
+    return min(max(int(given[:12]), least), most)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "Only forms are read.")
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            body = await request.body()
+        fields = parse_qs(body.decode(), max_num_fields=20, errors="strict")
+    except TimeoutError:
+        raise HTTPException(408, "The form did not arrive in time.") from None
+    except ValueError:
+        raise HTTPException(400, "The form cannot be read.") from None
+    return {name: values[0] for name, values in fields.items()}
+
+
+def _unsaved(error: StorageError) -> str:
+    return (
+        f"That could not be saved, so it was not counted; everything before it is safe. Try again. ({error})"
+    )
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
+
+
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("relpref.app"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,72 @@
+"""Runs the page until somebody stops it."""
+
+import secrets
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from relpref.errors import DataError
+
+if TYPE_CHECKING:
+    from relpref.explore.loop import Loop
+
+HOST = "127.0.0.1"
+
+
+def serve(
+    loop: "Loop",
+    *,
+    port: int = 0,
+    rater: str | None = None,
+    title: str | None = None,
+    announce: Callable[[str], object] = print,
+) -> None:
+    """Serve the page at 127.0.0.1 until Ctrl-C; then refine and publish what is left.
+
+    Parameters
+    ----------
+    loop : Loop
+    port : int
+        0 takes a free one.
+    rater : str, optional
+        Who answers where the address says nothing else; by default the page asks for a name.
+    title : str, optional
+    announce : callable
+        Told the address, once the page can be reached.
+
+    Raises
+    ------
+    DataError
+        If the port cannot be had.
+    """
+    import uvicorn
+
+    from relpref.app.application import create_app
+
+    token = secrets.token_urlsafe(16)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(
+                f"port {port} cannot be had ({reason}); give another, or 0 for a free one"
+            ) from error
+        listening.listen(128)
+        address = f"http://{HOST}:{listening.getsockname()[1]}/{token}/"
+        app = create_app(loop, token=token, rater=rater, title=title)
+        config = uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,  # paths hold the token
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=5,
+        )
+        announce(f"Answer at {address}\nCtrl-C ends it; every answer is saved at once.")
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            pass  # how it is meant to end: uvicorn raises it once everything is closed

@@ -1,0 +1,190 @@
+"""A loop in memory, and the page on it."""
+
+import itertools
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.errors import DataError
+
+TOKEN = "a-token"
+HOST = "http://127.0.0.1:8123"
+
+
+@dataclass(frozen=True)
+class Item:
+    label: Any
+    text: str = ""
+    image: Path | None = None
+    link: str | None = None
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    id: str
+    first: Any
+    second: Any
+    left: Any
+    rater: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    answers: int
+    everyone: int
+    skips: int
+    worth: Any = None
+
+
+@dataclass
+class FakeLoop:
+    """As a `Loop`: asks about pairs in their order, and ranks by how often an entity was chosen."""
+
+    items: list[Item]
+    limit: int | None = None
+    ties: bool = True
+    fails: Exception | None = None
+    refined: int = 0
+    events: list[tuple[str, Question, str]] = field(default_factory=list)
+    open: dict[str, Question] = field(default_factory=dict)
+    lock: Any = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.known = {item.label: item for item in self.items}
+        pairs = itertools.combinations(list(self.known), 2)
+        self.pairs = list(itertools.islice(pairs, self.limit))
+        self.asked = 0
+
+    def _fail(self) -> None:
+        if self.fails is not None:
+            raise self.fails
+
+    def _ask(self, first: Any, second: Any, rater: str) -> Question:
+        self.asked += 1
+        left = first if self.asked % 2 else second
+        self.open[rater] = Question(f"q{self.asked}", first, second, left, rater)
+        return self.open[rater]
+
+    def question(self, rater: str) -> Question | None:
+        with self.lock:
+            if rater in self.open:
+                return self.open[rater]
+            self._fail()
+            used = {(q.first, q.second) for kind, q, who in self.events if kind != "skip" or who == rater}
+            used |= {(q.first, q.second) for q in self.open.values()}
+            left = [pair for pair in self.pairs if pair not in used]
+            return self._ask(*left[0], rater) if left else None
+
+    def _close(self, question: str, kind: str, rater: str) -> None:
+        with self.lock:
+            current = self.open.get(rater)
+            if current is None or current.id != question:
+                raise DataError(f"question {question!r} is not open for {rater!r}")
+            self._fail()
+            self.events.append((kind, self.open.pop(rater), rater))
+
+    def answer(self, question: str, outcome: str, rater: str) -> None:
+        self._close(question, outcome, rater)
+
+    def skip(self, question: str, rater: str) -> None:
+        self._close(question, "skip", rater)
+
+    def undo(self, rater: str) -> Question | None:
+        with self.lock:
+            self._fail()
+            mine = [event for event in self.events if event[2] == rater]
+            if not mine:
+                return None
+            self.events.remove(mine[-1])
+            return self._ask(mine[-1][1].first, mine[-1][1].second, rater)
+
+    def refine(self) -> bool:
+        self.refined += 1
+        return True
+
+    def ranking(self, interval: float = 0.9) -> pd.DataFrame:
+        score = dict.fromkeys(self.known, 0.0)
+        seen = dict.fromkeys(self.known, 1.0)
+        for kind, question, _ in list(self.events):
+            for end, sign in ((question.first, 1), (question.second, -1)):
+                seen[end] += kind != "skip"
+                score[end] += sign * {"first": 1, "second": -1}.get(kind, 0) / 2
+        mean = np.array(list(score.values()))
+        sd = 1 / np.sqrt(list(seen.values()))
+        columns = {"mean": mean, "sd": sd, "lower": mean - 1.64 * sd, "upper": mean + 1.64 * sd}
+        frame = pd.DataFrame(columns, index=pd.Index(list(self.known), dtype=object, tupleize_cols=False))
+        return frame.iloc[np.argsort(-mean, kind="stable")]
+
+    def progress(self, rater: str) -> Progress:
+        answers = [who for kind, _, who in self.events if kind != "skip"]
+        skips = sum(kind == "skip" and who == rater for kind, _, who in self.events)
+        return Progress(answers.count(rater), len(answers), skips)
+
+    def why(self, question: Question) -> str:
+        return f"Nothing is known about {question.first} and {question.second} yet."
+
+    def item(self, label: Any) -> Item:
+        return self.known[label]
+
+
+class Visitor:
+    """Somebody at the page, without scripts."""
+
+    def __init__(self, loop: Any, **options: Any) -> None:
+        from starlette.testclient import TestClient
+
+        from relpref.app import create_app
+
+        self.loop = loop
+        self.client = TestClient(
+            create_app(loop, token=TOKEN, **options),
+            base_url=HOST,
+            headers={"Origin": HOST},
+            raise_server_exceptions=False,
+            follow_redirects=False,
+        )
+
+    def get(self, path: str = "", rater: str | None = "ann", **query: Any) -> Any:
+        """A page."""
+        query |= {} if rater is None else {"rater": rater}
+        return self.client.get(f"/{TOKEN}/{path}", params=query)
+
+    def form(self, rater: str = "ann") -> dict[str, str]:
+        """The hidden fields of the page's form."""
+        return dict(
+            re.findall(
+                r'<input type="hidden" name="(proof|question)" value="([^"]*)">', self.get(rater=rater).text
+            )
+        )
+
+    def send(self, form: dict[str, str], rater: str = "ann", **options: Any) -> Any:
+        """Send the form."""
+        return self.client.post(f"/{TOKEN}/", params={"rater": rater}, data=form, **options)
+
+    def do(self, what: str, rater: str = "ann") -> Any:
+        """Press one of its buttons."""
+        return self.send(self.form(rater) | {"do": what}, rater)
+
+
+@pytest.fixture(scope="session")
+def fake() -> Callable[..., FakeLoop]:
+    """Make a loop of labels, with items given by keywords."""
+
+    def make(*labels: Any, limit: int | None = None, ties: bool = True, **about: Any) -> FakeLoop:
+        return FakeLoop([Item(label, **about) for label in labels], limit, ties)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def visit() -> Callable[..., Visitor]:
+    """Make a page on a loop, and a visitor."""
+    return Visitor

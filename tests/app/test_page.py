@@ -1,0 +1,215 @@
+"""What a person sees and does, without scripts."""
+
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpref.errors import StorageError
+
+pytest.importorskip("starlette", reason="the page needs the extra web")
+
+HOSTILE = "<script>alert(1)</script>\"'&{{ 7 * 7 }}"
+
+
+def names(page: str) -> list[str]:
+    """The two that are asked about, left and right."""
+    return [unescape(name) for name in re.findall(r'<h2 id="\w+-name"><bdi>(.*?)</bdi>', page)]
+
+
+def test_answers_go_on_to_the_next_question(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake("tea", "milk", "beer")
+    at = visit(loop)
+    assert names(at.get().text) == ["tea", "milk"]
+    answer = at.do("first")
+    assert (answer.status_code, answer.headers["location"]) == (303, "?rater=ann")
+    # The second of the pair is on the left now; its button says so.
+    page = at.get().text
+    assert names(page) == ["beer", "tea"]
+    assert re.findall(r'name="do" value="(\w+)"', page) == ["second", "first", "undo", "tie", "skip"]
+    assert at.do("tie").status_code == at.do("skip").status_code == 303
+    assert [kind for kind, _, _ in loop.events] == ["first", "tie", "skip"]
+    assert "Nothing is left to ask" in at.get().text
+    assert at.do("undo").status_code == 303
+    assert names(at.get().text) == ["milk", "beer"] or names(at.get().text) == ["beer", "milk"]
+    assert "<strong>2</strong> answers by you" in at.get().text
+
+
+def test_a_reload_shows_the_same_question(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    at = visit(fake(*range(5)))
+    assert at.form() == at.form()
+    assert at.form("bob")["question"] != at.form("ann")["question"]
+
+
+def test_names(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    at = visit(fake(*range(5)))
+    asked = at.get(rater=None)
+    assert asked.status_code == 200 and "Who answers?" in asked.text
+    assert "<bdi>Ann-Marie O&#39;Neil / 2</bdi>" in at.get(rater=" Ann-Marie  O'Neil / 2 ").text
+    for wrong in ("x" * 81, "ann\x00", "\u202eann"):
+        assert at.get(rater=wrong).status_code == 400
+    preset = visit(fake(*range(5)), rater="bo b")
+    assert preset.get(rater=None).headers["location"] == "?rater=bo+b"
+    assert "Who answers?" in preset.get(rater="").text
+
+
+@pytest.mark.parametrize("what", ["first", "tie", "skip", "undo"])
+def test_a_question_is_answered_once(what: str, fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake(*range(6))
+    at = visit(loop)
+    at.do("second")
+    old = at.form()
+    assert at.send(old | {"do": what}).status_code == 303
+    before = list(loop.events)
+    again = at.send(old | {"do": what})  # a double click, the back button, another tab
+    assert again.status_code == 409 and loop.events == before
+    assert 'role="alert">That question was answered already' in again.text
+    assert names(again.text) == names(at.get().text) and len(names(again.text)) == 2
+
+
+def test_what_was_not_asked_is_refused(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake(*range(5))
+    at = visit(loop)
+    other = at.form("bob")
+    mine = at.form()
+    assert at.send(mine | {"do": "first", "question": other["question"]}).status_code == 409
+    assert at.send(mine | {"do": "first", "question": "q999"}).status_code == 409
+    assert at.send(mine | {"do": "best"}).status_code == at.send(mine).status_code == 400
+    assert not loop.events
+    nothing = at.do("undo")
+    assert nothing.status_code == 409 and "There is nothing to take back." in nothing.text
+
+
+def test_without_ties_there_is_no_button_for_them(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
+    assert 'value="tie"' in visit(fake(1, 2)).get().text
+    assert 'value="tie"' not in visit(fake(1, 2, ties=False)).get().text
+
+
+def test_a_full_disk_counts_nothing(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake(*range(5))
+    at = visit(loop)
+    form = at.form() | {"do": "first"}
+    loop.fails = StorageError("answers.sqlite: the disk is full; make room")
+    refused = at.send(form)
+    assert refused.status_code == 503 and not loop.events
+    assert "the disk is full; make room" in refused.text and "was not counted" in refused.text
+    assert len(names(refused.text)) == 2  # the question is still there to be answered
+    assert at.get(rater="bob").status_code == 503
+    loop.fails = None
+    assert at.send(form).status_code == 303 and len(loop.events) == 1
+
+
+def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    long = "x" * 10_000
+    turned = "a\u202eb\x1bc\x00d\ud800e\u2067"
+    at = visit(
+        fake(HOSTILE, turned, limit=1, text=long, attributes=((HOSTILE, long), ("🙂", turned))), title=HOSTILE
+    )
+    page = at.get()
+    assert page.status_code == 200
+    assert "<script>alert" not in page.text and "{{ 7 * 7 }}" in page.text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.text)
+    assert names(page.text)[1] == "a⟨U+202E⟩b␛c␀d\ufffde⟨U+2067⟩"
+    assert "<summary>show more</summary>" in page.text and "🙂" in page.text
+    # Of each long text there is the beginning and, once, the rest.
+    assert page.text.count("x" * 9000) == 2 and max(map(len, page.text.split("<details"))) < 11_000
+    ranking = at.get("ranking", find="<script>")
+    assert "<script>alert" not in ranking.text and "1 of 2 has “<bdi>&lt;script&gt;" in ranking.text
+
+
+@pytest.mark.parametrize(
+    ("link", "kept"),
+    [
+        ("https://example.org/a?b=c&d", True),
+        ("http://example.org", True),
+        (" JavaScript:alert(1)", False),
+        ("javascript://example.org/%0aalert(1)", False),
+        ("data:text/html,x", False),
+        ("//example.org", False),
+        ("http://[", False),
+        ("file:///etc/passwd", False),
+    ],
+)
+def test_links(link: str, kept: bool, fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    page = visit(fake("a", "b", link=link)).get().text
+    assert page.count('rel="noopener noreferrer" target="_blank"') == 2 * kept
+    assert ("javascript" in page.lower()) is False
+
+
+def test_pictures(tmp_path: Path, fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    for name in ("a.PNG", "b.svg", "c.html"):
+        (tmp_path / name).write_bytes(b"content")
+    at = visit(fake("a", "b", image=tmp_path / "a.PNG"))
+    form = at.form()
+    shown = at.get("picture", question=form["question"], outcome="second")
+    assert (shown.status_code, shown.content, shown.headers["content-type"]) == (200, b"content", "image/png")
+    assert at.get().text.count("<img") == 2
+    assert at.get("picture", question="other").status_code == 404
+    assert at.get("picture", rater="bob", question=form["question"]).status_code == 404
+    for name in ("b.svg", "c.html", "missing.png", "."):
+        without = visit(fake("a", "b", image=tmp_path / name))
+        assert "<img" not in without.get().text
+        assert without.get("picture", question=without.form()["question"]).status_code == 404
+
+
+def test_the_ranking_of_thousands_is_light(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake(*(f"item {number}" for number in range(3000)), limit=50)
+    at = visit(loop)
+    at.do("first")
+    page = at.get().text
+    assert page.count("data-key") == 10 and len(page) < 15_000
+    everything = at.get("ranking").text
+    assert everything.count("data-key") == 100 and len(everything) < 60_000
+    assert "start=100" in everything and ">Before<" not in everything
+    last = at.get("ranking", start=2950).text
+    assert last.count("data-key") == 50 and "start=2850" in last and ">Next<" not in last
+    found = at.get("ranking", find="ITEM 299").text
+    assert "11 of 3000 have" in found and found.count("data-key") == 11
+    assert 'data-rank="1">' in page and 'data-rank="3000">' in last
+    for wrong in ("-5", "x", "9" * 5000, "²"):
+        assert at.get("ranking", start=wrong, most=wrong).status_code == 200
+
+
+def test_the_bars_say_what_the_ranking_says(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake("tea", "milk", "beer")
+    at = visit(loop)
+    at.do("first")
+    ranking = loop.ranking()
+    low, high = ranking["lower"].min(), ranking["upper"].max()
+    drawn = re.findall(
+        r'data-rank="(\d)".*?<bdi>(\w+)</bdi>.*?<rect x="([\d.]+)%" y="13" width="([\d.]+)%".*?cx="([\d.]+)%"',
+        at.get("ranking").text,
+    )
+    for row, (rank, name, begin, width, at_) in enumerate(drawn):
+        expected = ranking.iloc[row]
+        assert (int(rank), name) == (row + 1, ranking.index[row])
+        scale = 100 / (high - low)
+        assert float(begin) == pytest.approx(scale * (expected["lower"] - low), abs=0.01)
+        assert float(width) == pytest.approx(scale * (expected["upper"] - expected["lower"]), abs=0.01)
+        assert float(at_) == pytest.approx(scale * (expected["mean"] - low), abs=0.01)
+    assert len(drawn) == 3
+
+
+def test_answers_wake_the_refinement_and_the_end_refines_once_more(
+    fake: Callable[..., Any], visit: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = fake(*range(5))
+    at = visit(loop)
+    with at.client:
+        at.do("first")
+    assert loop.refined >= 1
+
+    def broken() -> bool:
+        raise ValueError("no\nluck")
+
+    loop.refine = broken
+    again = visit(loop)
+    with again.client:
+        assert again.do("first").status_code == 303
+    assert "relpref: the ranking was not refined: no luck\n" in capsys.readouterr().err
