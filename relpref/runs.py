@@ -2,7 +2,8 @@
 
 ``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file; ``data/`` holds the tables as
 they were given; ``posterior.nc`` is the posterior; ``report.html`` the report, where one was written. There are no
-dates and no timings: the same tables, seed and versions give the same bytes.
+dates and no timings: the same tables, seed and versions give the same bytes. Where people were asked, ``answers.sqlite`` holds what they
+answered, and ``posterior-<version>.nc`` is the posterior of the answers up to that version.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from relpref.infer import Posterior, RelationPosterior
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT, TABLES = "run.json", "posterior.nc", "report.html", "data"
+ANSWERS = "answers.sqlite"
 _SCHEMA_KEY = "relpref_run"
 _PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
 
@@ -131,6 +133,11 @@ def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> 
             "give the name of a new folder"
         )
     foreign = _foreign(target, record)
+    if target / ANSWERS in foreign:
+        raise StorageError(
+            f"{target}: the run may not be replaced, because people's answers are in {target / ANSWERS} and would be lost; give the name "
+            f"of a new folder (relpref ask {quote(str(target))} --export comparisons.csv writes the answers as a table to fit)"
+        )
     if foreign:
         raise StorageError(
             f"{target}: the run may not be replaced, because {foreign[0]} is not part of it and would be lost; "
@@ -199,14 +206,13 @@ def save_run(
             "seed": seed,
             "options": dict(options),
             "tables": [
-                {"file": table.name, "given": table.given, "sha256": _digest(table.content)}
+                {"file": table.name, "given": table.given, "sha256": digest(table.content)}
                 for table in tables
             ],
-            "posterior": {"file": POSTERIOR, "sha256": _digest((part / POSTERIOR).read_bytes())},
+            "posterior": {"file": POSTERIOR, "sha256": digest((part / POSTERIOR).read_bytes())},
             "versions": _versions(),
         }
-        text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        (part / RECORD).write_text(text, encoding="utf-8")
+        (part / RECORD).write_text(record_text(record), encoding="utf-8")
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:
@@ -226,21 +232,30 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
     StorageError
         If the folder is missing, not a run, damaged, or from a newer version.
     """
-    from relpref.infer.storage import load
-
     path = Path(folder)
     record = read_record(path)
     try:
+        return _loaded(path, record)
+    except StorageError:
+        now = read_record(path)  # another process may have published a newer posterior meanwhile
+        if now == record:
+            raise
+        return _loaded(path, now)
+
+
+def _loaded(path: Path, record: Mapping[str, Any]) -> Run:
+    from relpref.infer.storage import load
+
+    try:
         expected = record["posterior"]["sha256"]
         file = path / record["posterior"]["file"]
-        content = file.read_bytes()
     except (KeyError, TypeError) as error:
         raise StorageError(f"{path / RECORD}: there is no {error} in it; {_again(path)}") from error
+    try:
+        content = file.read_bytes()
     except OSError as error:
-        raise StorageError(
-            f"{path / POSTERIOR}: cannot be read ({error.strerror}); {_again(path)}"
-        ) from error
-    if _digest(content) != expected:
+        raise StorageError(f"{file}: cannot be read ({error.strerror}); {_again(path)}") from error
+    if digest(content) != expected:
         raise StorageError(
             f"{file}: the file is damaged or was changed, its checksum is not that in {RECORD}; {_again(path)}"
         )
@@ -307,6 +322,7 @@ def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:
     """Files in the folder of a run that this program did not write."""
     tables = record.get("tables", [])
     own = {RECORD, POSTERIOR, REPORT, *(table.get("file") for table in tables if isinstance(table, dict))}
+    own |= {path.name for path in folder.glob("posterior-*.nc")}
     ignored = {".DS_Store", "Thumbs.db"}
     inside = (path for path in sorted(folder.rglob("*")) if not path.is_dir() and path.name not in ignored)
     return [path for path in inside if path.relative_to(folder).as_posix() not in own]
@@ -326,7 +342,13 @@ def _check_writable(target: Path) -> None:
         )
 
 
-def _digest(content: bytes) -> str:
+def record_text(record: Mapping[str, Any]) -> str:
+    """The content of ``run.json``."""
+    return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+
+
+def digest(content: bytes) -> str:
+    """SHA-256, as ``run.json`` names it."""
     return hashlib.sha256(content).hexdigest()
 
 

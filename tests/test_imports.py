@@ -28,7 +28,7 @@ LEVEL = {
     "app": 5,
     "cli": 5,
     "demo": 5,
-    "runs": 5,
+    "runs": 3,
 }
 OPEN = ("errors", "files", "folders", "parallel", "data_loaders")
 
@@ -145,9 +145,14 @@ NAMES = {
         "read_table",
     ],
     "relpref.explore": [
+        "AnswerStore",
         "Bald",
         "DEFAULT",
         "Eubo",
+        "Item",
+        "Loop",
+        "Progress",
+        "Question",
         "Random",
         "Ratio",
         "SCORES",

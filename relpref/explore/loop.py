@@ -1,0 +1,357 @@
+"""Asks people: chooses questions, keeps every answer, and learns from it at once."""
+
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from relpref.data.messages import shown
+from relpref.errors import DataError
+from relpref.explore.choose import next_pairs, score_of
+from relpref.explore.follow import askable, check_known, known_version, knows_ties, learnt
+from relpref.explore.items import Item, item, read_items
+from relpref.explore.publish import publish
+from relpref.explore.scores import DEFAULT
+from relpref.explore.store import AnswerStore, Outcome, Question
+from relpref.explore.store_files import export_answers, import_answers
+from relpref.infer import UtilityPosterior
+from relpref.infer.ranks import check_interval, objects
+from relpref.runs import ANSWERS, load_run
+
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it has come.
+
+    Attributes
+    ----------
+    answers, skips : int
+        Of this rater.
+    everyone : int
+        Answers to questions, by all raters.
+    given : int
+        Answers that came otherwise: the run was fitted on them, or they were imported.
+    version : int
+        Of the answers that the posterior knows.
+    worth : Worth or None
+        What further answers are worth; None before the first refinement.
+    """
+
+    answers: int
+    skips: int
+    everyone: int
+    given: int
+    version: int
+    worth: Any
+
+
+class Loop:
+    """Questions and answers about one run; `open` makes one. May be used by several threads and, one in each, processes.
+
+    Attributes
+    ----------
+    posterior : UtilityPosterior
+    version : int
+        Of the answers that the posterior knows.
+    """
+
+    def __init__(
+        self,
+        store: AnswerStore,
+        posterior: UtilityPosterior,
+        version: int,
+        *,
+        folder: Path | None = None,
+        score: Any = None,
+        seed: int = 0,
+        ties: bool = True,
+        **limits: Any,
+    ) -> None:
+        self.posterior, self.version = posterior, version
+        self.folder, self.score = folder, score_of(DEFAULT if score is None else score)
+        self._store, self._seed, self._limits = store, seed, limits
+        self._ties = ties
+        self._settled = posterior  # the last one that was fitted in full
+        self._worth: Any = None
+        self._images, self._items = store.items()
+        self._lock = threading.RLock()  # the store and the posterior, for the length of one step
+        self._refining = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        score: Any = None,
+        seed: int = 0,
+        ties: bool = True,
+        show: str | os.PathLike[str] | None = None,
+        entities: Sequence[Any] | None = None,
+        most_appearances: int | None = None,
+        hardest: float | None = None,
+        repeats: int = 0,
+    ) -> "Loop":
+        """Go on with a run where its answers ended.
+
+        Parameters
+        ----------
+        folder : path
+            What ``relpref fit`` wrote. Its ``answers.sqlite`` is made if there is none, with the answers that the run was fitted on.
+        score : str or Score, optional
+            How questions are chosen, see `relpref.explore.next_pairs`.
+        seed : int
+            Breaks ties between questions, and says which of two is shown on the left.
+        ties : bool
+            Whether "equally good" is an answer.
+        show : path, optional
+            Table of what is shown of the entities, see `read_items`; kept in the store.
+        entities, most_appearances, hardest, repeats
+            What may be asked, see `relpref.explore.next_pairs`.
+
+        Raises
+        ------
+        StorageError
+            If the run or its answers cannot be read or written.
+        DataError
+            If the run does not rank entities, or its answers are of a kind that cannot be asked for one by one.
+        """
+        run = load_run(folder)
+        posterior = askable(run)
+        data = posterior.data
+        check_known(run)
+        tables = run.metadata.get("tables", ())
+        store = AnswerStore.open(
+            run.folder / ANSWERS,
+            data.entities,
+            data.comparisons.table(data.entities),
+            files={t["sha256"]: t["given"] for t in tables if t["file"].startswith("data/comparisons")},
+        )
+        try:
+            version = known_version(run, store)
+            if show is not None:
+                store.keep_items(*read_items(show, data.entities))
+            limits = {
+                "entities": entities,
+                "most_appearances": most_appearances,
+                "hardest": hardest,
+                "repeats": repeats,
+            }
+            found = cls(
+                store, posterior, version, folder=run.folder, score=score, seed=seed, ties=ties, **limits
+            )
+            found._follow()
+        except BaseException:
+            store.close()
+            raise
+        return found
+
+    def close(self) -> None:
+        """Close the store. Nothing else is to be done: every answer is on the disk already."""
+        with self._refining, self._lock:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        """Return the loop."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    @property
+    def ties(self) -> bool:
+        """Whether "equally good" is an answer."""
+        return self._ties and knows_ties(self.posterior)
+
+    def question(self, rater: str) -> Question | None:
+        """The rater's open question, or a new one.
+
+        Parameters
+        ----------
+        rater : str
+
+        Returns
+        -------
+        Question or None
+            Stored before it is returned, so that it is the same until it is answered or skipped, also after a restart. None if there
+            is nothing left to ask.
+        """
+        _check_rater(rater)
+        with self._lock:
+            self._follow()
+            found = self._store.question(rater)
+            while found is None:
+                chosen = self._chosen(rater)
+                if chosen is None:
+                    return None
+                found = self._store.ask(rater, *chosen[:3], self.version, shared=chosen[3])
+            return found
+
+    def answer(self, question_id: str, outcome: Outcome, rater: str) -> None:
+        """Answer an open question: on the disk when this returns, and the posterior has learnt from it.
+
+        Parameters
+        ----------
+        question_id : str
+        outcome : {"first", "second", "tie"}
+            Which of the question's ``first`` and ``second`` is preferred, wherever they are shown.
+        rater : str
+
+        Raises
+        ------
+        DataError
+            If that question is not open for this rater; nothing is recorded.
+        StorageError
+            If it cannot be written; nothing is recorded.
+        """
+        if outcome == "tie" and not self.ties:
+            raise DataError(
+                "outcome is 'tie', which is no answer here; say 'first' or 'second', or skip the question"
+            )
+        with self._lock:
+            self._store.answer(question_id, outcome, rater)
+            self._follow()
+
+    def skip(self, question_id: str, rater: str) -> None:
+        """Leave an open question; this rater is not asked about this pair again. Raises as `answer`."""
+        with self._lock:
+            self._store.skip(question_id, rater)
+            self._follow()
+
+    def undo(self, rater: str) -> Question | None:
+        """Withdraw the rater's last answer or skip, and ask its question again; None if there is none."""
+        _check_rater(rater)
+        with self._lock:
+            found = self._store.undo(rater, self.version)
+            self._follow()
+            return found
+
+    def refine(self) -> bool:
+        """Fit in full what came by quick updates, and publish the result into the folder of the run.
+
+        Answers may come meanwhile; they are put on top. Hyperparameters are fitted again when they are due.
+
+        Returns
+        -------
+        bool
+            Whether there was anything to do.
+        """
+        with self._refining:
+            with self._lock:
+                self._follow()
+                posterior, version = self.posterior, self.version
+            new = posterior is not self._settled
+            if new:
+                posterior = posterior.update(hyperparameters="schedule")
+            if new:
+                with self._lock:
+                    self._settled = self.posterior = posterior
+                    self.version = version
+                    self._follow()
+                if self.folder is not None:
+                    publish(self.folder, posterior, self._store.identity, version)
+            return new
+
+    def ranking(self, interval: float = 0.9) -> pd.DataFrame:
+        """The entities, best first, each against the average of all; without ranks, which need draws.
+
+        Parameters
+        ----------
+        interval : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            By entity: ``mean``, ``sd``, ``lower``, ``upper``.
+        """
+        check_interval(interval)
+        posterior = self.posterior
+        mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
+        # Var(u_i − ū) = Σ_ii − 2 (Σ1)_i / n + 1ᵀΣ1 / n²
+        rows = covariance.mean(axis=1)
+        sd = np.sqrt(np.maximum(np.diagonal(covariance) - 2 * rows + rows.mean(), 0.0))
+        centred, reach = mean - mean.mean(), float(ndtri(0.5 + interval / 2)) * sd
+        table = pd.DataFrame(
+            {"mean": centred, "sd": sd, "lower": centred - reach, "upper": centred + reach},
+            index=pd.Index(objects(posterior.data.entities), name="entity", tupleize_cols=False),
+        )
+        return table.iloc[np.argsort(-centred, kind="stable")]
+
+    def progress(self, rater: str) -> Progress:
+        """How far a rater, and all of them, have come."""
+        with self._lock:
+            counts = self._store.counts(rater)
+            version, value = self.version, self._worth
+        counts.pop("questions")
+        return Progress(**counts, version=version, worth=value)
+
+    def export_answers(self, path: str | os.PathLike[str]) -> int:
+        """Write the answers as a table; returns how many. See `relpref.explore.store_files`."""
+        with self._lock:
+            self._follow()
+            return export_answers(self._store, self.posterior.data, path)
+
+    def import_answers(self, path: str | os.PathLike[str]) -> int:
+        """Add the answers of a table, all or none; returns how many. See `relpref.explore.store_files`."""
+        with self._lock:
+            number = import_answers(self._store, self.posterior.data, path)
+            self._follow()
+            return number
+
+    def why(self, question: Question) -> str:
+        """Why this question, in a sentence or two."""
+        row = self.posterior.prefer([(question.first, question.second)]).iloc[0]
+        return f"{question.first} is preferred with probability {row['probability']:.2f}."
+
+    def item(self, label: Any) -> Item:
+        """What is shown of an entity."""
+        return item(label, self.posterior.data, self._images, self._items)
+
+    def _chosen(self, rater: str) -> tuple[Any, Any, Any, bool] | None:
+        """The next question: its pair, which of them is on the left, and whether others have it open."""
+        skipped, others = self._store.avoided(rater)
+        # The same store, seed and posterior give the same question.
+        rng = np.random.default_rng([self._seed, self._store.counts(rater)["questions"]])
+        key = int(rng.integers(2**31))
+        known = self.posterior.data.comparisons.raters
+        for avoid, shared in ((skipped + others, False), (skipped, True)):
+            table = next_pairs(
+                self.posterior,
+                score=self.score,
+                rater=rater if rater in known else None,
+                avoid=avoid,
+                key=key,
+                **self._limits,
+            )
+            if len(table):
+                first, second = table["first"].iloc[0], table["second"].iloc[0]
+                return first, second, first if rng.random() < 0.5 else second, shared
+            if not others:
+                break
+        return None
+
+    def _follow(self) -> None:
+        """Learn what other processes, or this one, have stored meanwhile."""
+        changes = self._store.changes(self.version)
+        if changes.version != self.version:
+            self.posterior = learnt(self.posterior, changes, quick=True)
+            self.version = changes.version
+
+
+def _check_rater(rater: str) -> None:
+    if not isinstance(rater, str) or not rater.strip() or len(rater) > _LONGEST_NAME:
+        raise DataError(
+            f"rater is {shown(rater)}; give a name of at most {_LONGEST_NAME} characters, such as 'ann'"
+        )

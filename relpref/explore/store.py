@@ -1,0 +1,422 @@
+"""The answers of a run on disk: one SQLite file that several processes and raters may use at once.
+
+What happened is a list of events, numbered from 1, that only grows: answers, skips, and withdrawals of either. The number of the last
+one is the *version* of the answers. A question is stored before anybody sees it and open until it is answered or skipped.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, get_args
+
+import pandas as pd
+
+from relpref.data.messages import shown
+from relpref.errors import DataError, StorageError
+from relpref.explore.store_connection import connected, explained, transaction
+from relpref.explore.store_rows import COLUMNS, Changes, text, value
+from relpref.explore.store_schema import SCHEMA, migrate, now, schema_of
+from relpref.explore.store_write import fill, give, insert, keep_file
+from relpref.files import flush
+
+Outcome = Literal["first", "second", "tie"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which of two is asked about.
+
+    Attributes
+    ----------
+    id : str
+        Unique; it cannot be guessed.
+    first, second : label
+    left : label
+        The one that is shown on the left, or first.
+    rater : str
+        Who is asked.
+    """
+
+    id: str
+    first: Any
+    second: Any
+    left: Any
+    rater: str
+
+
+class AnswerStore:
+    """The file ``answers.sqlite`` of a run; make one with `open`.
+
+    Every method that writes is one transaction: it is on the disk as a whole when the method returns, or it raises and nothing has
+    changed. A connection is used by one thread at a time; `Loop` sees to that.
+
+    Attributes
+    ----------
+    path : Path
+    identity : str
+        Drawn when the file was made.
+    fitted : int
+        Version of the answers that the run was fitted on.
+    labels : tuple of labels
+        Of the entities, by position.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        about = dict(connection.execute("SELECT name, value FROM about"))
+        self.identity, self.fitted = about["identity"], int(about["fitted"])
+        rows = connection.execute("SELECT label FROM entity ORDER BY position")
+        self.labels: tuple[Any, ...] = tuple(value(label) for (label,) in rows)
+        self._position = {label: position for position, label in enumerate(self.labels)}
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        entities: Sequence[Any],
+        answers: pd.DataFrame,
+        *,
+        files: Mapping[str, str] | None = None,
+    ) -> "AnswerStore":
+        """Open the answers of a run; make the file where there is none.
+
+        Parameters
+        ----------
+        path : path
+        entities : sequence of labels
+            Those of the run.
+        answers : DataFrame
+            What the run was fitted on, as `relpref.data.PreferenceData.from_tables` reads it: imported when the file is made.
+        files : mapping from SHA-256 to name, optional
+            Where these answers come from: such a file is not imported again.
+
+        Raises
+        ------
+        StorageError
+            If the file cannot be opened, is damaged, from a newer version, or of another run.
+        """
+        place = Path(path)
+        with explained(place):
+            connection = connected(f"{place.absolute().as_uri()}?mode=rwc")
+            try:
+                # WAL: readers and a writer do not wait for each other. FULL: a commit is on the disk when it returns.
+                for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = 1"):
+                    connection.execute(f"PRAGMA {setting}")
+                if schema_of(connection, str(place)) < SCHEMA:
+                    with transaction(connection):
+                        have = schema_of(connection, str(place))  # another process may have been faster
+                        migrate(connection, have)
+                        if not have:
+                            fill(connection, entities, answers, files or {})
+                    flush(place.absolute().parent)
+                store = cls(place, connection)
+                if store.labels != tuple(entities):
+                    raise StorageError(
+                        f"{place}: these are answers about other entities than those of the run; move the file out of the folder, "
+                        "or give the run that it belongs to"
+                    )
+            except BaseException:
+                connection.close()
+                raise
+        return store
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "AnswerStore | None":
+        """Open the answers of a run to read them; None where there are none. Raises as `open`."""
+        place = Path(path)
+        if not place.exists():
+            return None
+        # Where no shared memory can be made for the log, and there is no log, the file can be read as it is.
+        asleep = not os.access(place.parent, os.W_OK) and not place.with_name(f"{place.name}-wal").exists()
+        with explained(place):
+            connection = connected(f"{place.absolute().as_uri()}?{'immutable=1' if asleep else 'mode=ro'}")
+            try:
+                if schema_of(connection, str(place)):
+                    return cls(place, connection)
+            except BaseException:
+                connection.close()
+                raise
+            connection.close()  # killed before it was filled
+            return None
+
+    def close(self) -> None:
+        """Close the file."""
+        with explained(self.path):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        """Return the store."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def question(self, rater: str) -> Question | None:
+        """The open question of a rater."""
+        with explained(self.path):
+            row = self._connection.execute(
+                f"SELECT {_QUESTION} FROM question WHERE rater = ? AND open", (text(rater),)
+            ).fetchone()
+        return None if row is None else self._question(row)
+
+    def ask(
+        self, rater: str, first: Any, second: Any, left: Any, version: int, *, shared: bool = False
+    ) -> Question | None:
+        """Open a question.
+
+        Parameters
+        ----------
+        rater : str
+        first, second, left : label
+        version : int
+            Of the answers that the posterior knew which chose it.
+        shared : bool
+            Whether it may be open for another rater, too.
+
+        Returns
+        -------
+        Question or None
+            The one that is open for the rater already, if there is one. None if the pair is open for another rater and may not be.
+        """
+        ends = self._position[first], self._position[second]
+        with self._writing() as connection:
+            found = self.question(rater)
+            if found is not None:
+                return found
+            if not shared and set(ends) in self._open_ends(rater):
+                return None
+            return self._ask(connection, rater, *ends, self._position[left], version)
+
+    def answer(self, question: str, outcome: Outcome, rater: str) -> int:
+        """Record the answer to an open question.
+
+        Returns
+        -------
+        int
+            Its version.
+
+        Raises
+        ------
+        DataError
+            If the outcome is none, or the question is not open for this rater.
+        """
+        if outcome not in get_args(Outcome):
+            raise DataError(f"outcome is {shown(outcome)}; it is 'first', 'second' or 'tie'")
+        with self._writing() as connection:
+            first, second, left = self._closed(connection, question, rater)
+            winner, loser = (second, first) if outcome == "second" else (first, second)
+            return insert(
+                connection,
+                kind="answer",
+                rater=text(rater),
+                question=question,
+                winner=winner,
+                loser=loser,
+                tie=int(outcome == "tie"),
+                shown_first=left,
+            )
+
+    def skip(self, question: str, rater: str) -> int:
+        """Close an open question without an answer; raises as `answer`. Returns the version."""
+        with self._writing() as connection:
+            self._closed(connection, question, rater)
+            return insert(connection, kind="skip", rater=text(rater), question=question)
+
+    def undo(self, rater: str, version: int) -> Question | None:
+        """Withdraw a rater's last answer or skip, and ask its question again.
+
+        Parameters
+        ----------
+        rater : str
+        version : int
+            Of the answers that the posterior knows.
+
+        Returns
+        -------
+        Question or None
+            None if there is nothing to withdraw. The open question is dropped.
+        """
+        with self._writing() as connection:
+            row = connection.execute(
+                f"""SELECT event.version, first, second, left FROM event JOIN question ON event.question = question.id
+                WHERE event.rater = ? AND {_STANDS} ORDER BY event.version DESC LIMIT 1""",
+                (text(rater),),
+            ).fetchone()
+            if row is None:
+                return None
+            event, first, second, left = row
+            connection.execute("UPDATE question SET open = 0 WHERE rater = ? AND open", (text(rater),))
+            insert(connection, kind="withdrawal", rater=text(rater), withdrawn=event)
+            return self._ask(connection, rater, first, second, left, version)
+
+    def changes(self, after: int = 0) -> Changes:
+        """What happened to the answers after a version."""
+        columns = ", ".join(f"answer.{name}" for name in COLUMNS)
+        with explained(self.path), transaction(self._connection, "DEFERRED"):
+            version = self.version
+            rows = self._connection.execute(
+                f"""SELECT version, version AS event, 1, {columns} FROM event AS answer
+                WHERE kind = 'answer' AND version > :after
+                UNION ALL
+                SELECT answer.version, event.version AS event, -1, {columns} FROM event
+                JOIN event AS answer ON event.withdrawn = answer.version
+                WHERE answer.kind = 'answer' AND event.version > :after ORDER BY event""",
+                {"after": after},
+            ).fetchall()
+        return Changes.of(version, rows, self.labels)
+
+    @property
+    def version(self) -> int:
+        """Number of the last event; 0 before the first."""
+        with explained(self.path):
+            (version,) = self._connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
+        return int(version)
+
+    def avoided(self, rater: str) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """Pairs that the rater skipped, and pairs that are open for others."""
+        with explained(self.path):
+            skipped = self._connection.execute(
+                f"""SELECT first, second FROM event JOIN question ON event.question = question.id
+                WHERE kind = 'skip' AND event.rater = ? AND {_STANDS} ORDER BY event.version""",
+                (text(rater),),
+            ).fetchall()
+            others = [tuple(sorted(pair)) for pair in self._open_ends(rater)]
+        named = [[(self.labels[i], self.labels[j]) for i, j in pairs] for pairs in (skipped, others)]
+        return named[0], named[1]
+
+    def counts(self, rater: str) -> dict[str, int]:
+        """How many answers stand, and how many questions were ever asked.
+
+        Returns
+        -------
+        dict
+            ``answers`` and ``skips`` of the rater, ``everyone``: answers to questions by all raters, ``given``: answers that came
+            otherwise, ``questions``: how many were asked.
+        """
+        sums = """coalesce(sum(kind = 'answer' AND question IS NOT NULL AND rater = :rater), 0),
+            coalesce(sum(kind = 'skip' AND rater = :rater), 0),
+            coalesce(sum(kind = 'answer' AND question IS NOT NULL), 0),
+            coalesce(sum(CASE WHEN question IS NULL THEN count END), 0)"""
+        with explained(self.path):
+            row = self._connection.execute(
+                f"SELECT {sums}, (SELECT count(*) FROM question) FROM event WHERE kind <> 'withdrawal' AND {_STANDS}",
+                {"rater": text(rater)},
+            ).fetchone()
+        return dict(zip(("answers", "skips", "everyone", "given", "questions"), row, strict=True))
+
+    def add(self, answers: pd.DataFrame, sha256: str, name: str) -> int:
+        """Import answers that were given elsewhere, all or none.
+
+        Parameters
+        ----------
+        answers : DataFrame
+            Checked already.
+        sha256, name : str
+            Of the file.
+
+        Returns
+        -------
+        int
+            The version.
+
+        Raises
+        ------
+        DataError
+            If these answers are here already, because the file was imported or written here.
+        """
+        with self._writing() as connection:
+            known = connection.execute("SELECT how, time FROM file WHERE sha256 = ?", (sha256,)).fetchone()
+            if known is not None:
+                how = {
+                    "fitted": "the run was fitted on it",
+                    "imported": "it was imported",
+                    "exported": "it was exported from here",
+                }
+                raise DataError(
+                    f"{name}: these answers are in {self.path} already ({how[known[0]]}, {known[1]}), and would count twice; give "
+                    "a file with the new ones alone"
+                )
+            keep_file(connection, sha256, name, "imported")
+            give(connection, self._position, answers)
+        return self.version
+
+    def exported(self, sha256: str, name: str) -> None:
+        """Remember a file that was written from these answers."""
+        with self._writing() as connection:
+            keep_file(connection, sha256, name, "exported")
+
+    def items(self) -> tuple[str, dict[Any, Any]]:
+        """What is shown of the entities: the folder of the images, and by label what `keep_items` was given."""
+        with explained(self.path):
+            rows = self._connection.execute("SELECT position, item FROM entity WHERE item IS NOT NULL")
+            shown_items = {self.labels[position]: json.loads(item) for position, item in rows}
+            found = self._connection.execute("SELECT value FROM about WHERE name = 'images'").fetchone()
+        return found[0] if found else "", shown_items
+
+    def keep_items(self, folder: str, items: Mapping[Any, Any]) -> None:
+        """Remember what is to be shown of the entities, in place of what was shown so far; values are what JSON can hold."""
+        with self._writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO about VALUES ('images', ?)", (folder,))
+            connection.execute("UPDATE entity SET item = NULL")
+            connection.executemany(
+                "UPDATE entity SET item = ? WHERE position = ?",
+                [(json.dumps(item), self._position[label]) for label, item in items.items()],
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with explained(self.path), transaction(self._connection):
+            yield self._connection
+
+    def _question(self, row: tuple[Any, ...]) -> Question:
+        first, second, left = (self.labels[end] for end in row[2:])
+        return Question(row[0], first, second, left, value(row[1]))
+
+    def _open_ends(self, rater: str) -> list[set[int]]:
+        """Pairs of positions that are open for others."""
+        rows = self._connection.execute(
+            "SELECT first, second FROM question WHERE open AND rater <> ? ORDER BY rowid", (text(rater),)
+        )
+        return [set(row) for row in rows]
+
+    def _ask(
+        self, connection: sqlite3.Connection, rater: str, first: int, second: int, left: int, version: int
+    ) -> Question:
+        name = secrets.token_urlsafe(12)
+        connection.execute(
+            "INSERT INTO question (id, rater, first, second, left, asked, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (name, text(rater), first, second, left, now(), version),
+        )
+        return self._question((name, text(rater), first, second, left))
+
+    def _closed(self, connection: sqlite3.Connection, question: str, rater: str) -> tuple[int, int, int]:
+        """Close an open question; its positions."""
+        row = connection.execute(
+            "SELECT first, second, left, rater, open FROM question WHERE id = ?", (question,)
+        ).fetchone()
+        if row is None:
+            raise DataError(f"question {shown(question)}: it was never asked; answer the one that is open")
+        if value(row[3]) != rater:
+            raise DataError(
+                f"question {shown(question)}: another rater was asked; answer the one that is open"
+            )
+        if not row[4]:
+            raise DataError(
+                f"question {shown(question)}: it was answered, skipped or taken back already; answer the one that is open"
+            )
+        connection.execute("UPDATE question SET open = 0 WHERE id = ?", (question,))
+        return row[0], row[1], row[2]
+
+
+_QUESTION = "id, rater, first, second, left"
+_STANDS = "event.version NOT IN (SELECT withdrawn FROM event WHERE withdrawn IS NOT NULL)"

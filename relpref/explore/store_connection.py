@@ -1,0 +1,62 @@
+"""Connections to the file of answers: transactions, and what SQLite refuses in words."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from relpref.errors import StorageError
+
+_PATIENCE = 30.0  # seconds to wait for another process that writes: its transactions take milliseconds
+
+# By the beginning of SQLite's name for the error.
+_WORDS = {
+    "SQLITE_FULL": "the disk is full, so nothing was written; make room and try again",
+    "SQLITE_READONLY": "the file cannot be written; make the file and its folder writable",
+    "SQLITE_BUSY": "another process has kept the file to itself for half a minute; end it and try again",
+    "SQLITE_LOCKED": "another process has kept the file to itself for half a minute; end it and try again",
+    "SQLITE_CANTOPEN": "the file cannot be opened; make its folder exist and be writable",
+    "SQLITE_IOERR": "the disk fails; see that it has room and is still there, and try again",
+    "SQLITE_NOTADB": "this is no file of answers, or it is damaged; put a copy back, or move it out of the folder",
+    "SQLITE_CORRUPT": "the file is damaged; put a copy back, or save what sqlite3's .recover finds in it",
+}
+
+
+@contextmanager
+def explained(place: Path) -> Iterator[None]:
+    """Turn SQLite's errors into a `StorageError` with the place and the remedy."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+        words = next((words for start, words in _WORDS.items() if name.startswith(start)), None)
+        raise StorageError(
+            f"{place}: {words} ({error})"
+            if words
+            else f"{place}: the file is damaged or was changed by another program ({error}); put a copy back"
+        ) from error
+
+
+def connected(address: str) -> sqlite3.Connection:
+    """A connection without Python's own transactions."""
+    connection = sqlite3.connect(
+        address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+@contextmanager
+def transaction(
+    connection: sqlite3.Connection, how: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
+) -> Iterator[None]:
+    """All or nothing. IMMEDIATE: no other process writes meanwhile; DEFERRED: one state of the file for several queries."""
+    connection.execute(f"BEGIN {how}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk ends the transaction by itself
+            connection.execute("ROLLBACK")
+        raise

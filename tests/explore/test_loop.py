@@ -1,0 +1,262 @@
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.cli import main
+from relpref.data import PreferenceData
+from relpref.errors import DataError, StorageError
+from relpref.explore.follow import up_to_date
+from relpref.explore.loop import Loop
+from relpref.runs import load_run
+
+ENTITIES = "name,size,price\n" + "".join(f"e{i},{i % 3},{(7 * i) % 5}\n" for i in range(8))
+COMPARISONS = "winner,loser,count\ne0,e1,3\ne1,e2,2\ne3,e2,1\ne5,e4,2\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "entities.csv").write_text(ENTITIES)
+    (folder / "comparisons.csv").write_text(COMPARISONS)
+    assert main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet"]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+@pytest.fixture
+def loop(run: Path) -> Iterator[Loop]:
+    with Loop.open(run) as found:
+        yield found
+
+
+def answer(loop: Loop, number: int, rater: str = "ann") -> None:
+    """Prefers the entity with the smaller number."""
+    for _ in range(number):
+        question = loop.question(rater)
+        assert question is not None
+        loop.answer(question.id, "first" if question.first < question.second else "second", rater)
+
+
+def test_an_answer_moves_the_ranking(loop: Loop) -> None:
+    before = loop.ranking()
+    answer(loop, 3)
+    assert loop.version == 7
+    assert loop.posterior.data.num_answers == 11
+    assert not np.allclose(before["mean"], loop.ranking().loc[before.index, "mean"])
+    assert loop.progress("ann").answers == 3 and loop.progress("ben").everyone == 3
+
+
+def test_the_ranking_is_that_of_the_posterior(loop: Loop) -> None:
+    full = loop.posterior.ranking()
+    pd.testing.assert_frame_equal(loop.ranking(), full[["mean", "sd", "lower", "upper"]], atol=1e-9)
+
+
+def test_a_restart_goes_on_where_it_ended(run: Path) -> None:
+    with Loop.open(run) as loop:
+        answer(loop, 4)
+        question, means = loop.question("ann"), loop.ranking()["mean"]
+    with Loop.open(run) as loop:
+        assert loop.question("ann") == question
+        np.testing.assert_allclose(loop.ranking()["mean"], means, atol=1e-6)
+
+
+def test_undo_takes_an_answer_back_also_after_a_restart(run: Path) -> None:
+    with Loop.open(run) as loop:
+        before = loop.ranking()
+        first = loop.question("ann")
+        answer(loop, 2)
+    with Loop.open(run) as loop:
+        loop.undo("ann")
+        again = loop.undo("ann")
+        assert again is not None and first is not None
+        assert (again.first, again.second, again.left) == (first.first, first.second, first.left)
+        assert loop.question("ann") == again
+        assert loop.undo("ann") is None
+        assert loop.posterior.data.num_answers == 8
+        pd.testing.assert_frame_equal(loop.ranking(), before, atol=1e-6)
+
+
+def test_the_same_store_and_seed_ask_the_same(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    asked: list[list[tuple[str, str, str]]] = []
+    for folder in (run, copy):
+        with Loop.open(folder, seed=3) as loop:
+            rows = []
+            for _ in range(4):
+                question = loop.question("ann")
+                assert question is not None
+                rows.append((question.first, question.second, question.left))
+                loop.answer(question.id, "first", "ann")
+        asked.append(rows)
+    assert asked[0] == asked[1]
+    assert len({left == first for first, _, left in asked[0]} | {True}) <= 2
+
+
+def test_refining_equals_a_full_fit_and_is_published(loop: Loop, run: Path) -> None:
+    answer(loop, 3)
+    question = loop.question("ann")
+    assert question is not None
+    assert loop.refine()
+    assert not loop.refine()
+    assert loop.posterior.info["result"] == "converged" and not loop.posterior.info.get("quick_answers")
+    assert loop.question("ann") == question
+    published = load_run(run)
+    assert published.metadata["answers"]["version"] == loop.version == 7
+    assert sorted(file.name for file in run.glob("*.nc")) == ["posterior-7.nc"]
+    np.testing.assert_array_equal(published.posterior.mean(), loop.posterior.mean())
+    answer(loop, 1)
+    assert loop.refine()
+    assert sorted(file.name for file in run.glob("*.nc")) == ["posterior-8.nc"]
+
+
+def test_answers_that_come_while_refining_are_kept(
+    loop: Loop, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(loop, 1)
+    kind = type(loop.posterior)
+    update: Callable[..., object] = kind.update
+
+    def slow(self: object, *arguments: object, **options: object) -> object:
+        found = update(self, *arguments, **options)
+        if not options.get("quick"):
+            answer(loop, 2)
+        return found
+
+    monkeypatch.setattr(kind, "update", slow)
+    loop.refine()
+    assert loop.version == 7 and loop.posterior.data.num_answers == 11
+    assert load_run(run).metadata["answers"]["version"] == 5
+
+
+def test_a_run_that_was_killed_before_it_published_is_brought_up_to_date(run: Path) -> None:
+    with Loop.open(run) as loop:
+        answer(loop, 2)
+        loop.refine()
+        answer(loop, 1)
+        loop.skip(loop.question("ann").id, "ann")  # type: ignore[union-attr]
+        means = loop.posterior.update().mean()
+    found, number = up_to_date(load_run(run))
+    assert number == 1
+    np.testing.assert_allclose(found.mean(), means, atol=1e-5)
+
+
+def test_two_loops_see_each_others_answers(run: Path) -> None:
+    with Loop.open(run) as one, Loop.open(run) as two:
+        asked, other = one.question("ann"), two.question("ben")
+        assert asked is not None and other is not None
+        assert {asked.first, asked.second} != {other.first, other.second}
+        answer(one, 2, "ann")
+        answer(two, 2, "ben")
+        one.question("ann")
+        assert one.version == two.version == 8
+        np.testing.assert_allclose(one.posterior.mean(), two.posterior.mean(), atol=1e-6)
+        one.refine()
+        two.refine()
+        assert load_run(run).metadata["answers"]["version"] == 8
+
+
+def test_a_tie_is_an_answer_where_there_were_none(loop: Loop) -> None:
+    question = loop.question("ann")
+    assert question is not None and loop.ties
+    loop.answer(question.id, "tie", "ann")
+    assert loop.posterior.data.comparisons.tie is not None
+    assert loop.undo("ann") is not None
+    assert loop.posterior.data.num_answers == 8
+
+
+def test_ties_may_be_no_answer(run: Path) -> None:
+    with Loop.open(run, ties=False) as loop:
+        question = loop.question("ann")
+        assert question is not None
+        with pytest.raises(DataError, match="outcome is 'tie'"):
+            loop.answer(question.id, "tie", "ann")
+        assert loop.question("ann") == question
+
+
+def test_what_was_skipped_is_not_asked_again(run: Path) -> None:
+    with Loop.open(run, entities=["e0", "e6", "e7"]) as loop:
+        pairs = set()
+        while (question := loop.question("ann")) is not None:
+            pairs.add(frozenset((question.first, question.second)))
+            loop.skip(question.id, "ann")
+        assert len(pairs) == 3
+        assert loop.question("ben") is not None  # another may know better
+
+
+def test_the_last_pair_is_shared_by_two_raters(run: Path) -> None:
+    with Loop.open(run, entities=["e0", "e7"]) as loop:
+        one, two = loop.question("ann"), loop.question("ben")
+        assert one is not None and two is not None and one.id != two.id
+        answer(loop, 1, "ann")
+        assert loop.question("ann") is None
+        assert loop.question("ben") == two
+
+
+def test_what_cannot_be_asked_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="score"):
+        Loop.open(run, score="no such")
+    with Loop.open(run) as loop:
+        for rater in ("", "x" * 201, 3):
+            with pytest.raises(DataError, match="rater is"):
+                loop.question(rater)  # type: ignore[arg-type]
+    with pytest.raises(StorageError, match="there is no such folder"):
+        Loop.open(tmp_path / "nowhere")
+
+
+def test_answers_that_are_gone_or_of_another_run_are_noticed(run: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "copy"))
+    for folder in (run, copy):
+        with Loop.open(folder) as loop:
+            answer(loop, 1)
+            if folder == run:
+                loop.refine()
+    store = run / "answers.sqlite"
+    kept = store.read_bytes()
+    store.unlink()
+    for opens in (lambda: Loop.open(run), lambda: up_to_date(load_run(run))):
+        with pytest.raises(StorageError, match="the file is gone"):
+            opens()
+    shutil.copy(copy / "answers.sqlite", store)
+    with pytest.raises(StorageError, match="not the answers that the run knows"):
+        Loop.open(run)
+    store.write_bytes(kept)
+    record = json.loads((run / "run.json").read_text())
+    record["answers"]["version"] = 99
+    (run / "run.json").write_text(json.dumps(record))
+    with pytest.raises(StorageError, match="an older copy"):
+        Loop.open(run)
+
+
+def test_answers_travel_as_a_table(loop: Loop, run: Path, tmp_path: Path) -> None:
+    answer(loop, 2)
+    question = loop.question("ben")
+    assert question is not None
+    loop.answer(question.id, "tie", "ben")
+    file = tmp_path / "comparisons.csv"
+    assert loop.export_answers(file) == 11
+    with pytest.raises(DataError, match="exported from here"):
+        loop.import_answers(file)
+    table = PreferenceData.from_files(run / "data/entities.csv", file).comparisons
+    assert table.count.sum() == 11 and table.tie is not None and table.tie.sum() == 1
+    assert table.raters == ("ann", "ben", "unknown")
+    more = tmp_path / "more.csv"
+    more.write_text("winner,loser,rater\ne7,e0,eve\ne7,e0,eve\n")
+    assert loop.import_answers(more) == 2
+    assert loop.posterior.data.num_answers == 13
+    for text, words in (
+        ("winner,loser\ne7,none\n", "more.csv, line 2"),
+        ("winner,loser,strength\ne7,e0,2\n", "strength"),
+    ):
+        more.write_text(text)
+        with pytest.raises(DataError, match=words):
+            loop.import_answers(more)
+    assert loop.posterior.data.num_answers == 13

@@ -1,0 +1,343 @@
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from relpref.errors import DataError, StorageError
+from relpref.explore.store import AnswerStore
+from relpref.explore.store_schema import _STEPS, APPLICATION, SCHEMA
+
+LABELS = ("tea", "coffee", "water", "cola")
+FITTED = pd.DataFrame({"winner": ["tea", "coffee"], "loser": ["coffee", "water"], "count": [3, 1]})
+
+
+def opened(path: Path, labels: tuple[Any, ...] = LABELS, answers: pd.DataFrame = FITTED) -> AnswerStore:
+    return AnswerStore.open(path, labels, answers, files={"0" * 64: "answers.csv"})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "answers.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[AnswerStore]:
+    with opened(path) as found:
+        yield found
+
+
+def asked(
+    store: AnswerStore, first: str = "tea", second: str = "water", rater: str = "ann", shared: bool = False
+) -> str:
+    question = store.ask(rater, first, second, second, store.version, shared=shared)
+    assert question is not None
+    return question.id
+
+
+def rows(path: Path, query: str) -> list[Any]:
+    """As another program sees it."""
+    with sqlite3.connect(path) as connection:
+        found = connection.execute(query).fetchall()
+    connection.close()
+    return found
+
+
+def test_what_the_run_was_fitted_on_is_imported_once(path: Path) -> None:
+    for _ in range(3):
+        with opened(path) as store:
+            assert (store.version, store.fitted) == (2, 2)
+            assert store.changes().added[["winner", "loser", "count"]].to_dict("list") == FITTED.to_dict(
+                "list"
+            )
+    assert rows(path, "SELECT how, name FROM file") == [("fitted", "answers.csv")]
+
+
+def test_every_column_of_an_answer_survives(path: Path) -> None:
+    labels = ("a", "1", 1, 2.5, False, date(2026, 1, 2), ("t", 1), "\ud800", "nul\0", "𝔘 \u200fx")
+    table = pd.DataFrame(
+        {
+            "winner": ["a", 1, ("t", 1)],
+            "loser": ["1", 2.5, date(2026, 1, 2)],
+            "tie": [False, False, True],
+            "strength": pd.array([2, 1, None], dtype="Int64"),
+            "rater": ["ann", 7, ("b", 1)],
+            "shown_first": [None, 2.5, ("t", 1)],
+            "count": [1, 5, 2],
+        }
+    )
+    with opened(path, labels, table) as store:
+        assert store.labels == labels
+    with opened(path, labels, table) as store:
+        found = store.changes().added
+    for name in table:
+        left, right = found[name].tolist(), table[name].tolist()
+        assert [None if cell is pd.NA else cell for cell in left] == [
+            None if cell is pd.NA else cell for cell in right
+        ]
+        assert [type(cell) for cell in left] == [type(cell) for cell in right]
+
+
+def test_an_answer_keeps_who_when_where_and_what_was_known(store: AnswerStore, path: Path) -> None:
+    name = asked(store)
+    assert store.answer(name, "second", "ann") == 3
+    added = store.changes(2).added
+    assert added.index.tolist() == [3]
+    assert added.iloc[0][["winner", "loser", "rater", "shown_first", "tie"]].tolist() == [
+        "water",
+        "tea",
+        "ann",
+        "water",
+        False,
+    ]
+    ((time, known, asked_at),) = rows(
+        path, "SELECT time, question.version, asked FROM event JOIN question ON question = question.id"
+    )
+    assert known == 2
+    assert datetime.fromisoformat(asked_at) <= datetime.fromisoformat(time)
+    assert time.endswith("+00:00")
+
+
+def test_the_question_is_the_same_until_it_is_answered(path: Path) -> None:
+    with opened(path) as store:
+        first = store.ask("ann", "tea", "water", "tea", 2)
+        assert store.ask("ann", "cola", "water", "cola", 2) == first
+    with opened(path) as store:
+        assert store.question("ann") == first
+        assert store.question("ben") is None
+
+
+def test_only_an_open_question_of_this_rater_is_answered(store: AnswerStore) -> None:
+    name = asked(store)
+    for question, rater, words in (("no such", "ann", "never asked"), (name, "ben", "another rater")):
+        with pytest.raises(DataError, match=words):
+            store.answer(question, "first", rater)
+    with pytest.raises(DataError, match="outcome is 'both'"):
+        store.answer(name, "both", "ann")  # type: ignore[arg-type]
+    store.answer(name, "first", "ann")
+    again: list[Callable[[], object]] = [
+        lambda: store.answer(name, "second", "ann"),
+        lambda: store.skip(name, "ann"),
+    ]
+    for attempt in again:
+        with pytest.raises(DataError, match="answered, skipped or taken back already"):
+            attempt()
+    assert store.version == 3
+
+
+def test_undo_withdraws_step_by_step_and_asks_again(store: AnswerStore, path: Path) -> None:
+    store.answer(asked(store), "tie", "ann")
+    store.skip(asked(store, "cola", "water"), "ann")
+    dropped = asked(store, "cola", "coffee")
+    assert store.counts("ann") == {"answers": 1, "skips": 1, "everyone": 1, "given": 4, "questions": 3}
+    assert store.avoided("ann")[0] == [("cola", "water")]
+    again = store.undo("ann", 4)
+    assert again is not None and (again.first, again.second, again.left) == ("cola", "water", "water")
+    assert store.avoided("ann")[0] == []
+    with pytest.raises(DataError, match="taken back already"):
+        store.answer(dropped, "first", "ann")
+    before = store.version
+    again = store.undo("ann", 5)
+    assert again is not None and (again.first, again.second) == ("tea", "water")
+    changes = store.changes(before)
+    assert changes.added.empty and changes.withdrawn[["winner", "loser", "tie"]].values.tolist() == [
+        ["tea", "water", True]
+    ]
+    assert store.changes().withdrawn.empty and len(store.changes().added) == 2
+    assert store.undo("ann", 6) is None and store.undo("ben", 6) is None
+    store.answer(again.id, "first", "ann")
+    assert [kind for (kind,) in rows(path, "SELECT kind FROM event ORDER BY version")] == [
+        *["answer"] * 3,
+        "skip",
+        "withdrawal",
+        "withdrawal",
+        "answer",
+    ]
+
+
+def test_events_cannot_be_deleted_or_changed(store: AnswerStore, path: Path) -> None:
+    for statement in ("DELETE FROM event", "UPDATE event SET winner = loser"):
+        with pytest.raises(sqlite3.IntegrityError, match="events are never"):
+            rows(path, statement)
+
+
+def test_two_raters_are_not_asked_the_same_pair_at_once(store: AnswerStore) -> None:
+    asked(store, "tea", "water", "ann")
+    assert store.ask("ben", "water", "tea", "tea", 2) is None
+    assert store.avoided("ben")[1] == [("tea", "water")]
+    assert store.ask("ben", "water", "tea", "tea", 2, shared=True) is not None
+
+
+def test_answers_of_a_file_are_added_once(store: AnswerStore) -> None:
+    more = pd.DataFrame({"winner": ["cola"], "loser": ["tea"], "rater": ["ben"]})
+    assert store.add(more, "1" * 64, "more.csv") == 3
+    store.exported("2" * 64, "comparisons.csv")
+    for sha256, words in (("0", "fitted on it"), ("1", "imported"), ("2", "exported from here")):
+        with pytest.raises(DataError, match=words):
+            store.add(more, sha256 * 64, "again.csv")
+    assert store.version == 3
+
+
+def test_items_are_kept_and_replaced(path: Path) -> None:
+    with opened(path) as store:
+        store.keep_items("/pictures", {"tea": {"text": "hot"}, "cola": {"text": "<b>"}})
+        store.keep_items("/elsewhere", {"tea": {"text": "warm"}})
+    with opened(path) as store:
+        assert store.items() == ("/elsewhere", {"tea": {"text": "warm"}})
+
+
+def test_a_store_of_the_first_schema_is_migrated(path: Path) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in _STEPS[0]:
+        connection.execute(statement)
+    connection.executemany("INSERT INTO entity VALUES (?, ?)", enumerate(map(json.dumps, LABELS)))
+    connection.executemany("INSERT INTO about VALUES (?, ?)", [("identity", "abc"), ("fitted", "1")])
+    connection.execute("INSERT INTO schema VALUES (1, '2026-01-01T00:00:00+00:00', '0.1.0')")
+    connection.execute(
+        "INSERT INTO event (kind, time, winner, loser) VALUES ('answer', '2026-01-01T00:00:00+00:00', 0, 1)"
+    )
+    connection.execute("PRAGMA user_version = 1")
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.close()
+    with AnswerStore.read(path) or pytest.fail() as store:
+        assert len(store.changes().added) == 1  # reading changes nothing
+    assert rows(path, "PRAGMA user_version") == [(1,)]
+    with opened(path) as store:
+        assert (store.identity, store.version) == ("abc", 1)
+        store.keep_items("", {"tea": {"text": "hot"}})
+        store.add(FITTED, "1" * 64, "more.csv")
+    assert rows(path, "SELECT version FROM schema") == [(1,), (2,)]
+    assert rows(path, "PRAGMA user_version") == [(SCHEMA,)]
+
+
+def test_a_newer_schema_is_refused(path: Path) -> None:
+    opened(path).close()
+    rows(path, f"PRAGMA user_version = {SCHEMA + 1}")
+    with pytest.raises(StorageError, match=r"have the schema 3, this relpref reads up to 2.*upgrade"):
+        opened(path)
+    with pytest.raises(StorageError, match="have the schema 3"):
+        AnswerStore.read(path)
+
+
+def test_other_files_are_refused(path: Path) -> None:
+    path.write_bytes(b"winner,loser\n" * 100)
+    with pytest.raises(StorageError, match=r"answers.sqlite: this is no file of answers"):
+        opened(path)
+    path.unlink()
+    rows(path, "CREATE TABLE other (a)")
+    with pytest.raises(StorageError, match="holds something else"):
+        opened(path)
+    assert rows(path, "SELECT name FROM sqlite_master") == [("other",)]
+
+
+def test_answers_about_other_entities_are_refused(path: Path) -> None:
+    opened(path).close()
+    with pytest.raises(StorageError, match="other entities"):
+        opened(path, ("tea", "coffee", "water"))
+
+
+def test_a_damaged_file_is_refused(path: Path) -> None:
+    with opened(path) as store:
+        store.keep_items("", {label: {"text": "x" * 3000} for label in LABELS})
+    content = bytearray(path.read_bytes())
+    content[4096 : 4096 * 8] = os.urandom(4096 * 7)
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match="damaged"):
+        opened(path)
+
+
+def test_a_store_that_was_killed_before_it_was_filled_is_made_anew(path: Path) -> None:
+    path.touch()
+    assert AnswerStore.read(path) is None
+    with opened(path) as store:
+        assert store.version == 2
+
+
+def test_a_full_disk_loses_nothing(store: AnswerStore, path: Path) -> None:
+    name = asked(store)
+    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")  # SQLite's own way to run out of room
+    with pytest.raises(StorageError, match="the disk is full"):
+        store.keep_items("", {label: {"text": "x" * 10_000} for label in LABELS})
+    assert store.items() == ("", {}) and store.version == 2
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    store.answer(name, "first", "ann")
+    assert len(store.changes(2).added) == 1
+
+
+def test_a_file_that_can_only_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(path).close()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with AnswerStore.read(path) or pytest.fail() as store:
+        assert store.version == 2
+        with pytest.raises(StorageError, match="cannot be written"):
+            store.keep_items("", {})
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with pytest.raises(StorageError, match="cannot be opened"):
+        opened(path.parent / "nowhere" / "answers.sqlite")
+
+
+def test_a_writer_that_never_ends_is_named(store: AnswerStore, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store._connection.execute("PRAGMA busy_timeout = 20")
+    with pytest.raises(StorageError, match="another process has kept the file to itself"):
+        asked(store)
+    assert store.changes().version == 2  # readers need not wait
+    other.close()
+
+
+OTHER = """
+import sys
+import pandas as pd
+from relpref.explore.store import AnswerStore
+path, rater, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with AnswerStore.open(path, ("tea", "coffee", "water", "cola"), pd.DataFrame({"winner": ["tea"], "loser": ["cola"]})) as store:
+    for row in range(pairs):
+        question = store.ask(rater, "tea", "water", "tea", store.version, shared=True)
+        store.answer(question.id, ("first", "second", "tie")[row % 3], rater)
+"""
+
+
+def test_two_processes_write_at_once(path: Path) -> None:
+    command = [sys.executable, "-c", OTHER, str(path)]
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    other = subprocess.Popen([*command, "ann", "40"], env=environment)
+    with AnswerStore.open(path, LABELS, pd.DataFrame({"winner": ["tea"], "loser": ["cola"]})) as store:
+        for _ in range(40):
+            store.answer(asked(store, rater="ben", shared=True), "first", "ben")
+        assert other.wait(60) == 0
+        assert store.counts("ann")["answers"] == store.counts("ben")["answers"] == 40
+        assert store.counts("ann")["given"] == 1  # whichever was first, the run's answers came once
+        assert store.version == 81
+
+
+def test_one_question_is_answered_once_by_many_connections(path: Path) -> None:
+    with opened(path) as store:
+        name = asked(store)
+    said: list[str] = []
+
+    def answer() -> None:
+        with opened(path) as own:
+            try:
+                own.answer(name, "first", "ann")
+                said.append("kept")
+            except DataError:
+                said.append("refused")
+
+    threads = [threading.Thread(target=answer) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == ["kept", *["refused"] * 7]
+    with opened(path) as store:
+        assert len(store.changes(2).added) == 1
