@@ -19,7 +19,7 @@ from relpref.explore.follow import askable, check_known, known_version, knows_ti
 from relpref.explore.items import Item, item, read_items
 from relpref.explore.publish import publish
 from relpref.explore.scores import DEFAULT
-from relpref.explore.store import AnswerStore, Outcome, Question
+from relpref.explore.store import AnswerStore, Question
 from relpref.explore.store_files import export_answers, import_answers
 from relpref.infer import UtilityPosterior
 from relpref.infer.ranks import check_interval, objects
@@ -198,7 +198,7 @@ class Loop:
                 found = self._store.ask(rater, *chosen[:3], self.version, shared=chosen[3])
             return found
 
-    def answer(self, question_id: str, outcome: Outcome, rater: str) -> None:
+    def answer(self, question_id: str, outcome: str, rater: str) -> None:
         """Answer an open question: on the disk when this returns, and the posterior has learnt from it.
 
         Parameters

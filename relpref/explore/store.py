@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import pandas as pd
 
@@ -25,7 +25,7 @@ from relpref.explore.store_schema import SCHEMA, migrate, now, schema_of
 from relpref.explore.store_write import fill, give, insert, keep_file
 from relpref.files import flush
 
-Outcome = Literal["first", "second", "tie"]
+_OUTCOMES = ("first", "second", "tie")
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class AnswerStore:
                 return None
             return self._ask(connection, rater, *ends, self._position[left], version)
 
-    def answer(self, question: str, outcome: Outcome, rater: str) -> int:
+    def answer(self, question: str, outcome: str, rater: str) -> int:
         """Record the answer to an open question.
 
         Returns
@@ -210,7 +210,7 @@ class AnswerStore:
         DataError
             If the outcome is none, or the question is not open for this rater.
         """
-        if outcome not in get_args(Outcome):
+        if outcome not in _OUTCOMES:
             raise DataError(f"outcome is {shown(outcome)}; it is 'first', 'second' or 'tie'")
         with self._writing() as connection:
             first, second, left = self._closed(connection, question, rater)

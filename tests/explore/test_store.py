@@ -121,7 +121,7 @@ def test_only_an_open_question_of_this_rater_is_answered(store: AnswerStore) -> 
         with pytest.raises(DataError, match=words):
             store.answer(question, "first", rater)
     with pytest.raises(DataError, match="outcome is 'both'"):
-        store.answer(name, "both", "ann")  # type: ignore[arg-type]
+        store.answer(name, "both", "ann")
     store.answer(name, "first", "ann")
     again: list[Callable[[], object]] = [
         lambda: store.answer(name, "second", "ann"),
