@@ -29,6 +29,9 @@ class Belief(Protocol):
     def project(self, weights: Floats) -> "Belief":
         """The belief about ``weights @ u``, for a (k, n) array."""
 
+    def centred(self) -> "Belief":
+        """The belief about every entry less the average of all."""
+
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> "Margins":
         """The belief about every u[first] − u[second], one by one."""
 
@@ -93,6 +96,12 @@ class GaussianBelief:
         """The belief about ``weights @ u``."""
         return GaussianBelief(weights @ self.location, weights @ self.scale @ weights.T)
 
+    def centred(self) -> "GaussianBelief":
+        """The belief about every entry less the average, O(n²)."""
+        averages = self.scale.mean(axis=0)
+        scale = self.scale - averages - averages[:, None] + averages.mean()
+        return GaussianBelief(self.location - self.location.mean(), scale)
+
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """Gap moments: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14)."""
         mean = self.location[first] - self.location[second]
@@ -149,6 +158,10 @@ class DrawsBelief:
     def project(self, weights: Floats) -> "DrawsBelief":
         """The draws of ``weights @ u``."""
         return DrawsBelief(self.draws @ weights.T)
+
+    def centred(self) -> "DrawsBelief":
+        """The draws of every entry less their average."""
+        return DrawsBelief(self.draws - self.draws.mean(axis=1, keepdims=True))
 
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """Averages over the draws; a tie counts one half."""

@@ -50,6 +50,11 @@ class MixtureBelief:
         """The belief about ``weights @ u``."""
         return MixtureBelief(self.locations @ weights.T, weights @ self.scales @ weights.T)
 
+    def centred(self) -> "MixtureBelief":
+        """The belief about every entry less the average."""
+        each = [component.centred() for component in self.components]
+        return MixtureBelief(np.stack([b.location for b in each]), np.stack([b.scale for b in each]))
+
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """Averages over the components."""
         each = [component.differences(first, second) for component in self.components]

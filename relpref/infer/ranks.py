@@ -14,7 +14,11 @@ RANK_DRAWS = 4000
 
 
 def ranking_table(
-    belief: Belief, labels: Iterable[Hashable], interval: float, rng: np.random.Generator, name: str
+    belief: Belief,
+    labels: Iterable[Hashable],
+    interval: float,
+    rng: np.random.Generator | None,
+    name: str,
 ) -> pd.DataFrame:
     """The entries of a belief, highest first.
 
@@ -25,8 +29,8 @@ def ranking_table(
     labels : iterable of n labels
     interval : float
         Probability of the intervals, between 0 and 1.
-    rng : numpy Generator
-        For the ranks, which come from 4000 draws.
+    rng : numpy Generator or None
+        For the ranks, which come from 4000 draws; None leaves them out.
     name : str
         Of the index.
 
@@ -44,7 +48,8 @@ def ranking_table(
     lower, upper = belief.interval(interval)
     columns = {"mean": belief.mean(), "sd": belief.sd(), "lower": lower, "upper": upper}
     index = pd.Index(objects(labels), name=name, tupleize_cols=False)
-    table = pd.DataFrame(columns | _rank_columns(belief, interval, rng), index=index)
+    ranks = {} if rng is None else _rank_columns(belief, interval, rng)
+    table = pd.DataFrame(columns | ranks, index=index)
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
 

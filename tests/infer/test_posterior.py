@@ -11,6 +11,8 @@ from scipy.special import ndtr, ndtri
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnknownLabelError
 from relpref.infer import Posterior, UtilityPosterior
+from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief
+from relpref.infer.mixture import MixtureBelief
 
 PAIRS = [(f"e{i}", f"e{j}") for i in range(12) for j in range(12)]
 
@@ -68,6 +70,25 @@ def test_ranking_is_relative_to_the_average(posterior: Any) -> None:
     half = ndtri(0.95) * by_entity["sd"]
     np.testing.assert_allclose(by_entity["upper"] - by_entity["mean"], half, rtol=1e-9)
     np.testing.assert_allclose(by_entity["mean"] - by_entity["lower"], half, rtol=1e-9)
+
+
+def test_a_ranking_without_ranks(posterior: Any) -> None:
+    table = posterior.ranking(ranks=False)
+    pd.testing.assert_frame_equal(table, posterior.ranking()[["mean", "sd", "lower", "upper"]])
+
+
+def test_beliefs_less_their_average_are_a_projection() -> None:
+    rng = np.random.default_rng(0)
+    roots = rng.standard_normal((3, 5, 5))
+    beliefs: list[Belief] = [
+        GaussianBelief(roots[0, 0], roots[0] @ roots[0].T),
+        DrawsBelief(roots[1]),
+        MixtureBelief(roots[:, 0], roots @ roots.transpose(0, 2, 1)),
+    ]
+    for belief in beliefs:
+        expected, found = belief.project(np.eye(5) - 0.2), belief.centred()
+        np.testing.assert_allclose(found.mean(), expected.mean(), atol=1e-12)
+        np.testing.assert_allclose(found.covariance(), expected.covariance(), atol=1e-12)
 
 
 def test_ranks(posterior: Any) -> None:
