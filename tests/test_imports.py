@@ -146,6 +146,7 @@ NAMES = {
     ],
     "relpref.explore": [
         "AnswerStore",
+        "AnswersSaved",
         "Bald",
         "DEFAULT",
         "Eubo",
@@ -157,8 +158,14 @@ NAMES = {
         "Ratio",
         "SCORES",
         "Score",
+        "Step",
+        "Truth",
         "Variance",
+        "answers_saved",
+        "learning_curves",
         "next_pairs",
+        "simulate",
+        "simulate_steps",
     ],
     "relpref.infer": [
         "ClassPosterior",

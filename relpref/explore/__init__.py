@@ -4,12 +4,17 @@ from relpref.explore.choose import next_pairs
 from relpref.explore.items import Item
 from relpref.explore.loop import Loop, Progress
 from relpref.explore.scores import DEFAULT, SCORES, Bald, Eubo, Random, Ratio, Score, Variance
+from relpref.explore.simulation import simulate
+from relpref.explore.simulation_curves import AnswersSaved, answers_saved, learning_curves
+from relpref.explore.simulation_run import Step, simulate_steps
+from relpref.explore.simulation_truth import Truth
 from relpref.explore.store import AnswerStore, Question
 
 __all__ = [
     "DEFAULT",
     "SCORES",
     "AnswerStore",
+    "AnswersSaved",
     "Bald",
     "Eubo",
     "Item",
@@ -19,6 +24,12 @@ __all__ = [
     "Random",
     "Ratio",
     "Score",
+    "Step",
+    "Truth",
     "Variance",
+    "answers_saved",
+    "learning_curves",
     "next_pairs",
+    "simulate",
+    "simulate_steps",
 ]

@@ -1,0 +1,165 @@
+"""Ten known pairs, chosen by a score or at random (XPGP Fig. 4): ten subsets of Cora, and ten queries of OHSUMED."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from benchmarks.measure import table
+from benchmarks.reproduce import ohsumed, trec
+from benchmarks.reproduce.experiment import Experiment, Part
+from benchmarks.reproduce.kernel import SquaredExponentialOfDistances
+from benchmarks.reproduce.models import MODELS
+from benchmarks.reproduce.problem import Problem, quality
+from benchmarks.reproduce.protocol import Source
+from benchmarks.reproduce.rows import Row
+from relpref.data import PreferenceData
+from relpref.explore import SCORES, Truth, simulate_steps
+from relpref.infer import EP, UtilityPosterior
+from relpref.kernels import RegularizedLaplacian
+from relpref.models import xpgp
+
+KNOWN = 10
+MODEL = "xpgp_laplacian"
+BASELINE = "random"
+PROTOCOLS = {one.name: one for one in (trec.PROTOCOL, ohsumed.PROTOCOL)}
+# A score asks differently only where it is indifferent between questions, as before the first answer.
+RERUNS, BASELINE_RERUNS = 3, 20
+
+
+def parts(quick: bool) -> list[Part]:
+    """A score on a query."""
+    queries = 2 if quick else 10
+    scores = [BASELINE, "ratio", "variance"] if quick else list(SCORES)
+    return [(name, query, score) for name in PROTOCOLS for query in range(queries) for score in scores]
+
+
+def compute(part: Part, quick: bool) -> list[Row]:
+    """All reruns in all settings."""
+    protocol, query, score = PROTOCOLS[str(part[0])], int(part[1]), str(part[2])
+    reruns = 2 if quick else BASELINE_RERUNS if score == BASELINE else RERUNS
+    rows = []
+    for setting, problem in protocol.load(Source(), query).items():
+        for rerun in range(reruns):
+            if score == BASELINE:  # the very pairs of the experiment of Fig. 3
+                known, remaining = problem.draw(KNOWN, (protocol.seed, query, KNOWN, rerun))
+            else:
+                known, remaining = _chosen(problem, score, rerun)
+            fitted = MODELS[MODEL].fit(problem, known, remaining)
+            judged = quality(fitted.scores)
+            row = {"setting": setting, "rerun": rerun, "error": judged.error, "auc": judged.auc}
+            rows.append(row | {"result": fitted.result})
+    return rows
+
+
+def _chosen(problem: Problem, score: str, rerun: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the pairs that the score asks about, and of the others; every answer is the right one."""
+    data = problem.data
+    labels = np.asarray(data.entities)
+    pairs = pd.DataFrame({"winner": labels[data.winner], "loser": labels[data.loser]})
+    truth = Truth(data.select_comparisons([]), recorded=pairs)
+    steps = simulate_steps(truth, score, rerun, start=_fit(problem, truth.data))
+    at = {pair: row for row, pair in enumerate(zip(data.winner.tolist(), data.loser.tolist(), strict=True))}
+    known = []
+    for _, step in zip(range(KNOWN), steps, strict=False):
+        known.append(at[step.pair if step.outcome > 0 else step.pair[::-1]])
+    chosen = np.zeros(len(pairs), dtype=bool)
+    chosen[known] = True
+    return np.flatnonzero(chosen), np.flatnonzero(~chosen)
+
+
+def _fit(problem: Problem, data: PreferenceData) -> UtilityPosterior:
+    """The model that is judged, before the first answer."""
+    posterior = EP(xpgp, throw=False).run(
+        jax.random.key(0),
+        data,
+        progress_bar=False,
+        attribute_kernel=SquaredExponentialOfDistances(problem.distances),
+        relation_kernels=dict.fromkeys(data.relations, RegularizedLaplacian()),
+    )
+    assert isinstance(posterior, UtilityPosterior)
+    return posterior
+
+
+def by_query(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means and standard deviations over the reruns of a query."""
+    groups = rows.groupby(["protocol", "setting", "query", "strategy"], sort=False)
+    return groups[["error", "auc"]].agg(["mean", "std"])
+
+
+def markdown(rows: pd.DataFrame) -> str:
+    """In how many queries each score is better than the mean of random, and by how much."""
+    lines = []
+    for (protocol, setting), group in rows.groupby(["protocol", "setting"], sort=False):
+        found = by_query(group).droplevel(["protocol", "setting"])
+        base = found.xs(BASELINE, level="strategy")
+        for score in (name for name in SCORES if name in set(group["strategy"])):
+            mine = found.xs(score, level="strategy")
+            shared = mine.index.intersection(base.index)
+            line = [f"{PROTOCOLS[protocol].title.split(' (')[0]}, {setting}", score]
+            line += [f"{mine['error', 'mean'].mean():.3f}", f"{mine['auc', 'mean'].mean():.3f}"]
+            if score == BASELINE:
+                lines.append([*line, "", "", ""])
+                continue
+            below = (mine.loc[shared, ("error", "mean")] < base.loc[shared, ("error", "mean")]).sum()
+            above = (mine.loc[shared, ("auc", "mean")] > base.loc[shared, ("auc", "mean")]).sum()
+            away = (mine["error", "mean"] - base["error", "mean"]).loc[shared] / base.loc[
+                shared, ("error", "std")
+            ]
+            lines.append(
+                [*line, f"{below} of {len(shared)}", f"{above} of {len(shared)}", f"{away.mean():+.1f}"]
+            )
+    header = ["queries", "score", "error", "AUC", "error below random's mean", "AUC above", "sds from random"]
+    return table(header, lines)
+
+
+def draw(rows: pd.DataFrame, figure: Any) -> None:
+    """As the paper's figure: mean and sd of random for each query, and what each score gets."""
+    settings = list(dict.fromkeys(zip(rows["protocol"], rows["setting"], strict=True)))
+    panels = figure.subplots(len(settings), 2, sharex="row", squeeze=False)
+    for row, (protocol, setting) in zip(panels, settings, strict=True):
+        mine = by_query(rows[(rows["protocol"] == protocol) & (rows["setting"] == setting)])
+        mine = mine.droplevel(["protocol", "setting"])
+        for panel, what, label in zip(row, ("error", "auc"), ("error rate", "AUC"), strict=True):
+            _panel(panel, mine[what])
+            panel.set(title=f"{protocol}, {setting}", ylabel=label, xlabel="query")
+            panel.set_xticks(sorted(set(mine.index.get_level_values("query"))))
+            panel.spines[["top", "right"]].set_visible(False)
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+
+
+def _panel(panel: Any, found: pd.DataFrame) -> None:
+    base = found.xs(BASELINE, level="strategy")
+    panel.errorbar(
+        base.index,
+        base["mean"],
+        yerr=base["std"],
+        fmt="o",
+        color="black",
+        markersize=4,
+        capsize=3,
+        label=BASELINE,
+    )
+    scores = [name for name in SCORES if name in set(found.index.get_level_values("strategy"))]
+    for at, name in enumerate(scores):
+        if name != BASELINE:
+            mine = found.xs(name, level="strategy")["mean"]
+            shift = 0.5 * ((at + 0.5) / len(scores) - 0.5)
+            panel.plot(mine.index + shift, mine, "os^vDPX*"[at % 8], color=f"C{at}", markersize=4, label=name)
+
+
+EXPERIMENT = Experiment(
+    name="selection",
+    title="Ten known pairs (XPGP Fig. 4)",
+    part=("protocol", "query", "strategy"),
+    key=("protocol", "query", "strategy", "setting", "rerun"),
+    parts=parts,
+    compute=compute,
+    markdown=markdown,
+    draw=draw,
+    size=(10, 7.5),
+)

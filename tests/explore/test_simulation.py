@@ -1,0 +1,274 @@
+"""The simulator: truths, judges, runs that are deterministic and resumable, curves against numbers worked out by hand."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref import PreferenceData
+from relpref.errors import DataError
+from relpref.explore import Truth, answers_saved, learning_curves, simulate, simulate_steps
+from relpref.infer import EP, UtilityPosterior
+from relpref.infer.belief import GaussianBelief
+from relpref.models import xpgp
+
+SIZE = 12
+
+
+def draw(seed: int) -> Truth:
+    rng = np.random.default_rng(seed)
+    x = np.linspace(-1, 1, SIZE)
+    entities = pd.DataFrame({"x": x}, index=[f"item {k}" for k in range(SIZE)])
+    return Truth(PreferenceData.from_tables(entities, None), 3 * np.sin(3 * x + rng.uniform(0, 6)))
+
+
+def fit(data: PreferenceData) -> UtilityPosterior:
+    # Nothing to search for, so that little is compiled.
+    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5}
+    posterior = EP(xpgp, fixed=fixed).run(0, data, progress_bar=False)
+    assert isinstance(posterior, UtilityPosterior)
+    return posterior
+
+
+def neighbours(posterior: UtilityPosterior) -> tuple[Any, Any]:
+    """A strategy of one's own: each with the next, round and round."""
+    at = posterior.data.num_answers % SIZE
+    return posterior.data.entities[at], posterior.data.entities[(at + 1) % SIZE]
+
+
+STRATEGIES = {"random": "random", "ratio": "ratio", "neighbours": neighbours}
+
+
+def simulated(seeds: Any, **more: Any) -> pd.DataFrame:
+    return simulate(draw, STRATEGIES, seeds, answers=4, fit=fit, progress_bar=False, **more)
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return simulated(range(3))
+
+
+def test_everything_follows_from_the_seed(rows: pd.DataFrame) -> None:
+    assert len(rows) == 3 * 3 * 5
+    pd.testing.assert_frame_equal(simulated([2]), rows[rows["seed"] == 2].reset_index(drop=True))
+    start = rows[rows["answers"] == 0]
+    assert (start["error"] == 0.5).all() and start["probability"].isna().all()
+    assert rows.loc[rows["answers"] > 0, "probability"].between(0, 1).all()
+    end = rows[rows["answers"] == 4]
+    assert end["expected_error"].nunique() > 5 and end["error"].mean() < 0.4
+
+
+def test_an_interrupted_simulation_goes_on_where_it_stopped(rows: pd.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    for left in (len(lines[0]) + 10, len(text) * 2 // 3, len(text) - 1):
+        path.write_text(text[:left], encoding="utf-8")
+        pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
+    pd.testing.assert_frame_equal(simulated([1], resume=path), simulated([1]))
+    asked: list[int] = []
+
+    def counting(posterior: UtilityPosterior) -> tuple[Any, Any]:
+        asked.append(1)
+        return neighbours(posterior)
+
+    simulate(draw, {"neighbours": counting}, range(3), answers=4, fit=fit, resume=path, progress_bar=False)
+    assert not asked, "what is in the file is not computed again"
+    with pytest.raises(DataError, match="other settings"):
+        simulate(draw, ["random"], [0], answers=5, fit=fit, resume=path, progress_bar=False)
+    assert path.read_text(encoding="utf-8").count("\n") == len(lines)
+
+
+def test_the_same_question_gets_the_same_answer_whoever_asks() -> None:
+    truth = draw(0)
+    start = fit(truth.data)
+
+    def backwards(posterior: UtilityPosterior) -> tuple[Any, Any]:
+        first, second = neighbours(posterior)
+        return second, first
+
+    told = [
+        [
+            step.outcome
+            for _, step in zip(range(14), simulate_steps(truth, strategy, 5, start=start), strict=False)
+        ]
+        for strategy in (neighbours, backwards)
+    ]
+    assert told[0] == [-outcome for outcome in told[1]]
+
+
+def recorded(with_ties: bool) -> Truth:
+    """A pair with both answers, one that is always answered the same, and one with a tie or not."""
+    data = draw(0).data
+    labels = data.entities
+    table = pd.DataFrame(
+        {
+            "winner": [labels[3], labels[1], labels[7], labels[5]],
+            "loser": [labels[1], labels[3], labels[6], labels[4]],
+            "count": [3, 1, 2, 1],
+        }
+    )
+    return Truth(data, recorded=table.assign(tie=[False, False, False, True]) if with_ties else table)
+
+
+def test_recorded_answers_are_the_only_ones() -> None:
+    truth = recorded(with_ties=False)
+    labels = truth.data.entities
+    assert truth.pairs == [(labels[1], labels[3]), (labels[4], labels[5]), (labels[6], labels[7])]
+    rng = np.random.default_rng(0)
+    told = np.array([truth.answer((3, 1), rng) for _ in range(400)])
+    # Three of four; the chance to be farther away than four standard deviations is 6e-5.
+    assert set(told) == {1, -1} and abs(np.mean(told == 1) - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 400)
+    assert truth.answer((6, 7), rng) == -1 and truth.answer((7, 6), rng) == 1
+    assert recorded(with_ties=True).answer((4, 5), rng) == 0
+    asked = list(simulate_steps(truth, "random", 1, start=fit(truth.data)))
+    assert sorted(tuple(sorted(step.pair)) for step in asked) == [(1, 3), (4, 5), (6, 7)]
+    assert asked[-1].posterior.data.num_answers == 3
+
+
+@pytest.mark.parametrize("with_ties", [False, True])
+def test_without_utilities_recorded_preferences_are_the_truth(with_ties: bool) -> None:
+    truth = recorded(with_ties)
+    mean = np.zeros(SIZE)
+    mean[[1, 5, 6]] = 2.0, 1.0, -1.0
+    judged = truth.judge(GaussianBelief(mean, np.eye(SIZE)))
+    # Wrong are the three answers for 3 over 1; a tie is neither right nor wrong.
+    assert judged["error"] == (3 / 6 if with_ties else 3 / 7)
+    assert np.isnan(judged["regret"])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_judgements_against_counting(tied: bool) -> None:
+    from scipy.stats import kendalltau, norm
+
+    rng = np.random.default_rng(3)
+    utilities = rng.integers(0, 6, 25).astype(float) if tied else rng.standard_normal(25)
+    entities = pd.DataFrame({"x": np.arange(25.0)})
+    truth = Truth(PreferenceData.from_tables(entities, None), utilities)
+    root = rng.standard_normal((25, 25))
+    mean, covariance = np.round(rng.standard_normal(25), 0 if tied else 9), root @ root.T / 10
+    judged = truth.judge(GaussianBelief(mean, covariance))
+    wrong, doubt = [], []
+    for i, j in itertools.combinations(range(25), 2):
+        if utilities[i] == utilities[j]:
+            continue
+        better, worse = (i, j) if utilities[i] > utilities[j] else (j, i)
+        wrong.append(1.0 if mean[better] < mean[worse] else 0.5 if mean[better] == mean[worse] else 0.0)
+        variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+        p = norm.cdf((mean[i] - mean[j]) / np.sqrt(variance))
+        doubt.append(min(p, 1 - p))
+    assert judged["error"] == pytest.approx(np.mean(wrong))
+    assert judged["expected_error"] == pytest.approx(np.mean(doubt))
+    assert judged["kendall"] == pytest.approx(kendalltau(mean, utilities).statistic)
+    best = sorted(range(25), key=lambda k: (-mean[k], k))[:2]
+    assert judged["regret"] == utilities.max() - utilities[best[0]]
+    least = sorted(utilities)[-2]
+    assert judged["top"] == np.mean([utilities[k] >= least for k in best])
+
+
+def test_near_gaps_are_ties() -> None:
+    truth = Truth(draw(0).data, np.zeros(SIZE), tie_margin=0.6744897501960817)
+    rng = np.random.default_rng(0)
+    told = np.array([truth.answer((0, 1), rng) for _ in range(400)])
+    # Half of all; four standard deviations are 0.1.
+    assert abs(np.mean(told == 0) - 0.5) < 0.1 and {-1, 0, 1} == set(told)
+
+
+@pytest.mark.slow
+def test_ties_are_learned_from() -> None:
+    truth = Truth(draw(0).data, np.zeros(SIZE), tie_margin=0.7)
+    steps = simulate_steps(truth, neighbours, 0, start=fit(truth.data))
+    learned = [step for _, step in zip(range(5), steps, strict=False)]
+    assert any(step.outcome == 0 for step in learned)
+    answers = learned[-1].posterior.data.comparisons
+    assert answers.tie is not None and answers.tie.sum() == sum(step.outcome == 0 for step in learned)
+    assert all(0 < step.probability < 1 for step in learned[1:])
+
+
+def made_up(curves: dict[str, list[list[float]]]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"strategy": name, "seed": seed, "answers": number, "error": value}
+            for name, runs in curves.items()
+            for seed, run in enumerate(runs)
+            for number, value in enumerate(run)
+        ]
+    )
+
+
+def test_curves_and_savings_worked_out_by_hand() -> None:
+    # Random falls by a tenth with each answer, the other by two tenths; the second seed of each starts and ends 0.2 lower.
+    rows = made_up(
+        {
+            "random": [[0.9, 0.8, 0.7, 0.6, 0.5], [0.7, 0.6, 0.5, 0.4, 0.3]],
+            "clever": [[0.9, 0.7, 0.5, 0.3], [0.7, 0.5, 0.3, 0.1]],
+        }
+    )
+    curves = learning_curves(rows)
+    clever = curves[curves["strategy"] == "clever"]
+    np.testing.assert_allclose(clever["mean"], [0.8, 0.6, 0.4, 0.2])
+    # Two seeds give resamples of both, or of one twice: with a chance of 1/4 each the extremes are the seeds themselves.
+    np.testing.assert_allclose(clever["lower"], [0.7, 0.5, 0.3, 0.1])
+    np.testing.assert_allclose(clever["upper"], [0.9, 0.7, 0.5, 0.3])
+    saved = answers_saved(rows, "clever")
+    assert saved.answers == 4 and saved.error == pytest.approx(0.4) and saved.needed == pytest.approx(2)
+    # Seeds are drawn together, so the difference between them makes no difference.
+    assert (saved.ratio, saved.lower, saved.upper) == pytest.approx((0.5, 0.5, 0.5))
+    assert answers_saved(rows, "clever", answers=3).needed == pytest.approx(1.5)
+    back = answers_saved(rows, "random", "clever")
+    assert back.needed == np.inf and back.ratio == np.inf
+    itself = answers_saved(rows, "random")
+    assert (itself.ratio, itself.lower, itself.upper) == (1, 1, 1)
+
+
+def test_a_bump_is_smoothed_and_an_early_end_is_carried_on() -> None:
+    rows = made_up({"random": [[0.5, 0.4, 0.3]], "bumpy": [[0.5, 0.2, 0.4, 0.3]], "short": [[0.5, 0.3]]})
+    # Isotonic regression makes 0.2, 0.4, 0.3 one value, 0.3.
+    assert answers_saved(rows, "bumpy").needed == pytest.approx(1)
+    assert answers_saved(rows, "short", "bumpy").needed == pytest.approx(1)
+    both = made_up({"short": [[0.5, 0.3], [0.5, 0.4, 0.1]]})
+    np.testing.assert_allclose(learning_curves(both)["mean"], [0.5, 0.35, 0.2])
+
+
+def test_what_cannot_be_simulated() -> None:
+    truth = draw(0)
+    arguments: dict[str, Any]
+    for arguments, words in (
+        ({"strategies": ["clairvoyance"]}, "no score 'clairvoyance'"),
+        ({"strategies": []}, "no strategies"),
+        ({"seeds": [-1]}, "seed -1 is negative"),
+        ({"answers": 0}, "answers is 0"),
+    ):
+        given: dict[str, Any] = {"truth": truth, "strategies": ["random"], "seeds": [0], **arguments}
+        with pytest.raises(DataError, match=words):
+            simulate(**given, progress_bar=False)
+    more: Any
+    for more, words in (
+        ({}, "nothing to answer by"),
+        ({"utilities": [1.0]}, r"shape \(1,\)"),
+        ({"utilities": np.zeros(SIZE), "noise": 0.0}, "noise is 0"),
+        ({"utilities": np.zeros(SIZE), "tie_margin": -1.0}, "tie_margin is -1"),
+    ):
+        with pytest.raises(DataError, match=words):
+            Truth(truth.data, **more)
+    rows = made_up({"random": [[0.5, 0.4]]})
+    with pytest.raises(DataError, match="no strategy 'bald'; they have random"):
+        answers_saved(rows, "bald")
+    with pytest.raises(DataError, match="answers is 2"):
+        answers_saved(rows, "random", answers=2)
+    with pytest.raises(DataError, match="no column 'beauty'"):
+        learning_curves(rows, "beauty")
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_rows() -> None:
+    truth = draw(0)
+    here = simulate(truth, ["random", "ratio"], range(2), answers=3, progress_bar=False)
+    there = simulate(
+        truth, ["random", "ratio"], range(2), answers=3, scheduler="processes:2", progress_bar=False
+    )
+    pd.testing.assert_frame_equal(here, there)
