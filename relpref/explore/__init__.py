@@ -1,14 +1,18 @@
 """Which question to ask next, and what its answer is worth."""
 
 from relpref.explore.choose import next_pairs
+from relpref.explore.gap_scores import Bald, Eubo, Random, Ratio, Score, Variance
 from relpref.explore.items import Item
+from relpref.explore.lookahead import LookAhead
 from relpref.explore.loop import Loop, Progress
-from relpref.explore.scores import DEFAULT, SCORES, Bald, Eubo, Random, Ratio, Score, Variance
+from relpref.explore.mutual import MutualInformation
+from relpref.explore.scores import DEFAULT, SCORES
 from relpref.explore.simulation import simulate
 from relpref.explore.simulation_curves import AnswersSaved, answers_saved, learning_curves
 from relpref.explore.simulation_run import Step, simulate_steps
 from relpref.explore.simulation_truth import Truth
 from relpref.explore.store import AnswerStore, Question
+from relpref.explore.topk import TopK
 
 __all__ = [
     "DEFAULT",
@@ -18,13 +22,16 @@ __all__ = [
     "Bald",
     "Eubo",
     "Item",
+    "LookAhead",
     "Loop",
+    "MutualInformation",
     "Progress",
     "Question",
     "Random",
     "Ratio",
     "Score",
     "Step",
+    "TopK",
     "Truth",
     "Variance",
     "answers_saved",

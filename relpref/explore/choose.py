@@ -9,8 +9,10 @@ import pandas as pd
 from relpref.data.messages import listed, shown
 from relpref.errors import DataError
 from relpref.explore.answers import Answers
+from relpref.explore.gap_scores import Score, State
 from relpref.explore.gaps import Belief, Pool, Positions
-from relpref.explore.scores import DEFAULT, SCORES, Score, State
+from relpref.explore.scores import DEFAULT, SCORES
+from relpref.explore.screen import screened
 from relpref.explore.select import best
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import generator
@@ -84,7 +86,10 @@ def next_pairs(
     now = belief = belief_of(posterior)
     found: list[tuple[int, int, float]] = []
     while len(found) < k:
-        pool = Pool(asked.willing(members), np.concatenate([asked.closed(), avoided], axis=1), wanted)
+        willing = asked.willing(members)
+        if wanted is None:
+            willing = screened(willing, belief, chosen_by, rng)
+        pool = Pool(willing, np.concatenate([asked.closed(), avoided], axis=1), wanted)
         state = State(belief, now, answers, pool)
         gaps, values = best(state, chosen_by.scorer(state), hardest, rng)
         if not len(values):

@@ -16,7 +16,7 @@ from relpref.infer.belief import Floats
 from relpref.likelihoods import AnswerModel, Comparison, GradedComparison, SoftComparison
 from relpref.linalg import real
 
-_BLOCK = 512  # pairs of one call of the compiled function: its shapes never change
+_BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
 # Trapezoidal rule: in steps of so many sds of the gap, or of so many noise scales where the gap is wide, on either side. The integrand
 # is analytic in a strip of about two noise scales, so the error falls like exp(−2π·2/step).
 _NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5

@@ -12,6 +12,7 @@ from relpref.infer.belief import Floats
 Positions = NDArray[np.int64]
 
 BLOCK = 1 << 16  # pairs looked at together: their temporaries stay in the processor's cache
+_MOST_ROWS = 128  # of a block: half of their square lies below the diagonal, and is looked at in vain
 
 
 class Gaps(NamedTuple):
@@ -106,7 +107,7 @@ class Pool:
         everyone, rounding = k == number, belief.rounding
         start = 0
         while start < k - 1:
-            stop = min(k - 1, start + max(1, size // (k - start)))
+            stop = min(k - 1, start + min(_MOST_ROWS, max(1, size // (k - start))))
             chosen = (
                 (slice(start, stop), slice(start, None))
                 if everyone

@@ -1,17 +1,21 @@
 """Scores against their definitions, pair by pair; what must not matter to them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import entr
+from scipy.stats import norm
 
-from relpref.explore import SCORES
+from relpref.errors import DataError
+from relpref.explore import SCORES, LookAhead, TopK
 from relpref.explore.choose import answers_of, score_of
+from relpref.explore.gap_scores import State
 from relpref.explore.gaps import Belief, Gaps, Pool
-from relpref.explore.scores import State
 from relpref.explore.select import best
 from relpref.infer import UtilityPosterior
 
@@ -113,6 +117,84 @@ def test_chunks_change_nothing(
     assert np.array_equal(whole, parts, equal_nan=True)
     assert np.all(np.isfinite(whole[EVERY]))
     assert np.all(np.isnan(whole[np.tril_indices(N)]))
+
+
+def test_mutual_information_is_that_of_the_joint_gaussian(posterior: UtilityPosterior) -> None:
+    state = state_of(posterior)
+    gaps = state.belief.gaps(*EVERY)
+    shrinkage = state.answers.shrinkage(gaps)
+    precision = shrinkage / (1 - gaps.variance * shrinkage)
+    design = np.eye(N)[EVERY[0]] - np.eye(N)[EVERY[1]]
+    joint = design @ state.belief.covariance @ design.T + np.diag(1 / precision)
+    # Of one given all others: 1 over the diagonal of the inverse.
+    expected = 0.5 * np.log(np.diagonal(joint)) + 0.5 * np.log(np.diagonal(np.linalg.inv(joint)))
+    assert exact("mutual_information", state) == pytest.approx(expected, rel=1e-5)
+    # Of a pool of listed pairs, they are all there is to know about.
+    listed = np.array([[0, 1, 4], [1, 5, 7]])
+    few = replace(state, pool=replace(state.pool, listed=listed))
+    rows = [np.flatnonzero((EVERY[0] == i) & (EVERY[1] == j))[0] for i, j in listed.T]
+    part = joint[np.ix_(rows, rows)]
+    expected = 0.5 * np.log(np.diagonal(part)) + 0.5 * np.log(np.diagonal(np.linalg.inv(part)))
+    assert exact("mutual_information", few, listed) == pytest.approx(expected, rel=1e-5)
+
+
+def outcomes(state: State, pair: tuple[int, int]) -> list[tuple[float, Belief]]:
+    """Probability of each outcome and the belief after it, by the moments of the tilted distribution."""
+    mean, covariance = state.belief.mean, state.belief.covariance
+    contrast = np.eye(N)[pair[0]] - np.eye(N)[pair[1]]
+    m, v = contrast @ mean, contrast @ covariance @ contrast
+    found = []
+    for sign in (-1, 1):
+        z = sign * m / np.sqrt(1 + v)
+        pull = sign * norm.pdf(z) / norm.cdf(z) / np.sqrt(1 + v)
+        bend = pull * (pull + m / (1 + v))
+        response = covariance @ contrast
+        after = Belief(mean + response * pull, covariance - bend * np.outer(response, response))
+        found.append((float(norm.cdf(z)), after))
+    return found
+
+
+def test_look_ahead_is_the_best_second_question_after_each_answer(posterior: UtilityPosterior) -> None:
+    state = state_of(posterior)
+    values, single = exact("look_ahead", state), exact("bald", state)
+    for row in (0, 7, 20):
+        expected = single[row]
+        for probability, after in outcomes(state, (EVERY[0][row], EVERY[1][row])):
+            second = exact("bald", replace(state, belief=after))
+            expected += probability * np.delete(second, row).max()
+        assert values[row] == pytest.approx(expected, rel=1e-3)
+
+
+def test_top_k_is_the_information_about_membership(posterior: UtilityPosterior) -> None:
+    state = state_of(posterior)
+    k = 3
+    values = TopK(k).scorer(state).exact(state.belief.gaps(*EVERY))
+    order = np.argsort(-state.belief.mean)
+    boundary = 0.5 * (np.eye(N)[order[k - 1]] + np.eye(N)[order[k]])
+
+    def doubt(belief: Belief) -> float:
+        weights = np.eye(N) - boundary
+        z = weights @ belief.mean / np.sqrt(np.diagonal(weights @ belief.covariance @ weights.T))
+        return float((entr(norm.cdf(z)) + entr(norm.sf(z))).sum())
+
+    for row in (0, 7, 20):
+        after = outcomes(state, (EVERY[0][row], EVERY[1][row]))
+        expected = doubt(state.belief) - sum(p * doubt(belief) for p, belief in after)
+        assert values[row] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    with pytest.raises(DataError, match="k of TopK is 9"):
+        TopK(9).scorer(state)
+
+
+@pytest.mark.parametrize("score", [TopK(10), LookAhead()])
+def test_the_shortlist_holds_what_is_best(score: Any, make: Callable[..., UtilityPosterior]) -> None:
+    """Among 1225 pairs it loses at most a twentieth of the best score."""
+    n = 50
+    for seed in range(3):
+        state = state_of(make(list(range(n)), seed))
+        scorer = score.scorer(state)
+        every = scorer.exact(state.belief.gaps(*np.triu_indices(n, 1)))
+        _, values = best(state, scorer._replace(few=128), None, np.random.default_rng(0))
+        assert values[0] > 0.95 * every.max()
 
 
 def test_the_expected_covariance_is_that_of_all_answers(posterior: UtilityPosterior) -> None:
