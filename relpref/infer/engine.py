@@ -219,7 +219,7 @@ class GaussianEngine:
         first = cold
         if start is not None:
             spare = (0, layout.num_rows - len(start["precision"]))
-            first = Sites(*(jnp.pad(jnp.asarray(start[name]), spare) for name in ("precision", "shift")))
+            first = Sites(*(jnp.asarray(np.pad(start[name], spare)) for name in ("precision", "shift")))
         searching = bool(layout.hyperparameters)
         most = self.options["max_sweeps"]
 
