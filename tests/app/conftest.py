@@ -2,8 +2,10 @@
 
 import itertools
 import re
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -188,3 +190,28 @@ def fake() -> Callable[..., FakeLoop]:
 def visit() -> Callable[..., Visitor]:
     """Make a page on a loop, and a visitor."""
     return Visitor
+
+
+@contextmanager
+def _served(loop: Any, **options: Any) -> Iterator[str]:
+    """The page on a port of this machine, in a thread; yields its address."""
+    import uvicorn
+
+    from relpref.app import create_app
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        app = create_app(loop, token=TOKEN, **options)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/{TOKEN}/"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def served() -> Callable[..., AbstractContextManager[str]]:
+    """Serve a loop for the length of a with-block."""
+    return _served

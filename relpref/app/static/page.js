@@ -11,7 +11,6 @@ const KEYS = {
 const $ = (selector, root = document) => root.querySelector(selector);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 let busy = false;
-let shownAt = 0;
 
 async function load(address, options) {
   const response = await fetch(address, options);
@@ -21,7 +20,7 @@ async function load(address, options) {
 }
 
 async function act(form, button) {
-  if (busy || performance.now() - shownAt < PAUSE) return;
+  if (busy || $("#question").classList.contains("settling")) return;
   busy = true;
   form.setAttribute("aria-busy", "true");
   const card = button.closest(".card");
@@ -49,7 +48,8 @@ function showQuestion(page, button) {
   $("#question").replaceWith(fresh);
   if (fresh.dataset.question !== before) {
     fresh.classList.add("new");
-    settle(fresh);
+    fresh.classList.add("settling");
+    setTimeout(() => fresh.classList.remove("settling"), PAUSE);
     if (scrollY > 0) scrollTo({ top: 0, behavior: calm.matches ? "auto" : "smooth" });
   }
   if (focused) ($(place, fresh) || $("h1", fresh)).focus({ preventScroll: true });
@@ -57,12 +57,6 @@ function showQuestion(page, button) {
   const names = [...fresh.querySelectorAll(".card h2 > bdi")].map((name) => name.textContent);
   $("#said").textContent = names.length ? `Next: ${names.join(", or ")}?` : $("h1", fresh).textContent;
   showStanding(page, false);
-}
-
-function settle(question) {
-  shownAt = performance.now();
-  question.classList.add("settling");
-  setTimeout(() => question.classList.remove("settling"), PAUSE);
 }
 
 // While somebody looks at another part of the ranking than the first ten, an answer does not take that away.

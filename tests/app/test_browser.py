@@ -1,0 +1,232 @@
+"""The page in a browser, with its script."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the page needs the extra web")
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+LEFT, RIGHT = ".left .choose", ".right .choose"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as engine:
+        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A tab that may talk to this machine only, and in which no script may fail."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800}, reduced_motion="reduce")
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    wrong: list[str] = []
+    page.on(
+        "request",
+        lambda request: urlsplit(request.url).hostname == "127.0.0.1" or wrong.append(request.url),
+    )
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console", lambda said: said.type == "error" and "409" not in said.text and wrong.append(said.text)
+    )
+    yield page
+    context.close()
+    assert not wrong
+
+
+def question(tab: Any) -> str:
+    return str(tab.locator("#question").get_attribute("data-question"))
+
+
+def until_new(tab: Any, before: str) -> None:
+    """Wait for another question, and for it to take answers."""
+    tab.wait_for_function(
+        "before => { const q = document.querySelector('#question');"
+        " return q.dataset.question !== before && !q.classList.contains('settling'); }",
+        arg=before,
+    )
+
+
+def click(tab: Any, selector: str) -> None:
+    before = question(tab)
+    tab.click(selector)
+    until_new(tab, before)
+
+
+def press(tab: Any, key: str) -> None:
+    before = question(tab)
+    tab.keyboard.press(key)
+    until_new(tab, before)
+
+
+def names(tab: Any) -> list[str]:
+    return list(tab.locator(".card h2").all_inner_texts())
+
+
+def test_ten_questions(tab: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+    loop = fake(*(f"dish {number}" for number in range(12)))
+    with served(loop) as address:
+        tab.goto(address)
+        tab.fill("#rater", "ann")
+        tab.click("text=Start")
+        for selector in (LEFT, RIGHT, ".tie", LEFT, RIGHT):
+            click(tab, selector)
+        for key in ("ArrowLeft", "b", "t", "ArrowDown", "a"):
+            press(tab, key)
+        assert tab.inner_text("#progress p strong") == "10"
+        outcomes = [kind for kind, _, _ in loop.events]
+        lefts = [question.left == question.first for _, question, _ in loop.events]
+        said = ["left", "right", "tie", "left", "right", "left", "right", "tie", "tie", "left"]
+        meant = [
+            "tie" if what == "tie" else "first" if (what == "left") == left else "second"
+            for what, left in zip(said, lefts, strict=True)
+        ]
+        assert outcomes == meant
+
+        last = loop.events[-1][1]
+        press(tab, "u")
+        assert len(loop.events) == 9 and sorted(names(tab)) == sorted([last.first, last.second])
+        press(tab, "s")
+        assert loop.events[-1][0] == "skip"
+        assert not tab.locator(".why p").is_visible()
+        tab.keyboard.press("w")
+        assert tab.locator(".why p").is_visible()
+
+        here = question(tab), names(tab)
+        tab.reload()
+        assert (question(tab), names(tab)) == here
+    with served(loop) as address:  # the program was started again
+        tab.goto(f"{address}?rater=ann")
+        assert (question(tab), names(tab)) == here
+        press(tab, "ArrowRight")
+    assert len(loop.events) == 11 and tab.inner_text("#progress p strong") == "10"
+
+
+@pytest.mark.slow
+def test_the_ranking_follows_what_others_answer(
+    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
+    loop = fake(*(f"dish {number}" for number in range(30)))
+    with served(loop) as address:
+        tab.goto(f"{address}?rater=ann")
+        assert tab.text_content(".rows .name") == "dish 0"
+        tab.evaluate("() => { window.marked = document.querySelector('[data-rank=\"2\"]') }")
+        for outcome in ("second", "second", "tie"):
+            other = loop.question("bob")
+            loop.answer(other.id, outcome, "bob")
+        tab.wait_for_function("() => document.querySelector('.rows .name').textContent !== 'dish 0'")
+        assert tab.evaluate("() => window.marked.isConnected")  # the row was moved, not drawn again
+        assert "3 by all" in tab.inner_text("#progress")
+
+        tab.fill(".find input[type=search]", "DISH 2")
+        tab.wait_for_function("() => document.querySelectorAll('.rows li').length === 11")
+        tab.locator("h1").click()
+        press(tab, "ArrowLeft")
+        assert tab.locator(".rows li").count() == 11  # an answer does not take away what was looked for
+        tab.click("text=The first 10")
+        tab.wait_for_function("() => document.querySelectorAll('.rows li').length === 10")
+        tab.click("text=All 30")
+        tab.wait_for_function("() => document.querySelectorAll('.rows li').length === 30")
+        assert tab.url.endswith("?rater=ann")
+
+
+@pytest.mark.slow
+def test_one_click_is_one_answer(tab: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+    loop = fake(*range(8))
+    with served(loop) as address:
+        tab.goto(f"{address}?rater=ann")
+        before = question(tab)
+        tab.dblclick(LEFT)
+        until_new(tab, before)
+        for _ in range(5):  # a key that is held down
+            tab.keyboard.down("ArrowLeft")
+        tab.keyboard.up("ArrowLeft")
+        tab.wait_for_timeout(400)
+        assert len(loop.events) == 2
+
+        # Another tab has answered this question meanwhile.
+        loop.answer(question(tab), "tie", "ann")
+        before = question(tab)
+        tab.keyboard.press("ArrowRight")
+        until_new(tab, before)
+        assert "answered already" in tab.inner_text("[role=alert]") and len(loop.events) == 3
+
+        # Keys that are typed into a field, or switched off, answer nothing.
+        tab.uncheck("#keys")
+        tab.keyboard.press("a")
+        tab.wait_for_timeout(400)
+        assert len(loop.events) == 3
+        tab.reload()
+        assert not tab.is_checked("#keys")
+
+
+@pytest.mark.slow
+def test_the_program_has_ended(browser: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+    loop = fake(*range(4))
+    context = browser.new_context()
+    tab = context.new_page()
+    with served(loop) as address:
+        tab.goto(f"{address}?rater=ann")
+    tab.keyboard.press("a")
+    tab.wait_for_selector("text=is it still running?")
+    assert not loop.events
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), pytest.param(1200, 800, marks=pytest.mark.slow)])
+def test_nothing_overflows(
+    width: int, height: int, browser: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
+    word = "Donaudampfschifffahrtsgesellschaft" * 300
+    attributes = tuple((f"{word[:200]}{number}", word) for number in range(20))
+    loop = fake(
+        "a" + word,
+        "b" + word,
+        *range(20),
+        text=word,
+        link=f"https://{word[:60]}.example/",
+        attributes=attributes,
+    )
+    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    tab = context.new_page()
+    with served(loop) as address:
+        for path in ("?rater=ann", "ranking?rater=ann"):
+            tab.goto(f"{address}{path}")
+            for summary in tab.locator("summary").all():
+                if summary.is_visible():
+                    summary.click()
+            assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, path
+        small = "e => { const r = e.getBoundingClientRect(); return r.width < 44 || r.height < 44; }"
+        tab.goto(f"{address}?rater=ann")
+        targets = tab.locator("#answer button")
+        assert targets.count() == 5 and not any(target.evaluate(small) for target in targets.all())
+    context.close()
+
+
+def test_without_scripts(browser: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
+    loop = fake(*range(4), limit=2)
+    context = browser.new_context(java_script_enabled=False)
+    tab, old = context.new_page(), context.new_page()
+    with served(loop) as address:
+        tab.goto(address)
+        tab.fill("#rater", "ann")
+        tab.click("text=Start")
+        old.goto(tab.url)
+        tab.click(LEFT)
+        old.click(RIGHT)
+        assert "answered already" in old.inner_text("[role=alert]") and len(loop.events) == 1
+        old.click(".tie")
+        assert old.url == tab.url and "Nothing is left to ask" in old.inner_text("h1")
+        old.click("[value=undo]")
+        assert old.locator(".card").count() == 2
+    assert [kind for kind, _, _ in loop.events] == ["first"]
+    context.close()
