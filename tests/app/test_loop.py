@@ -1,0 +1,142 @@
+"""The page on a run: several people at once, and what is left when it ends."""
+
+import http.client
+import os
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from relpref.cli import main
+from relpref.errors import DataError
+from relpref.explore import Loop
+from relpref.runs import load_run
+
+pytest.importorskip("uvicorn", reason="the page needs the extra web")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    rows = "".join(f"e{number},{number % 7},{(number * 5) % 11}\n" for number in range(48))
+    (folder / "entities.csv").write_text(f"name,size,price\n{rows}")
+    (folder / "comparisons.csv").write_text("winner,loser\ne0,e1\ne2,e3\n")
+    fixed = ["--fix", "attributes_amplitude=1", "--fix", "attributes_lengthscale=2"]
+    assert main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *fixed]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+class Client:
+    """A browser without scripts, over one connection."""
+
+    def __init__(self, address: str, rater: str) -> None:
+        self.place = urlsplit(address)
+        self.path = f"{self.place.path}?{urlencode({'rater': rater})}"
+        self.connection = http.client.HTTPConnection(self.place.netloc, timeout=60)
+
+    def ask(self, method: str = "GET", body: str | None = None) -> tuple[int, str]:
+        headers = {
+            "Origin": f"http://{self.place.netloc}",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        self.connection.request(method, self.path, body, headers)
+        response = self.connection.getresponse()
+        return response.status, response.read().decode()
+
+    def do(self, what: str) -> int:
+        status, page = self.ask()
+        assert status == 200, page
+        form = dict(re.findall(r'<input type="hidden" name="(proof|question)" value="([^"]+)">', page))
+        return self.ask("POST", urlencode(form | {"do": what}))[0]
+
+
+def post(served: Callable[..., Any], run: Path, each: int) -> None:
+    """Two people answer at once; then everything is there, once."""
+    failed: list[object] = []
+
+    def answer(address: str, rater: str) -> None:
+        client = Client(address, rater)
+        try:
+            failed.extend(status for _ in range(each) if (status := client.do("first")) != 303)
+        except Exception as error:
+            failed.append(error)
+            raise
+        finally:
+            client.connection.close()
+
+    with Loop.open(run) as loop, served(loop) as address:
+        people = [threading.Thread(target=answer, args=(address, name)) for name in ("ann", "bob")]
+        for person in people:
+            person.start()
+        for person in people:
+            person.join()
+        assert not failed
+        assert loop.progress("ann").answers == loop.progress("bob").answers == each
+    with Loop.open(run) as loop:
+        counts = loop.progress("ann")
+        assert (counts.everyone, counts.given) == (2 * each, 2)
+        known = loop.posterior.data.comparisons
+        assert loop.posterior.data.num_answers == 2 * each + 2
+        # No pair was asked of both.
+        assert len({frozenset(pair) for pair in zip(known.winner, known.loser, strict=True)}) == len(
+            known.winner
+        )
+    assert load_run(run).metadata["answers"]["version"] == counts.version
+
+
+def test_two_clients_at_once(served: Callable[..., Any], run: Path) -> None:
+    post(served, run, 50)
+
+
+@pytest.mark.slow
+def test_two_clients_post_a_thousand_answers(served: Callable[..., Any], run: Path) -> None:
+    post(served, run, 500)
+
+
+def test_an_interrupt_ends_the_page_and_publishes(run: Path) -> None:
+    from relpref.app import serve
+
+    said: list[str] = []
+
+    def visit(address: str) -> None:
+        client = Client(address, "ann")
+        try:
+            said.append(str(client.do("tie")))
+        finally:
+            client.connection.close()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def announce(text: str) -> None:
+        said.append(text)
+        address = text.split()[2]
+        threading.Timer(0.2, visit, [address]).start()
+
+    with Loop.open(run) as loop:
+        serve(loop, announce=announce)
+        version = loop.version
+    assert said[0].startswith("Answer at http://127.0.0.1:") and said[1] == "303"
+    assert load_run(run).metadata["answers"]["version"] == version == 3
+
+
+def test_a_port_that_is_taken(fake: Callable[..., Any]) -> None:
+    import socket
+
+    from relpref.app import serve
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DataError, match=f"port {port} cannot be had"):
+            serve(fake(1, 2), port=port)
+    with pytest.raises(DataError, match="port 70000 cannot be had"):
+        serve(fake(1, 2), port=70000)
