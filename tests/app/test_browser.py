@@ -30,14 +30,18 @@ def tab(browser: Any) -> Iterator[Any]:
     page = context.new_page()
     page.set_default_timeout(10_000)
     wrong: list[str] = []
-    page.on(
-        "request",
-        lambda request: urlsplit(request.url).hostname == "127.0.0.1" or wrong.append(request.url),
-    )
+
+    def watch(request: Any) -> None:
+        if urlsplit(request.url).hostname != "127.0.0.1":
+            wrong.append(request.url)
+
+    def hear(said: Any) -> None:
+        if said.type == "error" and "409" not in said.text:
+            wrong.append(said.text)
+
+    page.on("request", watch)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "console", lambda said: said.type == "error" and "409" not in said.text and wrong.append(said.text)
-    )
+    page.on("console", hear)
     yield page
     context.close()
     assert not wrong
