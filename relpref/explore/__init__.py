@@ -11,6 +11,7 @@ from relpref.explore.simulation import simulate
 from relpref.explore.simulation_curves import AnswersSaved, answers_saved, learning_curves
 from relpref.explore.simulation_run import Step, simulate_steps
 from relpref.explore.simulation_truth import Truth
+from relpref.explore.stopping import Worth, why, worth
 from relpref.explore.store import AnswerStore, Question
 from relpref.explore.topk import TopK
 
@@ -34,9 +35,12 @@ __all__ = [
     "TopK",
     "Truth",
     "Variance",
+    "Worth",
     "answers_saved",
     "learning_curves",
     "next_pairs",
     "simulate",
     "simulate_steps",
+    "why",
+    "worth",
 ]

@@ -1,7 +1,8 @@
 """The next questions."""
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,14 +11,15 @@ from relpref.data.messages import listed, shown
 from relpref.errors import DataError
 from relpref.explore.answers import Answers
 from relpref.explore.gap_scores import Score, State
-from relpref.explore.gaps import Belief, Pool, Positions
+from relpref.explore.gaps import Belief
+from relpref.explore.limits import Asked, Limits, whole_number
 from relpref.explore.scores import DEFAULT, SCORES
 from relpref.explore.screen import screened
 from relpref.explore.select import best
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import generator
 from relpref.infer.prediction import expectations, questions
-from relpref.infer.ranks import objects, pairs_of_labels
+from relpref.infer.ranks import objects
 
 
 def next_pairs(
@@ -75,32 +77,65 @@ def next_pairs(
     DataError
         If an argument cannot be used.
     """
+    limits = Limits(entities, pairs, repeats, most_appearances, hardest, avoid)
+    chosen = plan(posterior, k, score, limits, rater, key)
+    return _table(posterior, rater, chosen.questions)
+
+
+class Plan(NamedTuple):
+    """Questions, best first, and what is believed before and, as is to be expected, after their answers.
+
+    Attributes
+    ----------
+    questions : list of (position, position, score)
+    before : Belief
+    last : Belief
+        By which the last question was chosen.
+    answers : Answers
+    """
+
+    questions: list[tuple[int, int, float]]
+    before: Belief
+    last: Belief
+    answers: Answers
+
+    @property
+    def after(self) -> Belief:
+        """After all answers."""
+        return _answered(self.last, self.answers, *self.questions[-1][:2]) if self.questions else self.before
+
+
+def plan(
+    posterior: UtilityPosterior, k: int, score: str | Score, limits: Limits, rater: Any, key: Any
+) -> Plan:
+    """Choose k questions one after the other, each as if those before it had been answered; arguments as in `next_pairs`."""
     chosen_by = score_of(score)
-    _check(k, repeats, most_appearances, hardest)
+    whole_number("k", k, 1)
     rng = posterior._rng(None) if key is None else generator(key)
-    asked = _Asked(posterior, repeats, most_appearances)
-    members = _members(posterior, entities)
-    wanted = None if pairs is None else _positions(posterior, pairs, "pairs")
-    avoided = _positions(posterior, avoid, "avoid")
+    asked = Asked(posterior.data, limits)
     answers = answers_of(posterior, rater)
     now = belief = belief_of(posterior)
     found: list[tuple[int, int, float]] = []
     while len(found) < k:
-        willing = asked.willing(members)
-        if wanted is None:
-            willing = screened(willing, belief, chosen_by, rng)
-        pool = Pool(willing, np.concatenate([asked.closed(), avoided], axis=1), wanted)
+        if found:
+            belief = _answered(belief, answers, *found[-1][:2])
+        pool = asked.pool()
+        if pool.listed is None:
+            pool = replace(pool, members=screened(pool.members, belief, chosen_by, rng))
         state = State(belief, now, answers, pool)
-        gaps, values = best(state, chosen_by.scorer(state), hardest, rng)
+        gaps, values = best(state, chosen_by.scorer(state), limits.hardest, rng)
         if not len(values):
             break
         first, second = int(gaps.first[0]), int(gaps.second[0])
         found.append((first, second, float(values[0])))
-        if len(found) < k:
-            asked.add(first, second)
-            shrinkage = float(answers.forecast(gaps.mean[:1], gaps.variance[:1]).shrinkage[0])
-            belief = belief.after(first, second, shrinkage)
-    return _table(posterior, rater, found)
+        asked.add(first, second)
+    return Plan(found, now, belief, answers)
+
+
+def _answered(belief: Belief, answers: Answers, first: int, second: int) -> Belief:
+    """With the covariance that is expected after one more answer."""
+    gap = belief.gaps(np.array([first]), np.array([second]))
+    return belief.after(first, second, float(answers.forecast(gap.mean, gap.variance).shrinkage[0]))
 
 
 def score_of(score: str | Score) -> Score:
@@ -149,75 +184,6 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}
     return Answers(posterior.likelihood, asked, parameters).shared()
-
-
-class _Asked:
-    """How often each pair and each entity was asked about, with the questions of a batch."""
-
-    def __init__(self, posterior: UtilityPosterior, repeats: int, most_appearances: int | None) -> None:
-        known = posterior.data.comparisons
-        self._number = posterior.data.num_entities
-        self._repeats, self._most = repeats, most_appearances
-        low, high = np.minimum(known.winner, known.loser), np.maximum(known.winner, known.loser)
-        codes = low.astype(np.int64) * self._number + high
-        self._codes, where = np.unique(codes, return_inverse=True)
-        self._times = np.bincount(where, weights=known.count, minlength=len(self._codes))
-        ends = np.concatenate([known.winner, known.loser])
-        self._appearances = np.bincount(ends, weights=np.tile(known.count, 2), minlength=self._number)
-
-    def closed(self) -> Positions:
-        """Pairs that were asked too often, shape (2, c)."""
-        return np.stack(np.divmod(self._codes[self._times > self._repeats], self._number))
-
-    def willing(self, members: Positions) -> Positions:
-        """Those of the members that were not in too many answers."""
-        return members if self._most is None else members[self._appearances[members] < self._most]
-
-    def add(self, first: int, second: int) -> None:
-        """A question of a batch."""
-        code = min(first, second) * self._number + max(first, second)
-        place = int(np.searchsorted(self._codes, code))
-        if place == len(self._codes) or self._codes[place] != code:
-            self._codes = np.insert(self._codes, place, code)
-            self._times = np.insert(self._times, place, 0)
-        self._times[place] += 1
-        self._appearances[[first, second]] += 1
-
-
-def _members(posterior: UtilityPosterior, entities: Iterable[Any] | None) -> Positions:
-    if entities is None:
-        return np.arange(posterior.data.num_entities)
-    if isinstance(entities, str):
-        raise DataError(f"entities is the text {shown(entities)}; give a list of labels, [{shown(entities)}]")
-    return np.unique(posterior.data.index(list(entities))).astype(np.int64)
-
-
-def _positions(posterior: UtilityPosterior, pairs: Iterable[Any], name: str) -> Positions:
-    """Distinct pairs of positions, the lower first, shape (2, p)."""
-    labels = pairs_of_labels(pairs)
-    ends = [posterior.data.index([pair[side] for pair in labels]).astype(np.int64) for side in (0, 1)]
-    same = np.flatnonzero(ends[0] == ends[1])
-    if len(same):
-        raise DataError(
-            f"{name}[{same[0]}] compares {shown(labels[same[0]][0])} with itself; name two entities"
-        )
-    return np.unique(np.sort(np.stack(ends), axis=0), axis=1)
-
-
-def _check(k: int, repeats: int, most_appearances: int | None, hardest: float | None) -> None:
-    for name, value, least in (
-        ("k", k, 1),
-        ("repeats", repeats, 0),
-        ("most_appearances", most_appearances, 1),
-    ):
-        if value is None and name == "most_appearances":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise DataError(f"{name} is {shown(value)}; give a whole number, {least} or more")
-    if hardest is not None and not 0 <= hardest < 0.5:
-        raise DataError(
-            f"hardest is {hardest!r}; it is the distance of a probability from one half, at least 0 and below 0.5, such as 0.02"
-        )
 
 
 def _table(posterior: UtilityPosterior, rater: Any, found: list[tuple[int, int, float]]) -> pd.DataFrame:

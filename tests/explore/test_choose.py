@@ -1,6 +1,7 @@
 """The next questions: limits, batches, ties, and bad input."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -171,3 +172,12 @@ def test_a_parameter_that_is_missing(make: Callable[..., UtilityPosterior], labe
     table = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "tie": [True, False]})
     with pytest.raises(DataError, match="tie_margin"):
         next_pairs(make(labels, answers=table))
+
+
+def test_before_the_first_answer(posterior: UtilityPosterior) -> None:
+    known = posterior.data.comparisons
+    none = replace(known, **{name: column[:0] for name, column in known.columns.items()})
+    empty = replace(posterior, data=replace(posterior.data, comparisons=none))
+    for name in SCORES:
+        assert len(next_pairs(empty, 2, score=name)) == 2
+    assert len(next_pairs(empty, 99)) == 36
