@@ -17,7 +17,7 @@ from relpref.models import xpgp
 SIZE = 60
 COMMUNITIES = 4
 ATTRIBUTES = 3
-WITHIN, BETWEEN = 0.3, 0.01  # six links within the community of an entity, less than one to others
+WITHIN, BETWEEN = 0.3, 0.01  # five links within the community of an entity, less than one to others
 COMPONENTS, NEIGHBOURS = 8, 5
 
 # Two entities that have nothing in common differ by √2 · 2 = 2.8 times an answer's noise: about as much as the model expects.
@@ -90,10 +90,11 @@ def _features(rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _links(rng: np.random.Generator) -> pd.DataFrame:
-    """Entity i is in community i modulo their number."""
+    """Entity i is in community i modulo their number; a path leads through each, and from each to the next."""
     first, second = np.triu_indices(SIZE, 1)
     together = (second - first) % COMMUNITIES == 0
     linked = rng.random(len(first)) < np.where(together, WITHIN, BETWEEN)
+    linked |= (second - first == COMMUNITIES) | ((second < COMMUNITIES) & (second - first == 1))
     return pd.DataFrame({"source": first[linked], "target": second[linked]})
 
 
