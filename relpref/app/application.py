@@ -44,7 +44,7 @@ _STALE = (
 )
 
 
-def create_app(loop: "Loop", *, token: str, rater: str | None = None, title: str | None = None) -> Starlette:
+def create_app(loop: "Loop", *, token: str, rater: str | None = None) -> Starlette:
     """Make the application.
 
     Parameters
@@ -55,8 +55,6 @@ def create_app(loop: "Loop", *, token: str, rater: str | None = None, title: str
         First part of every path; whoever does not know it gets nothing.
     rater : str, optional
         Who answers where the address says nothing else; by default the page asks for a name.
-    title : str, optional
-        What the questions are about.
 
     Returns
     -------
@@ -64,7 +62,7 @@ def create_app(loop: "Loop", *, token: str, rater: str | None = None, title: str
         Its lifespan refines in the background, and once more at the end.
     """
     refiner = Refiner(loop)
-    pages = _Pages(loop, refiner, rater, title)
+    pages = _Pages(loop, refiner, rater)
 
     @asynccontextmanager
     async def refined(app: Starlette) -> AsyncIterator[None]:
@@ -92,11 +90,12 @@ def create_app(loop: "Loop", *, token: str, rater: str | None = None, title: str
 class _Pages:
     """The handlers, and what they share."""
 
-    def __init__(self, loop: "Loop", refiner: Refiner, rater: str | None, title: str | None) -> None:
+    def __init__(self, loop: "Loop", refiner: Refiner, rater: str | None) -> None:
         self._loop = loop
         self._refiner = refiner
         self._rater = rater
-        self._title = words.name(title or "Questions").head
+        folder = loop.folder
+        self._title = words.name("Questions" if folder is None else folder.absolute().name).head
         self._secret = secrets.token_bytes(32)
         # What a person asks for is done to what that person saw: nothing may come between the check and the deed.
         self._turn = threading.Lock()

@@ -3,6 +3,7 @@
 import secrets
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from relpref.errors import DataError
@@ -18,7 +19,6 @@ def serve(
     *,
     port: int = 0,
     rater: str | None = None,
-    title: str | None = None,
     announce: Callable[[str], object] = print,
 ) -> None:
     """Serve the page at 127.0.0.1 until Ctrl-C; then refine and publish what is left.
@@ -30,9 +30,8 @@ def serve(
         0 takes a free one.
     rater : str, optional
         Who answers where the address says nothing else; by default the page asks for a name.
-    title : str, optional
     announce : callable
-        Told the address, once the page can be reached.
+        Told the address, and that the end has begun.
 
     Raises
     ------
@@ -55,7 +54,7 @@ def serve(
             ) from error
         listening.listen(128)
         address = f"http://{HOST}:{listening.getsockname()[1]}/{token}/"
-        app = create_app(loop, token=token, rater=rater, title=title)
+        app = create_app(loop, token=token, rater=rater)
         config = uvicorn.Config(
             app,
             log_level="error",
@@ -66,7 +65,14 @@ def serve(
             timeout_graceful_shutdown=5,
         )
         announce(f"Answer at {address}\nCtrl-C ends it; every answer is saved at once.")
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                if not self.should_exit:
+                    announce("Ending: the ranking is brought up to date. Every answer is saved already.")
+                super().handle_exit(sig, frame)
+
         try:
-            uvicorn.Server(config).run(sockets=[listening])
+            Server(config).run(sockets=[listening])
         except KeyboardInterrupt:
             pass  # how it is meant to end: uvicorn raises it once everything is closed

@@ -53,6 +53,7 @@ class FakeLoop:
     items: list[Item]
     limit: int | None = None
     ties: bool = True
+    folder: Path | None = None
     fails: Exception | None = None
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
@@ -180,8 +181,14 @@ class Visitor:
 def fake() -> Callable[..., FakeLoop]:
     """Make a loop of labels, with items given by keywords."""
 
-    def make(*labels: Any, limit: int | None = None, ties: bool = True, **about: Any) -> FakeLoop:
-        return FakeLoop([Item(label, **about) for label in labels], limit, ties)
+    def make(
+        *labels: Any,
+        limit: int | None = None,
+        ties: bool = True,
+        folder: Path | None = None,
+        **about: Any,
+    ) -> FakeLoop:
+        return FakeLoop([Item(label, **about) for label in labels], limit, ties, folder)
 
     return make
 

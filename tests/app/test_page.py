@@ -108,10 +108,18 @@ def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit:
     long = "x" * 10_000
     turned = "a\u202eb\x1bc\x00d\ud800e\u2067"
     at = visit(
-        fake(HOSTILE, turned, limit=1, text=long, attributes=((HOSTILE, long), ("🙂", turned))), title=HOSTILE
+        fake(
+            HOSTILE,
+            turned,
+            limit=1,
+            text=long,
+            folder=Path("<b>"),
+            attributes=((HOSTILE, long), ("🙂", turned)),
+        )
     )
     page = at.get()
     assert page.status_code == 200
+    assert "<bdi>&lt;b&gt;</bdi>" in page.text
     assert "<script>alert" not in page.text and "{{ 7 * 7 }}" in page.text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
     assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.text)
