@@ -28,9 +28,9 @@ from relpref.app import words
 from relpref.app.cards import Card, card
 from relpref.app.guard import Guard
 from relpref.app.images import TYPES, is_picture
-from relpref.app.refiner import Refiner
 from relpref.app.standings import PAGE, TOP, View, standings
 from relpref.errors import DataError, StorageError
+from relpref.explore.refiner import Refiner
 
 if TYPE_CHECKING:
     from relpref.explore.loop import Loop

@@ -1,16 +1,18 @@
 """The run that a command is about, and the labels that it is asked about."""
 
+import sys
 from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
 from relpref.errors import DataError
+from relpref.explore.follow import up_to_date
 from relpref.infer import RelationPosterior, UtilityPosterior
 from relpref.runs import Run, load_run
 
 
 def opened(folder: str) -> tuple[Run, UtilityPosterior]:
-    """Read a run and its posterior.
+    """Read a run and its posterior, with the answers that people gave since it was saved.
 
     Raises
     ------
@@ -26,7 +28,14 @@ def opened(folder: str) -> tuple[Run, UtilityPosterior]:
         )
     if not isinstance(run.posterior, UtilityPosterior):
         raise DataError(f"{folder}: this run has no utilities of entities, so there is nothing to rank")
-    return run, run.posterior
+    posterior, later = up_to_date(run)
+    if later:
+        print(
+            f"relpref: {later} answer{' is' if later == 1 else 's are'} newer than the posterior in {folder}; it was brought up to date for "
+            "this command",
+            file=sys.stderr,
+        )
+    return run, posterior
 
 
 def opened_relation(folder: str) -> RelationPosterior:

@@ -37,11 +37,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[i
         Lines without spaces at their ends.
     """
     lines = [header, *rows]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            _padded(cell, width, at in left)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+            _padded(cell, columns, at in left)
+            for at, (cell, columns) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
@@ -55,7 +55,7 @@ def label(value: Any) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def _width(text: str) -> int:
+def width(text: str) -> int:
     """Columns of a terminal that a text takes."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -63,8 +63,8 @@ def _width(text: str) -> int:
     )
 
 
-def _padded(cell: str, width: int, left: bool) -> str:
-    space = " " * (width - _width(cell))
+def _padded(cell: str, columns: int, left: bool) -> str:
+    space = " " * (columns - width(cell))
     return cell + space if left else space + cell
 
 

@@ -172,6 +172,15 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
     _json(report)
 
+    ask = _add(
+        commands,
+        "ask",
+        "ask a person which of two, keep every answer, learn from it",
+        "relpref ask run/ --rater ann\n  relpref ask run/ --web\n  relpref ask run/ --export comparisons.csv",
+    )
+    _run(ask)
+    _asked(ask)
+
     conditional = _add(
         commands,
         "conditional",
@@ -198,6 +207,50 @@ def _parser() -> argparse.ArgumentParser:
     )
     _quiet(get)
     return parser
+
+
+def _asked(ask: Any) -> None:
+    """How people are asked."""
+    ask.add_argument(
+        "--rater", metavar="NAME", help="who answers (default: me; on the page, who says so there)"
+    )
+    ask.add_argument("--score", metavar="NAME", help="how questions are chosen, see docs/scores.md")
+    ask.add_argument("--answers", type=_positive, metavar="N", help="stop after N answers")
+    ask.add_argument(
+        "--show",
+        metavar="FILE",
+        help="what is shown: the label, then text, image, link and any other columns; kept for later",
+    )
+    ask.add_argument("--entities", metavar="A,B,...", help="ask about these only")
+    ask.add_argument(
+        "--most-appearances",
+        type=_positive,
+        metavar="N",
+        help="do not ask about an entity that was in N answers",
+    )
+    ask.add_argument(
+        "--hardest",
+        type=_number,
+        metavar="P",
+        help="leave out pairs whose preference probability is nearer than P to one half, such as 0.02",
+    )
+    ask.add_argument(
+        "--repeats", type=_whole, default=0, metavar="N", help="ask a pair again up to N times (default: 0)"
+    )
+    ask.add_argument("--no-ties", action="store_true", help="equally good is no answer")
+    _seed(ask)
+    way = ask.add_mutually_exclusive_group()
+    way.add_argument("--web", action="store_true", help="in a browser, on a page of this computer")
+    way.add_argument(
+        "--export", metavar="FILE", help="write all answers as a table that relpref fit reads; ask nothing"
+    )
+    way.add_argument(
+        "--import",
+        dest="import_from",
+        metavar="FILE",
+        help="add the answers of a table as for relpref fit; ask nothing",
+    )
+    ask.add_argument("--port", type=_whole, default=0, metavar="N", help="of the page (default: a free one)")
 
 
 def _conditional(actions: Any) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from relpref.data.messages import shown
 from relpref.errors import DataError
@@ -19,10 +18,10 @@ from relpref.explore.follow import askable, check_known, known_version, knows_ti
 from relpref.explore.items import Item, item, read_items
 from relpref.explore.publish import publish
 from relpref.explore.scores import DEFAULT
+from relpref.explore.stopping import Worth, why, worth
 from relpref.explore.store import AnswerStore, Question
 from relpref.explore.store_files import export_answers, import_answers
 from relpref.infer import UtilityPosterior
-from relpref.infer.ranks import check_interval, objects
 from relpref.runs import ANSWERS, load_run
 
 _LONGEST_NAME = 200
@@ -51,7 +50,7 @@ class Progress:
     everyone: int
     given: int
     version: int
-    worth: Any
+    worth: Worth | None
 
 
 class Loop:
@@ -81,7 +80,7 @@ class Loop:
         self._store, self._seed, self._limits = store, seed, limits
         self._ties = ties
         self._settled = posterior  # the last one that was fitted in full
-        self._worth: Any = None
+        self._worth: Worth | None = None
         self._images, self._items = store.items()
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
         self._refining = threading.Lock()
@@ -254,6 +253,8 @@ class Loop:
             new = posterior is not self._settled
             if new:
                 posterior = posterior.update(hyperparameters="schedule")
+            if new or self._worth is None:
+                self._worth = worth(posterior, score=self.score, **self._limits)
             if new:
                 with self._lock:
                     self._settled = self.posterior = posterior
@@ -276,18 +277,7 @@ class Loop:
         DataFrame
             By entity: ``mean``, ``sd``, ``lower``, ``upper``.
         """
-        check_interval(interval)
-        posterior = self.posterior
-        mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
-        # Var(u_i − ū) = Σ_ii − 2 (Σ1)_i / n + 1ᵀΣ1 / n²
-        rows = covariance.mean(axis=1)
-        sd = np.sqrt(np.maximum(np.diagonal(covariance) - 2 * rows + rows.mean(), 0.0))
-        centred, reach = mean - mean.mean(), float(ndtri(0.5 + interval / 2)) * sd
-        table = pd.DataFrame(
-            {"mean": centred, "sd": sd, "lower": centred - reach, "upper": centred + reach},
-            index=pd.Index(objects(posterior.data.entities), name="entity", tupleize_cols=False),
-        )
-        return table.iloc[np.argsort(-centred, kind="stable")]
+        return self.posterior.ranking(interval, ranks=False)
 
     def progress(self, rater: str) -> Progress:
         """How far a rater, and all of them, have come."""
@@ -312,8 +302,7 @@ class Loop:
 
     def why(self, question: Question) -> str:
         """Why this question, in a sentence or two."""
-        row = self.posterior.prefer([(question.first, question.second)]).iloc[0]
-        return f"{question.first} is preferred with probability {row['probability']:.2f}."
+        return why(self.posterior, question.first, question.second, self.score)
 
     def item(self, label: Any) -> Item:
         """What is shown of an entity."""

@@ -105,8 +105,12 @@ def test_refining_equals_a_full_fit_and_is_published(loop: Loop, run: Path) -> N
     answer(loop, 3)
     question = loop.question("ann")
     assert question is not None
+    assert loop.progress("ann").worth is None
     assert loop.refine()
     assert not loop.refine()
+    known = loop.progress("ann").worth
+    assert known is not None and 0 < known.wrong_after < known.wrong_now < 0.5
+    assert "This pair was chosen because" in loop.why(question)
     assert loop.posterior.info["result"] == "converged" and not loop.posterior.info.get("quick_answers")
     assert loop.question("ann") == question
     published = load_run(run)

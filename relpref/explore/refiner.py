@@ -43,9 +43,11 @@ class Refiner:
         self._thread.join()
 
     def _work(self) -> None:
-        while not self._ending:
+        ending = False
+        while not ending:
             self._wake.wait()
             self._wake.clear()
+            ending = self._ending  # before the last refinement, which then knows every answer
             try:
                 self._loop.refine()
             except Exception as error:  # noqa: BLE001 - answers are safe without it, and the next ones may mend it

@@ -1,0 +1,75 @@
+"""``relpref ask``: asks a person which of two, again and again, and learns from every answer."""
+
+import argparse
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from relpref.cli.ask_keys import Keys
+from relpref.cli.ask_session import Session
+from relpref.cli.opened import labels
+from relpref.cli.output import say
+from relpref.data.messages import counted
+from relpref.errors import DataError
+from relpref.explore import Loop
+from relpref.runs import ANSWERS, load_run
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Ask, or move answers to and from a table."""
+    store = Path(chosen.run) / ANSWERS
+    new = not store.exists()
+    with _opened(chosen) as loop:
+        if new:
+            say(f"Answers are kept in {store} from now on, with those that the run was fitted on")
+        if chosen.import_from is not None:
+            number = loop.import_answers(chosen.import_from)
+            loop.refine()
+            say(f"Added to {store}: {counted(number, 'answer')} of {chosen.import_from}")
+        elif chosen.export is not None:
+            say(f"Written to {chosen.export}: {counted(loop.export_answers(chosen.export), 'answer')}")
+        elif chosen.web:
+            _serve(loop, chosen)
+        else:
+            _terminal(loop, chosen)
+
+
+def _opened(chosen: argparse.Namespace) -> Loop:
+    entities = None
+    if chosen.entities is not None:
+        posterior: Any = load_run(chosen.run).posterior
+        entities = labels(posterior.data.entities, chosen.entities.split(","))
+    return Loop.open(
+        chosen.run,
+        score=chosen.score,
+        seed=chosen.seed,
+        ties=not chosen.no_ties,
+        show=chosen.show,
+        entities=entities,
+        most_appearances=chosen.most_appearances,
+        hardest=chosen.hardest,
+        repeats=chosen.repeats,
+    )
+
+
+def _serve(loop: Loop, chosen: argparse.Namespace) -> None:
+    try:
+        from relpref.app import serve
+    except ImportError as error:
+        raise DataError(
+            f"--web needs {error.name}; install it with: pip install 'relpref[web]' (or answer in the terminal, without --web)"
+        ) from error
+    serve(loop, port=chosen.port, rater=chosen.rater)
+
+
+def _terminal(loop: Loop, chosen: argparse.Namespace) -> None:
+    session = Session(loop, "me" if chosen.rater is None else chosen.rater, Keys())
+    try:
+        session.ask(chosen.answers)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {_kept(session, chosen)}") from None
+    say(f"{_kept(session, chosen)}: try relpref rank {quote(chosen.run)}")
+
+
+def _kept(session: Session, chosen: argparse.Namespace) -> str:
+    return f"{counted(session.answers, 'answer')} given now, all kept in {Path(chosen.run) / ANSWERS}"

@@ -1,0 +1,133 @@
+"""Questions and answers on a terminal, or line by line where there is none."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from relpref.cli.ask_keys import Action, Keys
+from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, two_items, wrapped
+from relpref.errors import DataError
+from relpref.explore import Loop, Question
+from relpref.explore.refiner import Refiner
+
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_TOP = 5
+
+
+class Session:
+    """Asks one rater.
+
+    Parameters
+    ----------
+    loop : Loop
+    rater : str
+    keys : Keys
+
+    Attributes
+    ----------
+    answers : int
+        How many were given, less those that were taken back.
+    """
+
+    def __init__(self, loop: Loop, rater: str, keys: Keys) -> None:
+        self.answers = 0
+        self._notice = ""
+        self._loop, self._rater, self._keys = loop, rater, keys
+        self._draws = keys.raw and sys.stdout.isatty()
+        self._plain = not _can_draw()
+
+    def ask(self, most: int | None = None) -> None:
+        """Ask until the person quits, there are so many answers, or nothing is left to ask."""
+        with self._refining() as refiner, self._keys.listening():
+            while most is None or self.answers < most:
+                question = self._loop.question(self._rater)
+                if question is None:
+                    self._say("Nothing is left to ask.")
+                    return
+                self._keys.forget()  # nobody meant this question by them
+                self._show(question)
+                action = self._keys.next()
+                while action in (None, "why", "ranking") or (action == "tie" and not self._loop.ties):
+                    self._tell(action, question)
+                    action = self._keys.next()
+                if action == "quit":
+                    return
+                self._do(action, question)
+                refiner.wake()
+
+    @contextmanager
+    def _refining(self) -> Iterator[Refiner]:
+        refiner = Refiner(self._loop)
+        refiner.start()
+        try:
+            yield refiner
+        finally:
+            refiner.close()
+
+    def _do(self, action: Action | None, question: Question) -> None:
+        try:
+            self._record(action, question)
+        except DataError as error:  # answered meanwhile at another terminal, for example
+            self._notice = str(error)
+
+    def _record(self, action: Action | None, question: Question) -> None:
+        if action == "skip":
+            self._loop.skip(question.id, self._rater)
+        elif action == "undo":
+            before = self._loop.progress(self._rater).answers
+            if self._loop.undo(self._rater) is None:
+                self._notice = "There is nothing to take back."
+            self.answers += self._loop.progress(self._rater).answers - before
+        else:
+            outcome = "tie"
+            if action in ("left", "right"):
+                outcome = "first" if (action == "left") == (question.left == question.first) else "second"
+            self._loop.answer(question.id, outcome, self._rater)
+            self.answers += 1
+
+    def _show(self, question: Question) -> None:
+        columns = self._columns()
+        right = question.second if question.left == question.first else question.first
+        progress = self._loop.progress(self._rater)
+        lines = wrapped(self._notice, columns)
+        self._notice = ""
+        lines += wrapped(headline(self._rater, progress), columns)
+        if progress.worth:
+            lines += wrapped(progress.worth.sentence, columns)
+        lines += ["", *two_items(self._loop.item(question.left), self._loop.item(right), columns), ""]
+        lines += self._help()
+        if self._draws:
+            lines += ["", *bars(self._loop.ranking(), _TOP, columns, self._plain)]
+        print(_CLEAR * self._draws + "\n".join(lines), flush=True)
+
+    def _tell(self, action: Action | None, question: Question) -> None:
+        if action == "why":
+            self._say(self._loop.why(question))
+        elif action == "ranking":
+            lines = bars(self._loop.ranking(), None, self._columns(), self._plain)
+            print("\n".join(lines), flush=True)
+        else:
+            print("\n".join(["That means nothing here.", *self._help()]), flush=True)
+
+    def _help(self) -> list[str]:
+        """What may be pressed, in rows."""
+        arrows = ("←", "→", "↓") if self._keys.raw and not self._plain else ("", "", "")
+        left, right, tie = (f"{arrow} {key}".strip() for arrow, key in zip(arrows, "abt", strict=True))
+        ties = [f"{tie} equally good"] if self._loop.ties else []
+        keys = [left, right, *ties, "s skip", "u undo", "w why this", "r ranking", "q quit"]
+        return in_rows(keys, self._columns())
+
+    def _say(self, text: str) -> None:
+        print("\n".join(wrapped(text, self._columns())), flush=True)
+
+    def _columns(self) -> int:
+        return max(shutil.get_terminal_size().columns, NARROW)
+
+
+def _can_draw() -> bool:
+    try:
+        "─●".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

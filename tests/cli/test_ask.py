@@ -1,0 +1,191 @@
+import builtins
+import io
+import os
+import pty
+import shutil
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpref.cli import main
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def typed(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Ask about the run with lines as if they were typed."""
+
+    def run(lines: str, *more: object) -> Any:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines.split())))
+        return ask("ask", "run", *more)
+
+    return run
+
+
+def events(place: Path, columns: str = "kind") -> list[Any]:
+    with sqlite3.connect(place / "run" / "answers.sqlite") as connection:
+        found = connection.execute(
+            f"SELECT {columns} FROM event WHERE question IS NOT NULL OR withdrawn"
+        ).fetchall()
+    connection.close()
+    return [row[0] if len(row) == 1 else row for row in found]
+
+
+def test_answers_are_asked_for_kept_and_published(typed: Ask, ask: Ask, place: Path) -> None:
+    before = ask("rank", "run", "--csv").out
+    said = typed("a b t s u why r nonsense q")
+    assert (said.code, said.err) == (0, "")
+    assert events(place) == ["answer", "answer", "answer", "skip", "withdrawal"]
+    assert "3 answers given now, all kept in run/answers.sqlite: try relpref rank run" in said.out
+    assert "Question 4 for me: 3 answered, 1 skipped" not in said.out  # the skip was undone before
+    assert "That means nothing here" in said.out and "●" in said.out
+    after = ask("rank", "run", "--csv")
+    assert after.err == "" and after.out != before
+    again = typed("")
+    assert "Question 4 for me: 3 answered" in again.out and "from now on" not in again.out
+
+
+def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
+    said = typed("a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--entities", "tea,coffee,007")
+    assert said.code == 0 and "2 answers given now" in said.out and "equally good" not in said.out
+    assert events(place, "rater") == ['"ann"', '"ann"']
+
+
+def test_the_end_of_what_can_be_asked(typed: Ask) -> None:
+    said = typed("a a a", "--entities", "water,NA")
+    assert said.code == 0 and "Nothing is left to ask." in said.out and "1 answer given now" in said.out
+
+
+def test_what_is_shown_is_kept_and_cannot_act_on_the_terminal(typed: Ask, place: Path) -> None:
+    text = "\x1b[2Jclear \u202egnirts " + "long " * 2000
+    (place / "items.csv").write_text(
+        f'name,text,image,link,colour\ntea,"{text}",../../etc/passwd,https://x.org/a,\x07red\ncoffee,black,,,\n'
+    )
+    said = typed("q", "--show", "items.csv", "--entities", "tea,coffee", "--repeats", 9)
+    assert said.code == 0
+    assert "\\x1b[2Jclear \\u202egnirts" in said.out and "colour  \\x07red" in said.out
+    assert not any(char in said.out for char in "\x1b\u202e\x07") and "passwd" not in said.out
+    assert "black" in said.out and "https://x.org/a" in said.out and len(said.out) < 3000
+    assert typed("q").out == said.out.split("\n", 1)[1]
+    (place / "items.csv").write_text("name,text\nteas,hot\n")
+    said = typed("q", "--show", "items.csv")
+    assert said.code == 2 and "items.csv, line 2" in said.err and "nearest: 'tea'" in said.err
+
+
+def test_answers_go_out_and_come_in_as_a_table(typed: Ask, ask: Ask, place: Path) -> None:
+    typed("a t", "--rater", "ann")
+    said = ask("ask", "run", "--export", "all.csv")
+    assert said.out == "Written to all.csv: 12 answers\n"
+    assert (place / "all.csv").read_text().splitlines()[0] == "winner,loser,count,tie,rater,shown_first"
+    assert ask("ask", "run", "--import", "all.csv").code == 2
+    (place / "more.csv").write_text("first,second,winner,rater\ntea,NA,NA,ben\n")
+    said = ask("ask", "run", "--import", "more.csv")
+    assert (said.code, said.err, said.out) == (0, "", "Added to run/answers.sqlite: 1 answer of more.csv\n")
+    (place / "bad.csv").write_text("winner,loser\ntea,coffe\n")
+    said = ask("ask", "run", "--import", "bad.csv")
+    assert said.code == 2 and "bad.csv, line 2" in said.err
+    assert ask("ask", "run", "--export", "table.txt").code == 2
+
+
+def test_a_run_with_answers_is_not_replaced(typed: Ask, ask: Ask, place: Path) -> None:
+    typed("a")
+    said = ask("fit", "--folder", "tables", "--out", "run", "--force", "--quiet")
+    assert said.code == 2
+    assert "people's answers are in run/answers.sqlite" in said.err and "--export comparisons.csv" in said.err
+    assert events(place) == ["answer"]
+
+
+def test_answers_that_were_not_published_count(typed: Ask, ask: Ask, place: Path) -> None:
+    shutil.copytree(place / "run", place / "before")
+    typed("a a b")
+    expected = ask("prefer", "run", "tea", "water").out
+    for file in ("run.json", "posterior.nc"):  # as if it had been killed before it published
+        shutil.copy(place / "before" / file, place / "run" / file)
+    said = ask("prefer", "run", "tea", "water")
+    assert "3 answers are newer than the posterior in run" in said.err
+    assert said.out == expected
+    assert "3 answers are newer" in ask("rank", "run").err
+    assert "3 answers are newer" in ask("report", "run").err
+
+
+def test_an_interrupt_keeps_everything_and_says_so(
+    ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(io.StringIO):
+        def readline(self, *_: Any) -> str:  # type: ignore[override]
+            line = super().readline()
+            if not line:
+                raise KeyboardInterrupt
+            return line
+
+    monkeypatch.setattr(sys, "stdin", Interrupted("a\nb\n"))
+    said = ask("ask", "run")
+    assert said.code == 130
+    assert "interrupted; 2 answers given now, all kept in run/answers.sqlite" in said.err
+    assert events(place) == ["answer", "answer"]
+
+
+def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imports = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("relpref.app"):
+            raise ImportError("No module named 'starlette'", name="starlette")
+        return imports(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    said = ask("ask", "run", "--web")
+    assert said.code == 2 and "pip install 'relpref[web]'" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--score", "cleverest"), "cleverest"),
+        (("--entities", "tea,cofee"), "cofee"),
+        (("--hardest", "2"), "hardest"),
+        (("--rater", ""), "rater"),
+        (("--answers", "0"), "less than 1"),
+        (("--export", "a.csv", "--web"), "not allowed with"),
+    ],
+)
+def test_what_cannot_be_used_is_named(place: Path, ask: Ask, arguments: tuple[str, ...], words: str) -> None:
+    said = ask("ask", "run", *arguments)
+    assert said.code == 2 and words in said.err and "Traceback" not in said.err
+
+
+def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, program = pty.openpty()
+    monkeypatch.setenv("COLUMNS", "100")
+    seen: list[bytes] = []
+
+    def person() -> None:
+        """Presses a key whenever a question is on the screen."""
+        for key in (b"\x1b[D", b"\x1bOC", b"\x1b[B", b"s", b"u", b"q"):
+            drawn = b""
+            while b"q quit" not in drawn:
+                drawn += os.read(terminal, 4096)
+            seen.append(drawn)
+            os.write(terminal, key)
+        while b"given now" not in drawn:
+            drawn += os.read(terminal, 4096)
+
+    watching = threading.Thread(target=person, daemon=True)
+    watching.start()
+    with open(program, encoding="utf-8") as keys, open(os.dup(program), "w", encoding="utf-8") as screen:
+        monkeypatch.setattr(sys, "stdin", keys)
+        monkeypatch.setattr(sys, "stdout", screen)
+        assert main(["ask", "run"]) == 0
+        watching.join(30)
+    os.close(terminal)
+    assert events(place) == ["answer", "answer", "answer", "skip", "withdrawal"]
+    outcomes = events(place, "(SELECT left FROM question WHERE id = question) = winner, tie")
+    assert outcomes[:3] == [(1, 0), (0, 0), (outcomes[2][0], 1)]
+    assert all(b"\x1b[H\x1b[2J" in drawn for drawn in seen)
+    assert all("●".encode() in drawn for drawn in seen[1:])  # the ranking of the screen before
