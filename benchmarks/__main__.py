@@ -24,6 +24,7 @@ TIMED = (
     "fitted",
     "related",
     "one_answer",
+    "exploration",
     "conjugate_gradient",
     "closed_form",
     "pair_out",

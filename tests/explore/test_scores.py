@@ -12,7 +12,7 @@ from scipy.special import entr
 from scipy.stats import norm
 
 from relpref.errors import DataError
-from relpref.explore import SCORES, LookAhead, TopK
+from relpref.explore import SCORES, Bald, LookAhead, TopK
 from relpref.explore.choose import answers_of, score_of
 from relpref.explore.gap_scores import State
 from relpref.explore.gaps import Belief, Gaps, Pool
@@ -114,7 +114,7 @@ def test_chunks_change_nothing(
             seen = ~np.isnan(values)
             assert np.all(np.isnan(target[rows[seen], columns[seen]]))
             target[rows[seen], columns[seen]] = values[seen]
-    assert np.array_equal(whole, parts, equal_nan=True)
+    np.testing.assert_allclose(whole, parts, rtol=1e-12)
     assert np.all(np.isfinite(whole[EVERY]))
     assert np.all(np.isnan(whole[np.tril_indices(N)]))
 
@@ -185,16 +185,18 @@ def test_top_k_is_the_information_about_membership(posterior: UtilityPosterior) 
         TopK(9).scorer(state)
 
 
-@pytest.mark.parametrize("score", [TopK(10), LookAhead()])
-def test_the_shortlist_holds_what_is_best(score: Any, make: Callable[..., UtilityPosterior]) -> None:
-    """Among 1225 pairs it loses at most a twentieth of the best score."""
+@pytest.mark.parametrize(("score", "share"), [(Bald(), 0.999), (TopK(10), 0.98), (LookAhead(), 0.95)])
+def test_the_shortlist_holds_what_is_best(
+    score: Any, share: float, make: Callable[..., UtilityPosterior]
+) -> None:
+    """Among 1225 pairs it loses at most a thousandth of the best score, or a little where the quick score is another."""
     n = 50
     for seed in range(3):
         state = state_of(make(list(range(n)), seed))
         scorer = score.scorer(state)
         every = scorer.exact(state.belief.gaps(*np.triu_indices(n, 1)))
         _, values = best(state, scorer._replace(few=128), None, np.random.default_rng(0))
-        assert values[0] > 0.95 * every.max()
+        assert values[0] > share * every.max()
 
 
 def test_the_expected_covariance_is_that_of_all_answers(posterior: UtilityPosterior) -> None:
