@@ -82,7 +82,7 @@ def create_app(loop: "Loop", *, token: str, rater: str | None = None) -> Starlet
     return Starlette(
         routes=[Mount(f"/{token}", routes=inside)],
         middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _refused, StorageError: _unreadable},
         lifespan=refined,
     )
 
@@ -159,30 +159,21 @@ class _Pages:
         except DataError:
             return self._page(rater, 409, _STALE)
         except StorageError as error:
-            return self._page(rater, 503, _unsaved(error))
+            said = f"{error}. This was not counted; everything before it is safe. Try it again."
+            return self._page(rater, 503, said)
         self._refiner.wake()
         return RedirectResponse(f"?{urlencode({'rater': rater})}", 303)
 
     def _page(self, rater: str, status: int = 200, notice: str = "") -> Response:
-        cards: list[Card] = []
-        question, why = None, ""
-        try:
-            question = self._loop.question(rater)
-            if question is not None:
-                cards = self._cards(question)
-                why = self._loop.why(question)
-            asked = True
-        except StorageError as error:
-            status, notice, asked, question = 503, notice or _unsaved(error), False, None
+        question = self._loop.question(rater)
         return self._render(
             "ask.html.j2",
             status,
             rater=rater,
             notice=words.visible(notice),
             question=question,
-            asked=asked,
-            cards=cards,
-            why=words.visible(why),
+            cards=self._cards(question) if question else [],
+            why=words.visible(self._loop.why(question)) if question else "",
             ties=self._loop.ties,
             proof=self._proof(rater),
             **self._standing(rater, View()),
@@ -251,15 +242,14 @@ async def _form(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-def _unsaved(error: StorageError) -> str:
-    return (
-        f"That could not be saved, so it was not counted; everything before it is safe. Try again. ({error})"
-    )
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
+
+
+async def _unreadable(request: Request, error: Exception) -> Response:
+    said = words.visible(f"{error}. Nothing that was counted is lost; load the page again.")
+    return PlainTextResponse(said, 503)
 
 
 def _templates() -> Any:

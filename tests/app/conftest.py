@@ -43,7 +43,7 @@ class Progress:
     answers: int
     everyone: int
     skips: int
-    worth: Any = None
+    worth: Any
 
 
 @dataclass
@@ -55,6 +55,7 @@ class FakeLoop:
     ties: bool = True
     folder: Path | None = None
     fails: Exception | None = None
+    worth: Any = None
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
     open: dict[str, Question] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class FakeLoop:
     def progress(self, rater: str) -> Progress:
         answers = [who for kind, _, who in self.events if kind != "skip"]
         skips = sum(kind == "skip" and who == rater for kind, _, who in self.events)
-        return Progress(answers.count(rater), len(answers), skips)
+        return Progress(answers.count(rater), len(answers), skips, self.worth)
 
     def why(self, question: Question) -> str:
         return f"Nothing is known about {question.first} and {question.second} yet."

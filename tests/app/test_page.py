@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relpref.errors import StorageError
+from relpref.explore import Worth
 
 pytest.importorskip("starlette", reason="the page needs the extra web")
 
@@ -97,11 +98,23 @@ def test_a_full_disk_counts_nothing(fake: Callable[..., Any], visit: Callable[..
     loop.fails = StorageError("answers.sqlite: the disk is full; make room")
     refused = at.send(form)
     assert refused.status_code == 503 and not loop.events
-    assert "the disk is full; make room" in refused.text and "was not counted" in refused.text
+    assert "the disk is full; make room. This was not counted;" in refused.text
     assert len(names(refused.text)) == 2  # the question is still there to be answered
-    assert at.get(rater="bob").status_code == 503
+    unread = at.get(rater="bob")  # no question can be stored, so none is shown
+    assert unread.status_code == 503 and "make room. Nothing that was counted is lost" in unread.text
     loop.fails = None
     assert at.send(form).status_code == 303 and len(loop.events) == 1
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_what_further_answers_are_worth(
+    enough: bool, fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
+    loop = fake(1, 2)
+    assert 'class="worth"' not in visit(loop).get().text
+    loop.worth = Worth(10, 0.2, 0.199 if enough else 0.1)
+    page = visit(loop).get().text
+    assert loop.worth.sentence in page and ("Enough is known" in page) is enough
 
 
 def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
