@@ -2,7 +2,7 @@
 
 Usage: python tools/screenshot.py [FILE]     (default docs/ask.png; needs playwright and a Chromium)
 
-Fits a run on the dishes beside this file, lets somebody with a taste of their own answer forty questions, and opens the page.
+Fits a run on the dishes beside this file, lets somebody with a taste of their own answer seventeen questions, and opens the page.
 """
 
 import shutil
@@ -22,7 +22,7 @@ from relpref.explore import Loop
 
 HERE = Path(__file__).parent
 TASTE = {"spicy": 1.6, "sweet": -0.7, "savoury": 1.0, "rich": -0.9, "fresh": 1.8}
-SIZE = {"width": 1200, "height": 740}
+SIZE = {"width": 1200, "height": 770}
 
 
 def make_run(folder: Path) -> Path:
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "docs" / "ask.png"
     with tempfile.TemporaryDirectory() as folder:
         made = make_run(Path(folder))
-        answer(made, 40)
+        answer(made, 17)
         with page_of(made) as address:
             take(address, target)
     print(f"The picture is in {target}")

@@ -79,11 +79,11 @@ def standings(ranking: "pd.DataFrame", view: View) -> Standings:
     """
     labels = list(ranking.index)
     mean, lower, upper = (ranking[name].to_numpy() for name in ("mean", "lower", "upper"))
-    # One scale for all entities, whichever are shown: the bars move when beliefs do, and not else.
-    low, high = min(lower.min(initial=0), 0), max(upper.max(initial=0), 0)
-    scale = 100 / (high - low) if high > low else 0.0
     needle = " ".join(view.find.split()).casefold()
     which = [at for at, label in enumerate(labels) if needle in str(label).casefold()]
+    shown = which[view.start : view.start + view.most]
+    low, high = min(lower[shown].min(initial=0), 0), max(upper[shown].max(initial=0), 0)
+    scale = 100 / (high - low) if high > low else 0.0
     rows = [
         Row(
             key=hashlib.blake2s(repr(labels[at]).encode("utf-8", "replace"), digest_size=8).hexdigest(),
@@ -96,7 +96,7 @@ def standings(ranking: "pd.DataFrame", view: View) -> Standings:
             begin=round(scale * (lower[at] - low), 2),
             width=round(scale * (upper[at] - lower[at]), 2),
         )
-        for at in which[view.start : view.start + view.most]
+        for at in shown
     ]
     before, after = view.start - view.most, view.start + view.most
     return Standings(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 # Control characters but newline and tab; marks that turn the direction of the text after them; halves of characters; not characters.
 _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-_NAME, _TEXT = 90, 420
+_NAME, _TEXT = 90, 300
 
 
 @dataclass(frozen=True)

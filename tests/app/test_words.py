@@ -1,0 +1,39 @@
+"""Foreign text: whatever it holds, what is shown neither acts nor hides."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("starlette", reason="the page needs the extra web")
+
+from relpref.app import words
+
+ANY = st.text(st.characters(exclude_categories=()), max_size=600)
+
+
+@given(ANY)
+def test_visible_text_has_no_character_that_acts(text: str) -> None:
+    shown = words.visible(text)
+    assert words.visible(shown) == shown
+    shown.encode("utf-8")
+    bidi = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    for character in shown:
+        assert unicodedata.bidirectional(character) not in bidi
+        assert unicodedata.category(character) not in ("Cc", "Cs") or character in "\n\t"
+
+
+@given(ANY, st.integers(4, 50))
+def test_a_cut_keeps_every_character(text: str, longest: int) -> None:
+    cut = words.cut(text, longest)
+    assert cut.head + cut.rest == text
+    assert len(cut.head) <= longest + longest // 4 and cut.head != "" or text == ""
+
+
+def test_what_is_whole_stays_as_it_is() -> None:
+    for text in ("שלום", "日本語", "👩‍👩‍👧", "é\u0301", "a\nb"):
+        assert words.visible(text) == text
+    assert words.name(" \n\t ").head == "(empty)"
+    assert words.prose("one two " * 200).head[-3:] in ("one", "two")
+    assert words.visible("a\r\nb\rc") == "a\nb␍c"
