@@ -69,7 +69,7 @@ class Truth:
         if self.recorded is not None and not self._known:
             raise DataError("Truth: the table of recorded answers is empty; give at least one answer")
 
-    @property
+    @cached_property
     def pairs(self) -> list[tuple[Any, Any]] | None:
         """Labels of the pairs that can be asked about; None if that is every pair."""
         if self.recorded is None:
@@ -77,7 +77,7 @@ class Truth:
         labels = self.data.entities
         return [(labels[low], labels[high]) for low, high in self._known]
 
-    @property
+    @cached_property
     def has_ties(self) -> bool:
         """Whether an answer may be a tie."""
         if self.recorded is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from benchmarks.measure import table
 from benchmarks.reproduce import ohsumed, trec
 from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.kernel import SquaredExponentialOfDistances
-from benchmarks.reproduce.models import MODELS
+from benchmarks.reproduce.models import MODELS, Positions
 from benchmarks.reproduce.problem import Problem, quality
 from benchmarks.reproduce.protocol import Source
 from benchmarks.reproduce.rows import Row
@@ -21,6 +22,10 @@ from relpref.explore import SCORES, Truth, simulate_steps
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import RegularizedLaplacian
 from relpref.models import xpgp
+
+Chooser = Callable[
+    [int], tuple[Positions, Positions]
+]  # of a rerun: positions of known and of remaining pairs
 
 KNOWN = 10
 MODEL = "xpgp_laplacian"
@@ -43,11 +48,9 @@ def compute(part: Part, quick: bool) -> list[Row]:
     reruns = 2 if quick else BASELINE_RERUNS if score == BASELINE else RERUNS
     rows = []
     for setting, problem in protocol.load(Source(), query).items():
+        chosen = _at_random(problem, protocol.seed, query) if score == BASELINE else _by(problem, score)
         for rerun in range(reruns):
-            if score == BASELINE:  # the very pairs of the experiment of Fig. 3
-                known, remaining = problem.draw(KNOWN, (protocol.seed, query, KNOWN, rerun))
-            else:
-                known, remaining = _chosen(problem, score, rerun)
+            known, remaining = chosen(rerun)
             fitted = MODELS[MODEL].fit(problem, known, remaining)
             judged = quality(fitted.scores)
             row = {"setting": setting, "rerun": rerun, "error": judged.error, "auc": judged.auc}
@@ -55,20 +58,27 @@ def compute(part: Part, quick: bool) -> list[Row]:
     return rows
 
 
-def _chosen(problem: Problem, score: str, rerun: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the pairs that the score asks about, and of the others; every answer is the right one."""
+def _at_random(problem: Problem, seed: int, query: int) -> Chooser:
+    """The very pairs of the experiment of Fig. 3."""
+    return lambda rerun: problem.draw(KNOWN, (seed, query, KNOWN, rerun))
+
+
+def _by(problem: Problem, score: str) -> Chooser:
+    """Pairs that a score asks about, from those of different relevance; every answer is the right one."""
     data = problem.data
     labels = np.asarray(data.entities)
     pairs = pd.DataFrame({"winner": labels[data.winner], "loser": labels[data.loser]})
     truth = Truth(data.select_comparisons([]), recorded=pairs)
-    steps = simulate_steps(truth, score, rerun, start=_fit(problem, truth.data))
+    start = _fit(problem, truth.data)
     at = {pair: row for row, pair in enumerate(zip(data.winner.tolist(), data.loser.tolist(), strict=True))}
-    known = []
-    for _, step in zip(range(KNOWN), steps, strict=False):
-        known.append(at[step.pair if step.outcome > 0 else step.pair[::-1]])
-    chosen = np.zeros(len(pairs), dtype=bool)
-    chosen[known] = True
-    return np.flatnonzero(chosen), np.flatnonzero(~chosen)
+
+    def choose(rerun: int) -> tuple[Positions, Positions]:
+        chosen = np.zeros(len(pairs), dtype=bool)
+        for _, step in zip(range(KNOWN), simulate_steps(truth, score, rerun, start=start), strict=False):
+            chosen[at[step.pair if step.outcome > 0 else step.pair[::-1]]] = True
+        return np.flatnonzero(chosen), np.flatnonzero(~chosen)
+
+    return choose
 
 
 def _fit(problem: Problem, data: PreferenceData) -> UtilityPosterior:
