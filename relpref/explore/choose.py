@@ -21,6 +21,9 @@ from relpref.infer.belief import generator
 from relpref.infer.prediction import expectations, questions
 from relpref.infer.ranks import objects
 
+_MOVES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
 
 def next_pairs(
     posterior: UtilityPosterior,
@@ -102,7 +105,11 @@ class Plan(NamedTuple):
     @property
     def after(self) -> Belief:
         """After all answers."""
-        return _answered(self.last, self.answers, *self.questions[-1][:2]) if self.questions else self.before
+        return (
+            _answered(self.before, self.last, self.answers, *self.questions[-1][:2])
+            if self.questions
+            else self.before
+        )
 
 
 def plan(
@@ -118,7 +125,7 @@ def plan(
     found: list[tuple[int, int, float]] = []
     while len(found) < k:
         if found:
-            belief = _answered(belief, answers, *found[-1][:2])
+            belief = _answered(now, belief, answers, *found[-1][:2])
         pool = asked.pool()
         if pool.listed is None:
             pool = replace(pool, members=screened(pool.members, belief, chosen_by, rng))
@@ -132,10 +139,15 @@ def plan(
     return Plan(found, now, belief, answers)
 
 
-def _answered(belief: Belief, answers: Answers, first: int, second: int) -> Belief:
-    """With the covariance that is expected after one more answer."""
-    gap = belief.gaps(np.array([first]), np.array([second]))
-    return belief.after(first, second, float(answers.forecast(gap.mean, gap.variance).shrinkage[0]))
+def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:
+    """With the covariance that is expected after one more answer.
+
+    Answers between ``before`` and ``belief`` will have moved the gap's mean; how far is known in distribution: N(m, v_before − v).
+    """
+    then, now = (each.gaps(np.array([first]), np.array([second])) for each in (before, belief))
+    moved = then.mean + np.sqrt(np.maximum(then.variance - now.variance, 0.0)) * _MOVES
+    shrinkage = answers.forecast(moved, np.broadcast_to(now.variance, moved.shape)).shrinkage
+    return belief.after(first, second, float(_WEIGHTS @ shrinkage))
 
 
 def score_of(score: str | Score) -> Score:
