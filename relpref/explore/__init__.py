@@ -1,7 +1,8 @@
 """Which question to ask next, and what its answer is worth."""
 
 from relpref.explore.choose import next_pairs
-from relpref.explore.gap_scores import Bald, Eubo, Random, Ratio, Score, Variance
+from relpref.explore.gap_scores import Bald, Eubo, Random, Ratio, Score, Scorer, State, Variance
+from relpref.explore.gaps import Gaps
 from relpref.explore.items import Item
 from relpref.explore.lookahead import LookAhead
 from relpref.explore.loop import Loop, Progress
@@ -22,6 +23,7 @@ __all__ = [
     "AnswersSaved",
     "Bald",
     "Eubo",
+    "Gaps",
     "Item",
     "LookAhead",
     "Loop",
@@ -31,6 +33,8 @@ __all__ = [
     "Random",
     "Ratio",
     "Score",
+    "Scorer",
+    "State",
     "Step",
     "TopK",
     "Truth",
