@@ -1,0 +1,100 @@
+"""The experiments with active exploration: truths, tables and figures, on made-up rows."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.reproduce.exploration import selection, simulators, truths
+from benchmarks.reproduce.exploration.experiments import EXPERIMENTS
+from relpref.explore import DEFAULT, SCORES
+
+
+def made_up() -> pd.DataFrame:
+    """Every score but random falls twice as fast on the first simulator, and not at all on the second."""
+    rows = []
+    for simulator, strategy, seed, number in itertools.product(
+        ("attributes", "graph"), ("bald", "random"), range(4), range(11)
+    ):
+        speed = {"random": 1, "bald": 2 if simulator == "attributes" else 0}[strategy]
+        value = 0.5 - 0.02 * speed * number + 0.01 * seed
+        row = {"simulator": simulator, "strategy": strategy, "block": 0, "seed": seed, "answers": number}
+        rows.append(row | dict.fromkeys(simulators.MEASURES, value))
+    return pd.DataFrame(rows)
+
+
+def test_answers_needed_stand_in_the_table() -> None:
+    text = simulators.markdown(made_up())
+    assert "| bald | **0.50 (0.50 to 0.50)** | **more than all (more than all to more than all)** | 1 | 2 |" in text
+    assert "| random | 1 | 1 |  |  |" in text
+
+
+def test_curves_and_selections_are_drawn() -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    simulators.draw(made_up(), figure)
+    assert [axis.get_title() for axis in figure.axes] == ["attributes", "graph"]
+    rows = pd.DataFrame(
+        [
+            {
+                "protocol": "trec",
+                "query": query,
+                "strategy": strategy,
+                "setting": "links",
+                "rerun": rerun,
+                "error": {"random": 0.2 + 0.02 * rerun, "ratio": 0.1 if query else 0.3}[strategy],
+                "auc": 0.9,
+            }
+            for query, strategy, rerun in itertools.product(range(3), ("random", "ratio"), range(3))
+        ]
+    )
+    # Errors of 0.3, 0.1 and 0.1 against 0.22, whose standard deviation is 0.02.
+    assert "| ratio | 0.167 | 0.900 | 2 of 3 | 0 of 3 | -2.7 |" in selection.markdown(rows)
+    figure = Figure()
+    selection.draw(rows, figure)
+    assert len(figure.axes) == 2
+
+
+def test_every_score_is_tried() -> None:
+    assert DEFAULT in SCORES
+    for experiment in EXPERIMENTS.values():
+        parts = experiment.parts(False)
+        assert set(SCORES) <= {value for part in parts for value in part}
+        assert len(set(parts)) == len(parts) > len(experiment.parts(True))
+
+
+@pytest.mark.parametrize("name", ["misspecified", "digits"])
+def test_truths_follow_from_the_seed(name: str) -> None:
+    one, again, other = (truths.TRUTHS[name](seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.utilities, again.utilities)
+    np.testing.assert_array_equal(one.data.attributes, again.data.attributes)
+    assert one.data.num_entities == truths.SIZE and not one.data.num_answers
+    assert np.ptp(one.utilities) > 1 and not np.array_equal(one.utilities, other.utilities)
+
+
+def test_half_of_the_links_are_wrong() -> None:
+    graph = truths.misspecified(0).data.relations["links"]
+    apart = (graph.target - graph.source) % truths.COMMUNITIES != 0
+    # About half of them lead anywhere, and three quarters of these out of the community; the others mostly stay in it.
+    assert 0.3 < apart.mean() < 0.55
+
+
+@pytest.mark.slow
+def test_utilities_from_the_prior_vary_with_the_links() -> None:
+    truth = truths.graph(0)
+    links = truth.data.relations["links"]
+    gaps = truth.utilities[links.source] - truth.utilities[links.target]
+    assert np.square(gaps).mean() < 0.5 * 2 * truth.utilities.var()
+    drawn = np.concatenate([truths.attributes(seed).utilities for seed in range(20)])
+    assert 1.4 < drawn.std() < 2.6  # amplitude 2
+
+
+def test_the_digits_are_those_of_the_images() -> None:
+    truth = truths.digits(0)
+    assert set(truth.utilities) <= set(range(10))
+    # Neighbours mostly show the same digit: the graph is one of the same images.
+    graph = truth.data.relations[truths.DERIVED]
+    same = truth.utilities[graph.source] == truth.utilities[graph.target]
+    assert same.mean() > 0.5
