@@ -51,8 +51,10 @@ def markdown(rows: pd.DataFrame) -> str:
         last = mine[mine["answers"] == most].groupby("strategy")
         for name, one in saved.items():
             text = f"{_ratio(one.ratio)} ({_ratio(one.lower)} to {_ratio(one.upper)})"
-            ratios[name].append("1" if name == BASELINE else f"**{text}**" if one.ratio == best else text)
-            fewest[name] += name != BASELINE and one.ratio == best
+            ratios[name].append(
+                "1" if name == BASELINE else f"**{text}**" if one.ratio == best < np.inf else text
+            )
+            fewest[name] += name != BASELINE and one.ratio == best and np.isfinite(best)
             fewer[name] += one.upper < 1
             errors[name].append(" / ".join(f"{last[what].mean()[name]:.3f}" for what in MEASURES[:2]))
     for name in order:
