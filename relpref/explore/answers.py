@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.data import Comparisons
-from relpref.explore.forecast import Forecast, forecast, is_gaussian, noise_scale
+from relpref.explore.forecast import Forecast, Noise, forecast, noise_of
 from relpref.explore.gaps import Gaps
 from relpref.infer.belief import Floats
 from relpref.likelihoods import AnswerModel
@@ -60,26 +60,21 @@ class Answers:
         return forecast(self.model, self.asked, self.parameters, mean, variance)
 
     @cached_property
-    def noise(self) -> float:
-        """Scale of the noise, c."""
-        return noise_scale(self.model, self.asked, self.parameters)[0]
-
-    @cached_property
-    def gaussian(self) -> bool:
-        """Whether an answer is the gap with Gaussian noise; then nothing is tabulated."""
-        return is_gaussian(self.model, self.asked, self.parameters)
+    def noise(self) -> Noise:
+        """How an answer sees a gap."""
+        return noise_of(self.model, self.asked, self.parameters)
 
     def information(self, gaps: Gaps) -> Floats | Singles:
         """Mutual information of answer and gap, in nats, to about a thousandth of itself."""
-        if self.gaussian:
-            return np.asarray(0.5 * np.log1p(gaps.variance / self.noise**2))
+        if self.noise.is_report:
+            return np.asarray(0.5 * np.log1p(gaps.variance / self.noise.scale**2))
         row, column, share = self._places(gaps)
         return self._interpolated(0, row, column) * share
 
     def shrinkage(self, gaps: Gaps) -> Floats:
         """κ of the expected variance v − κ v², to about a thousandth of itself."""
-        total = 1 / (self.noise**2 + gaps.variance)
-        if self.gaussian:
+        total = 1 / (self.noise.scale**2 + gaps.variance)
+        if self.noise.is_report:
             return total
         row, column, _ = self._places(gaps)
         return self._interpolated(1, row, column) * total
@@ -89,10 +84,9 @@ class Answers:
         row, column, _ = self._places(gaps)
         return self._interpolated(2, row, column)
 
-    @cached_property
+    @property
     def _farthest(self) -> float:
-        noise, reach = noise_scale(self.model, self.asked, self.parameters)
-        return _FARTHEST + max(reach / noise - 20.0, 0.0)
+        return _FARTHEST + self.noise.outermost / self.noise.scale
 
     @cached_property
     def _table(self) -> NDArray[np.float32]:
@@ -100,7 +94,7 @@ class Answers:
         t = np.linspace(0.0, self._farthest, _ROWS)[:, None]
         s = np.linspace(0.0, _WIDEST, _COLUMNS)[None, :]
         s[0, 0] = 1e-7  # the information is proportional to s there
-        noise = self.noise
+        noise = self.noise.scale
         total = np.broadcast_to((noise / (1 - s)) ** 2, (_ROWS, _COLUMNS))
         found = self.forecast((t * np.sqrt(total)).ravel(), (total - noise**2).ravel())
         channels = (
@@ -112,19 +106,19 @@ class Answers:
 
     def _places(self, gaps: Gaps) -> tuple[Singles, Singles, Singles]:
         """Of the gaps in the table: row and column, in fractions of a step, and s."""
-        near = (gaps.variance + self.noise**2).astype(np.float32)
-        np.sqrt(near, out=near)
-        np.reciprocal(near, out=near)
-        row = np.abs(gaps.mean.astype(np.float32))
-        row *= near
+        ratio = (gaps.variance / self.noise.scale**2).astype(np.float32)
+        spread = np.sqrt(ratio + np.float32(1))
+        row = np.abs((gaps.mean / self.noise.scale).astype(np.float32))
+        row /= spread
         row *= np.float32((_ROWS - 1) / self._farthest)
         np.minimum(row, np.float32(_ROWS - 1.001), out=row)
-        near *= np.float32(-self.noise)
-        near += np.float32(1)
-        np.maximum(near, np.float32(0), out=near)
-        column = np.minimum(near, np.float32(_WIDEST * (1 - 1e-6)))
+        # 1 − 1/√(1 + w) = w/(√(1 + w) (1 + √(1 + w))), which keeps its digits where w is small.
+        ratio /= spread
+        spread += np.float32(1)
+        ratio /= spread
+        column = np.minimum(ratio, np.float32(_WIDEST * (1 - 1e-6)))
         column *= np.float32((_COLUMNS - 1) / _WIDEST)
-        return row, column, near
+        return row, column, ratio
 
     def _interpolated(self, channel: int, row: Singles, column: Singles) -> Singles:
         """Bilinearly."""

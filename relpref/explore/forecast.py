@@ -85,19 +85,30 @@ def _forecast(
     return _of_grade(distribution, lambda gap: model(gap, asked, **parameters), mean, variance)
 
 
-def noise_scale(model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[float, float]:
-    """The scale of the noise on the gap, and the gap beyond which an answer is certain."""
-    with jax.enable_x64(True):
-        distribution = model(jnp.zeros(1), asked, **{name: real(value) for name, value in parameters.items()})
-        scale = float(jnp.max(distribution.scale))
-        return scale, float(_reach(distribution))
+class Noise(NamedTuple):
+    """How an answer sees a gap.
+
+    Attributes
+    ----------
+    scale : float
+        Of the noise.
+    outermost : float
+        The outermost threshold between grades; 0 without grades.
+    is_report : bool
+        Whether the answer is the gap itself with Gaussian noise, so that what it tells has a closed form.
+    """
+
+    scale: float
+    outermost: float
+    is_report: bool
 
 
-def is_gaussian(model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Any]) -> bool:
-    """Whether an answer is the gap itself with Gaussian noise, so that what it tells has a closed form."""
+def noise_of(model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Any]) -> Noise:
+    """The noise of answers; arguments as in `forecast`."""
     with jax.enable_x64(True):
         distribution = model(jnp.zeros(1), asked, **{name: real(value) for name, value in parameters.items()})
-    return isinstance(distribution, SoftComparison)
+        outermost = float(_outermost(distribution))
+        return Noise(float(jnp.max(distribution.scale)), outermost, isinstance(distribution, SoftComparison))
 
 
 def _of_grade(
@@ -144,9 +155,8 @@ def _outcomes(distribution: Comparison) -> tuple[NDArray[np.int32], Floats]:
     return np.array([0, 1], dtype=np.int32), np.array([0.0, 1.0])
 
 
-def _reach(distribution: Comparison) -> Array:
-    thresholds = getattr(distribution, "thresholds", jnp.zeros(1))
-    return _REACH * jnp.max(distribution.scale) + jnp.max(thresholds)
+def _outermost(distribution: Comparison) -> Array:
+    return jnp.max(getattr(distribution, "thresholds", jnp.zeros(1)))
 
 
 def _quadrature(distribution: Comparison, mean: Array, variance: Array) -> tuple[Array, Array]:
@@ -156,7 +166,8 @@ def _quadrature(distribution: Comparison, mean: Array, variance: Array) -> tuple
     """
     steps = jnp.arange(-_NODES, _NODES + 1, dtype=mean.dtype)
     sd = jnp.sqrt(variance)[:, None]
-    widest = jnp.maximum(_reach(distribution) / _NODES, 1e-30)
+    reach = _REACH * jnp.max(distribution.scale) + _outermost(distribution)
+    widest = reach / _NODES
     narrow = _STEP * sd <= widest
     z = jnp.where(narrow, _STEP * steps, (widest * steps - mean[:, None]) / jnp.where(narrow, 1.0, sd))
     step = jnp.where(narrow, _STEP, widest / jnp.where(narrow, 1.0, sd))

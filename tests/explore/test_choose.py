@@ -12,6 +12,8 @@ import pytest
 from relpref.errors import DataError, UnknownLabelError
 from relpref.explore import DEFAULT, SCORES, Bald, next_pairs
 from relpref.infer import UtilityPosterior
+from relpref.infer.belief import DrawsBelief
+from relpref.infer.mixture import MixtureBelief
 
 
 def asked(table: pd.DataFrame) -> list[frozenset[Any]]:
@@ -181,3 +183,16 @@ def test_before_the_first_answer(posterior: UtilityPosterior) -> None:
     for name in SCORES:
         assert len(next_pairs(empty, 2, score=name)) == 2
     assert len(next_pairs(empty, 99)) == 36
+
+
+def test_beliefs_of_every_kind(posterior: UtilityPosterior) -> None:
+    """Draws and mixtures are chosen by as the Gaussian of their moments."""
+    rng = np.random.default_rng(0)
+    mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
+    draws = replace(posterior, belief=DrawsBelief(rng.multivariate_normal(mean, covariance, 20_000)))
+    mixture = replace(posterior, belief=MixtureBelief(np.stack([mean] * 2), np.stack([covariance] * 2)))
+    expected = next_pairs(posterior, 2)
+    for other in (draws, mixture):
+        found = next_pairs(other, 2)
+        assert asked(found) == asked(expected)
+        assert found["score"].to_numpy() == pytest.approx(expected["score"].to_numpy(), rel=0.02)
