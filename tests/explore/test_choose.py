@@ -196,3 +196,20 @@ def test_beliefs_of_every_kind(posterior: UtilityPosterior) -> None:
         found = next_pairs(other, 2)
         assert asked(found) == asked(expected)
         assert found["score"].to_numpy() == pytest.approx(expected["score"].to_numpy(), rel=0.02)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_nothing_is_left(name: str, posterior: UtilityPosterior, labels: list[str]) -> None:
+    every = list(combinations(labels, 2))
+    nothing: list[dict[str, Any]] = [
+        {"pairs": []},
+        {"entities": ["e7"]},
+        {"entities": []},
+        {"avoid": every},
+        {"most_appearances": 1, "entities": labels[:3]},
+    ]
+    for limits in nothing:
+        table = next_pairs(posterior, 2, score=name, **limits)
+        assert table.empty
+        assert list(table) == ["first", "second", "score", "probability", "gap_mean", "gap_sd"]
+    assert len(next_pairs(posterior, 2, score=name, pairs=[("e0", "e3")])) == 1
