@@ -61,6 +61,7 @@ def page_of(run: Path) -> Iterator[str]:
             yield next(line.split()[-1] for line in program.stdout if line.startswith("Answer at "))
         finally:
             program.send_signal(signal.SIGINT)
+            program.communicate()
 
 
 def take(address: str, file: Path) -> None:

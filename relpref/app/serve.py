@@ -3,6 +3,7 @@
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -68,8 +69,10 @@ def serve(
 
         class Server(uvicorn.Server):
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                if not self.should_exit:
-                    announce("Ending: the ranking is brought up to date. Every answer is saved already.")
+                # That nobody reads it any more is no reason to end otherwise.
+                with suppress(OSError):
+                    if not self.should_exit:
+                        announce("Ending: the ranking is brought up to date. Every answer is saved already.")
                 super().handle_exit(sig, frame)
 
         try:
