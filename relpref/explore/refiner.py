@@ -4,6 +4,8 @@ import sys
 import threading
 from typing import Protocol
 
+_REST = 1.0  # seconds between two refinements: where many answer fast, their next questions come first
+
 
 class Refines(Protocol):
     """What is refined."""
@@ -24,7 +26,7 @@ class Refiner:
     def __init__(self, loop: Refines) -> None:
         self._loop = loop
         self._wake = threading.Event()
-        self._ending = False
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name="relpref-refine")
 
     def start(self) -> None:
@@ -38,7 +40,7 @@ class Refiner:
 
     def close(self) -> None:
         """Refine what is left, and end."""
-        self._ending = True
+        self._ending.set()
         self._wake.set()
         self._thread.join()
 
@@ -47,9 +49,10 @@ class Refiner:
         while not ending:
             self._wake.wait()
             self._wake.clear()
-            ending = self._ending  # before the last refinement, which then knows every answer
+            ending = self._ending.is_set()  # before the last refinement, which then knows every answer
             try:
                 self._loop.refine()
             except Exception as error:  # noqa: BLE001 - answers are safe without it, and the next ones may mend it
                 said = " ".join(str(error).split())
                 print(f"relpref: the ranking was not refined: {said}", file=sys.stderr, flush=True)
+            self._ending.wait(_REST)
