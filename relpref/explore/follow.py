@@ -17,7 +17,7 @@ def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False
 
     Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
     """
-    if not len(changes):
+    if changes.steps.empty:
         return posterior
     if quick and len(changes.steps) <= _MANY:
         try:
@@ -30,6 +30,8 @@ def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False
         except (UnsupportedProgramError, InferenceError):  # a mixture, or rounding: then in full
             pass
     added, withdrawn = (_for_model(table, posterior) for table in (changes.added, changes.withdrawn))
+    if added is None and withdrawn is None:
+        return posterior
     return posterior.update(added, withdraw=withdrawn, hyperparameters="schedule")
 
 
