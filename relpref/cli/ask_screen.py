@@ -40,15 +40,15 @@ def two_items(left: Item, right: Item, columns: int) -> list[str]:
     ]
 
 
-def bars(ranking: Any, top: int | None, columns: int, plain: bool) -> list[str]:
+def bars(ranking: Any, top: int, columns: int, plain: bool) -> list[str]:
     """The first of a ranking with their means and intervals, drawn on one scale.
 
     Parameters
     ----------
     ranking : DataFrame
         With ``mean``, ``lower`` and ``upper``, best first.
-    top : int or None
-        How many; None for all.
+    top : int
+        How many.
     columns : int
         Of the terminal.
     plain : bool

@@ -12,7 +12,7 @@ from relpref.explore import Loop, Question
 from relpref.explore.refiner import Refiner
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
-_TOP = 5
+_TOP, _MOST = 5, 20  # entities in the ranking beside a question, and in one that was asked for
 
 
 class Session:
@@ -105,7 +105,10 @@ class Session:
         if action == "why":
             self._say(self._loop.why(question))
         elif action == "ranking":
-            lines = bars(self._loop.ranking(), None, self._columns(), self._plain)
+            ranking = self._loop.ranking()
+            lines = bars(ranking, _MOST, self._columns(), self._plain)
+            if len(ranking) > _MOST:
+                lines.append(f"... and {len(ranking) - _MOST} more, which relpref rank shows")
             print("\n".join(lines), flush=True)
         else:
             print("\n".join(["That means nothing here.", *self._help()]), flush=True)

@@ -2,15 +2,15 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from relpref.data import PreferenceData
+from relpref.data.comparisons import read_comparisons
+from relpref.data.labels import LabelIndex
 from relpref.data.messages import listed
-from relpref.data.tables import Table, read_table
+from relpref.data.tables import read_table
 from relpref.errors import DataError
 from relpref.explore.store import AnswerStore
 from relpref.files import replaced
@@ -73,8 +73,7 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
     """
     file = Path(path)
     table = read_table(file)
-    named = Table(_known(table.frame, data.entities), table.name, table.lines, table.text)
-    read = data.with_comparisons(named).comparisons
+    read, _ = read_comparisons(table, _labels(data, printed=table.text))
     known = data.comparisons.columns
     for column in ("strength", "probability", "rater"):
         if (column in known) == (column in read.columns) or (column == "rater" and column in read.columns):
@@ -89,10 +88,8 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
     return int(answers["count"].sum())
 
 
-def _known(frame: pd.DataFrame, entities: Sequence[Any]) -> pd.DataFrame:
-    """Cells that print as an entity that is no text, as that entity."""
-    printed = {str(label): label for label in entities if not isinstance(label, str)}
-    ends = [name for name in ("winner", "loser", "first", "second", "shown_first") if name in frame.columns]
-    if not printed or not ends:
-        return frame
-    return frame.assign(**{name: frame[name].map(lambda cell: printed.get(cell, cell)) for name in ends})
+def _labels(data: PreferenceData, *, printed: bool) -> LabelIndex:
+    """The labels of the entities; as they are printed, if no two of them are printed alike."""
+    texts = tuple(map(str, data.entities)) if printed else ()
+    labels = texts if len(set(texts)) == len(data.entities) else data.entities
+    return LabelIndex(labels, lambda row: f"entities, row {row}")

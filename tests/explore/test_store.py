@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -271,6 +272,20 @@ def test_a_full_disk_loses_nothing(store: AnswerStore, path: Path) -> None:
     store._connection.execute("PRAGMA max_page_count = 100000")
     store.answer(name, "first", "ann")
     assert len(store.changes(2).added) == 1
+
+
+def test_a_file_that_may_not_grow_loses_nothing(store: AnswerStore, path: Path) -> None:
+    name = asked(store)
+    log = path.with_name(f"{path.name}-wal").stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (log + 1000, before[1]))  # less than a page
+    try:
+        with pytest.raises(StorageError, match=r"answers.sqlite: the disk"):
+            store.answer(name, "first", "ann")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert store.version == 2
+    assert store.answer(name, "first", "ann") == 3
 
 
 def test_a_file_that_can_only_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
