@@ -28,7 +28,7 @@ def tab(browser: Any) -> Iterator[Any]:
     """A tab that may talk to this machine only, and in which no script may fail."""
     context = browser.new_context(viewport={"width": 1200, "height": 800}, reduced_motion="reduce")
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(30_000)
     wrong: list[str] = []
 
     def watch(request: Any) -> None:
