@@ -58,7 +58,7 @@ def bars(ranking: Any, top: int, columns: int, plain: bool) -> list[str]:
     low, high = float(shown["lower"].min()), float(shown["upper"].max())
     names = [short(entity, min(_MOST_NAME, columns // 3)) for entity in shown.index]
     room, places = max(map(width, names)), len(str(len(names)))
-    reach = max(columns - room - places - 12, 8)
+    reach = max(columns - room - places - 12, 2)
     line, dot = ("-", "o") if plain else ("─", "●")
 
     def at(value: float) -> int:
