@@ -1,6 +1,7 @@
 """``relpref ask``: asks a person which of two, again and again, and learns from every answer."""
 
 import argparse
+import csv
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -17,7 +18,19 @@ from relpref.runs import ANSWERS, load_run
 
 def run(chosen: argparse.Namespace) -> None:
     """Ask, or move answers to and from a table."""
+    if chosen.web and chosen.answers is not None:
+        raise DataError("--answers ends a session in the terminal; leave it out with --web")
+    if chosen.port and not chosen.web:
+        raise DataError("--port is that of the page; add --web, or leave it out")
     store = Path(chosen.run) / ANSWERS
+    try:
+        _ask(chosen, store)
+    except KeyboardInterrupt as interrupt:
+        kept = f"interrupted; every answer so far is kept in {store}" if store.exists() else ""
+        raise KeyboardInterrupt(str(interrupt) or kept) from None
+
+
+def _ask(chosen: argparse.Namespace, store: Path) -> None:
     new = not store.exists()
     with _opened(chosen) as loop:
         if new:
@@ -38,7 +51,7 @@ def _opened(chosen: argparse.Namespace) -> Loop:
     entities = None
     if chosen.entities is not None:
         posterior: Any = load_run(chosen.run).posterior
-        entities = labels(posterior.data.entities, chosen.entities.split(","))
+        entities = labels(posterior.data.entities, next(csv.reader([chosen.entities])))
     return Loop.open(
         chosen.run,
         score=chosen.score,

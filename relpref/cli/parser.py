@@ -221,7 +221,9 @@ def _asked(ask: Any) -> None:
         metavar="FILE",
         help="what is shown: the label, then text, image, link and any other columns; kept for later",
     )
-    ask.add_argument("--entities", metavar="A,B,...", help="ask about these only")
+    ask.add_argument(
+        "--entities", metavar="A,B,...", help="ask about these only; a label with a comma in quotation marks"
+    )
     ask.add_argument(
         "--most-appearances",
         type=_positive,

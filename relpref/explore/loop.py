@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.messages import shown
-from relpref.errors import DataError
+from relpref.errors import DataError, InferenceError
 from relpref.explore.choose import next_pairs, score_of
 from relpref.explore.follow import askable, check_known, known_version, knows_ties, learnt
 from relpref.explore.items import Item, item, read_items
@@ -54,7 +54,7 @@ class Progress:
 
 
 class Loop:
-    """Questions and answers about one run; `open` makes one. May be used by several threads and, one in each, processes.
+    """Questions and answers about one run; `open` makes one. Several threads may use it, and several processes one each.
 
     Attributes
     ----------
@@ -335,7 +335,13 @@ class Loop:
         """Learn what other processes, or this one, have stored meanwhile."""
         changes = self._store.changes(self.version)
         if changes.version != self.version:
-            self.posterior = learnt(self.posterior, changes, quick=True)
+            try:
+                self.posterior = learnt(self.posterior, changes, quick=True)
+            except InferenceError as error:
+                raise InferenceError(
+                    f"every answer is kept, but the posterior could not learn from the last ones: {error}",
+                    error.result,
+                ) from error
             self.version = changes.version
 
 

@@ -16,7 +16,7 @@ _WORDS = {
     "SQLITE_READONLY": "the file cannot be written; make the file and its folder writable",
     "SQLITE_BUSY": "another process has kept the file to itself for half a minute; end it and try again",
     "SQLITE_LOCKED": "another process has kept the file to itself for half a minute; end it and try again",
-    "SQLITE_CANTOPEN": "the file cannot be opened; make its folder exist and be writable",
+    "SQLITE_CANTOPEN": "the file cannot be opened; see that its folder is there, and that both may be read and written",
     "SQLITE_IOERR": "the disk fails; see that it has room and is still there, and try again",
     "SQLITE_NOTADB": "this is no file of answers, or it is damaged; put a copy back, or move it out of the folder",
     "SQLITE_CORRUPT": "the file is damaged; put a copy back, or save what sqlite3's .recover finds in it",

@@ -58,7 +58,7 @@ def test_answers_are_asked_for_kept_and_published(typed: Ask, ask: Ask, place: P
 
 @pytest.mark.usefixtures("unrefined")
 def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
-    said = typed("a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--entities", "tea,coffee,007")
+    said = typed("a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--entities", 'tea,"coffee",007')
     assert said.code == 0 and "2 answers given now" in said.out and "equally good" not in said.out
     assert events(place, "rater") == ['"ann"', '"ann"']
 
@@ -166,12 +166,25 @@ def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.
         (("--rater", ""), "rater"),
         (("--answers", "0"), "less than 1"),
         (("--export", "a.csv", "--web"), "not allowed with"),
+        (("--answers", "3", "--web"), "--answers ends a session in the terminal"),
+        (("--port", "8000"), "add --web"),
     ],
 )
 @pytest.mark.usefixtures("unrefined")
 def test_what_cannot_be_used_is_named(place: Path, ask: Ask, arguments: tuple[str, ...], words: str) -> None:
     said = ask("ask", "run", *arguments)
     assert said.code == 2 and words in said.err and "Traceback" not in said.err
+
+
+def test_files_that_are_not_to_be_used_are_named(place: Path, ask: Ask) -> None:
+    (place / "run" / "answers.sqlite").write_bytes(b"winner,loser\n" * 99)
+    for command in (("ask", "run"), ("rank", "run"), ("prefer", "run", "tea", "water")):
+        said = ask(*command)
+        assert said.code == 2 and "run/answers.sqlite: this is no file of answers" in said.err
+    record = place / "run" / "run.json"
+    record.write_text(record.read_text().replace('"relpref_run": 1', '"relpref_run": 2'))
+    said = ask("ask", "run")
+    assert said.code == 2 and "pip install --upgrade relpref" in said.err
 
 
 @pytest.mark.usefixtures("unrefined")

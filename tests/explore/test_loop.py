@@ -10,9 +10,10 @@ import pytest
 
 from relpref.cli import main
 from relpref.data import PreferenceData
-from relpref.errors import DataError, StorageError
+from relpref.errors import DataError, InferenceError, StorageError
 from relpref.explore.follow import up_to_date
 from relpref.explore.loop import Loop
+from relpref.infer import Result
 from relpref.runs import load_run
 
 ENTITIES = "name,size,price\n" + "".join(f"e{i},{i % 3},{(7 * i) % 5}\n" for i in range(8))
@@ -163,6 +164,24 @@ def test_a_run_that_was_killed_before_it_published_is_brought_up_to_date(run: Pa
     found, number = up_to_date(load_run(run))
     assert number == 1
     np.testing.assert_allclose(found.mean(), means, atol=1e-5)
+
+
+def test_an_answer_that_nothing_can_be_learnt_from_is_kept(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question, kind = loop.question("ann"), type(loop.posterior)
+    assert question is not None
+    with monkeypatch.context() as broken:
+
+        def fail(*_: object, **__: object) -> None:
+            raise InferenceError("diverged", Result.diverged)
+
+        broken.setattr(kind, "update", fail)
+        with pytest.raises(InferenceError, match="every answer is kept, but .* diverged"):
+            loop.answer(question.id, "first", "ann")
+        assert loop.progress("ann").answers == 1
+    assert loop.question("ann") != question
+    assert loop.posterior.data.num_answers == 9
 
 
 def test_two_loops_see_each_others_answers(run: Path) -> None:
