@@ -253,15 +253,14 @@ class Loop:
             new = posterior is not self._settled
             if new:
                 posterior = posterior.update(hyperparameters="schedule")
-            if new or self._worth is None:
-                self._worth = worth(posterior, score=self.score, **self._limits)
-            if new:
                 with self._lock:
                     self._settled = self.posterior = posterior
                     self.version = version
                     self._follow()
                 if self.folder is not None:
                     publish(self.folder, posterior, self._store.identity, version)
+            if new or self._worth is None:
+                self._worth = worth(posterior, score=self.score, **self._limits)
             return new
 
     def ranking(self, interval: float = 0.9) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,8 @@ def asked(
 
 def rows(path: Path, query: str) -> list[Any]:
     """As another program sees it."""
-    with sqlite3.connect(path) as connection:
-        found = connection.execute(query).fetchall()
-    connection.close()
-    return found
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(query).fetchall()
 
 
 def test_what_the_run_was_fitted_on_is_imported_once(path: Path) -> None:
