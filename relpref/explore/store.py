@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pandas as pd
@@ -22,7 +21,7 @@ from relpref.errors import DataError, StorageError
 from relpref.explore.store_connection import connected, explained, transaction
 from relpref.explore.store_rows import COLUMNS, Changes, text, value
 from relpref.explore.store_schema import SCHEMA, migrate, now, schema_of
-from relpref.explore.store_write import fill, give, insert, keep_file
+from relpref.explore.store_write import closed, fill, give, insert, keep_file
 from relpref.files import flush
 
 _OUTCOMES = ("first", "second", "tie")
@@ -155,9 +154,7 @@ class AnswerStore:
         """Return the store."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file."""
         self.close()
 
@@ -213,7 +210,7 @@ class AnswerStore:
         if outcome not in _OUTCOMES:
             raise DataError(f"outcome is {shown(outcome)}; it is 'first', 'second' or 'tie'")
         with self._writing() as connection:
-            first, second, left = self._closed(connection, question, rater)
+            first, second, left = closed(connection, question, rater)
             winner, loser = (second, first) if outcome == "second" else (first, second)
             return insert(
                 connection,
@@ -229,7 +226,7 @@ class AnswerStore:
     def skip(self, question: str, rater: str) -> int:
         """Close an open question without an answer; raises as `answer`. Returns the version."""
         with self._writing() as connection:
-            self._closed(connection, question, rater)
+            closed(connection, question, rater)
             return insert(connection, kind="skip", rater=text(rater), question=question)
 
     def undo(self, rater: str, version: int) -> Question | None:
@@ -398,24 +395,6 @@ class AnswerStore:
             (name, text(rater), first, second, left, now(), version),
         )
         return self._question((name, text(rater), first, second, left))
-
-    def _closed(self, connection: sqlite3.Connection, question: str, rater: str) -> tuple[int, int, int]:
-        """Close an open question; its positions."""
-        row = connection.execute(
-            "SELECT first, second, left, rater, open FROM question WHERE id = ?", (question,)
-        ).fetchone()
-        if row is None:
-            raise DataError(f"question {shown(question)}: it was never asked; answer the one that is open")
-        if value(row[3]) != rater:
-            raise DataError(
-                f"question {shown(question)}: another rater was asked; answer the one that is open"
-            )
-        if not row[4]:
-            raise DataError(
-                f"question {shown(question)}: it was answered, skipped or taken back already; answer the one that is open"
-            )
-        connection.execute("UPDATE question SET open = 0 WHERE id = ?", (question,))
-        return row[0], row[1], row[2]
 
 
 _QUESTION = "id, rater, first, second, left"

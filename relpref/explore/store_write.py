@@ -8,7 +8,9 @@ from typing import Any
 import pandas as pd
 
 from relpref.data.labels import is_missing
-from relpref.explore.store_rows import text
+from relpref.data.messages import shown
+from relpref.errors import DataError
+from relpref.explore.store_rows import text, value
 from relpref.explore.store_schema import now
 
 
@@ -55,3 +57,20 @@ def insert(connection: sqlite3.Connection, **columns: Any) -> int:
 def keep_file(connection: sqlite3.Connection, sha256: str, name: str, how: str) -> None:
     """A file whose answers are here."""
     connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?)", (sha256, name, how, now()))
+
+
+def closed(connection: sqlite3.Connection, question: str, rater: str) -> tuple[int, int, int]:
+    """Close an open question; the positions of its first, its second, and of the one on the left."""
+    row = connection.execute(
+        "SELECT first, second, left, rater, open FROM question WHERE id = ?", (question,)
+    ).fetchone()
+    if row is None:
+        raise DataError(f"question {shown(question)}: it was never asked; answer the one that is open")
+    if value(row[3]) != rater:
+        raise DataError(f"question {shown(question)}: another rater was asked; answer the one that is open")
+    if not row[4]:
+        raise DataError(
+            f"question {shown(question)}: it was answered, skipped or taken back already; answer the one that is open"
+        )
+    connection.execute("UPDATE question SET open = 0 WHERE id = ?", (question,))
+    return row[0], row[1], row[2]
