@@ -79,6 +79,7 @@ def _tell(outcome: Outcome, out: Path) -> None:
     first = outcome.experiment.held_out.iloc[0]
     name = quote(str(out))
     say(f"Try: relpref rank {name} --top 5, or relpref prefer {name} {first['winner']} {first['loser']}")
+    say(f"Answer some questions yourself: relpref ask {name}, or relpref ask {name} --web")
     say(f"The report is in {out / REPORT}")
 
 

@@ -69,6 +69,7 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert len(lines) < 30 and max(map(len, lines)) <= 110
+    assert lines[-2].startswith("Answer some questions yourself: relpref ask demo")
     assert lines[-1] == "The report is in demo/report.html"
     assert any(line.startswith("Read: 160 entities, 3 attributes, 90 answers") for line in lines)
     assert "±: one standard error, over travellers" in said.out.replace("\n", " ")
