@@ -18,7 +18,7 @@ from relpref.explore.screen import screened
 from relpref.explore.select import best
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import generator
-from relpref.infer.prediction import expectations, questions
+from relpref.infer.prediction import expectations, of_one_rater, questions
 from relpref.infer.ranks import objects
 
 _MOVES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
@@ -195,7 +195,7 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
             "use a program of relpref.models, or leave the columns of answers out that it belongs to"
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}
-    return Answers(posterior.likelihood, asked, parameters).shared()
+    return Answers(posterior.likelihood, *of_one_rater(asked, parameters)).shared()
 
 
 def _table(posterior: UtilityPosterior, rater: Any, found: list[tuple[int, int, float]]) -> pd.DataFrame:

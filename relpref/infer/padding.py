@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from relpref.data import Comparisons, PreferenceData
 
 _LEAST, _DOUBLING, _STEP = 16, 256, 256
-_NEUTRAL = {"probability": 0.5}  # a reported 0 would have an infinite probit
+# A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
+_NEUTRAL = {"probability": 0.5, "strength": 1}
 
 
 def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreferenceData | None:

@@ -1,6 +1,7 @@
 """What the next answer will be: the likelihood's own expectation over the belief about a gap and over its parameters."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from relpref.errors import DataError, UnknownLabelError
 from relpref.infer.belief import Margins
 from relpref.infer.posterior import Posterior
 from relpref.likelihoods import AnswerModel
+from relpref.likelihoods.models import PLATES
 from relpref.linalg import real
 
 Positions = NDArray[np.int32]
@@ -57,6 +59,27 @@ def questions(
     return Comparisons(**columns, raters=known.raters, strengths=known.strengths)
 
 
+def of_one_rater(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
+    """Answers of one rater, or of a typical one, without all the others: how many there are must not matter to what is compiled.
+
+    Parameters
+    ----------
+    asked : Comparisons
+    parameters : mapping from site to array
+        Those of raters have one entry for each along the last axis.
+    """
+    if asked.rater is None:
+        known = {site: value for site, value in parameters.items() if site not in PLATES}
+        return replace(asked, raters=()), known
+    rater = int(asked.rater[0])
+    known = {
+        site: np.asarray(value)[..., rater : rater + 1] if site in PLATES else value
+        for site, value in parameters.items()
+    }
+    alone: dict[str, Any] = {"rater": np.zeros_like(asked.rater), "raters": asked.raters[rater : rater + 1]}
+    return replace(asked, **alone), known
+
+
 def expectations(
     posterior: Posterior, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
 ) -> dict[str, Any]:
@@ -76,6 +99,7 @@ def expectations(
                 "use a program of relpref.models, or leave the columns out"
             )
         parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
+    asked, parameters = of_one_rater(asked, parameters)
     with jax.enable_x64(True):
         found = _expectations(model, asked, parameters, gaps.means, gaps.variances)
         columns = {name: np.asarray(value) for name, value in found.items()}

@@ -15,6 +15,7 @@ from scipy.linalg.blas import dger
 
 from relpref.data import Comparisons
 from relpref.infer.belief import Floats, GaussianBelief
+from relpref.infer.prediction import of_one_rater
 from relpref.likelihoods import AnswerModel
 from relpref.linalg import real
 
@@ -69,10 +70,12 @@ def match(
 ) -> Site:
     """The site of an answer whose cavity is the gap's N(mean, variance) (XPGP section 4.1)."""
     columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
-    one = Comparisons(**columns, raters=answers.raters, strengths=answers.strengths)
+    one, known = of_one_rater(
+        Comparisons(**columns, raters=answers.raters, strengths=answers.strengths), parameters
+    )
     mean, variance = gap
     with jax.enable_x64(True):
-        gradient, curvature = _moments(model, one, parameters, np.full(1, mean), np.full(1, variance))
+        gradient, curvature = _moments(model, one, known, np.full(1, mean), np.full(1, variance))
         slope, bend = float(gradient[0]), float(curvature[0])
     shrink = 1 - variance * bend  # tilted variance over cavity variance
     return Site(bend / shrink, (slope + mean * bend) / shrink)

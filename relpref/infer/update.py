@@ -248,14 +248,9 @@ def _widened(draws: Floats, value: Any) -> Floats:
 
 
 def _guessed(posterior: "UtilityPosterior", values: dict[str, Any]) -> list[str]:
-    """Hyperparameters that are new, or longer than they were, and those that were before."""
-    known = posterior.hyperparameters
-    grown = {
-        name
-        for name, value in values.items()
-        if name not in known or np.shape(value) != np.shape(known[name])
-    }
-    return sorted(grown | set(posterior.info.get(GUESSED, ())))
+    """Hyperparameters that are new, and those that were before; a rater who is new is a typical one for a while."""
+    new = values.keys() - posterior.hyperparameters.keys()
+    return sorted(new | set(posterior.info.get(GUESSED, ())))
 
 
 def _fitted(posterior: "UtilityPosterior") -> int:

@@ -168,7 +168,7 @@ class UtilityPosterior(Posterior):
         hyperparameters : {"keep", "refit", "schedule"}
             Kept as they are: then the result is that of a full fit with these hyperparameters. Or fitted again, from where they are;
             on schedule that is when the number of answers has changed by a quarter, and at least by five, since the last time, or when
-            there is a hyperparameter that was never fitted.
+            one was never fitted (the noise of a new rater can wait).
         progress_bar : bool
 
         Raises

@@ -253,3 +253,25 @@ def test_a_program_of_other_predictors_is_refused_quick_updates(data: Preference
     with pytest.raises(UnsupportedProgramError, match="leave quick out"):
         posterior.update(MORE, quick=True)
     assert posterior.update(MORE).data.num_answers == data.num_answers + 4
+
+
+@pytest.mark.parametrize(
+    "column", [{"strength": [1, 2, 3] * 10}, {"probability": [0.6, 0.7, 0.9] * 10}], ids=str
+)
+@pytest.mark.slow
+def test_rows_that_are_no_answers_are_possible_ones(
+    column: dict[str, Any], make_data: Any, fit: Any, hyperparameters: dict[str, Any]
+) -> None:
+    data = make_data(0)
+    table = data.to_tables()[1].assign(**column)
+    if "probability" in column:
+        table = table.rename(columns={"winner": "first", "loser": "second"})
+    known = hyperparameters | {"strength_steps": [0.5, 0.5], "soft_noise": 0.7}
+    sites = {"strength": "soft_noise", "probability": "strength_steps"}[next(iter(column))]
+    known.pop(sites)
+    posterior = fit(data.with_comparisons(table), known)
+    assert distance(posterior.update(), posterior) < 1e-6
+    more = table.iloc[:2].assign(**{name: cells[:2] for name, cells in column.items()})
+    found = posterior.update(more)
+    assert distance(found, fit(found.data, known)) < 1e-6
+    assert distance(posterior.update(more, quick=True).update(), found) < 1e-6
