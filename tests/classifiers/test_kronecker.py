@@ -44,6 +44,7 @@ def ep() -> KroneckerGPClassifier:
     return fitted()
 
 
+@pytest.mark.slow
 def test_the_mode_is_that_of_scikit_learn(laplace: KroneckerGPClassifier) -> None:
     # The Gaussian kernel of an edge is that of its two nodes' features side by side.
     drugs, targets = (pd.concat(pair) for pair in ((DRUGS, NEW_DRUGS), (TARGETS, NEW_TARGETS)))
@@ -71,6 +72,7 @@ def test_the_mode_is_that_of_scikit_learn(laplace: KroneckerGPClassifier) -> Non
     np.testing.assert_allclose(found, expected, atol=0.01)
 
 
+@pytest.mark.slow
 def test_kernels_by_name_as_function_and_as_matrix_are_one(ep: KroneckerGPClassifier) -> None:
     questions: list[tuple[Any, Any]] = [(None, None), (NEW_DRUGS, ["x", "u"]), (NEW_DRUGS, NEW_TARGETS)]
     expected = [ep.predict_proba(*question) for question in questions]

@@ -100,6 +100,7 @@ def _given(model: RankingGPClassifier, rankings: Rankings) -> Rankings:
     return model._features.prepare(rankings)[0]
 
 
+@pytest.mark.slow
 def test_as_many_samples_as_the_tolerance_asks_for() -> None:
     """And new rankings are seen with the samples of the training rankings."""
     train, test = users("non-exhaustive", number=16), users("non-exhaustive", 1, 16)
@@ -118,6 +119,7 @@ def test_as_many_samples_as_the_tolerance_asks_for() -> None:
     assert 32 == found[0.9] < found[0.03]
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_learned() -> None:
     train = users()
     learned = RankingGPClassifier("cut", lengthscale="learn", priors=None).fit(train)

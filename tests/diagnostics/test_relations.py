@@ -55,6 +55,7 @@ def of(part: str, values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name.startswith(part)}
 
 
+@pytest.mark.slow
 def test_given_hyperparameters_are_kept(data: PreferenceData, given: UtilityPosterior) -> None:
     table = evidence_without_each(given, progress_bar=False)
     assert table.columns.tolist() == ["left_out", "log_evidence", "difference", "note"]

@@ -196,6 +196,7 @@ def test_draws_predict_alike(kind: str) -> None:
     assert abs(found["probability"][0] - expected["probability"][0]) <= 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ONE_NOW)
 def test_prior_draws_become_answers_and_a_posterior(kind: str) -> None:
     """Predictive on questions; and the pointwise log likelihood of what it drew."""

@@ -103,6 +103,7 @@ def test_draws_cannot_be_extended(data: PreferenceData, hyperparameters: dict[st
         draws.extend(NEWCOMERS)
 
 
+@pytest.mark.slow
 def test_data_given_by_keyword_grows_too(
     data: PreferenceData, hyperparameters: dict[str, Any], extended: Any
 ) -> None:

@@ -102,6 +102,7 @@ def test_the_parts_add_up(posterior: Any) -> None:
     np.testing.assert_allclose(explained[parts].sum(axis=1), explained["mean"], rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("brought", ["attributes", "links", "both"])
 def test_many_newcomers_at_once(brought: str, posterior: Any) -> None:
     items = ITEMS.copy()

@@ -49,6 +49,7 @@ def on_a_grid(data: PreferenceData, fit: Callable[..., Any]) -> dict[str, Any]:
     return {"nodes": np.array(nodes), "weights": weights / weights.sum(), "posteriors": posteriors}
 
 
+@pytest.mark.slow
 def test_em_arrives_where_the_gradient_vanishes(engine: Callable[..., Any], data: PreferenceData) -> None:
     maximised, em = engine(data), engine(data, hyperparameters="em")
     for name, value in maximised.hyperparameters.items():
@@ -63,6 +64,7 @@ def test_em_that_may_not_finish_says_so(engine: Callable[..., Any], data: Prefer
         engine(data, hyperparameters="em", max_evaluations=2)
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_evidence_times_prior(drawn: Any, on_a_grid: dict[str, Any]) -> None:
     """Within five standard errors by the effective sample size: a false alarm in a million runs, but for the grid's own error."""
     names = ("attributes_amplitude", "next_amplitude")

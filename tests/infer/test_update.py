@@ -151,6 +151,11 @@ def test_hyperparameters_are_fitted_on_schedule(maximised: Any) -> None:
     for name, value in maximised.hyperparameters.items():
         np.testing.assert_array_equal(few.hyperparameters[name], value)
     assert few.info["answers_at_fit"] == answers
+
+
+@pytest.mark.slow
+def test_hyperparameters_are_fitted_from_where_they_are(maximised: Any) -> None:
+    few = maximised.update(MORE, hyperparameters="schedule")
     rest = MORE.assign(count=[6, 5, 7])
     many = few.update(rest, hyperparameters="schedule")
     afresh = EP(xpgp).run(0, many.data, progress_bar=False)
@@ -238,6 +243,7 @@ def test_what_cannot_be_updated_says_so(
         posterior.update(MORE, quick=True, hyperparameters="refit")
 
 
+@pytest.mark.slow
 def test_a_program_of_other_predictors_is_refused_quick_updates(data: PreferenceData) -> None:
     import numpyro
 
