@@ -1,20 +1,20 @@
 """Which question to ask next, and what its answer is worth."""
 
-from relpref.explore.choose import next_pairs
-from relpref.explore.gap_scores import Bald, Eubo, Random, Ratio, Score, Scorer, State, Variance
-from relpref.explore.gaps import Gaps
 from relpref.explore.items import Item
-from relpref.explore.lookahead import LookAhead
 from relpref.explore.loop import Loop, Progress
-from relpref.explore.mutual import MutualInformation
+from relpref.explore.questions.choose import next_pairs
+from relpref.explore.questions.stopping import Worth, why, worth
 from relpref.explore.scores import DEFAULT, SCORES
+from relpref.explore.scores.gap_scores import Bald, Eubo, Random, Ratio, Score, Scorer, State, Variance
+from relpref.explore.scores.gaps import Gaps
+from relpref.explore.scores.lookahead import LookAhead
+from relpref.explore.scores.mutual import MutualInformation
+from relpref.explore.scores.topk import TopK
 from relpref.explore.simulation import simulate
 from relpref.explore.simulation_curves import AnswersSaved, answers_saved, learning_curves
 from relpref.explore.simulation_run import Step, simulate_steps
 from relpref.explore.simulation_truth import Truth
-from relpref.explore.stopping import Worth, why, worth
 from relpref.explore.store import AnswerStore, Question
-from relpref.explore.topk import TopK
 
 __all__ = [
     "DEFAULT",

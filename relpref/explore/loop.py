@@ -12,12 +12,12 @@ import pandas as pd
 
 from relpref.data.messages import shown
 from relpref.errors import DataError, InferenceError
-from relpref.explore.choose import next_pairs, score_of
 from relpref.explore.follow import askable, check_known, known_version, knows_ties, learnt
 from relpref.explore.items import Item, item, read_items
 from relpref.explore.publish import publish
+from relpref.explore.questions.choose import next_pairs, score_of
+from relpref.explore.questions.stopping import Worth, why, worth
 from relpref.explore.scores import DEFAULT
-from relpref.explore.stopping import Worth, why, worth
 from relpref.explore.store import AnswerStore, Question
 from relpref.explore.store_files import export_answers, import_answers
 from relpref.infer import UtilityPosterior

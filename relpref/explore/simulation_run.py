@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data import PreferenceData
-from relpref.explore.choose import next_pairs
+from relpref.explore.questions.choose import next_pairs
 from relpref.explore.simulation_truth import Pair, Truth
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.prediction import expectations, questions

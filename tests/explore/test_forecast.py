@@ -9,9 +9,9 @@ import pytest
 from scipy.special import entr, expit, ndtr
 from scipy.stats import norm
 
-from relpref.explore.answers import Answers
-from relpref.explore.choose import answers_of
-from relpref.explore.gaps import Gaps
+from relpref.explore.questions.choose import answers_of
+from relpref.explore.scores.answers import Answers
+from relpref.explore.scores.gaps import Gaps
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic
 

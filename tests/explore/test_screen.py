@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from relpref.explore import Bald, Eubo, next_pairs
-from relpref.explore.choose import answers_of
-from relpref.explore.gaps import Belief
-from relpref.explore.screen import screened
+from relpref.explore.questions.choose import answers_of
+from relpref.explore.questions.screen import screened
+from relpref.explore.scores.gaps import Belief
 from relpref.infer import UtilityPosterior
 
 

@@ -10,9 +10,9 @@ from scipy.stats import norm
 
 from relpref.errors import DataError, UnknownLabelError
 from relpref.explore import DEFAULT, SCORES, Worth, why, worth
-from relpref.explore.choose import plan
-from relpref.explore.limits import Limits
-from relpref.explore.stopping import _wrong, _wrong_after
+from relpref.explore.questions.choose import plan
+from relpref.explore.questions.limits import Limits
+from relpref.explore.questions.stopping import _wrong, _wrong_after
 from relpref.infer import UtilityPosterior
 
 
@@ -101,7 +101,7 @@ def test_of_many_entities_a_sample_stands_for_all(
 ) -> None:
     posterior = make(list(range(60)))
     whole = worth(posterior, 2)
-    monkeypatch.setattr("relpref.explore.stopping._MOST_ENTITIES", 40)
+    monkeypatch.setattr("relpref.explore.questions.stopping._MOST_ENTITIES", 40)
     sampled = [worth(posterior, 2, key=key).wrong_now for key in range(12)]
     assert np.std(sampled) > 0
     # The mean of twelve, each with a standard error of about a twentieth: within 4 of its own.

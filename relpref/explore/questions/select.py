@@ -4,9 +4,9 @@ from itertools import repeat
 
 import numpy as np
 
-from relpref.explore.answers import Singles
-from relpref.explore.gap_scores import Scorer, State
-from relpref.explore.gaps import BLOCK, Gaps, Positions
+from relpref.explore.scores.answers import Singles
+from relpref.explore.scores.gap_scores import Scorer, State
+from relpref.explore.scores.gaps import BLOCK, Gaps, Positions
 from relpref.infer.belief import Floats
 
 # Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick ones may be single precision.

@@ -9,7 +9,7 @@ import numpy as np
 from relpref.data import PreferenceData
 from relpref.data.messages import shown
 from relpref.errors import DataError
-from relpref.explore.gaps import Pool, Positions
+from relpref.explore.scores.gaps import Pool, Positions
 from relpref.infer.ranks import pairs_of_labels
 
 

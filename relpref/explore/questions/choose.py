@@ -9,13 +9,13 @@ import pandas as pd
 
 from relpref.data.messages import listed, shown
 from relpref.errors import DataError
-from relpref.explore.answers import Answers
-from relpref.explore.gap_scores import Score, State
-from relpref.explore.gaps import Belief
-from relpref.explore.limits import Asked, Limits, whole_number
+from relpref.explore.questions.limits import Asked, Limits, whole_number
+from relpref.explore.questions.screen import screened
+from relpref.explore.questions.select import best
 from relpref.explore.scores import DEFAULT, SCORES
-from relpref.explore.screen import screened
-from relpref.explore.select import best
+from relpref.explore.scores.answers import Answers
+from relpref.explore.scores.gap_scores import Score, State
+from relpref.explore.scores.gaps import Belief
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import generator
 from relpref.infer.prediction import expectations, of_one_rater, questions

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from relpref.explore.gap_scores import Score
-from relpref.explore.gaps import Belief, Positions
+from relpref.explore.scores.gap_scores import Score
+from relpref.explore.scores.gaps import Belief, Positions
 
 _SAMPLE = 128  # entities whose average utility stands for that of all
 

@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from scipy.special import ndtr
 
-from relpref.explore.answers import Answers, Singles
-from relpref.explore.gaps import Belief, Gaps, Pool
+from relpref.explore.scores.answers import Answers, Singles
+from relpref.explore.scores.gaps import Belief, Gaps, Pool
 from relpref.infer.belief import Floats
 
 MANY = 5000  # entities: 12.5 million pairs

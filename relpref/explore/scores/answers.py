@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.data import Comparisons
-from relpref.explore.forecast import Forecast, Noise, forecast, noise_of
-from relpref.explore.gaps import Gaps
+from relpref.explore.scores.forecast import Forecast, Noise, forecast, noise_of
+from relpref.explore.scores.gaps import Gaps
 from relpref.infer.belief import Floats
 from relpref.likelihoods import AnswerModel
 

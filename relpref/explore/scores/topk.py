@@ -7,8 +7,8 @@ import numpy as np
 from scipy.special import entr, ndtr
 
 from relpref.errors import DataError
-from relpref.explore.gap_scores import MANY, Scorer, State
-from relpref.explore.gaps import Belief, Gaps
+from relpref.explore.scores.gap_scores import MANY, Scorer, State
+from relpref.explore.scores.gaps import Belief, Gaps
 from relpref.infer.belief import Floats
 
 _DOUBTFUL = 128  # memberships that the quick score looks at

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from relpref.explore.gap_scores import MANY, Scorer, State
-from relpref.explore.gaps import Gaps
+from relpref.explore.scores.gap_scores import MANY, Scorer, State
+from relpref.explore.scores.gaps import Gaps
 from relpref.infer.belief import Floats
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import solve
 
-from relpref.explore.gap_scores import Scorer, State
-from relpref.explore.gaps import Gaps, Positions
+from relpref.explore.scores.gap_scores import Scorer, State
+from relpref.explore.scores.gaps import Gaps, Positions
 from relpref.infer.belief import Floats
 
 

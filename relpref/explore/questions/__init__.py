@@ -1,0 +1,1 @@
+"""Which questions may be asked, which is the best of them, and when to stop."""
