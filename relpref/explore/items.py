@@ -91,15 +91,25 @@ def item(label: Any, data: PreferenceData, folder: str, items: Mapping[Any, Any]
         row = data.attributes[data.index([label])[0]]
         values = zip(data.attribute_names, row, strict=True)
         return Item(label, attributes=tuple((name, f"{number:g}") for name, number in values))
-    image = (Path(folder) / known["image"]).resolve() if known.get("image") else None
-    inside = image is not None and image.is_relative_to(Path(folder).resolve())
     return Item(
         label,
         text=known.get("text", ""),
-        image=image if inside else None,
+        image=_inside(folder, known.get("image")),
         link=known.get("link"),
         attributes=tuple((name, cell) for name, cell in known["attributes"] if cell),
     )
+
+
+def _inside(folder: str, name: str | None) -> Path | None:
+    """A file of the folder, if the name leads to one."""
+    if not name:
+        return None
+    try:
+        file = (Path(folder) / name).resolve()
+        inside = file.is_relative_to(Path(folder).resolve())
+    except (OSError, RuntimeError, ValueError):  # a link to itself, or characters that no name has
+        return None
+    return file if inside and os.path.isfile(file) else None  # which raises nothing, if the name is too long
 
 
 def _cell(cell: Any) -> str:
