@@ -9,7 +9,7 @@ from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic
 from relpref.runs import ANSWERS, Run
 
-_MANY = 25  # more changes than that are made at once, by a full update
+_MANY = 25  # more answers than that are learnt at once, by a full update: equal ones are one row, and as many changes
 
 
 def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False) -> UtilityPosterior:
@@ -19,7 +19,7 @@ def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False
     """
     if changes.steps.empty:
         return posterior
-    if quick and len(changes.steps) <= _MANY:
+    if quick and changes.steps["count"].sum() <= _MANY:
         try:
             found = posterior
             for row, change in enumerate(changes.steps["change"]):

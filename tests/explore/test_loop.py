@@ -184,6 +184,24 @@ def test_an_answer_that_nothing_can_be_learnt_from_is_kept(
     assert loop.posterior.data.num_answers == 9
 
 
+def test_many_equal_answers_are_learnt_at_once(
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, asked = type(loop.posterior), []
+    update = kind.update
+
+    def noted(self: Any, *arguments: Any, **options: Any) -> Any:
+        asked.append(options.get("quick", False))
+        return update(self, *arguments, **options)
+
+    monkeypatch.setattr(kind, "update", noted)
+    file = tmp_path / "more.csv"
+    for count in (25, 26):
+        file.write_text(f"winner,loser,count\ne0,e7,{count}\n")
+        assert loop.import_answers(file) == count
+    assert asked == [True, False]
+
+
 def test_two_loops_see_each_others_answers(run: Path) -> None:
     with opened(run) as one, opened(run) as two:
         asked, other = one.question("ann"), two.question("ben")
