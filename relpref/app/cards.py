@@ -69,14 +69,15 @@ def _number(value: Any) -> Any:
 
 
 def _link(address: str | None) -> Link | None:
-    """Only to pages of the web: ``javascript:`` and the like are left out."""
-    if not address:
+    """Only to pages of the web (not ``javascript:`` and the like), at an address that is what it looks like."""
+    address = (address or "").strip()
+    if not address.isprintable():
         return None
     try:
-        parts = urlsplit(address.strip())
+        parts = urlsplit(address)
         host = parts.hostname
     except ValueError:
         return None
     if parts.scheme not in ("http", "https") or not host:
         return None
-    return Link(address.strip(), words.name(host).head)
+    return Link(address, words.name(host).head)

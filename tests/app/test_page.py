@@ -155,6 +155,9 @@ def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit:
         ("//example.org", False),
         ("http://[", False),
         ("file:///etc/passwd", False),
+        ("https://example.org/\u202egpj.exe", False),
+        ("https://exam\u200bple.org", False),
+        ("https://example.org/\n\x00", False),
     ],
 )
 def test_links(link: str, kept: bool, fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
@@ -173,7 +176,7 @@ def test_pictures(tmp_path: Path, fake: Callable[..., Any], visit: Callable[...,
     assert at.get().text.count("<img") == 2
     assert at.get("picture", question="other").status_code == 404
     assert at.get("picture", rater="bob", question=form["question"]).status_code == 404
-    for name in ("b.svg", "c.html", "missing.png", "."):
+    for name in ("b.svg", "c.html", "missing.png", ".", "x" * 300 + ".png"):
         without = visit(fake("a", "b", image=tmp_path / name))
         assert "<img" not in without.get().text
         assert without.get("picture", question=without.form()["question"]).status_code == 404
