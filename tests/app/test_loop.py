@@ -96,7 +96,7 @@ def post(served: Callable[..., Any], run: Path, each: int) -> None:
 
 
 def test_two_clients_at_once(served: Callable[..., Any], run: Path) -> None:
-    post(served, run, 50)
+    post(served, run, 15)
 
 
 @pytest.mark.slow
