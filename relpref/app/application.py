@@ -34,7 +34,7 @@ from relpref.explore.refiner import Refiner
 
 if TYPE_CHECKING:
     from relpref.explore.loop import Loop
-    from relpref.explore.store import Question
+    from relpref.explore.store.question import Question
 
 _LONGEST_NAME = 80
 _PATIENCE = 10.0  # seconds for a body to arrive

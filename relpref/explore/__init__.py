@@ -14,7 +14,8 @@ from relpref.explore.simulation import simulate
 from relpref.explore.simulation_curves import AnswersSaved, answers_saved, learning_curves
 from relpref.explore.simulation_run import Step, simulate_steps
 from relpref.explore.simulation_truth import Truth
-from relpref.explore.store import AnswerStore, Question
+from relpref.explore.store.answer_store import AnswerStore
+from relpref.explore.store.question import Question
 
 __all__ = [
     "DEFAULT",

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
-from relpref.explore.store import AnswerStore
-from relpref.explore.store_rows import Changes
+from relpref.explore.store.answer_store import AnswerStore
+from relpref.explore.store.rows import Changes
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic
 from relpref.runs import ANSWERS, Run

@@ -18,8 +18,9 @@ from relpref.explore.publish import publish
 from relpref.explore.questions.choose import next_pairs, score_of
 from relpref.explore.questions.stopping import Worth, why, worth
 from relpref.explore.scores import DEFAULT
-from relpref.explore.store import AnswerStore, Question
-from relpref.explore.store_files import export_answers, import_answers
+from relpref.explore.store.answer_store import AnswerStore
+from relpref.explore.store.files import export_answers, import_answers
+from relpref.explore.store.question import Question
 from relpref.infer import UtilityPosterior
 from relpref.runs import ANSWERS, load_run
 
@@ -284,13 +285,13 @@ class Loop:
         return Progress(**counts, version=version, worth=value)
 
     def export_answers(self, path: str | os.PathLike[str]) -> int:
-        """Write the answers as a table; returns how many. See `relpref.explore.store_files`."""
+        """Write the answers as a table; returns how many. See `relpref.explore.store.files`."""
         with self._lock:
             self._follow()
             return export_answers(self._store, self.posterior.data, path)
 
     def import_answers(self, path: str | os.PathLike[str]) -> int:
-        """Add the answers of a table, all or none; returns how many. See `relpref.explore.store_files`."""
+        """Add the answers of a table, all or none; returns how many. See `relpref.explore.store.files`."""
         with self._lock:
             number = import_answers(self._store, self.posterior.data, path)
             self._follow()

@@ -10,8 +10,8 @@ import pandas as pd
 from relpref.data.labels import is_missing
 from relpref.data.messages import shown
 from relpref.errors import DataError
-from relpref.explore.store_rows import text, value
-from relpref.explore.store_schema import now
+from relpref.explore.store.rows import text, value
+from relpref.explore.store.schema import now
 
 
 def fill(

@@ -10,7 +10,6 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,35 +17,14 @@ import pandas as pd
 
 from relpref.data.messages import shown
 from relpref.errors import DataError, StorageError
-from relpref.explore.store_connection import connected, explained, transaction
-from relpref.explore.store_rows import COLUMNS, Changes, text, value
-from relpref.explore.store_schema import SCHEMA, migrate, now, schema_of
-from relpref.explore.store_write import closed, fill, give, insert, keep_file
+from relpref.explore.store.connection import connected, explained, transaction
+from relpref.explore.store.question import Question
+from relpref.explore.store.rows import COLUMNS, Changes, text, value
+from relpref.explore.store.schema import SCHEMA, migrate, now, schema_of
+from relpref.explore.store.write import closed, fill, give, insert, keep_file
 from relpref.files import flush
 
 _OUTCOMES = ("first", "second", "tie")
-
-
-@dataclass(frozen=True)
-class Question:
-    """Which of two is asked about.
-
-    Attributes
-    ----------
-    id : str
-        Unique; it cannot be guessed.
-    first, second : label
-    left : label
-        The one that is shown on the left, or first.
-    rater : str
-        Who is asked.
-    """
-
-    id: str
-    first: Any
-    second: Any
-    left: Any
-    rater: str
 
 
 class AnswerStore:

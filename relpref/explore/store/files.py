@@ -12,7 +12,7 @@ from relpref.data.labels import LabelIndex
 from relpref.data.messages import listed
 from relpref.data.tables import read_table
 from relpref.errors import DataError
-from relpref.explore.store import AnswerStore
+from relpref.explore.store.answer_store import AnswerStore
 from relpref.files import replaced
 
 UNKNOWN = "unknown"  # who gave an answer of which nobody noted it, in a table where others are noted
