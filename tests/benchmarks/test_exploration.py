@@ -27,9 +27,7 @@ def made_up() -> pd.DataFrame:
 
 def test_answers_needed_stand_in_the_table() -> None:
     text = simulators.markdown(made_up())
-    assert (
-        "| bald | **0.50 (0.50 to 0.50)** | more than all (more than all to more than all) | 1 | 1 |" in text
-    )
+    assert "| bald | **0.50 (0.50 to 0.50)** | > 1 (> 1 to > 1) | 1 | 1 |" in text
     assert "| random | 1 | 1 |  |  |" in text
 
 

@@ -93,6 +93,12 @@ def _fit(problem: Problem, data: PreferenceData) -> UtilityPosterior:
     return posterior
 
 
+def settings(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Protocol and setting, the paper's first."""
+    found = set(zip(rows["protocol"], rows["setting"], strict=True))
+    return sorted(found, key=lambda one: (list(PROTOCOLS).index(one[0]), one[1]))
+
+
 def by_query(rows: pd.DataFrame) -> pd.DataFrame:
     """Means and standard deviations over the reruns of a query."""
     groups = rows.groupby(["protocol", "setting", "query", "strategy"], sort=False)
@@ -102,13 +108,14 @@ def by_query(rows: pd.DataFrame) -> pd.DataFrame:
 def markdown(rows: pd.DataFrame) -> str:
     """In how many queries each score is better than the mean of random, and by how much."""
     lines = []
-    for (protocol, setting), group in rows.groupby(["protocol", "setting"], sort=False):
+    for protocol, setting in settings(rows):
+        group = rows[(rows["protocol"] == protocol) & (rows["setting"] == setting)]
         found = by_query(group).droplevel(["protocol", "setting"])
         base = found.xs(BASELINE, level="strategy")
         for score in (name for name in SCORES if name in set(group["strategy"])):
             mine = found.xs(score, level="strategy")
             shared = mine.index.intersection(base.index)
-            line = [f"{PROTOCOLS[protocol].title.split(' (')[0]}, {setting}", score]
+            line = [f"{_title(protocol)}, {setting}", score]
             line += [f"{mine['error', 'mean'].mean():.3f}", f"{mine['auc', 'mean'].mean():.3f}"]
             if score == BASELINE:
                 lines.append([*line, "", "", ""])
@@ -127,18 +134,22 @@ def markdown(rows: pd.DataFrame) -> str:
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
     """As the paper's figure: mean and sd of random for each query, and what each score gets."""
-    settings = list(dict.fromkeys(zip(rows["protocol"], rows["setting"], strict=True)))
-    panels = figure.subplots(len(settings), 2, sharex="row", squeeze=False)
-    for row, (protocol, setting) in zip(panels, settings, strict=True):
+    every = settings(rows)
+    panels = figure.subplots(len(every), 2, sharex="row", squeeze=False)
+    for row, (protocol, setting) in zip(panels, every, strict=True):
         mine = by_query(rows[(rows["protocol"] == protocol) & (rows["setting"] == setting)])
         mine = mine.droplevel(["protocol", "setting"])
         for panel, what, label in zip(row, ("error", "auc"), ("error rate", "AUC"), strict=True):
             _panel(panel, mine[what])
-            panel.set(title=f"{protocol}, {setting}", ylabel=label, xlabel="query")
+            panel.set(title=f"{_title(protocol)}, {setting}", ylabel=label, xlabel="query")
             panel.set_xticks(sorted(set(mine.index.get_level_values("query"))))
             panel.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+
+
+def _title(protocol: str) -> str:
+    return PROTOCOLS[protocol].title.split(" (")[0]
 
 
 def _panel(panel: Any, found: pd.DataFrame) -> None:

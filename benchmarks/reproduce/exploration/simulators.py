@@ -61,8 +61,8 @@ def markdown(rows: pd.DataFrame) -> str:
         ratios[name] += ["", ""] if name == BASELINE else [f"{fewer[name]}", f"{fewest[name]}"]
     header = ["score", *simulators]
     asked = (
-        f"Answers needed for the error that random questions leave after {most}, as a share of {most}; "
-        "bootstrap intervals of 95 % over paired seeds:"
+        f"Answers needed for the error that random questions leave after {most}, as a share of {most} (> 1: it is not reached with "
+        f"{most}); bootstrap intervals of 95 % over paired seeds:"
     )
     wrong = f"Share of pairs in the wrong order after {most} answers / what the posterior expects it to be:"
     first = table([*header, "surely fewer than random", "fewest"], ratios.values())
@@ -95,11 +95,11 @@ def _more(rows: pd.DataFrame, order: list[str], most: int) -> str:
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if np.isfinite(value) else "more than all"
+    return f"{value:.2f}" if np.isfinite(value) else "> 1"
 
 
 def draw(rows: pd.DataFrame, figure: Any) -> None:
-    """Mean error over the number of answers, one panel for each simulator; bands are 95 % intervals of two scores."""
+    """Mean error over the number of answers, one panel for each simulator; the band is the 95 % interval of random questions."""
     simulators = [name for name in TRUTHS if name in set(rows["simulator"])]
     panels = figure.subplots(1, len(simulators), sharex=True, squeeze=False)[0]
     for panel, simulator in zip(panels, simulators, strict=True):
@@ -111,7 +111,7 @@ def draw(rows: pd.DataFrame, figure: Any) -> None:
             panel.plot(mine["answers"], mine["mean"], style, color=colour, linewidth=1.1, label=name)
             if name == BASELINE:
                 panel.fill_between(mine["answers"], mine["lower"], mine["upper"], color="0.85", linewidth=0)
-        panel.set(title=simulator, xlabel="answers", ylim=(0, 0.5))
+        panel.set(title=simulator, xlabel="answers", ylim=(0.1, 0.5))
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("pairs in the wrong order")
     handles, labels = panels[0].get_legend_handles_labels()
