@@ -183,6 +183,7 @@ class _Pages:
         """What is known by now."""
         return {
             "progress": self._loop.progress(rater),
+            "trouble": words.visible(self._loop.trouble),
             "standings": standings(self._loop.ranking(), view),
         }
 

@@ -37,8 +37,10 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
             say(f"Answers are kept in {store} from now on, with those that the run was fitted on")
         if chosen.import_from is not None:
             number = loop.import_answers(chosen.import_from)
-            loop.refine()
             say(f"Added to {store}: {counted(number, 'answer')} of {chosen.import_from}")
+            if loop.trouble:
+                say(loop.trouble)
+            loop.refine()
         elif chosen.export is not None:
             say(f"Written to {chosen.export}: {counted(loop.export_answers(chosen.export), 'answer')}")
         elif chosen.web:

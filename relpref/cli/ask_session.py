@@ -90,7 +90,7 @@ class Session:
         columns = self._columns()
         right = question.second if question.left == question.first else question.first
         progress = self._loop.progress(self._rater)
-        lines = wrapped(self._notice, columns)
+        lines = wrapped(self._notice, columns) + wrapped(self._loop.trouble, columns)
         self._notice = ""
         lines += wrapped(headline(self._rater, progress), columns)
         if progress.worth:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.messages import shown
-from relpref.errors import DataError, InferenceError
+from relpref.errors import DataError, RelprefError
 from relpref.explore.follow import askable, check_known, known_version, knows_ties, learnt
 from relpref.explore.items import Item, item, read_items
 from relpref.explore.publish import publish
@@ -61,6 +61,8 @@ class Loop:
     posterior : UtilityPosterior
     version : int
         Of the answers that the posterior knows.
+    trouble : str
+        Why it does not know the last ones, for who answers; empty where it does.
     """
 
     def __init__(
@@ -80,6 +82,9 @@ class Loop:
         self._store, self._seed, self._limits = store, seed, limits
         self._ties = ties
         self._settled = posterior  # the last one that was fitted in full
+        self.trouble = ""
+        self._tried = version  # the last that the posterior was to learn
+        self._unlearnt: list[tuple[Any, Any]] = []  # pairs that were answered after `version`
         self._worth: Worth | None = None
         self._images, self._items = store.items()
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
@@ -253,7 +258,7 @@ class Loop:
                 posterior = posterior.update(hyperparameters="schedule")
                 with self._lock:
                     self._settled = self.posterior = posterior
-                    self.version = version
+                    self.version = self._tried = version
                     self._follow()
                 if self.folder is not None:
                     publish(self.folder, posterior, self._store.identity, version)
@@ -308,6 +313,7 @@ class Loop:
     def _chosen(self, rater: str) -> tuple[Any, Any, Any, bool] | None:
         """The next question: its pair, which of them is on the left, and whether others have it open."""
         skipped, others = self._store.avoided(rater)
+        skipped += self._unlearnt
         # The same store, seed and posterior give the same question.
         rng = np.random.default_rng([self._seed, self._store.counts(rater)["questions"]])
         key = int(rng.integers(2**31))
@@ -329,17 +335,22 @@ class Loop:
         return None
 
     def _follow(self) -> None:
-        """Learn what other processes, or this one, have stored meanwhile."""
+        """Learn what other processes, or this one, have stored meanwhile.
+
+        If that fails, the posterior stays as it is, and asking goes on: the answers are on the disk, and the next ones may mend it.
+        """
         changes = self._store.changes(self.version)
-        if changes.version != self.version:
-            try:
-                self.posterior = learnt(self.posterior, changes, quick=True)
-            except InferenceError as error:
-                raise InferenceError(
-                    f"every answer is kept, but the posterior could not learn from the last ones: {error}",
-                    error.result,
-                ) from error
-            self.version = changes.version
+        if changes.version in (self.version, self._tried):
+            return
+        self._tried = changes.version
+        try:
+            self.posterior = learnt(self.posterior, changes, quick=True)
+        except RelprefError as error:
+            self.trouble = f"Every answer is kept, but the ranking does not know the last ones yet: {error}"
+            added = changes.added
+            self._unlearnt = list(zip(added["winner"], added["loser"], strict=True))
+        else:
+            self.version, self.trouble, self._unlearnt = changes.version, "", []
 
 
 def _check_rater(rater: str) -> None:

@@ -56,6 +56,7 @@ class FakeLoop:
     folder: Path | None = None
     fails: Exception | None = None
     worth: Any = None
+    trouble: str = ""
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
     open: dict[str, Question] = field(default_factory=dict)

@@ -117,6 +117,13 @@ def test_what_further_answers_are_worth(
     assert loop.worth.sentence in page and ("Enough is known" in page) is enough
 
 
+def test_what_could_not_be_learnt_is_said(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake(1, 2)
+    assert 'class="notice"' not in visit(loop).get().text
+    loop.trouble = "not <yet>: \x1b"
+    assert '<p class="notice">not &lt;yet&gt;: ␛</p>' in visit(loop).get().text
+
+
 def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
     long = "x" * 10_000
     turned = "a\u202eb\x1bc\x00d\ud800e\u2067"

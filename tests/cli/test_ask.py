@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from relpref.cli import main
+from relpref.errors import InferenceError
 from relpref.explore import Loop
+from relpref.infer import Result, UtilityPosterior
 
 Ask = Callable[..., Any]
 
@@ -141,6 +143,20 @@ def test_an_interrupt_keeps_everything_and_says_so(
     assert said.code == 130
     assert "interrupted; 2 answers given now, all kept in run/answers.sqlite" in said.err
     assert events(place) == ["answer", "answer"]
+
+
+@pytest.mark.usefixtures("unrefined")
+def test_asking_goes_on_where_nothing_can_be_learnt(
+    typed: Ask, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise InferenceError("diverged", Result.diverged)
+
+    monkeypatch.setattr(UtilityPosterior, "update", fail)
+    said = typed("a b u a q")
+    assert said.code == 0 and "2 answers given now" in said.out
+    assert said.out.count("the ranking does not know the last ones yet: diverged") == 4
+    assert events(place) == ["answer", "answer", "withdrawal", "answer"]
 
 
 @pytest.mark.usefixtures("unrefined")

@@ -13,7 +13,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, StorageError
 from relpref.explore.follow import up_to_date
 from relpref.explore.loop import Loop
-from relpref.infer import Result
+from relpref.infer import Result, UtilityPosterior
 from relpref.runs import load_run
 
 ENTITIES = "name,size,price\n" + "".join(f"e{i},{i % 3},{(7 * i) % 5}\n" for i in range(8))
@@ -166,22 +166,33 @@ def test_a_run_that_was_killed_before_it_published_is_brought_up_to_date(run: Pa
     np.testing.assert_allclose(found.mean(), means, atol=1e-5)
 
 
-def test_an_answer_that_nothing_can_be_learnt_from_is_kept(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
+def test_where_nothing_can_be_learnt_answers_are_kept_and_asking_goes_on(
+    run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    question, kind = loop.question("ann"), type(loop.posterior)
-    assert question is not None
+    limits = {"entities": ["e0", "e6", "e7"]}
     with monkeypatch.context() as broken:
 
         def fail(*_: object, **__: object) -> None:
             raise InferenceError("diverged", Result.diverged)
 
-        broken.setattr(kind, "update", fail)
-        with pytest.raises(InferenceError, match="every answer is kept, but .* diverged"):
-            loop.answer(question.id, "first", "ann")
-        assert loop.progress("ann").answers == 1
-    assert loop.question("ann") != question
-    assert loop.posterior.data.num_answers == 9
+        broken.setattr(UtilityPosterior, "update", fail)
+        with opened(run, **limits) as loop:
+            before, asked = loop.posterior, set()
+            for _ in range(2):
+                question = loop.question("ann")
+                assert question is not None
+                asked.add(frozenset((question.first, question.second)))
+                loop.answer(question.id, "first", "ann")
+            assert len(asked) == 2 and loop.posterior is before  # the same is not asked twice
+            assert "Every answer is kept, but" in loop.trouble and "diverged" in loop.trouble
+            assert loop.progress("ann").answers == 2 and not loop.refine()
+        with opened(run, **limits) as loop:
+            assert "diverged" in loop.trouble
+            question = loop.question("ann")
+            assert question is not None and frozenset((question.first, question.second)) not in asked
+    with opened(run, **limits) as loop:
+        assert loop.question("ann") == question
+        assert loop.trouble == "" and loop.posterior.data.num_answers == 10
 
 
 def test_many_equal_answers_are_learnt_at_once(
