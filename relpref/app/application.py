@@ -156,8 +156,10 @@ class _Pages:
                         return self._page(rater, 409, "There is nothing to take back.")
                 else:
                     raise HTTPException(400, "The form says nothing that can be done.")
-        except DataError:
-            return self._page(rater, 409, _STALE)
+        except DataError as error:
+            question = self._loop.question(rater)
+            still = question is not None and question.id == asked  # then it is the answer that was refused
+            return self._page(rater, 400 if still else 409, str(error) if still else _STALE)
         except StorageError as error:
             said = f"{error}. This was not counted; everything before it is safe. Try it again."
             return self._page(rater, 503, said)

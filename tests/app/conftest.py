@@ -97,6 +97,8 @@ class FakeLoop:
             self.events.append((kind, self.open.pop(rater), rater))
 
     def answer(self, question: str, outcome: str, rater: str) -> None:
+        if outcome == "tie" and not self.ties:
+            raise DataError("no ties")
         self._close(question, outcome, rater)
 
     def skip(self, question: str, rater: str) -> None:

@@ -91,6 +91,15 @@ def test_without_ties_there_is_no_button_for_them(
     assert 'value="tie"' not in visit(fake(1, 2, ties=False)).get().text
 
 
+def test_a_refused_tie_is_no_other_tab(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    at = visit(fake(1, 2, 3, ties=False))
+    refused = at.do("tie")
+    assert refused.status_code == 400 and 'role="alert">no ties</p>' in refused.text
+    old = at.form()
+    at.do("first")
+    assert at.send(old | {"do": "tie"}).status_code == 409
+
+
 def test_a_full_disk_counts_nothing(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
     loop = fake(*range(5))
     at = visit(loop)
