@@ -87,4 +87,5 @@ def _terminal(loop: Loop, chosen: argparse.Namespace) -> None:
 
 
 def _kept(session: Session, chosen: argparse.Namespace) -> str:
-    return f"{counted(session.answers, 'answer')} given now, all kept in {Path(chosen.run) / ANSWERS}"
+    what = "given" if session.answers >= 0 else "taken back"
+    return f"{counted(abs(session.answers), 'answer')} {what} now, all kept in {Path(chosen.run) / ANSWERS}"

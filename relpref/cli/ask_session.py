@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import get_args
 
 from relpref.cli.ask_keys import Action, Keys
 from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, two_items, wrapped
@@ -38,19 +39,14 @@ class Session:
         self._plain = not _can_draw()
 
     def ask(self, most: int | None = None) -> None:
-        """Ask until the person quits, there are so many answers, or nothing is left to ask."""
+        """Ask until the person quits, or there are so many answers."""
         with self._refining() as refiner, self._keys.listening():
             while most is None or self.answers < most:
                 question = self._loop.question(self._rater)
-                if question is None:
-                    self._say("Nothing is left to ask.")
-                    return
                 self._keys.forget()  # nobody meant this question by them
                 self._show(question)
-                action = self._keys.next()
-                while action in (None, "why", "ranking") or (action == "tie" and not self._loop.ties):
+                while (action := self._keys.next()) not in self._offered(question) - {"why", "ranking"}:
                     self._tell(action, question)
-                    action = self._keys.next()
                 if action == "quit":
                     return
                 self._do(action, question)
@@ -65,20 +61,26 @@ class Session:
         finally:
             refiner.close()
 
-    def _do(self, action: Action | None, question: Question) -> None:
+    def _offered(self, question: Question | None) -> set[Action | None]:
+        """What may be pressed."""
+        if question is None:
+            return {"undo", "ranking", "quit"}
+        return set(get_args(Action)) - (set() if self._loop.ties else {"tie"})
+
+    def _do(self, action: Action | None, question: Question | None) -> None:
         try:
             self._record(action, question)
         except DataError as error:  # answered meanwhile at another terminal, for example
             self._notice = str(error)
 
-    def _record(self, action: Action | None, question: Question) -> None:
-        if action == "skip":
-            self._loop.skip(question.id, self._rater)
-        elif action == "undo":
+    def _record(self, action: Action | None, question: Question | None) -> None:
+        if action == "undo" or question is None:
             before = self._loop.progress(self._rater).answers
             if self._loop.undo(self._rater) is None:
                 self._notice = "There is nothing to take back."
             self.answers += self._loop.progress(self._rater).answers - before
+        elif action == "skip":
+            self._loop.skip(question.id, self._rater)
         else:
             outcome = "tie"
             if action in ("left", "right"):
@@ -86,23 +88,25 @@ class Session:
             self._loop.answer(question.id, outcome, self._rater)
             self.answers += 1
 
-    def _show(self, question: Question) -> None:
+    def _show(self, question: Question | None) -> None:
         columns = self._columns()
-        right = question.second if question.left == question.first else question.first
         progress = self._loop.progress(self._rater)
         lines = wrapped(self._notice, columns) + wrapped(self._loop.trouble, columns)
         self._notice = ""
-        lines += wrapped(headline(self._rater, progress), columns)
+        lines += wrapped(headline(self._rater, progress) if question else "Nothing is left to ask.", columns)
         if progress.worth:
             lines += wrapped(progress.worth.sentence, columns)
-        lines += ["", *two_items(self._loop.item(question.left), self._loop.item(right), columns), ""]
-        lines += self._help()
+        lines.append("")
+        if question:
+            right = question.second if question.left == question.first else question.first
+            lines += [*two_items(self._loop.item(question.left), self._loop.item(right), columns), ""]
+        lines += self._help(question)
         if self._draws:
             lines += ["", *bars(self._loop.ranking(), _TOP, columns, self._plain)]
         print(_CLEAR * self._draws + "\n".join(lines), flush=True)
 
-    def _tell(self, action: Action | None, question: Question) -> None:
-        if action == "why":
+    def _tell(self, action: Action | None, question: Question | None) -> None:
+        if action == "why" and question:
             self._say(self._loop.why(question))
         elif action == "ranking":
             ranking = self._loop.ranking()
@@ -111,15 +115,24 @@ class Session:
                 lines.append(f"... and {len(ranking) - _MOST} more, which relpref rank shows")
             print("\n".join(lines), flush=True)
         else:
-            print("\n".join(["That means nothing here.", *self._help()]), flush=True)
+            print("\n".join(["That means nothing here.", *self._help(question)]), flush=True)
 
-    def _help(self) -> list[str]:
+    def _help(self, question: Question | None) -> list[str]:
         """What may be pressed, in rows."""
         arrows = ("←", "→", "↓") if self._keys.raw and not self._plain else ("", "", "")
         left, right, tie = (f"{arrow} {key}".strip() for arrow, key in zip(arrows, "abt", strict=True))
-        ties = [f"{tie} equally good"] if self._loop.ties else []
-        keys = [left, right, *ties, "s skip", "u undo", "w why this", "r ranking", "q quit"]
-        return in_rows(keys, self._columns())
+        keys: dict[Action | None, str] = {
+            "left": left,
+            "right": right,
+            "tie": f"{tie} equally good",
+            "skip": "s skip",
+            "undo": "u undo",
+            "why": "w why this",
+            "ranking": "r ranking",
+            "quit": "q quit",
+        }
+        offered = self._offered(question)
+        return in_rows([words for action, words in keys.items() if action in offered], self._columns())
 
     def _say(self, text: str) -> None:
         print("\n".join(wrapped(text, self._columns())), flush=True)

@@ -67,8 +67,13 @@ def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
 
 @pytest.mark.usefixtures("unrefined")
 def test_the_end_of_what_can_be_asked(typed: Ask) -> None:
-    said = typed("a a a", "--entities", "water,NA")
-    assert said.code == 0 and "Nothing is left to ask." in said.out and "1 answer given now" in said.out
+    said = typed("a a r", "--entities", "water,NA")
+    assert said.code == 0 and "1 answer given now" in said.out
+    end = said.out[said.out.index("Nothing is left to ask.") :]
+    assert "u undo   r ranking   q quit" in end and "That means nothing here" in end and "●" in end
+    again = typed("u b u u u q", "--entities", "water,NA")
+    assert again.code == 0 and again.out.count("Nothing is left to ask.") == 2
+    assert "1 answer taken back now" in again.out
 
 
 @pytest.mark.usefixtures("unrefined")
