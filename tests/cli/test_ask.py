@@ -237,4 +237,4 @@ def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch)
     outcomes = events(place, "(SELECT left FROM question WHERE id = question) = winner, tie")
     assert outcomes[:3] == [(1, 0), (0, 0), (outcomes[2][0], 1)]
     assert all(b"\x1b[H\x1b[2J" in drawn for drawn in seen)
-    assert all("●".encode() in drawn for drawn in seen[1:])  # the ranking of the screen before
+    assert b"".join(seen).count("●".encode()) >= 5 * 5  # five of the ranking below each question but the last
