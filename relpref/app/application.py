@@ -30,13 +30,13 @@ from relpref.app.guard import Guard
 from relpref.app.images import TYPES, is_picture
 from relpref.app.standings import PAGE, TOP, View, standings
 from relpref.errors import DataError, StorageError
+from relpref.explore.raters import rater_name
 from relpref.explore.refiner import Refiner
 
 if TYPE_CHECKING:
     from relpref.explore.loop import Loop
     from relpref.explore.store.question import Question
 
-_LONGEST_NAME = 80
 _PATIENCE = 10.0  # seconds for a body to arrive
 _STALE = (
     "That question was answered already, or taken back, perhaps in another tab. "
@@ -60,9 +60,14 @@ def create_app(loop: "Loop", *, token: str, rater: str | None = None) -> Starlet
     -------
     Starlette
         Its lifespan refines in the background, and once more at the end.
+
+    Raises
+    ------
+    DataError
+        If nobody can have that name.
     """
     refiner = Refiner(loop)
-    pages = _Pages(loop, refiner, rater)
+    pages = _Pages(loop, refiner, None if rater is None else rater_name(rater))
 
     @asynccontextmanager
     async def refined(app: Starlette) -> AsyncIterator[None]:
@@ -216,12 +221,10 @@ class _Pages:
 
 def _name(given: str | None) -> str:
     """The name of a rater, or a refusal."""
-    rater = " ".join((given or "").split())
-    if not rater or len(rater) > _LONGEST_NAME or words.visible(rater) != rater:
-        raise HTTPException(
-            400, f"The name of a rater has 1 to {_LONGEST_NAME} characters, all of which can be seen."
-        )
-    return rater
+    try:
+        return rater_name(given)
+    except DataError as error:
+        raise HTTPException(400, words.visible(error)) from None
 
 
 def _whole(given: str | None, default: int, least: int, most: int) -> int:

@@ -13,6 +13,7 @@ from relpref.cli.output import say
 from relpref.data.messages import counted
 from relpref.errors import DataError
 from relpref.explore import Loop
+from relpref.explore.raters import rater_name
 from relpref.runs import ANSWERS, load_run
 
 
@@ -22,6 +23,8 @@ def run(chosen: argparse.Namespace) -> None:
         raise DataError("--answers ends a session in the terminal; leave it out with --web")
     if chosen.port and not chosen.web:
         raise DataError("--port is that of the page; add --web, or leave it out")
+    if chosen.rater is not None:
+        chosen.rater = rater_name(chosen.rater)
     store = Path(chosen.run) / ANSWERS
     try:
         _ask(chosen, store)

@@ -10,21 +10,19 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from relpref.data.messages import shown
 from relpref.errors import DataError, RelprefError
 from relpref.explore.follow import askable, check_known, known_version, knows_ties, learnt
 from relpref.explore.items import Item, item, read_items
 from relpref.explore.publish import publish
 from relpref.explore.questions.choose import next_pairs, score_of
 from relpref.explore.questions.stopping import Worth, why, worth
+from relpref.explore.raters import rater_name
 from relpref.explore.scores import DEFAULT
 from relpref.explore.store.answer_store import AnswerStore
 from relpref.explore.store.files import export_answers, import_answers
 from relpref.explore.store.question import Question
 from relpref.infer import UtilityPosterior
 from relpref.runs import ANSWERS, load_run
-
-_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -182,6 +180,7 @@ class Loop:
         Parameters
         ----------
         rater : str
+            See `relpref.explore.raters.rater_name`.
 
         Returns
         -------
@@ -189,7 +188,7 @@ class Loop:
             Stored before it is returned, so that it is the same until it is answered or skipped, also after a restart. None if there
             is nothing left to ask.
         """
-        _check_rater(rater)
+        rater = rater_name(rater)
         with self._lock:
             self._follow()
             found = self._store.question(rater)
@@ -222,18 +221,18 @@ class Loop:
                 "outcome is 'tie', which is no answer here; say 'first' or 'second', or skip the question"
             )
         with self._lock:
-            self._store.answer(question_id, outcome, rater)
+            self._store.answer(question_id, outcome, rater_name(rater))
             self._follow()
 
     def skip(self, question_id: str, rater: str) -> None:
         """Leave an open question; this rater is not asked about this pair again. Raises as `answer`."""
         with self._lock:
-            self._store.skip(question_id, rater)
+            self._store.skip(question_id, rater_name(rater))
             self._follow()
 
     def undo(self, rater: str) -> Question | None:
         """Withdraw the rater's last answer or skip, and ask its question again; None if there is none."""
-        _check_rater(rater)
+        rater = rater_name(rater)
         with self._lock:
             found = self._store.undo(rater, self.version)
             self._follow()
@@ -284,7 +283,7 @@ class Loop:
     def progress(self, rater: str) -> Progress:
         """How far a rater, and all of them, have come."""
         with self._lock:
-            counts = self._store.counts(rater)
+            counts = self._store.counts(rater_name(rater))
             version, value = self.version, self._worth
         counts.pop("questions")
         return Progress(**counts, version=version, worth=value)
@@ -351,10 +350,3 @@ class Loop:
             self._unlearnt = list(zip(added["winner"], added["loser"], strict=True))
         else:
             self.version, self.trouble, self._unlearnt = changes.version, "", []
-
-
-def _check_rater(rater: str) -> None:
-    if not isinstance(rater, str) or not rater.strip() or len(rater) > _LONGEST_NAME:
-        raise DataError(
-            f"rater is {shown(rater)}; give a name of at most {_LONGEST_NAME} characters, such as 'ann'"
-        )

@@ -185,6 +185,7 @@ def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.
         (("--entities", "tea,cofee"), "cofee"),
         (("--hardest", "2"), "hardest"),
         (("--rater", ""), "rater"),
+        (("--rater", "x" * 81, "--web"), "1 to 80 characters"),
         (("--answers", "0"), "less than 1"),
         (("--export", "a.csv", "--web"), "not allowed with"),
         (("--answers", "3", "--web"), "--answers ends a session in the terminal"),
@@ -195,6 +196,7 @@ def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.
 def test_what_cannot_be_used_is_named(place: Path, ask: Ask, arguments: tuple[str, ...], words: str) -> None:
     said = ask("ask", "run", *arguments)
     assert said.code == 2 and words in said.err and "Traceback" not in said.err
+    assert not said.out or "rater" not in words
 
 
 def test_files_that_are_not_to_be_used_are_named(place: Path, ask: Ask) -> None:

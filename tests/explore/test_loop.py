@@ -213,6 +213,17 @@ def test_many_equal_answers_are_learnt_at_once(
     assert asked == [True, False]
 
 
+def test_one_name_is_one_rater(loop: Loop) -> None:
+    question = loop.question("Ann  Bäcker ")
+    assert question is not None and question.rater == "Ann Bäcker"
+    assert loop.question("Ann Ba\u0308cker") == question
+    loop.answer(question.id, "tie", " Ann Bäcker")
+    assert loop.progress("Ann\tBäcker").answers == 1
+    again = loop.undo("Ann Ba\u0308cker")
+    assert again is not None
+    loop.skip(again.id, "Ann Bäcker\n")
+
+
 def test_two_loops_see_each_others_answers(run: Path) -> None:
     with opened(run) as one, opened(run) as two:
         asked, other = one.question("ann"), two.question("ben")
@@ -269,7 +280,7 @@ def test_what_cannot_be_asked_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="score"):
         opened(run, score="no such")
     with opened(run) as loop:
-        for rater in ("", "x" * 201, 3):
+        for rater in ("", " \n", "x" * 81, 3, "ann\u202e", "a\u200bnn", "a\0", "\ud800"):
             with pytest.raises(DataError, match="rater is"):
                 loop.question(rater)  # type: ignore[arg-type]
     with pytest.raises(StorageError, match="there is no such folder"):
