@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,18 @@ def test_two_raters_are_not_asked_the_same_pair_at_once(store: AnswerStore) -> N
     assert store.ask("ben", "water", "tea", "tea", 2) is None
     assert store.avoided("ben")[1] == [("tea", "water")]
     assert store.ask("ben", "water", "tea", "tea", 2, shared=True) is not None
+
+
+def test_a_question_that_was_left_open_for_long_keeps_its_pair_from_nobody(
+    store: AnswerStore, path: Path
+) -> None:
+    for minutes in (59, 61):
+        name = asked(store, "tea", "water", "ann")
+        then = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat(timespec="milliseconds")
+        rows(path, f"UPDATE question SET asked = '{then}' WHERE id = '{name}'")
+        assert store.avoided("ben")[1] == ([("tea", "water")] if minutes < 60 else [])
+    assert store.ask("ben", "water", "tea", "tea", 2) is not None
+    assert store.answer(name, "first", "ann") == 3  # it is still ann's
 
 
 def test_answers_of_a_file_are_added_once(store: AnswerStore) -> None:

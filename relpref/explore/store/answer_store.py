@@ -10,6 +10,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from relpref.explore.store.schema import SCHEMA, migrate, now, schema_of
 from relpref.explore.store.write import closed, fill, give, insert, keep_file
 from relpref.files import flush
 
+_AWAY = timedelta(hours=1)  # an open question that is older keeps its pair from nobody else
 _OUTCOMES = ("first", "second", "tie")
 
 
@@ -358,9 +360,10 @@ class AnswerStore:
         return Question(row[0], first, second, left, value(row[1]))
 
     def _open_ends(self, rater: str) -> list[set[int]]:
-        """Pairs of positions that are open for others."""
+        """Pairs of positions that are open for others, who have not been away for long."""
         rows = self._connection.execute(
-            "SELECT first, second FROM question WHERE open AND rater <> ? ORDER BY rowid", (text(rater),)
+            "SELECT first, second FROM question WHERE open AND rater <> ? AND asked > ? ORDER BY rowid",
+            (text(rater), now(_AWAY)),
         )
         return [set(row) for row in rows]
 

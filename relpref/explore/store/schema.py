@@ -1,7 +1,7 @@
 """The tables of ``answers.sqlite``, and how an older file gets them."""
 
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from relpref.errors import StorageError
 
@@ -65,9 +65,9 @@ _STEPS: tuple[tuple[str, ...], ...] = (
 SCHEMA = len(_STEPS)
 
 
-def now() -> str:
-    """The time in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def now(ago: timedelta = timedelta()) -> str:
+    """The time in UTC, to the millisecond, or that of a while ago; the later of two is the greater text."""
+    return (datetime.now(UTC) - ago).isoformat(timespec="milliseconds")
 
 
 def schema_of(connection: sqlite3.Connection, place: str) -> int:
