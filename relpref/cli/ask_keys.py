@@ -1,9 +1,12 @@
 """What a person presses: single keys on a terminal, lines everywhere else."""
 
 import os
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Literal, get_args
 
 Action = Literal["left", "right", "tie", "skip", "undo", "why", "ranking", "quit"]
@@ -47,11 +50,14 @@ class Keys:
 
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
-        try:
+
+        def restore() -> None:
+            with suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+        with _at_the_end(restore):
             tty.setcbreak(descriptor)  # Ctrl-C still interrupts
             yield
-        finally:
-            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
     def forget(self) -> None:
         """Drop keys that were pressed before the question could be read."""
@@ -69,3 +75,24 @@ class Keys:
         if not pressed or pressed.startswith(b"\x04"):
             return "quit"
         return _SEQUENCES.get(pressed[:3]) or understood(pressed[:1].decode("ascii", "replace"))
+
+
+@contextmanager
+def _at_the_end(restore: Callable[[], None]) -> Iterator[None]:
+    """Restore however it ends, also when it is killed or its terminal is closed, where Python would leave at once."""
+
+    def killed(number: int, _: FrameType | None) -> None:
+        restore()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    here = threading.current_thread() is threading.main_thread()  # no other may set handlers
+    ends = [s for s in (signal.SIGTERM, signal.SIGHUP) if here and signal.getsignal(s) is signal.SIG_DFL]
+    for number in ends:
+        signal.signal(number, killed)
+    try:
+        yield
+    finally:
+        restore()
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)

@@ -3,8 +3,11 @@ import io
 import os
 import pty
 import shutil
+import signal
 import sqlite3
+import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -240,3 +243,31 @@ def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch)
     assert outcomes[:3] == [(1, 0), (0, 0), (outcomes[2][0], 1)]
     assert all(b"\x1b[H\x1b[2J" in drawn for drawn in seen)
     assert b"".join(seen).count("●".encode()) >= 5 * 5  # five of the ranking below each question but the last
+
+
+KEYS = """
+from relpref.cli.ask_keys import Keys
+keys = Keys()
+with keys.listening():
+    print("listening", flush=True)
+    keys.next()
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminal_is_left_as_it_was(end: signal.Signals) -> None:
+    terminal, program = pty.openpty()
+    before = termios.tcgetattr(program)
+    with subprocess.Popen(
+        [sys.executable, "-c", KEYS],
+        stdin=program,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"listening\n"
+        assert termios.tcgetattr(program) != before
+        process.send_signal(end)
+        assert process.wait(30) == -end
+    assert termios.tcgetattr(program) == before
+    os.close(terminal)
+    os.close(program)
