@@ -171,6 +171,46 @@ def test_one_click_is_one_answer(tab: Any, fake: Callable[..., Any], served: Cal
         assert len(loop.events) == 3
         tab.reload()
         assert not tab.is_checked("#keys")
+        tab.check("#keys")
+        press(tab, "a")  # the focus is in the box
+        assert len(loop.events) == 4
+
+
+@pytest.mark.slow
+def test_the_arrow_down_scrolls_where_it_can(
+    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
+    loop = fake(*range(30))
+    tab.set_viewport_size({"width": 1200, "height": 300})
+    with served(loop) as address:
+        tab.goto(f"{address}?rater=ann")
+        tab.keyboard.press("ArrowDown")
+        tab.wait_for_function("() => scrollY > 0")
+        tab.wait_for_timeout(400)
+        assert not loop.events
+        press(tab, "t")
+        click(tab, LEFT)
+        press(tab, "ArrowDown")  # the focus is in the question
+    assert [kind == "tie" for kind, _, _ in loop.events] == [True, False, True]
+
+
+@pytest.mark.slow
+def test_a_key_that_comes_too_early_is_not_dropped_in_silence(
+    tab: Any, fake: Callable[..., Any], served: Callable[..., Any]
+) -> None:
+    loop = fake(*range(30))
+    loop.trouble = "something else"
+    with served(loop) as address:
+        tab.goto(f"{address}?rater=ann")
+        before = question(tab)
+        with loop.lock:  # the answer is on its way
+            tab.keyboard.press("a")
+            tab.keyboard.press("b")
+        until_new(tab, before)
+        assert "did nothing" in tab.inner_text("#question > [role=alert]")
+        assert tab.inner_text("#progress .notice") == "something else"
+        press(tab, "b")
+        assert tab.locator("#question > .notice").count() == 0 and len(loop.events) == 2
 
 
 @pytest.mark.slow

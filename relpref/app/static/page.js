@@ -11,6 +11,11 @@ const KEYS = {
 const $ = (selector, root = document) => root.querySelector(selector);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 let busy = false;
+let early = false; // whether a key came while an answer was on its way
+
+const waits = () => busy || $("#question").classList.contains("settling");
+// Where the page scrolls, the arrow down is for that, unless somebody is at the question.
+const scrolls = () => document.documentElement.scrollHeight > innerHeight && !$("#question").contains(document.activeElement);
 
 async function load(address, options) {
   const response = await fetch(address, options);
@@ -20,7 +25,7 @@ async function load(address, options) {
 }
 
 async function act(form, button) {
-  if (busy || $("#question").classList.contains("settling")) return;
+  if (waits()) return;
   busy = true;
   form.setAttribute("aria-busy", "true");
   const card = button.closest(".card");
@@ -36,6 +41,12 @@ async function act(form, button) {
     if (card) card.classList.remove("chosen");
   }
   busy = false;
+  if (early) tooEarly();
+  early = false;
+}
+
+function tooEarly() {
+  if (!$("#question > .notice")) complain("A key came before this question could be read, and did nothing.");
 }
 
 function showQuestion(page, button) {
@@ -115,7 +126,7 @@ async function look(address = $("#standings").dataset.source) {
 }
 
 function complain(text) {
-  let notice = $(".notice");
+  let notice = $("#question > .notice");
   if (!notice) {
     notice = document.createElement("p");
     notice.className = "notice";
@@ -158,12 +169,14 @@ document.addEventListener("input", (event) => {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  if (event.target.closest("input, textarea, select") || !$("#keys").checked) return;
+  if (event.target.closest("input:not([type=checkbox]), textarea, select") || !$("#keys").checked) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   const button = KEYS[key] && $(KEYS[key], $("#question"));
-  if (button) {
+  if (button && !(key === "ArrowDown" && scrolls())) {
     event.preventDefault();
-    act(button.form, button);
+    if (busy) early = true;
+    else if (waits()) tooEarly();
+    else act(button.form, button);
   } else if (key === "w" && $(".why")) {
     $(".why").open = !$(".why").open;
   }
