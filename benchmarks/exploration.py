@@ -28,7 +28,7 @@ def run(repeats: int) -> str:
     for size in SIZES:
         posteriors = _posteriors(size, repeats + 1)
         contestants: dict[str, Contestant] = {name: _question(name) for name in SCORES}
-        contestants["bald, a batch of 10"] = lambda posterior: next_pairs(posterior, 10)
+        contestants["a batch of 10"] = lambda posterior: next_pairs(posterior, 10)
         contestants["worth of 10 answers"] = lambda posterior: worth(posterior, 10)
         timings, _ = alternate(contestants, posteriors, None, repeats)
         rows += [[f"{size}", name, *timing.row()] for name, timing in timings.items()]

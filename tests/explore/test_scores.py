@@ -138,6 +138,17 @@ def test_mutual_information_is_that_of_the_joint_gaussian(posterior: UtilityPost
     assert exact("mutual_information", few, listed) == pytest.approx(expected, rel=1e-5)
 
 
+def test_in_a_large_pool_only_the_asked_answer_counts(
+    posterior: UtilityPosterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = state_of(posterior)
+    gaps = state.belief.gaps(*EVERY)
+    left = gaps.variance - state.answers.shrinkage(gaps) * gaps.variance**2
+    monkeypatch.setattr(SCORES["mutual_information"], "exact_entities", N - 1)
+    # What an answer takes from the log variance of its gap.
+    assert exact("mutual_information", state) == pytest.approx(0.5 * np.log(gaps.variance / left), rel=1e-5)
+
+
 def outcomes(state: State, pair: tuple[int, int]) -> list[tuple[float, Belief]]:
     """Probability of each outcome and the belief after it, by the moments of the tilted distribution."""
     mean, covariance = state.belief.mean, state.belief.covariance

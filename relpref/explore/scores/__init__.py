@@ -8,4 +8,5 @@ from relpref.explore.scores.topk import TopK
 SCORES: dict[str, type[Score]] = {
     score.name: score for score in (Ratio, Variance, Bald, MutualInformation, LookAhead, Eubo, TopK, Random)
 }
-DEFAULT = Bald.name
+# Needs the fewest answers in most simulators, see docs/exploration_results.md.
+DEFAULT = MutualInformation.name

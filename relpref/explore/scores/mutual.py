@@ -1,12 +1,13 @@
 """Mutual information between the answers that were asked for and those that were not."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve
 
-from relpref.explore.scores.gap_scores import Scorer, State
+from relpref.explore.scores.gap_scores import MANY, Scorer, State
 from relpref.explore.scores.gaps import Gaps, Positions
 from relpref.infer.belief import Floats
 
@@ -22,17 +23,23 @@ class MutualInformation:
     Notes
     -----
     Krause, Singh & Guestrin (2008), "Near-optimal sensor placements in Gaussian processes". Unlike with BALD, what an answer tells
-    about its own gap alone, that no other answer could tell, counts for nothing.
+    about its own gap alone, that no other answer could tell, counts for nothing. In a pool of more than ``exact_entities`` entities the
+    second term is left out, so that every pair can be looked at: c falls with the number of answers that it comes after.
     """
 
     name: ClassVar[str] = "mutual_information"
     reason: ClassVar[str] = "its answer is expected to tell most about the answers that nobody was asked for"
     about_the_best: ClassVar[bool] = False
-    most_entities: ClassVar[int] = 1200
+    most_entities: ClassVar[int] = MANY
+    exact_entities: ClassVar[int] = 400
 
     def scorer(self, state: State) -> Scorer:
         """One linear system in as many unknowns as the pool has entities, O(n³); then every pair in O(1)."""
-        after, place = _after_all(state)
+        members = _members(state)
+        if len(members) > self.exact_entities:
+            own = partial(_own, state)
+            return Scorer(own, own)
+        after, place = _after_all(state, members)
 
         def value(gaps: Gaps) -> Floats:
             precision = _precision(state, gaps)
@@ -51,11 +58,21 @@ def _precision(state: State, gaps: Gaps) -> Floats:
     return np.asarray(shrinkage / np.maximum(1 - gaps.variance * shrinkage, 1e-12))
 
 
-def _after_all(state: State) -> tuple[Floats, Positions]:
-    """Covariance of the pool's entities after every pair of it was answered once, and where each entity stands in it."""
-    number = len(state.belief.mean)
-    members = state.pool.members if state.pool.listed is None else np.unique(state.pool.open(number))
-    place = np.zeros(number, dtype=np.int64)
+def _own(state: State, gaps: Gaps) -> Floats:
+    """½ log(1 + τ v) = −½ log(1 − κ v)."""
+    return np.asarray(-0.5 * np.log1p(-np.minimum(gaps.variance * state.answers.shrinkage(gaps), 1 - 1e-12)))
+
+
+def _members(state: State) -> Positions:
+    """The pool's entities, ascending."""
+    if state.pool.listed is None:
+        return state.pool.members
+    return np.unique(state.pool.open(len(state.belief.mean)))
+
+
+def _after_all(state: State, members: Positions) -> tuple[Floats, Positions]:
+    """Covariance of the members after every pair of the pool was answered once, and where each of them stands in it."""
+    place = np.zeros(len(state.belief.mean), dtype=np.int64)
     place[members] = np.arange(len(members))
     weights = np.zeros((len(members), len(members)))
     for gaps, closed in state.pool.blocks(state.belief):
