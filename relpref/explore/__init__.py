@@ -10,10 +10,10 @@ from relpref.explore.scores.gaps import Gaps
 from relpref.explore.scores.lookahead import LookAhead
 from relpref.explore.scores.mutual import MutualInformation
 from relpref.explore.scores.topk import TopK
-from relpref.explore.simulation import simulate
-from relpref.explore.simulation_curves import AnswersSaved, answers_saved, learning_curves
-from relpref.explore.simulation_run import Step, simulate_steps
-from relpref.explore.simulation_truth import Truth
+from relpref.explore.simulation.curves import AnswersSaved, answers_saved, learning_curves
+from relpref.explore.simulation.run import Step, simulate_steps
+from relpref.explore.simulation.simulate import simulate
+from relpref.explore.simulation.truth import Truth
 from relpref.explore.store.answer_store import AnswerStore
 from relpref.explore.store.question import Question
 

@@ -9,9 +9,9 @@ import pandas as pd
 
 from relpref.errors import DataError
 from relpref.explore.scores import SCORES
-from relpref.explore.simulation_file import SimulationFile
-from relpref.explore.simulation_run import Fit, Strategy, fit_xpgp, simulate_steps
-from relpref.explore.simulation_truth import Truth
+from relpref.explore.simulation.file import SimulationFile
+from relpref.explore.simulation.run import Fit, Strategy, fit_xpgp, simulate_steps
+from relpref.explore.simulation.truth import Truth
 from relpref.parallel import run_all
 
 Row = dict[str, Any]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from relpref.data import PreferenceData
 from relpref.explore.questions.choose import next_pairs
-from relpref.explore.simulation_truth import Pair, Truth
+from relpref.explore.simulation.truth import Pair, Truth
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.prediction import expectations, questions
 from relpref.models import xpgp

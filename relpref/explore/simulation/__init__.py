@@ -1,0 +1,1 @@
+"""Strategies tried against truths that are known: how many answers they would save."""
