@@ -1,6 +1,8 @@
 """The simulator: truths, judges, runs that are deterministic and resumable, curves against numbers worked out by hand."""
 
 import itertools
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.errors import DataError
-from relpref.explore import Truth, answers_saved, learning_curves, simulate, simulate_steps
+from relpref.explore import TopK, Truth, answers_saved, learning_curves, simulate, simulate_steps
+from relpref.explore.simulation.settings import described, digest
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.belief import GaussianBelief
 from relpref.models import xpgp
@@ -61,7 +64,9 @@ def test_everything_follows_from_the_seed(rows: pd.DataFrame) -> None:
     assert end["expected_error"].nunique() > 5 and end["error"].mean() < 0.4
 
 
-def test_an_interrupted_simulation_goes_on_where_it_stopped(rows: pd.DataFrame, tmp_path: Path) -> None:
+def test_an_interrupted_simulation_goes_on_where_it_stopped(
+    rows: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "rows.csv"
     pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
     text = path.read_text(encoding="utf-8")
@@ -70,17 +75,77 @@ def test_an_interrupted_simulation_goes_on_where_it_stopped(rows: pd.DataFrame, 
         path.write_text(text[:left], encoding="utf-8")
         pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
     pd.testing.assert_frame_equal(simulated([1], resume=path), simulated([1]))
-    asked: list[int] = []
-
-    def counting(posterior: UtilityPosterior) -> tuple[Any, Any]:
-        asked.append(1)
-        return neighbours(posterior)
-
-    simulate(draw, {"neighbours": counting}, range(3), answers=4, fit=fit, resume=path, progress_bar=False)
-    assert not asked, "what is in the file is not computed again"
-    with pytest.raises(DataError, match="other settings"):
-        simulate(draw, ["random"], [0], answers=5, fit=fit, resume=path, progress_bar=False)
+    monkeypatch.delattr("relpref.explore.simulation.simulate.simulate_steps")
+    simulated(range(3), resume=path)  # what is in the file is not computed again
     assert path.read_text(encoding="utf-8").count("\n") == len(lines)
+
+
+def never(posterior: UtilityPosterior) -> None:
+    """A strategy that asks nothing."""
+
+
+def test_a_file_is_for_one_truth_and_knows_its_strategies(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    truth = draw(0)
+    table = pd.DataFrame({"winner": ["item 1", "item 3"], "loser": ["item 2", "item 4"]})
+
+    def run(truth: Any = truth, strategies: Any = None, **more: Any) -> pd.DataFrame:
+        chosen = {"mine": never} if strategies is None else strategies
+        return simulate(
+            truth, chosen, [0], **{"fit": fit, "answers": 4, "resume": path, "progress_bar": False, **more}
+        )
+
+    first = run()
+    text = path.read_text(encoding="utf-8")
+    attributes = pd.DataFrame({"x": truth.data.attributes[:, 0] + 1}, index=list(truth.data.entities))
+    linked = PreferenceData.from_tables(
+        attributes - 1, None, {"links": pd.DataFrame({"source": ["item 1"], "target": ["item 2"]})}
+    )
+    for other in (
+        draw,
+        Truth(truth.data, truth.utilities + 1e-9),
+        replace(truth, noise=2.0),
+        replace(truth, tie_margin=0.1),
+        replace(truth, recorded=table),
+        replace(truth, data=truth.data.with_comparisons(table)),
+        replace(truth, data=PreferenceData.from_tables(attributes, None)),
+        replace(truth, data=PreferenceData.from_tables((attributes - 1).rename({"item 1": "one"}), None)),
+        replace(truth, data=linked),
+    ):
+        with pytest.raises(DataError, match="other settings: truth was .*; give another file"):
+            run(other)
+    for more, words in (
+        ({"answers": 5}, "answers was 4 and is 5"),
+        ({"limits": {"repeats": 1}}, "limits was"),
+        ({"fit": lambda data: fit(data)}, "fit was .*fit and is .*<lambda>"),
+        ({"strategies": {"mine": neighbours}}, "another strategy 'mine': it was .*never and is .*neighbours"),
+        ({"strategies": {"mine": "random"}}, r"and is Random\(\)"),
+    ):
+        with pytest.raises(DataError, match=words):
+            run(**more)
+    assert path.read_text(encoding="utf-8") == text
+    # The same truth made again, and one strategy more; the file then knows both.
+    again = run(draw(0), {"idle": never})
+    pd.testing.assert_frame_equal(again.drop(columns="strategy"), first.drop(columns="strategy"))
+    with pytest.raises(DataError, match="another strategy 'idle'"):
+        run(strategies={"idle": TopK(3)})
+    pd.testing.assert_frame_equal(run(), first)
+    path.write_text("strategy,seed\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no file of a simulation"):
+        run()
+
+
+def test_what_is_called_is_named_without_its_address() -> None:
+    assert described(TopK(3)) == "TopK(k=3)"
+    assert described(draw).endswith(".draw")
+    bound = described(partial(draw, seed=3))
+    assert "draw" in bound and "seed=3" in bound and "0x" not in bound
+    # Recorded answers are the same in any order of rows, and whichever way equal ones are counted.
+    table = pd.DataFrame({"winner": ["item 1", "item 3", "item 1"], "loser": ["item 2", "item 4", "item 2"]})
+    counted = table.iloc[[1, 0]].assign(count=[1, 2])
+    data = draw(0).data
+    assert digest(Truth(data, recorded=table)) == digest(Truth(data, recorded=counted))
+    assert digest(Truth(data, recorded=table)) != digest(Truth(data, recorded=counted.assign(count=[2, 1])))
 
 
 def test_the_same_question_gets_the_same_answer_whoever_asks() -> None:
@@ -262,6 +327,16 @@ def test_what_cannot_be_simulated() -> None:
         answers_saved(rows, "random", answers=2)
     with pytest.raises(DataError, match="no column 'beauty'"):
         learning_curves(rows, "beauty")
+    for more, words in (
+        ({"interval": 0.0}, "interval is 0"),
+        ({"interval": 95}, "interval is 95"),
+        ({"interval": float("nan")}, "interval is nan"),
+        ({"resamples": 0}, "resamples is 0"),
+    ):
+        with pytest.raises(DataError, match=words):
+            answers_saved(rows, "random", **more)
+        with pytest.raises(DataError, match=words):
+            learning_curves(rows, **more)
 
 
 @pytest.mark.slow

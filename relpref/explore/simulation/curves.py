@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from relpref.errors import DataError
+from relpref.explore.questions.limits import whole_number
+from relpref.infer.ranks import check_interval
 
 Floats = NDArray[np.float64]
 
@@ -58,8 +60,9 @@ def learning_curves(
     quantity : str
         A column of it.
     interval : float
-        Probability of the interval, which is the percentile bootstrap over the seeds.
+        Probability of the interval, which is the percentile bootstrap over the seeds; between 0 and 1.
     resamples : int
+        At least 1.
     seed : int
         Of the bootstrap.
 
@@ -71,8 +74,9 @@ def learning_curves(
     Raises
     ------
     DataError
-        If there is no such column.
+        If there is no such column, or ``interval`` or ``resamples`` is out of range.
     """
+    _check(interval, resamples)
     tables = []
     tail = (1 - interval) / 2
     for name in dict.fromkeys(results["strategy"]):
@@ -120,8 +124,9 @@ def answers_saved(
     Raises
     ------
     DataError
-        If a strategy is not among the results, they share no seed, or ``answers`` is out of range.
+        If a strategy is not among the results, they share no seed, or ``answers``, ``interval`` or ``resamples`` is out of range.
     """
+    _check(interval, resamples)
     mine, other = (_curves(results, name, quantity) for name in (strategy, against))
     shared = mine.index.intersection(other.index)
     if not len(shared):
@@ -142,6 +147,11 @@ def answers_saved(
     lower, upper = np.quantile(ratios, [tail, 1 - tail], method="inverted_cdf")  # no average with infinity
     ratio = _ratio(needed, reference)
     return AnswersSaved(strategy, against, number, error, needed, ratio, float(lower), float(upper))
+
+
+def _check(interval: float, resamples: int) -> None:
+    check_interval(interval)
+    whole_number("resamples", resamples, 1)
 
 
 def _curves(results: pd.DataFrame, strategy: str, quantity: str) -> pd.DataFrame:

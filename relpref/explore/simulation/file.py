@@ -1,4 +1,4 @@
-"""Finished runs of a simulation in a CSV file that is only ever appended to."""
+"""Finished runs of a simulation in a CSV file, appended as they come."""
 
 import csv
 import io
@@ -19,28 +19,31 @@ _TYPES = {"strategy": str, "seed": int, "answers": int, "last": int}  # the othe
 class SimulationFile:
     """Rows of whole runs; what an interruption left of a run is dropped when the file is opened next.
 
-    The first line holds the settings, as a comment. The last row of a run is marked in the column ``last``. Numbers are written so that
-    they are read back as they were.
+    The first line holds the settings and what the strategies are, as a comment. The last row of a run is marked in the column ``last``.
+    Numbers are written so that they are read back as they were.
 
     Parameters
     ----------
     path : path
         Its folder must exist.
-    settings : mapping
-        JSON values that all runs of the file share.
+    settings : mapping from str to JSON values
+        What all runs of the file share.
+    strategies : mapping from name to str
+        What asks in these runs; the file may have runs of others.
 
     Raises
     ------
     DataError
-        If the file has other settings or is no such file.
+        If the file has other settings, another strategy of the same name, or is no such file.
     StorageError
         If it cannot be written.
     """
 
-    def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], settings: Mapping[str, Any], strategies: Mapping[str, str]
+    ) -> None:
         self._path = Path(path)
-        self._first_line = f"# {json.dumps(dict(settings), sort_keys=True)}\n"
-        self._rows = self._read()
+        self._rows = self._read(dict(settings), dict(strategies))
 
     @property
     def done(self) -> set[Run]:
@@ -69,14 +72,12 @@ class SimulationFile:
             raise StorageError(f"cannot write {self._path}: {error.strerror or error}") from error
         self._rows += marked
 
-    def _read(self) -> list[Row]:
+    def _read(self, settings: dict[str, Any], strategies: dict[str, str]) -> list[Row]:
         text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
-        if "\n" in text and not text.startswith(self._first_line):
-            raise DataError(
-                f"{self._path} begins with {text.partition(chr(10))[0][:200]!r}, and these runs with "
-                f"{self._first_line.strip()!r}; give another file for other settings"
-            )
-        body = text[len(self._first_line) :]
+        line, _, body = text.partition("\n")
+        known = self._checked(line, settings, strategies) if text else {}
+        shared = settings | {"strategies": known | strategies}
+        first_line = f"# {json.dumps(shared, sort_keys=True)}\n"
         lines = csv.DictReader(io.StringIO(body[: body.rfind("\n") + 1]))  # the last line may be half of one
         try:
             found = [{name: _TYPES.get(name, float)(value) for name, value in line.items()} for line in lines]
@@ -84,11 +85,34 @@ class SimulationFile:
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{self._path} does not hold the rows of a simulation: {error}") from error
         kept = [row for row in found if _run(row) in whole]
-        clean = self._first_line + (_text(kept, header=True) if kept else "")
+        clean = first_line + (_text(kept, header=True) if kept else "")
         if clean != text:
             with replaced(self._path) as part:
                 part.write_text(clean, encoding="utf-8")
         return kept
+
+    def _checked(self, line: str, settings: dict[str, Any], strategies: dict[str, str]) -> dict[str, str]:
+        """The strategies of the file, whose first line this is; refuses what cannot stand in one table with these runs."""
+        try:
+            found = json.loads(line.removeprefix("# "))
+            known: dict[str, str] = found.pop("strategies")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{self._path} begins with {line[:80]!r}, as no file of a simulation does; give another file"
+            ) from error
+        for name in sorted({*found, *settings}):
+            if found.get(name) != settings.get(name):
+                raise DataError(
+                    f"{self._path} holds runs with other settings: {name} was {found.get(name)} and is {settings.get(name)}; "
+                    "give another file for these"
+                )
+        for name in sorted(known.keys() & strategies.keys()):
+            if known[name] != strategies[name]:
+                raise DataError(
+                    f"{self._path} holds runs of another strategy {name!r}: it was {known[name]} and is {strategies[name]}; "
+                    "give this one another name, or another file"
+                )
+        return known
 
 
 def _run(row: Row) -> Run:

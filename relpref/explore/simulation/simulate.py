@@ -11,6 +11,7 @@ from relpref.errors import DataError
 from relpref.explore.scores import SCORES
 from relpref.explore.simulation.file import SimulationFile
 from relpref.explore.simulation.run import Fit, Strategy, fit_xpgp, simulate_steps
+from relpref.explore.simulation.settings import settings_of, strategy_text
 from relpref.explore.simulation.truth import Truth
 from relpref.parallel import run_all
 
@@ -68,7 +69,9 @@ def simulate(
         None, ``"processes:4"`` or the address of a Dask scheduler, see `relpref.parallel.run_all`; truth, strategies and fit must be
         picklable then.
     resume : path, optional
-        A CSV file that keeps finished runs; the same call goes on where an earlier one stopped. One file for one truth.
+        A CSV file that keeps finished runs; the same call goes on where an earlier one stopped, and more seeds and strategies may be
+        added. It knows the truth by its content, and callables (one from a seed to a truth, ``fit``, a strategy) by their names:
+        whoever changes what they do takes another file.
     progress_bar : bool
 
     Returns
@@ -83,13 +86,17 @@ def simulate(
     Raises
     ------
     DataError
-        If an argument cannot be used, or the file holds runs with other settings.
+        If an argument cannot be used, or the file holds runs with another truth, fit, limits, number of answers, or another
+        strategy of the same name.
     """
     named = dict(strategies) if isinstance(strategies, Mapping) else {name: name for name in strategies}
     chosen = tuple(dict.fromkeys(int(seed) for seed in seeds))
     _check(named, chosen, answers)
     limits = dict(limits or {})
-    kept = None if resume is None else SimulationFile(resume, {"answers": answers, "limits": repr(limits)})
+    kept = None
+    if resume is not None:
+        texts = {name: strategy_text(strategy) for name, strategy in named.items()}
+        kept = SimulationFile(resume, settings_of(truth, fit, limits, answers), texts)
     done = set() if kept is None else kept.done
     items = []
     for name, strategy in named.items():

@@ -66,7 +66,7 @@ class Truth:
                     "one for each entity of the data"
                 )
             object.__setattr__(self, "utilities", values)
-        if self.recorded is not None and not self._known:
+        if self.recorded is not None and not self.answers_by_pair:
             raise DataError("Truth: the table of recorded answers is empty; give at least one answer")
 
     @cached_property
@@ -75,13 +75,13 @@ class Truth:
         if self.recorded is None:
             return None
         labels = self.data.entities
-        return [(labels[low], labels[high]) for low, high in self._known]
+        return [(labels[low], labels[high]) for low, high in self.answers_by_pair]
 
     @cached_property
     def has_ties(self) -> bool:
         """Whether an answer may be a tie."""
         if self.recorded is not None:
-            return any(0 in signs for signs in self._known.values())
+            return any(0 in signs for signs in self.answers_by_pair.values())
         return self.tie_margin > 0
 
     def answer(self, pair: Pair, rng: np.random.Generator) -> int:
@@ -89,7 +89,7 @@ class Truth:
         low, high = sorted(pair)
         order = 1 if pair[0] == low else -1
         if self.recorded is not None:
-            signs = self._known[low, high]
+            signs = self.answers_by_pair[low, high]
             return order * int(signs[rng.integers(len(signs))])
         gap = self.utilities[low] - self.utilities[high] + self.noise * rng.standard_normal()
         return 0 if abs(gap) < self.tie_margin else order * int(np.sign(gap))
@@ -105,7 +105,7 @@ class Truth:
         return Judge(first, second, signs, np.ones(len(signs)), self.utilities)
 
     @cached_property
-    def _known(self) -> dict[Pair, NDArray[np.int64]]:
+    def answers_by_pair(self) -> dict[Pair, NDArray[np.int64]]:
         """The recorded answers of each pair, from the side of the one that comes first in the data."""
         answers = self.data.with_comparisons(self.recorded).comparisons
         winner, loser = np.repeat(answers.winner, answers.count), np.repeat(answers.loser, answers.count)
@@ -123,7 +123,10 @@ class Truth:
     def _votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
         """Every recorded preference as a pair, a sign and how often it was stated."""
         votes = Counter(
-            (low, high, int(sign)) for (low, high), signs in self._known.items() for sign in signs if sign
+            (low, high, int(sign))
+            for (low, high), signs in self.answers_by_pair.items()
+            for sign in signs
+            if sign
         )
         table = np.array([(*key, count) for key, count in votes.items()], dtype=np.int64).reshape(-1, 4)
         return table[:, 0], table[:, 1], table[:, 2].astype(float), table[:, 3].astype(float)
