@@ -29,6 +29,11 @@ def test_answers_needed_stand_in_the_table() -> None:
     text = simulators.markdown(made_up())
     assert "| bald | **0.50 (0.50 to 0.50)** | > 1 (> 1 to > 1) | 1 | 1 |" in text
     assert "| random | 1 | 1 |  |  |" in text
+    assert "random questions need for it, 10 (> 1" in text
+    rows = made_up()
+    flat = (rows["simulator"] == "graph") & (rows["strategy"] == "random") & (rows["answers"] > 7)
+    rows.loc[flat, "error"] = 0.5 - 0.02 * 7 + 0.01 * rows["seed"]
+    assert "random questions need for it, 10, 7 on graph (> 1" in simulators.markdown(rows)
 
 
 def test_curves_and_selections_are_drawn() -> None:

@@ -44,9 +44,11 @@ def markdown(rows: pd.DataFrame) -> str:
     errors: dict[str, list[str]] = {name: [name] for name in order}
     fewest = dict.fromkeys(order, 0)
     fewer = dict.fromkeys(order, 0)
+    need = {}  # by random questions, for the error that they end with: fewer than all where it stopped falling
     for simulator in simulators:
         mine = rows[rows["simulator"] == simulator]
         saved = {name: answers_saved(mine, name) for name in order}
+        need[simulator] = saved[BASELINE].needed
         best = min((one.ratio for name, one in saved.items() if name != BASELINE), default=np.nan)
         last = mine[mine["answers"] == most].groupby("strategy")
         for name, one in saved.items():
@@ -60,9 +62,10 @@ def markdown(rows: pd.DataFrame) -> str:
     for name in order:
         ratios[name] += ["", ""] if name == BASELINE else [f"{fewer[name]}", f"{fewest[name]}"]
     header = ["score", *simulators]
+    flat = [f"{count:.0f} on {name}" for name, count in need.items() if count < most - 0.5]
     asked = (
-        f"Answers needed for the error that random questions leave after {most}, as a share of {most} (> 1: it is not reached with "
-        f"{most}); bootstrap intervals of 95 % over paired seeds:"
+        f"Answers needed for the error that random questions leave after {most}, as a share of those that random questions need for it, "
+        f"{', '.join([str(most), *flat])} (> 1: it is not reached with {most}); bootstrap intervals of 95 % over paired seeds:"
     )
     wrong = f"Share of pairs in the wrong order after {most} answers / what the posterior expects it to be:"
     first = table([*header, "surely fewer than random", "fewest"], ratios.values())
