@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from relpref.files import replaced
@@ -39,6 +39,11 @@ def publish(folder: Path, posterior: Posterior, store: str, version: int) -> boo
         known = record.get("answers") or {"version": -1}
         if known["version"] >= version:
             return False
+        # Half-written files of processes that were killed: only who holds the lock writes such ones. First, to make room for the new.
+        for name in (RECORD, "posterior-*.nc"):
+            for part in folder.glob(f".{name}.*.part"):
+                with suppress(OSError):
+                    part.unlink()
         file = folder / f"posterior-{version}.nc"
         posterior.save(file)
         record["posterior"] = {"file": file.name, "sha256": digest(file.read_bytes())}
