@@ -13,6 +13,7 @@ from relpref.cli.output import say
 from relpref.data.messages import counted
 from relpref.errors import DataError
 from relpref.explore import Loop
+from relpref.explore.follow import export_known, lost
 from relpref.explore.raters import rater_name
 from relpref.runs import ANSWERS, load_run
 
@@ -34,6 +35,13 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def _ask(chosen: argparse.Namespace, store: Path) -> None:
+    if chosen.export is not None and lost(run := load_run(chosen.run)):
+        number = export_known(run, chosen.export)
+        say(
+            f"{store} is gone or empty. Written to {chosen.export}: the {counted(number, 'answer')} that the posterior in {chosen.run} "
+            "knows, without their times; fit them with the tables in its folder data, into a new folder"
+        )
+        return
     new = not store.exists()
     with _opened(chosen) as loop:
         if new:

@@ -1,9 +1,13 @@
 """What the posterior of a run learns from its store."""
 
+import os
+from shlex import quote
+
 import pandas as pd
 
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.explore.store.answer_store import AnswerStore
+from relpref.explore.store.files import write_answers
 from relpref.explore.store.rows import Changes
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic
@@ -80,14 +84,34 @@ def knows_ties(posterior: UtilityPosterior) -> bool:
     return not isinstance(posterior.likelihood, Logistic)
 
 
+def lost(run: Run) -> bool:
+    """Whether a run knows of answers whose file is gone, or empty."""
+    if not run.metadata.get("answers"):
+        return False
+    store = AnswerStore.read(run.folder / ANSWERS)
+    if store is not None:
+        store.close()
+    return store is None
+
+
 def check_known(run: Run) -> None:
     """Refuse a run that knows of answers which are gone."""
-    known = run.metadata.get("answers")
-    if known and not (run.folder / known["file"]).exists():
+    if lost(run):
         raise StorageError(
-            f"{run.folder / known['file']}: the file is gone, and with it who answered what, and when; put it back (with the file that ends "
-            "in -wal, if there is one)"
+            f"{run.folder / ANSWERS}: the file is gone or empty, and with it who answered what, and when; put it back (with the file that "
+            f"ends in -wal, if there is one), or go on without it: relpref ask {quote(str(run.folder))} --export answers.csv writes the "
+            "answers that the posterior knows, for relpref fit into a new folder"
         )
+
+
+def export_known(run: Run, path: str | os.PathLike[str]) -> int:
+    """Write the answers that the posterior of a run knows, with the columns that its model looks at; returns how many.
+
+    For a run whose store is lost: what was answered later, when, and by whom where the model does not look at raters, is not known.
+    """
+    data = askable(run).data
+    write_answers(data.comparisons.table(data.entities), path)
+    return data.num_answers
 
 
 def known_version(run: Run, store: AnswerStore) -> int:
@@ -97,14 +121,22 @@ def known_version(run: Run, store: AnswerStore) -> int:
         return store.fitted
     if known["store"] != store.identity:
         raise StorageError(
-            f"{store.path}: these are not the answers that the run knows; put the file back that was here before"
+            f"{store.path}: these are not the answers that the run knows; put the file back that was here before{_without(run)}"
         )
     if known["version"] > store.version:
         raise StorageError(
             f"{store.path}: the file ends at answer {store.version}, and the run knows {known['version']}: it is an older copy; put "
-            "the newest back"
+            f"the newest back{_without(run)}"
         )
     return int(known["version"])
+
+
+def _without(run: Run) -> str:
+    """How to go on where nobody has a copy."""
+    return (
+        f" (without a copy: move the file out of the folder; relpref ask {quote(str(run.folder))} --export answers.csv then writes the "
+        "answers that the posterior knows)"
+    )
 
 
 def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame | None:

@@ -112,6 +112,26 @@ def test_answers_go_out_and_come_in_as_a_table(typed: Ask, ask: Ask, place: Path
     assert ask("ask", "run", "--export", "table.txt").code == 2
 
 
+@pytest.mark.slow
+def test_who_has_no_copy_of_damaged_answers_can_go_on(typed: Ask, ask: Ask, place: Path) -> None:
+    typed("a b")
+    store = place / "run" / "answers.sqlite"
+    store.write_bytes(store.read_bytes()[:4096])
+    assert "out of the folder and try again" in ask("ask", "run").err
+    for file in place.glob("run/answers.sqlite*"):
+        file.rename(place / file.name)
+    for command in (("ask", "run"), ("rank", "run"), ("ask", "run", "--import", "tables/comparisons.csv")):
+        said = ask(*command)
+        assert said.code == 2 and "relpref ask run --export answers.csv" in said.err and not store.exists()
+    said = ask("ask", "run", "--export", "answers.csv")
+    assert said.code == 0 and "is gone or empty. Written to answers.csv: the 12 answers" in said.out
+    said = ask("fit", "--entities", "run/data/entities.csv", "--comparisons", "answers.csv", "--out", "new")
+    assert said.code == 0
+    assert typed("a", "--answers", 1).code == 2
+    assert ask("ask", "new", "--export", "again.csv").code == 0
+    assert (place / "again.csv").read_text() == (place / "answers.csv").read_text()
+
+
 @pytest.mark.usefixtures("unrefined")
 def test_a_run_with_answers_is_not_replaced(typed: Ask, ask: Ask, place: Path) -> None:
     typed("a")

@@ -11,7 +11,7 @@ import pytest
 from relpref.cli import main
 from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, StorageError
-from relpref.explore.follow import up_to_date
+from relpref.explore.follow import export_known, up_to_date
 from relpref.explore.loop import Loop
 from relpref.infer import Result, UtilityPosterior
 from relpref.runs import load_run
@@ -119,7 +119,10 @@ def test_refining_equals_a_full_fit_and_is_published(loop: Loop, run: Path) -> N
     question = loop.question("ann")
     assert question is not None
     assert loop.progress("ann").worth is None
+    for left in (".run.json.x1.part", ".posterior-6.nc.x2.part"):  # by a process that was killed
+        (run / left).touch()
     assert loop.refine()
+    assert not list(run.glob(".*.part"))
     assert not loop.refine()
     known = loop.progress("ann").worth
     assert known is not None and 0 < known.wrong_after < known.wrong_now < 0.5
@@ -296,10 +299,14 @@ def test_answers_that_are_gone_or_of_another_run_are_noticed(run: Path, tmp_path
                 loop.refine()
     store = run / "answers.sqlite"
     kept = store.read_bytes()
-    store.unlink()
-    for opens in (lambda: opened(run), lambda: up_to_date(load_run(run))):
-        with pytest.raises(StorageError, match="the file is gone"):
-            opens()
+    for empty in (True, False):
+        for opens in (lambda: opened(run), lambda: up_to_date(load_run(run))):
+            store.write_bytes(b"") if empty else store.unlink(missing_ok=True)
+            with pytest.raises(StorageError, match="the file is gone or empty"):
+                opens()
+            assert not store.exists() or not store.read_bytes()
+    exported = tmp_path / "known.csv"
+    assert export_known(load_run(run), exported) == 9 and len(pd.read_csv(exported)) == 5
     shutil.copy(copy / "answers.sqlite", store)
     with pytest.raises(StorageError, match="not the answers that the run knows"):
         opened(run)

@@ -268,7 +268,9 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
 
 def test_a_store_that_was_killed_before_it_was_filled_is_made_anew(path: Path) -> None:
     path.touch()
-    assert AnswerStore.read(path) is None
+    log = path.with_name(f"{path.name}-wal")
+    log.write_bytes(b"what may be all that is left")
+    assert AnswerStore.read(path) is None and log.exists()
     with opened(path) as store:
         assert store.version == 2
 
@@ -309,6 +311,20 @@ def test_a_file_that_can_only_be_read(path: Path, monkeypatch: pytest.MonkeyPatc
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     with pytest.raises(StorageError, match="cannot be opened"):
         opened(path.parent / "nowhere" / "answers.sqlite")
+
+
+def test_a_full_disk_has_no_room_for_shared_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(path).close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with AnswerStore.read(path) or pytest.fail() as store:
+            assert store.version == 2
+        path.with_name(f"{path.name}-wal").write_bytes(b"x" * 99)  # which must not be passed over
+        with pytest.raises(StorageError, match="the disk is full or fails"):
+            AnswerStore.read(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_writer_that_never_ends_is_named(store: AnswerStore, path: Path) -> None:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from relpref.data.messages import shown
 from relpref.errors import DataError, StorageError
-from relpref.explore.store.connection import connected, explained, transaction
+from relpref.explore.store.connection import connected, explained, size, transaction
 from relpref.explore.store.question import Question
 from relpref.explore.store.rows import COLUMNS, Changes, text, value
 from relpref.explore.store.schema import SCHEMA, migrate, now, schema_of
@@ -110,20 +110,31 @@ class AnswerStore:
     def read(cls, path: str | os.PathLike[str]) -> "AnswerStore | None":
         """Open the answers of a run to read them; None where there are none. Raises as `open`."""
         place = Path(path)
-        if not place.exists():
+        if not size(place):  # SQLite would delete the log of an empty file
             return None
         # Where no shared memory can be made for the log, and there is no log, the file can be read as it is.
-        asleep = not os.access(place.parent, os.W_OK) and not place.with_name(f"{place.name}-wal").exists()
+        asleep = not size(place.with_name(f"{place.name}-wal"))
         with explained(place):
-            connection = connected(f"{place.absolute().as_uri()}?{'immutable=1' if asleep else 'mode=ro'}")
+            if asleep and not os.access(place.parent, os.W_OK):
+                return cls._read(place, "immutable=1")
             try:
-                if schema_of(connection, str(place)):
-                    return cls(place, connection)
-            except BaseException:
-                connection.close()
-                raise
-            connection.close()  # killed before it was filled
-            return None
+                return cls._read(place, "mode=ro")
+            except sqlite3.OperationalError as error:
+                if not (asleep and error.sqlite_errorname.startswith("SQLITE_IOERR")):  # a full disk
+                    raise
+                return cls._read(place, "immutable=1")
+
+    @classmethod
+    def _read(cls, place: Path, how: str) -> "AnswerStore | None":
+        connection = connected(f"{place.absolute().as_uri()}?{how}")
+        try:
+            if schema_of(connection, str(place)):
+                return cls(place, connection)
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()  # killed before it was filled
+        return None
 
     def close(self) -> None:
         """Close the file."""

@@ -10,6 +10,9 @@ from relpref.errors import StorageError
 
 _PATIENCE = 30.0  # seconds to wait for another process that writes: its transactions take milliseconds
 
+# Without the file, the same command makes a new one, or says how to go on where the posterior knows more than the run was fitted on.
+_WITHOUT = ", save what sqlite3's .recover finds in it, or move it (and the one that ends in -wal) out of the folder and try again"
+
 # By the beginning of SQLite's name for the error.
 _WORDS = {
     "SQLITE_FULL": "the disk is full, so nothing was written; make room and try again",
@@ -17,9 +20,9 @@ _WORDS = {
     "SQLITE_BUSY": "another process has kept the file to itself for half a minute; end it and try again",
     "SQLITE_LOCKED": "another process has kept the file to itself for half a minute; end it and try again",
     "SQLITE_CANTOPEN": "the file cannot be opened; see that its folder is there, and that both may be read and written",
-    "SQLITE_IOERR": "the disk fails; see that it has room and is still there, and try again",
-    "SQLITE_NOTADB": "this is no file of answers, or it is damaged; put a copy back, or move it out of the folder",
-    "SQLITE_CORRUPT": "the file is damaged; put a copy back, or save what sqlite3's .recover finds in it",
+    "SQLITE_IOERR": "the disk is full or fails; see that it has room and is still there, and try again",
+    "SQLITE_NOTADB": f"this is no file of answers, or it is damaged; put a copy back{_WITHOUT}",
+    "SQLITE_CORRUPT": f"the file is damaged; put a copy back{_WITHOUT}",
 }
 
 
@@ -34,8 +37,16 @@ def explained(place: Path) -> Iterator[None]:
         raise StorageError(
             f"{place}: {words} ({error})"
             if words
-            else f"{place}: the file is damaged or was changed by another program ({error}); put a copy back"
+            else f"{place}: the file is damaged or was changed by another program ({error}); put a copy back{_WITHOUT}"
         ) from error
+
+
+def size(place: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    try:
+        return place.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def connected(address: str) -> sqlite3.Connection:

@@ -35,7 +35,14 @@ def answers_table(store: AnswerStore, data: PreferenceData) -> pd.DataFrame:
 
 
 def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
-    """Write the answers that stand; returns how many. The file appears as a whole or not at all.
+    """Write the answers that stand; returns how many. Raises as `write_answers`."""
+    table = answers_table(store, data)
+    store.exported(write_answers(table, path), Path(path).name)
+    return int(table["count"].sum())
+
+
+def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
+    """Write a table of answers; returns its SHA-256. The file appears as a whole or not at all.
 
     Raises
     ------
@@ -47,12 +54,10 @@ def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
     file = Path(path)
     if file.suffix.lower() != ".csv":
         raise DataError(f"{file}: answers are written as a table in a file that ends in .csv; rename it")
-    table = answers_table(store, data)
     content = table.to_csv(index=False, lineterminator="\n").encode()
     with replaced(file) as part:
         part.write_bytes(content)
-    store.exported(hashlib.sha256(content).hexdigest(), file.name)
-    return int(table["count"].sum())
+    return hashlib.sha256(content).hexdigest()
 
 
 def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
