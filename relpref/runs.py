@@ -133,9 +133,10 @@ def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> 
             "give the name of a new folder"
         )
     foreign = _foreign(target, record)
-    if target / ANSWERS in foreign:
+    # Of a file that is gone the posterior still knows some.
+    if target / ANSWERS in foreign or "answers" in record:
         raise StorageError(
-            f"{target}: the run may not be replaced, because people's answers are in {target / ANSWERS} and would be lost; give the name "
+            f"{target}: the run may not be replaced, because people's answers are in it and would be lost; give the name "
             f"of a new folder (relpref ask {quote(str(target))} --export comparisons.csv writes the answers as a table to fit)"
         )
     if foreign:

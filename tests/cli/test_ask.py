@@ -137,7 +137,7 @@ def test_a_run_with_answers_is_not_replaced(typed: Ask, ask: Ask, place: Path) -
     typed("a")
     said = ask("fit", "--folder", "tables", "--out", "run", "--force", "--quiet")
     assert said.code == 2
-    assert "people's answers are in run/answers.sqlite" in said.err and "--export comparisons.csv" in said.err
+    assert "people's answers are in it" in said.err and "--export comparisons.csv" in said.err
     assert events(place) == ["answer"]
 
 
