@@ -21,6 +21,7 @@ def serve(
     port: int = 0,
     rater: str | None = None,
     announce: Callable[[str], object] = print,
+    leave: Callable[[], object] | None = None,
 ) -> None:
     """Serve the page at 127.0.0.1 until Ctrl-C; then refine and publish what is left.
 
@@ -33,6 +34,8 @@ def serve(
         Who answers where the address says nothing else; by default the page asks for a name.
     announce : callable
         Told the address, and that the end has begun.
+    leave : callable, optional
+        Called at a second Ctrl-C, while the ranking is brought up to date; by default that is waited for.
 
     Raises
     ------
@@ -67,12 +70,18 @@ def serve(
         )
         announce(f"Answer at {address}\nCtrl-C ends it; every answer is saved at once.")
 
+        later = "" if leave is None else " (Ctrl-C leaves that to the next command)"
+
         class Server(uvicorn.Server):
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
                 # That nobody reads it any more is no reason to end otherwise.
-                with suppress(OSError):
-                    if not self.should_exit:
-                        announce("Ending: the ranking is brought up to date. Every answer is saved already.")
+                if not self.should_exit:
+                    with suppress(OSError):
+                        announce(
+                            f"Ending: the ranking is brought up to date{later}. Every answer is saved already."
+                        )
+                elif leave is not None:
+                    leave()
                 super().handle_exit(sig, frame)
 
         try:

@@ -2,12 +2,16 @@
 
 import argparse
 import csv
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NoReturn
 
 from relpref.cli.ask_keys import Keys
 from relpref.cli.ask_session import Session
+from relpref.cli.entry import INTERRUPTED
 from relpref.cli.opened import labels
 from relpref.cli.output import say
 from relpref.data.messages import counted
@@ -15,7 +19,10 @@ from relpref.errors import DataError
 from relpref.explore import Loop
 from relpref.explore.follow import export_known, lost
 from relpref.explore.raters import rater_name
+from relpref.explore.refiner import Unfinished
 from relpref.runs import ANSWERS, load_run
+
+_LATER = "; the next command brings the ranking up to date"
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -85,13 +92,24 @@ def _serve(loop: Loop, chosen: argparse.Namespace) -> None:
         raise DataError(
             f"--web needs {error.name}; install it with: pip install 'relpref[web]' (or answer in the terminal, without --web)"
         ) from error
-    serve(loop, port=chosen.port, rater=chosen.rater)
+    late = f"interrupted; every answer is kept in {Path(chosen.run) / ANSWERS}{_LATER}"
+    serve(
+        loop,
+        port=chosen.port,
+        rater=chosen.rater,
+        leave=(lambda: _leave(late)) if chosen.program else None,
+    )
 
 
 def _terminal(loop: Loop, chosen: argparse.Namespace) -> None:
     session = Session(loop, "me" if chosen.rater is None else chosen.rater, Keys())
     try:
         session.ask(chosen.answers)
+    except Unfinished:
+        said = f"interrupted; {_kept(session, chosen)}{_LATER}"
+        if chosen.program:
+            _leave(said)
+        raise KeyboardInterrupt(said) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {_kept(session, chosen)}") from None
     say(f"{_kept(session, chosen)}: try relpref rank {quote(chosen.run)}")
@@ -100,3 +118,11 @@ def _terminal(loop: Loop, chosen: argparse.Namespace) -> None:
 def _kept(session: Session, chosen: argparse.Namespace) -> str:
     what = "given" if session.answers >= 0 else "taken back"
     return f"{counted(abs(session.answers), 'answer')} {what} now, all kept in {Path(chosen.run) / ANSWERS}"
+
+
+def _leave(said: str) -> NoReturn:
+    """End at once: a thread inside compiled code ends in no other way, and everything is on the disk as if it had been killed."""
+    with suppress(OSError):
+        sys.stdout.flush()
+        print(f"relpref: {said}", file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED)

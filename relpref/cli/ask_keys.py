@@ -1,6 +1,8 @@
 """What a person presses: single keys on a terminal, lines everywhere else."""
 
 import os
+import re
+import select
 import signal
 import sys
 import threading
@@ -9,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Literal, get_args
 
-Action = Literal["left", "right", "tie", "skip", "undo", "why", "ranking", "quit"]
+Action = Literal["left", "right", "tie", "skip", "undo", "why", "ranking", "redraw", "quit"]
 
 _WORDS: dict[str, Action] = {
     "a": "left",
@@ -25,6 +27,11 @@ _WORDS: dict[str, Action] = {
 _WORDS |= {name: name for name in get_args(Action)}
 # Arrows come in two forms, by the mode of the terminal.
 _ARROWS: dict[bytes, Action] = {b"D": "left", b"C": "right", b"B": "tie"}
+# A whole sequence, of those that terminals send: ESC [ parameters letter, ESC [ [ letter (the console of Linux), ESC O letter, ESC key.
+_WHOLE = re.compile(rb"\x1b(\[\[.|\[[0-?]*[ -/]*[@-Z\\-~]|O[0-?]*[@-~]|[^\[O])", re.DOTALL)
+_SOON = 0.05  # seconds after the key Esc: what follows later is a key of its own
+_LATE = 1.0  # seconds after more than that, which nobody types: the rest is on its way
+_OFTEN = 0.2  # seconds between two looks at whether the program was stopped and goes on
 _SEQUENCES = {start + end: action for start in (b"\x1b[", b"\x1bO") for end, action in _ARROWS.items()}
 
 
@@ -38,6 +45,7 @@ class Keys:
 
     def __init__(self) -> None:
         self.raw = sys.stdin is not None and sys.stdin.isatty()
+        self._goes_on = False  # after it was stopped: something else may be on the screen
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -55,26 +63,67 @@ class Keys:
             with suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
+        def go_on(*_: object) -> None:
+            # A shell has set the terminal for itself. In the background this fails, and the signal comes again.
+            with suppress(termios.error):
+                tty.setcbreak(descriptor)
+                self._goes_on = True
+
         with _at_the_end(restore):
             tty.setcbreak(descriptor)  # Ctrl-C still interrupts
-            yield
+            with _when_it_goes_on(go_on):
+                yield
 
     def forget(self) -> None:
         """Drop keys that were pressed before the question could be read."""
-        if self.raw:
-            import termios
-
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        while self.raw and self._comes(0) and self._pressed():
+            pass  # read, not flushed: half a sequence would leave a letter that means something
 
     def next(self) -> Action | None:
         """The next action; None for what means nothing. The end of the input means to quit."""
         if not self.raw:
             line = sys.stdin.readline() if sys.stdin is not None else ""
             return understood(line) if line else "quit"
-        pressed = os.read(sys.stdin.fileno(), 32)
+        while not self._comes(_OFTEN):
+            if self._goes_on:
+                self._goes_on = False
+                return "redraw"
+        pressed = self._pressed()
         if not pressed or pressed.startswith(b"\x04"):
             return "quit"
+        if pressed.startswith(b"\x0c"):  # Ctrl-L, as elsewhere
+            return "redraw"
         return _SEQUENCES.get(pressed[:3]) or understood(pressed[:1].decode("ascii", "replace"))
+
+    def _comes(self, within: float) -> bool:
+        """Whether there is something to read."""
+        return bool(select.select([sys.stdin.fileno()], [], [], within)[0])
+
+    def _pressed(self) -> bytes:
+        """What is there to read, with the rest of a sequence that is cut; empty at the end of the input."""
+        descriptor = sys.stdin.fileno()
+        pressed = os.read(descriptor, 1024)
+        while (
+            pressed.startswith(b"\x1b")
+            and not _WHOLE.match(pressed)
+            and self._comes(_SOON if len(pressed) == 1 else _LATE)
+            and (more := os.read(descriptor, 1024))
+        ):
+            pressed += more
+        return pressed
+
+
+@contextmanager
+def _when_it_goes_on(act: Callable[..., None]) -> Iterator[None]:
+    """Act whenever the program was stopped (Ctrl-Z) and goes on."""
+    if threading.current_thread() is not threading.main_thread():  # no other may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGCONT, act)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCONT, before)
 
 
 @contextmanager

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import get_args
 
 from relpref.cli.ask_keys import Action, Keys
-from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, two_items, wrapped
+from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, two_items, what_for, wrapped
 from relpref.errors import DataError
 from relpref.explore import Loop, Question
 from relpref.explore.refiner import Refiner
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+_TELLS = {"why", "ranking", "redraw"}  # actions that leave the question open
 _TOP, _MOST = 5, 20  # entities in the ranking beside a question, and in one that was asked for
 
 
@@ -45,7 +46,7 @@ class Session:
                 question = self._loop.question(self._rater)
                 self._keys.forget()  # nobody meant this question by them
                 self._show(question)
-                while (action := self._keys.next()) not in self._offered(question) - {"why", "ranking"}:
+                while (action := self._keys.next()) not in self._offered(question) - _TELLS:
                     self._tell(action, question)
                 if action == "quit":
                     return
@@ -59,12 +60,14 @@ class Session:
         try:
             yield refiner
         finally:
-            refiner.close()
+            refiner.close(
+                lambda: self._say("Bringing the ranking up to date; Ctrl-C leaves that to the next command.")
+            )
 
     def _offered(self, question: Question | None) -> set[Action | None]:
         """What may be pressed."""
         if question is None:
-            return {"undo", "ranking", "quit"}
+            return {"undo", "ranking", "redraw", "quit"}
         return set(get_args(Action)) - (set() if self._loop.ties else {"tie"})
 
     def _do(self, action: Action | None, question: Question | None) -> None:
@@ -94,8 +97,8 @@ class Session:
         lines = wrapped(self._notice, columns) + wrapped(self._loop.trouble, columns)
         self._notice = ""
         lines += wrapped(headline(self._rater, progress) if question else "Nothing is left to ask.", columns)
-        if progress.worth:
-            lines += wrapped(progress.worth.sentence, columns)
+        if question:
+            lines += wrapped(what_for(progress), columns)
         lines.append("")
         if question:
             right = question.second if question.left == question.first else question.first
@@ -114,6 +117,8 @@ class Session:
             if len(ranking) > _MOST:
                 lines.append(f"... and {len(ranking) - _MOST} more, which relpref rank shows")
             print("\n".join(lines), flush=True)
+        elif action == "redraw":
+            self._show(question)
         else:
             print("\n".join(["That means nothing here.", *self._help(question)]), flush=True)
 

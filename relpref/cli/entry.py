@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from relpref.cli.parser import parse
 from relpref.errors import DataError, RelprefError, StorageError
 
-_INFERENCE, _INPUT, _INTERRUPTED = 1, 2, 130
+_INFERENCE, _INPUT, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             chosen = parse(sys.argv[1:] if arguments is None else arguments)
-            if arguments is None:
+            chosen.program = arguments is None  # the process is this program's own
+            if chosen.program:
                 _set_up()
             with _warnings_as_lines():
                 chosen.command(chosen)
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as interrupt:  # a command that keeps what it has says so
-        return _fail(_INTERRUPTED, str(interrupt) or "interrupted, nothing was written")
+        return _fail(INTERRUPTED, str(interrupt) or "interrupted, nothing was written")
     except (DataError, StorageError) as error:
         return _fail(_INPUT, f"error: {error}")
     except RelprefError as error:

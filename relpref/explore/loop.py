@@ -41,6 +41,8 @@ class Progress:
         Of the answers that the posterior knows.
     worth : Worth or None
         What further answers are worth; None before the first refinement.
+    since : int
+        Answers, skips and withdrawals that came after `worth` was found.
     """
 
     answers: int
@@ -49,6 +51,7 @@ class Progress:
     given: int
     version: int
     worth: Worth | None
+    since: int = 0
 
 
 class Loop:
@@ -83,7 +86,7 @@ class Loop:
         self.trouble = ""
         self._tried = version  # the last that the posterior was to learn
         self._unlearnt: list[tuple[Any, Any]] = []  # pairs that were answered after `version`
-        self._worth: Worth | None = None
+        self._worth: tuple[Worth, int] | None = None  # and the version that it was found for
         self._images, self._items = store.items()
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
         self._refining = threading.Lock()
@@ -262,7 +265,7 @@ class Loop:
                 if self.folder is not None:
                     publish(self.folder, posterior, self._store.identity, version)
             if new or self._worth is None:
-                self._worth = worth(posterior, score=self.score, **self._limits)
+                self._worth = worth(posterior, score=self.score, **self._limits), version
             return new
 
     def ranking(self, interval: float = 0.9) -> pd.DataFrame:
@@ -284,9 +287,10 @@ class Loop:
         """How far a rater, and all of them, have come."""
         with self._lock:
             counts = self._store.counts(rater_name(rater))
-            version, value = self.version, self._worth
+            version = self.version
+            value, found = self._worth or (None, version)
         counts.pop("questions")
-        return Progress(**counts, version=version, worth=value)
+        return Progress(**counts, version=version, worth=value, since=version - found)
 
     def export_answers(self, path: str | os.PathLike[str]) -> int:
         """Write the answers as a table; returns how many. See `relpref.explore.store.files`."""

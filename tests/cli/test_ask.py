@@ -2,6 +2,7 @@ import builtins
 import io
 import os
 import pty
+import select
 import shutil
 import signal
 import sqlite3
@@ -9,15 +10,19 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from relpref.cli import main
+from relpref.cli.ask_keys import Keys
 from relpref.errors import InferenceError
-from relpref.explore import Loop
+from relpref.explore import Loop, Worth
 from relpref.infer import Result, UtilityPosterior
 
 Ask = Callable[..., Any]
@@ -69,11 +74,16 @@ def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
 
 
 @pytest.mark.usefixtures("unrefined")
-def test_the_end_of_what_can_be_asked(typed: Ask) -> None:
+def test_the_end_of_what_can_be_asked(typed: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Loop.progress
+    monkeypatch.setattr(
+        Loop, "progress", lambda *about: replace(progress(*about), worth=Worth(10, 0.3, 0.25))
+    )
     said = typed("a a r", "--entities", "water,NA")
     assert said.code == 0 and "1 answer given now" in said.out
     end = said.out[said.out.index("Nothing is left to ask.") :]
     assert "u undo   r ranking   q quit" in end and "That means nothing here" in end and "●" in end
+    assert "in the wrong order; 10 more answers" in said.out and "in the wrong order" not in end
     again = typed("u b u u u q", "--entities", "water,NA")
     assert again.code == 0 and again.out.count("Nothing is left to ask.") == 2
     assert "1 answer taken back now" in again.out
@@ -270,8 +280,77 @@ from relpref.cli.ask_keys import Keys
 keys = Keys()
 with keys.listening():
     print("listening", flush=True)
+    print(keys.next(), flush=True)
     keys.next()
 """
+
+
+@pytest.mark.parametrize(
+    ("parts", "meant"),
+    [
+        ((b"\x1b[", b"B"), "tie"),
+        ((b"\x1b", b"O", b"C"), "right"),
+        ((b"\x1b[1;5", b"B"), None),
+        ((b"\x1b[[", b"B"), None),
+        ((b"\x1b", b"b"), None),  # Alt-b
+        ((b"\x1b",), None),
+        ((b"\xc3\xa4",), None),
+        ((b"B",), "right"),
+        ((b"\x0c",), "redraw"),
+        ((b"\x04",), "quit"),
+    ],
+)
+def test_keys_in_pieces(monkeypatch: pytest.MonkeyPatch, parts: tuple[bytes, ...], meant: str | None) -> None:
+    """Over a slow line a sequence comes in several reads; a letter of its middle is no answer."""
+    terminal, program = pty.openpty()
+    with open(program, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        keys = Keys()
+        with keys.listening():
+            os.write(terminal, parts[0])
+            later = [
+                threading.Timer(0.01 + 0.02 * i, os.write, (terminal, part))
+                for i, part in enumerate(parts[1:])
+            ]
+            for timer in later:
+                timer.start()
+            assert keys.next() == meant
+            for timer in later:
+                timer.join()
+            os.write(terminal, b"xyz\x1b[")
+            rest = threading.Timer(0.02, os.write, (terminal, b"B"))
+            rest.start()
+            while not select.select([stdin], [], [], 0)[0]:
+                pass
+            keys.forget()
+            rest.join()
+            keys.forget()
+            os.write(terminal, b"s")
+            assert keys.next() == "skip"
+    os.close(terminal)
+
+
+def test_stopped_and_gone_on() -> None:
+    terminal, program = pty.openpty()
+    cooked = termios.tcgetattr(program)
+    with subprocess.Popen(
+        [sys.executable, "-c", KEYS],
+        stdin=program,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"listening\n"
+        listening = termios.tcgetattr(program)
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        termios.tcsetattr(program, termios.TCSANOW, cooked)  # as the shell does
+        process.send_signal(signal.SIGCONT)
+        assert process.stdout.readline() == b"redraw\n"
+        assert termios.tcgetattr(program) == listening != cooked
+        process.terminate()
+    assert termios.tcgetattr(program) == cooked
+    os.close(terminal)
+    os.close(program)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
@@ -291,3 +370,53 @@ def test_a_terminal_is_left_as_it_was(end: signal.Signals) -> None:
     assert termios.tcgetattr(program) == before
     os.close(terminal)
     os.close(program)
+
+
+SLOW = """
+import signal, sys, time
+from relpref.cli import main
+from relpref.explore import Loop
+signal.signal(signal.SIGINT, signal.default_int_handler)
+Loop.refine = lambda loop: time.sleep(60)
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [False, True])
+def test_a_second_interrupt_leaves_the_ranking_as_it_is(place: Path, ask: Ask, page: bool) -> None:
+    if page:
+        pytest.importorskip("uvicorn")
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW, "ask", "run", "--score", "variance", *["--web"] * page],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        shown = until("Answer at" if page else "Question 1", process.stdout)
+        if page:
+            urlopen(shown.split()[-1]).close()  # it has begun, then
+        else:
+            process.stdin.write("a\n")
+            process.stdin.flush()
+            until("Question 2", process.stdout)
+        process.send_signal(signal.SIGINT)
+        until("Ctrl-C leaves that to the next command", process.stdout)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130 and time.monotonic() - began < 5
+        said = process.stderr.read()
+    assert said.startswith("relpref: interrupted; ") and said.count("\n") == 1
+    assert "kept in run/answers.sqlite; the next command brings the ranking up to date" in said
+    assert page or events(place) == ["answer"]
+    assert page or "1 answer is newer than the posterior in run" in ask("rank", "run").err
+
+
+def until(words: str, lines: Any) -> str:
+    for line in lines:
+        if words in line:
+            return str(line)
+    raise AssertionError(f"it ended without saying {words!r}")

@@ -133,7 +133,9 @@ def test_refining_equals_a_full_fit_and_is_published(loop: Loop, run: Path) -> N
     assert published.metadata["answers"]["version"] == loop.version == 7
     assert sorted(file.name for file in run.glob("*.nc")) == ["posterior-7.nc"]
     np.testing.assert_array_equal(published.posterior.mean(), loop.posterior.mean())
+    assert loop.progress("ann").since == 0
     answer(loop, 1)
+    assert loop.progress("ann").since == 1
     assert loop.refine()
     assert sorted(file.name for file in run.glob("*.nc")) == ["posterior-8.nc"]
 
