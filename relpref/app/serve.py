@@ -74,15 +74,16 @@ def serve(
 
         class Server(uvicorn.Server):
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                # That nobody reads it any more is no reason to end otherwise.
-                if not self.should_exit:
+                again = self.should_exit
+                super().handle_exit(sig, frame)
+                if not again:
+                    # That nobody reads it any more is no reason to end otherwise.
                     with suppress(OSError):
                         announce(
                             f"Ending: the ranking is brought up to date{later}. Every answer is saved already."
                         )
                 elif leave is not None:
                     leave()
-                super().handle_exit(sig, frame)
 
         try:
             Server(config).run(sockets=[listening])

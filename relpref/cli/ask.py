@@ -122,7 +122,7 @@ def _kept(session: Session, chosen: argparse.Namespace) -> str:
 
 def _leave(said: str) -> NoReturn:
     """End at once: a thread inside compiled code ends in no other way, and everything is on the disk as if it had been killed."""
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):  # nobody reads it, or the signal came while something was printed
         sys.stdout.flush()
         print(f"relpref: {said}", file=sys.stderr, flush=True)
     os._exit(INTERRUPTED)
