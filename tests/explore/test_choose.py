@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import entr, ndtr
+from scipy.stats import norm
 
 from relpref.errors import DataError, UnknownLabelError
 from relpref.explore import DEFAULT, SCORES, Bald, next_pairs
@@ -105,6 +107,50 @@ def test_a_batch_is_not_the_best_of_a_single_question(make: Callable[..., Utilit
     others = [next(iter(pair & set("def"))) for pair, k in zip(asked(batch), copies, strict=True) if k == 1]
     assert len(set(others)) == len(others)
     assert batch["score"][1] < 0.9 * batch["score"][0]
+
+
+@pytest.mark.parametrize("name", ["bald", "variance"])
+def test_members_of_a_batch_are_the_best_by_the_covariance_after_those_before(
+    name: str, make: Callable[..., UtilityPosterior], labels: list[str]
+) -> None:
+    """By enumeration of all pairs and both answers; integrals over gaps, and over what means will be, by the trapezoidal rule."""
+
+    def told(m: float, v: float) -> tuple[float, float]:
+        """Of the next answer: what it tells about the gap, in nats, and the variance that is left on average."""
+        x = m + np.sqrt(v) * np.linspace(-9, 9, 2001)
+        weights = norm.pdf(x, m, np.sqrt(v)) * (x[1] - x[0])
+        given = ndtr([x, -x])
+        predictive = given @ weights
+        moments = [given @ (weights * x**power) / predictive for power in (1, 2)]
+        information = entr(predictive).sum() - (entr(given) @ weights).sum()
+        return float(information), float(predictive @ (moments[1] - moments[0] ** 2))
+
+    changed = 0
+    for seed in range(4):
+        posterior = make(labels, seed)
+        mean, covariance = posterior.belief.mean(), posterior.belief.covariance().copy()
+        left = [pair for pair in combinations(range(len(labels)), 2) if pair not in ((0, 1), (1, 2))]
+        batch = next_pairs(posterior, 3, score=name)
+        start, orders = covariance.copy(), []
+        for at in range(3):
+            values = {}
+            for i, j in left:
+                m, v = mean[i] - mean[j], covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+                values[i, j] = v if name == "variance" else told(m, v)[0]
+            orders.append(sorted(values, key=lambda pair: -values[pair]))
+            i, j = orders[-1][0]
+            assert asked(batch)[at] == {labels[i], labels[j]}
+            assert batch["score"][at] == pytest.approx(values[i, j], rel=1e-5)
+            response = covariance[i] - covariance[j]
+            v = response[i] - response[j]
+            spread = np.sqrt(max(start[i, i] + start[j, j] - 2 * start[i, j] - v, 0.0))
+            moves = np.linspace(-6, 6, 61)
+            rest = [told(mean[i] - mean[j] + spread * move, v)[1] for move in moves]
+            expected = np.average(rest, weights=norm.pdf(moves))
+            covariance -= (v - expected) / v**2 * np.outer(response, response)
+            left.remove((i, j))
+        changed += orders[0][1] != orders[1][0]
+    assert changed, "two questions, each the best by itself, would have been the same"
 
 
 def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> None:
