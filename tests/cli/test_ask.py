@@ -276,7 +276,10 @@ def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 KEYS = """
+import signal
 from relpref.cli.ask_keys import Keys
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)  # who runs the tests may ignore them, as nohup does
 keys = Keys()
 with keys.listening():
     print("listening", flush=True)
@@ -366,7 +369,10 @@ def test_a_terminal_is_left_as_it_was(end: signal.Signals) -> None:
         assert process.stdout is not None and process.stdout.readline() == b"listening\n"
         assert termios.tcgetattr(program) != before
         process.send_signal(end)
-        assert process.wait(30) == -end
+        try:
+            assert process.wait(30) == -end
+        finally:
+            process.kill()
     assert termios.tcgetattr(program) == before
     os.close(terminal)
     os.close(program)
