@@ -43,7 +43,7 @@ def truth(rankings: Rankings) -> list[Any]:
         pytest.param("mallows", "full", marks=pytest.mark.slow),
         ("kendall", "non-exhaustive"),
         ("cut", "non-exhaustive"),
-        ("mallows", "non-exhaustive"),
+        pytest.param("mallows", "non-exhaustive", marks=pytest.mark.slow),
     ],
 )
 def test_two_kinds_of_eaters(kernel: str, kind: str) -> None:
@@ -62,6 +62,7 @@ def test_two_kinds_of_eaters(kernel: str, kind: str) -> None:
     assert (model.landmark_error_ > 0) == (kernel == "mallows") and model.landmark_error_ < 0.8
 
 
+@pytest.mark.slow
 def test_all_rankings_as_landmarks_are_the_exact_process() -> None:
     """The same Gaussian process by features of all pairs and by landmarks, at new rankings, too."""
     train, test = users(number=30), users(seed=1, number=30)

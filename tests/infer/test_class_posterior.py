@@ -91,6 +91,7 @@ def test_against_scikit_learn() -> None:
     assert abs(ours.log_evidence - theirs.log_marginal_likelihood_value_) < 1e-6
 
 
+@pytest.mark.slow
 def test_labels_of_new_rankings_do_not_matter_and_items_may_come_in_any_order(
     posterior: ClassPosterior,
 ) -> None:
@@ -196,6 +197,7 @@ def test_engines_agree(way: str) -> None:
     assert np.abs(gap.to_numpy()).max() < (0.03 if way == "nuts" else 0.06)
 
 
+@pytest.mark.slow
 def test_latent_functions_are_calibrated() -> None:
     """300 simulations at known hyperparameters, some variance left to each ranking alone; false alarm 1e-3."""
     rng = np.random.default_rng(7)

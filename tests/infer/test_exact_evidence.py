@@ -49,6 +49,7 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
                 assert (rise[0] - rise[1]) / 2e-5 == pytest.approx(float(gradient[name][entry]), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any) -> None:
     from relpref.infer.exact.closed import KroneckerSystem
     from relpref.infer.exact.edge_evidence import EdgeEvidence
@@ -136,6 +137,7 @@ def test_nuts_agrees(problem: Any, symmetry: str, loss: Any) -> None:
     assert np.all(np.abs(np.log(seen.std(axis=0) / sd)) < 0.12)
 
 
+@pytest.mark.slow
 def test_incomplete_labels_without_noise_are_solved_directly() -> None:
     rng = np.random.default_rng(0)
     nodes = pd.DataFrame(rng.normal(size=(14, 2)), columns=["x", "y"])

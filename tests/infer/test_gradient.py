@@ -72,6 +72,7 @@ def everywhere(unit: Any, measured: Any) -> None:
         numpyro.sample("measured", dist.Normal(f[ROWS], noise), obs=measured)
 
 
+@pytest.mark.slow
 def test_hyperparameters_everywhere_under_laplace(objective: Callable[..., Any]) -> None:
     at = objective(everywhere, UNIT, MEASURED, gap_space=True, engine=Laplace)
     rng = np.random.default_rng(3)
@@ -129,6 +130,7 @@ def moving_features() -> None:
     sample_decisions(features, OUTCOME, TAKEN, Hyperparameters(None), "probit", "example")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
 def test_features_that_move(engine: Any, objective: Callable[..., Any]) -> None:
     entity, gap = (objective(moving_features, gap_space=space, engine=engine) for space in (False, True))

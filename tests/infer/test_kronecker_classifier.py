@@ -75,6 +75,7 @@ def known(data: RelationData) -> tuple[Any, Any, Any]:
     return data.values.rows[chosen], data.values.columns[chosen], data.values.values[chosen] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "symmetry",
     ["none", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("symmetric", "reciprocal"))],

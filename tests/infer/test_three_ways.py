@@ -118,6 +118,7 @@ def test_the_surface_is_the_same(drawn: Any, tmp_path: Any) -> None:
     assert dict(tree["posterior"].sizes)["chain"] == 2
 
 
+@pytest.mark.slow
 def test_newcomers_join_every_component(drawn: Any, data: PreferenceData, fit: Callable[..., Any]) -> None:
     import pandas as pd
 
