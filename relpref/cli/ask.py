@@ -4,6 +4,7 @@ import argparse
 import csv
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -49,6 +50,7 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
             "knows, without their times; fit them with the tables in its folder data, into a new folder"
         )
         return
+    serve = _page() if chosen.web else None  # first, so that nothing is made where the page cannot be served
     new = not store.exists()
     with _opened(chosen) as loop:
         if new:
@@ -61,8 +63,10 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
             loop.refine()
         elif chosen.export is not None:
             say(f"Written to {chosen.export}: {counted(loop.export_answers(chosen.export), 'answer')}")
-        elif chosen.web:
-            _serve(loop, chosen)
+        elif serve is not None:
+            late = f"interrupted; every answer is kept in {store}{_LATER}"
+            leave = (lambda: _leave(late)) if chosen.program else None
+            serve(loop, port=chosen.port, rater=chosen.rater, leave=leave)
         else:
             _terminal(loop, chosen)
 
@@ -85,20 +89,17 @@ def _opened(chosen: argparse.Namespace) -> Loop:
     )
 
 
-def _serve(loop: Loop, chosen: argparse.Namespace) -> None:
+def _page() -> Callable[..., None]:
+    """What serves the page, with all that it needs."""
     try:
+        import uvicorn  # noqa: F401
+
         from relpref.app import serve
     except ImportError as error:
         raise DataError(
             f"--web needs {error.name}; install it with: pip install 'relpref[web]' (or answer in the terminal, without --web)"
         ) from error
-    late = f"interrupted; every answer is kept in {Path(chosen.run) / ANSWERS}{_LATER}"
-    serve(
-        loop,
-        port=chosen.port,
-        rater=chosen.rater,
-        leave=(lambda: _leave(late)) if chosen.program else None,
-    )
+    return serve
 
 
 def _terminal(loop: Loop, chosen: argparse.Namespace) -> None:

@@ -209,6 +209,7 @@ def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.
     monkeypatch.setattr(builtins, "__import__", without)
     said = ask("ask", "run", "--web")
     assert said.code == 2 and "pip install 'relpref[web]'" in said.err
+    assert not (place / "run" / "answers.sqlite").exists()
 
 
 @pytest.mark.parametrize(
