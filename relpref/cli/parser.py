@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from relpref import __version__
+from relpref.cli.values import number, positive, regularizations, seed_number, whole
 from relpref.errors import DataError
 
 _EXITS = "exit codes: 0 fine, 1 inference failed, 2 input or storage cannot be used, 130 interrupted"
@@ -133,11 +134,11 @@ def _parser() -> argparse.ArgumentParser:
         help="a hyperparameter that is known, such as cites_range=2; may be repeated",
     )
     fit.add_argument(
-        "--draws", type=_positive, metavar="N", help="of the hyperparameters, with --hyperparameters nuts"
+        "--draws", type=positive, metavar="N", help="of the hyperparameters, with --hyperparameters nuts"
     )
     _seed(fit)
     fit.add_argument(
-        "--restarts", type=_positive, default=1, metavar="N", help="starts of the search (default: 1)"
+        "--restarts", type=positive, default=1, metavar="N", help="starts of the search (default: 1)"
     )
     fit.add_argument("--force", action="store_true", help="replace the run that is there")
     _quiet(fit)
@@ -215,7 +216,7 @@ def _asked(ask: Any) -> None:
         "--rater", metavar="NAME", help="who answers (default: me; on the page, who says so there)"
     )
     ask.add_argument("--score", metavar="NAME", help="how questions are chosen, see docs/scores.md")
-    ask.add_argument("--answers", type=_positive, metavar="N", help="stop after N answers")
+    ask.add_argument("--answers", type=positive, metavar="N", help="stop after N answers")
     ask.add_argument(
         "--show",
         metavar="FILE",
@@ -226,18 +227,18 @@ def _asked(ask: Any) -> None:
     )
     ask.add_argument(
         "--most-appearances",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="do not ask about an entity that was in N answers",
     )
     ask.add_argument(
         "--hardest",
-        type=_number,
+        type=number,
         metavar="P",
         help="leave out pairs whose preference probability is nearer than P to one half, such as 0.02",
     )
     ask.add_argument(
-        "--repeats", type=_whole, default=0, metavar="N", help="ask a pair again up to N times (default: 0)"
+        "--repeats", type=whole, default=0, metavar="N", help="ask a pair again up to N times (default: 0)"
     )
     ask.add_argument("--no-ties", action="store_true", help="equally good is no answer")
     _seed(ask)
@@ -252,7 +253,7 @@ def _asked(ask: Any) -> None:
         metavar="FILE",
         help="add the answers of a table as for relpref fit; ask nothing",
     )
-    ask.add_argument("--port", type=_whole, default=0, metavar="N", help="of the page (default: a free one)")
+    ask.add_argument("--port", type=whole, default=0, metavar="N", help="of the page (default: a free one)")
 
 
 def _conditional(actions: Any) -> None:
@@ -281,12 +282,12 @@ def _conditional(actions: Any) -> None:
     )
     fit.add_argument(
         "--gamma",
-        type=_number,
+        type=number,
         metavar="G",
         help="of the polynomial and the gaussian kernel (default: 1/features)",
     )
     fit.add_argument(
-        "--degree", type=_number, default=3, metavar="D", help="of the polynomial kernel (default: 3)"
+        "--degree", type=number, default=3, metavar="D", help="of the polynomial kernel (default: 3)"
     )
     fit.add_argument(
         "--symmetry",
@@ -302,7 +303,7 @@ def _conditional(actions: Any) -> None:
     )
     fit.add_argument(
         "--regularization",
-        type=_regularizations,
+        type=regularizations,
         default=[1.0],
         metavar="L[,L...]",
         help="of several the one with which conditioning nodes left out are ranked best (default: 1)",
@@ -332,9 +333,9 @@ def _conditional(actions: Any) -> None:
 def _ranked(rank: Any) -> None:
     """How a ranking is shown."""
     rank.add_argument(
-        "--interval", type=_number, default=0.9, metavar="P", help="of the intervals (default: 0.9)"
+        "--interval", type=number, default=0.9, metavar="P", help="of the intervals (default: 0.9)"
     )
-    rank.add_argument("--top", type=_positive, metavar="K", help="show the first K only")
+    rank.add_argument("--top", type=positive, metavar="K", help="show the first K only")
     form = rank.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="as a CSV table, all digits")
     _json(form)
@@ -365,7 +366,7 @@ def _run(parser: Any) -> None:
 
 def _seed(parser: Any) -> None:
     parser.add_argument(
-        "--seed", type=_seed_number, default=0, metavar="N", help="of the random numbers (default: 0)"
+        "--seed", type=seed_number, default=0, metavar="N", help="of the random numbers (default: 0)"
     )
 
 
@@ -376,38 +377,3 @@ def _json(parser: Any) -> None:
 def _quiet(parser: Any) -> None:
     _json(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress, and no words about the result")
-
-
-def _positive(text: str) -> int:
-    number = _whole(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
-
-
-def _seed_number(text: str) -> int:
-    number = _whole(text)
-    if not 0 <= number < 2**32:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {2**32 - 1}")
-    return number
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-
-
-def _regularizations(text: str) -> list[float]:
-    values = [_number(part) for part in text.split(",")]
-    if not all(0 < value < float("inf") for value in values):
-        raise argparse.ArgumentTypeError(f"{text}: a regularization is a positive number")
-    return sorted(set(values))
