@@ -97,6 +97,7 @@ def test_json_is_one_document(place: Path, ask: Any) -> None:
     assert len(found["hyperparameters"]["attributes_lengthscale"]) == 2
 
 
+@pytest.mark.slow
 def test_the_engine_and_its_search_can_be_chosen(place: Path, ask: Any) -> None:
     chosen = ("--engine", "laplace", "--hyperparameters", "em", "--fix", "attributes_lengthscale=1.5")
     assert ask("fit", "--folder", "tables", "--out", "other", *chosen).code == 0

@@ -23,6 +23,7 @@ def environment(**more: str) -> dict[str, str]:
     return settings | {"PYTHONPATH": source, "RELPREF_CACHE": "off"} | more
 
 
+@pytest.mark.slow
 def test_two_processes_and_kept_code_give_the_same_bytes(place: Path, snapshot: Any) -> None:
     for out in ("one", "two"):
         settings = environment(RELPREF_CACHE=str(place / "cache"))

@@ -77,6 +77,7 @@ def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any) -> None:
         assert gradient.noise == pytest.approx(expected.noise, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_found() -> None:
     """From 400 labels of a known model; the noise is known to about 4 percent, so 20 percent is five standard errors."""
     rng = np.random.default_rng(1)

@@ -37,7 +37,7 @@ def check(at: Callable[[dict[str, Any]], tuple[float, dict[str, Any]]], point: d
 
 
 @pytest.mark.parametrize("gap_space", [False, True])
-@pytest.mark.parametrize("engine", [EP, Laplace])
+@pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
 def test_xpgp(engine: Any, gap_space: bool, data: PreferenceData, objective: Callable[..., Any]) -> None:
     at = objective(xpgp, data, gap_space=gap_space, engine=engine)
     rng = np.random.default_rng(1)

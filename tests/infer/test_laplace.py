@@ -75,6 +75,7 @@ def test_it_is_the_rougher_of_the_two(
     assert errors["EP"][1] <= 0.35 <= errors["Laplace"][1] <= 4.0
 
 
+@pytest.mark.slow
 def test_hyperparameters_maximise_its_own_evidence(data: PreferenceData) -> None:
     found: Any = Laplace(xpgp).run(jax.random.key(0), data, progress_bar=False)
     assert found.info["gradient_norm"] <= 1e-2

@@ -285,6 +285,7 @@ print(sorted(seen))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_killed_while_saving_leaves_a_whole_file(
     posterior: Any, maximised: Any, tmp_path: Path

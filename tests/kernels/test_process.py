@@ -3,6 +3,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from numpyro.distributions import MultivariateNormal
 from scipy import stats
 
@@ -28,6 +29,7 @@ def test_log_prob() -> None:
         assert process.log_prob(jnp.asarray(values[0, 0])).shape == ()
 
 
+@pytest.mark.slow
 def test_log_prob_is_differentiable_in_both() -> None:
     matrix, value = covariance(), np.random.default_rng(1).standard_normal(4)
     with jax.enable_x64(True):
