@@ -11,7 +11,6 @@ from relpref.explore import Item, Progress
 NARROW = 24  # no terminal is taken to have fewer columns
 _SIDE_BY_SIDE = 72
 _GAP = 4
-_OLD = 5  # answers and skips, after which it is said when something was found
 _MOST_LINES = 8  # of a text or a name
 _MOST_FACTS = 12
 _MOST_NAME = 28  # columns of a name in the ranking
@@ -27,16 +26,6 @@ def headline(rater: str, progress: Progress) -> str:
     return (
         f"Question {progress.answers + progress.skips + 1} for {short(rater, _MOST_NAME)}: {', '.join(said)}"
     )
-
-
-def what_for(progress: Progress) -> str:
-    """What further answers are worth, and when that was found; empty before it is known."""
-    if progress.worth is None:
-        return ""
-    said = progress.worth.sentence
-    if progress.since <= _OLD:
-        return said
-    return f"Before the last {progress.since} answers and skips: {said[0].lower()}{said[1:]}"
 
 
 def two_items(left: Item, right: Item, columns: int) -> list[str]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import get_args
 
 from relpref.cli.ask_keys import Action, Keys
-from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, two_items, what_for, wrapped
+from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, two_items, wrapped
 from relpref.errors import DataError
 from relpref.explore import Loop, Question
 from relpref.explore.refiner import Refiner
@@ -98,7 +98,7 @@ class Session:
         self._notice = ""
         lines += wrapped(headline(self._rater, progress) if question else "Nothing is left to ask.", columns)
         if question:
-            lines += wrapped(what_for(progress), columns)
+            lines += wrapped(progress.outlook, columns)
         lines.append("")
         if question:
             right = question.second if question.left == question.first else question.first

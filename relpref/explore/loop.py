@@ -24,6 +24,8 @@ from relpref.explore.store.question import Question
 from relpref.infer import UtilityPosterior
 from relpref.runs import ANSWERS, load_run
 
+_OLD = 5  # answers and skips after which it is said how old an outlook is
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -52,6 +54,16 @@ class Progress:
     version: int
     worth: Worth | None
     since: int = 0
+
+    @property
+    def outlook(self) -> str:
+        """What further answers are worth, and when that was found; empty before it is known."""
+        if self.worth is None:
+            return ""
+        said = self.worth.sentence
+        if self.since <= _OLD:
+            return said
+        return f"Before the last {self.since} answers and skips: {said[0].lower()}{said[1:]}"
 
 
 class Loop:

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from relpref.errors import DataError
+from relpref.explore import Progress
 
 TOKEN = "a-token"
 HOST = "http://127.0.0.1:8123"
@@ -38,14 +39,6 @@ class Question:
     rater: str
 
 
-@dataclass(frozen=True)
-class Progress:
-    answers: int
-    everyone: int
-    skips: int
-    worth: Any
-
-
 @dataclass
 class FakeLoop:
     """As a `Loop`: asks about pairs in their order, and ranks by how often an entity was chosen."""
@@ -56,6 +49,7 @@ class FakeLoop:
     folder: Path | None = None
     fails: Exception | None = None
     worth: Any = None
+    since: int = 0
     trouble: str = ""
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
@@ -133,7 +127,7 @@ class FakeLoop:
     def progress(self, rater: str) -> Progress:
         answers = [who for kind, _, who in self.events if kind != "skip"]
         skips = sum(kind == "skip" and who == rater for kind, _, who in self.events)
-        return Progress(answers.count(rater), len(answers), skips, self.worth)
+        return Progress(answers.count(rater), skips, len(answers), 0, 0, self.worth, self.since)
 
     def why(self, question: Question) -> str:
         return f"Nothing is known about {question.first} and {question.second} yet."

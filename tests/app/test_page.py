@@ -124,6 +124,8 @@ def test_what_further_answers_are_worth(
     loop.worth = Worth(10, 0.2, 0.199 if enough else 0.1)
     page = visit(loop).get().text
     assert loop.worth.sentence in page and ("Enough is known" in page) is enough
+    loop.since = 9
+    assert "Before the last 9 answers and skips: about 20.0%" in visit(loop).get().text
 
 
 def test_what_could_not_be_learnt_is_said(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:

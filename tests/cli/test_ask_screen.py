@@ -4,7 +4,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, short, two_items, what_for, wrapped
+from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, short, two_items, wrapped
 from relpref.cli.output import width
 from relpref.explore import Item, Progress, Worth
 
@@ -85,7 +85,7 @@ def test_items_are_beside_each_other_where_there_is_room() -> None:
 
 def test_what_further_answers_are_worth_is_dated_once_it_is_old() -> None:
     worth = Worth(10, 0.3, 0.25)
-    assert what_for(Progress(1, 2, 3, 4, 5, None)) == ""
-    assert what_for(Progress(1, 2, 3, 4, 5, worth, since=5)) == worth.sentence
-    said = what_for(Progress(1, 2, 3, 4, 20, worth, since=15))
+    assert Progress(1, 2, 3, 4, 5, None).outlook == ""
+    assert Progress(1, 2, 3, 4, 5, worth, since=5).outlook == worth.sentence
+    said = Progress(1, 2, 3, 4, 20, worth, since=15).outlook
     assert said.startswith("Before the last 15 answers and skips: about 30.0% of all pairs are expected")
