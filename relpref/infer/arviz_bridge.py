@@ -1,7 +1,7 @@
-"""Posteriors as ArviZ knows them. The only module that imports ArviZ.
+"""Posteriors as ArviZ knows them.
 
-Inside, it uses the split packages (arviz-base), which have one DataTree API on every Python; `to_arviz` hands out the native type
-of the ArviZ that is installed.
+Inside, relpref uses the split packages (arviz-base), which have one DataTree API on every Python; `native` turns a tree into what
+the ArviZ that is installed works on.
 """
 
 import json
@@ -15,28 +15,17 @@ import numpy as np
 from relpref.infer.belief import DrawsBelief, generator
 from relpref.infer.class_posterior import ClassPosterior, example_labels
 from relpref.infer.mixture import MixtureBelief
-from relpref.infer.pointwise import answers, prepare
+from relpref.infer.pointwise import answers, plate_dimensions, prepare
 from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.result import Result, code
 from relpref.infer.utility_posterior import UtilityPosterior
 
 _CHAINS = 4  # independent draws are laid out as so many chains: with one, ArviZ's diagnostics have nothing to compare
 
 
-def to_arviz(posterior: Posterior, num_samples: int, key: Any) -> Any:
-    """Convert; see `Posterior.to_arviz`."""
-    return _native(to_datatree(posterior, num_samples, key))
-
-
-def relation_to_arviz(
-    posterior: RelationPosterior, query: Any, objects: Any, num_samples: int, key: Any
-) -> Any:
-    """Convert; see `RelationPosterior.to_arviz`."""
-    return _native(relation_to_datatree(posterior, query, objects, num_samples, key))
-
-
-def _native(tree: Any) -> Any:
-    """The type of the ArviZ that is installed."""
+def native(tree: Any) -> Any:
+    """A DataTree as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
     import arviz
 
     if int(arviz.__version__.split(".")[0]) >= 1:
@@ -46,9 +35,7 @@ def _native(tree: Any) -> Any:
 
 
 def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) -> Any:
-    """The DataTree that ArviZ 1.x uses, whichever version is installed."""
-    from arviz_base import from_dict
-
+    """Convert; see `Posterior.to_datatree`."""
     if isinstance(posterior, UtilityPosterior):
         posterior = _one_by_one(posterior)
     rng = generator(posterior.key if key is None else key)
@@ -72,75 +59,94 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
             for name, value in values.items()
         }
 
-    groups: dict[str, Any] = {"posterior": by_chain(draws)}
-    coords: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
     if posterior.origin is not None:
         with jax.enable_x64(True):
             call, arrays, layout = prepare(posterior.origin)
             keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), len(vector))
-            shaped = {**draws, **{name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}}
-            found = answers(call, layout, arrays, shaped, keys)
+            draws |= {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}
+            dims = plate_dimensions(call, arrays, {name: value[0] for name, value in draws.items()})
+            found = answers(call, layout, arrays, draws, keys)
             log_likelihood, replicated, observed = (
                 {n: np.asarray(v) for n, v in group.items()} for group in found
             )
-        if isinstance(posterior, UtilityPosterior):
-            groups["constant_data"] = _constants(posterior)
-            dims |= {
-                name: ["comparison"] for name in (*observed, *groups["constant_data"]) if name != "attributes"
-            }
-            coords["comparison"] = np.arange(posterior.data.num_comparisons)
         groups["posterior_predictive"] = by_chain(replicated)
         groups["log_likelihood"] = by_chain(log_likelihood)
         groups["observed_data"] = observed
-    groups["sample_stats"] = _statistics(posterior, chains, per_chain)
+    groups = {
+        "posterior": by_chain(draws),
+        **groups,
+        "sample_stats": _statistics(posterior, chains, per_chain),
+    }
+    coords: dict[str, Any] = {}
     if isinstance(posterior, UtilityPosterior):
-        coords["entity"] = plain_coordinates(posterior.data.entities)
-        coords["attribute"] = list(posterior.data.attribute_names)
-        coords["rater"] = plain_coordinates(posterior.data.comparisons.raters)
-        dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"], "rater_noise": ["rater"]}
-        if np.ndim(posterior.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
-            dims["attributes_lengthscale"] = ["attribute"]
+        _name_utilities(posterior, groups, coords, dims)
     if isinstance(posterior, ClassPosterior):
-        if (
-            "log_likelihood" in groups
-        ):  # an example is one observation, however many decisions led to its class
-            decisions = groups["log_likelihood"].pop("decision")
-            groups["log_likelihood"]["label"] = decisions.sum(axis=-1)
-            dims["label"] = ["example"]
-        coords["example"] = plain_coordinates(example_labels(posterior.data))
-        coords["class"] = plain_coordinates(posterior.classes[:-1])
-        dims |= {"decision": ["example", "class"], "intercept": ["class"]}
-    tree = from_dict(groups, coords=coords, dims=dims)
-    _label(tree, posterior)
-    return tree
+        _name_classes(posterior, groups, coords, dims)
+    return _tree(posterior, groups, coords, dims)
+
+
+def _name_utilities(
+    posterior: UtilityPosterior, groups: dict[str, Any], coords: dict[str, Any], dims: dict[str, list[str]]
+) -> None:
+    """What was compared, by the user's labels."""
+    data = posterior.data
+    coords["entity"] = plain_coordinates(data.entities)
+    coords["attribute"] = list(data.attribute_names)
+    coords["rater"] = plain_coordinates(data.comparisons.raters)
+    dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"], "rater_noise": ["rater"]}
+    if np.ndim(posterior.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
+        dims["attributes_lengthscale"] = ["attribute"]
+    if "observed_data" in groups:
+        groups["constant_data"] = _constants(posterior)
+        asked = (*groups["observed_data"], *groups["constant_data"])
+        dims |= {name: ["comparison"] for name in asked if name != "attributes"}
+        coords["comparison"] = np.arange(data.num_comparisons)
+
+
+def _name_classes(
+    posterior: ClassPosterior, groups: dict[str, Any], coords: dict[str, Any], dims: dict[str, list[str]]
+) -> None:
+    """Who is classified, by the user's labels; an example is one observation, however many decisions led to its class."""
+    coords["example"] = plain_coordinates(example_labels(posterior.data))
+    coords["class"] = plain_coordinates(posterior.classes[:-1])
+    dims |= {"decision": ["example", "class"], "intercept": ["class"], "weight": ["class", "feature"]}
+    if "log_likelihood" in groups:
+        decisions = groups["log_likelihood"].pop("decision")
+        groups["log_likelihood"]["label"] = decisions.sum(axis=-1)
+        dims["label"] = ["example"]
 
 
 def relation_to_datatree(
     posterior: RelationPosterior, query: Any, objects: Any, num_samples: int, key: Any
 ) -> Any:
-    """Scores and next labels of objects for one conditioning node, as the DataTree of ArviZ 1.x."""
-    from arviz_base import from_dict
-
+    """Convert; see `RelationPosterior.to_datatree`."""
     rng = generator(posterior.key if key is None else key)
     per_chain = max(num_samples // _CHAINS, 1)
-    moments = posterior.belief(query, objects)
-    draws = moments.draw(_CHAINS * per_chain, rng).reshape(_CHAINS, per_chain, -1)
+    belief = posterior.belief(query, objects)
+    draws = belief.draw(_CHAINS * per_chain, rng).reshape(_CHAINS, per_chain, -1)
     noise = np.sqrt(posterior.label_variance) * rng.standard_normal(draws.shape)
     numbers = {
         name: np.broadcast_to(np.asarray(value), (_CHAINS, per_chain, *np.shape(value)))
         for name, value in posterior.hyperparameters.items()
     }
-    labels = posterior.objects.ask(objects).labels
     groups = {
         "posterior": {"score": draws, **numbers},
-        "posterior_predictive": {"label": draws + noise},
+        "posterior_predictive": {"next_label": draws + noise},
         "sample_stats": _statistics(posterior, _CHAINS, per_chain),
     }
-    dims = {"score": ["object"], "label": ["object"]}
-    tree = from_dict(groups, coords={"object": plain_coordinates(labels)}, dims=dims)
-    _label(tree, posterior)
-    return tree
+    names = plain_coordinates(posterior.objects.ask(objects).labels)
+    coords = {"object": names}
+    known, labels = posterior.labels_of(query, objects)
+    if len(known):
+        groups["posterior_predictive"]["label"] = (draws + noise)[..., known]
+        groups["log_likelihood"] = {"label": posterior.log_likelihood(draws[..., known], labels)}
+        groups["observed_data"] = {"label": labels}
+        coords["labelled"] = [names[position] for position in known]
+    groups["constant_data"] = {"label_sd": np.sqrt(posterior.label_variance)}
+    dims = {"score": ["object"], "next_label": ["object"], "label": ["labelled"]}
+    return _tree(posterior, groups, coords, dims)
 
 
 def plain_coordinates(labels: tuple[Any, ...]) -> list[Any]:
@@ -174,19 +180,32 @@ def _constants(posterior: UtilityPosterior) -> dict[str, Any]:
 
 def _statistics(posterior: Posterior | RelationPosterior, chains: int, per_chain: int) -> dict[str, Any]:
     """The engine's own numbers, the same for every draw."""
-    wanted = ("iterations", "residual", "damping")
-    numbers = {name: posterior.info[name] for name in wanted if name in posterior.info}
-    numbers["converged"] = posterior.info["result"] == "converged"
+    info = posterior.info
+    numbers = {name: info[name] for name in ("residual", "damping") if name in info}
+    if "iterations" in info:
+        numbers["sweeps" if "damping" in info else "iterations"] = info["iterations"]
+    result = Result[info["result"]]
+    numbers |= {"code": code(result), "converged": result.ok}
     return {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
 
 
-def _label(tree: Any, posterior: Posterior | RelationPosterior) -> None:
-    """Versions, seed and engine as attributes; ArviZ's own time stamp removed, so that equal input gives equal bytes."""
+def _tree(
+    posterior: Posterior | RelationPosterior,
+    groups: dict[str, Any],
+    coords: dict[str, Any],
+    dims: dict[str, list[str]],
+) -> Any:
+    """The DataTree, with versions, seed and engine as attributes; without ArviZ's time stamp, so that equal input gives equal bytes."""
     import arviz_base
     import numpyro
 
     from relpref import __version__
 
+    used = {name for group in groups.values() for name in group}
+    dims = {name: named for name, named in dims.items() if name in used}
+    wanted = {dimension for named in dims.values() for dimension in named}
+    coords = {name: values for name, values in coords.items() if name in wanted}
+    tree = arviz_base.from_dict(groups, coords=coords, dims=dims)
     for group in tree.subtree:
         group.attrs.pop("created_at", None)
     tree.attrs |= {
@@ -202,3 +221,4 @@ def _label(tree: Any, posterior: Posterior | RelationPosterior) -> None:
     }
     if posterior.log_evidence is not None:
         tree.attrs["log_evidence"] = posterior.log_evidence
+    return tree

@@ -10,7 +10,8 @@ from jax import Array
 from relpref.infer.layout import discover
 from relpref.infer.noncentered import BASE
 from relpref.infer.posterior import Origin
-from relpref.infer.program import Call, Layout, Values, gaussian_parts
+from relpref.infer.program import Call, Layout, Values, gaussian_parts, unwrap
+from relpref.likelihoods import CentredNormal
 
 
 def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:
@@ -38,14 +39,14 @@ def answers(
     Returns
     -------
     log_likelihood, replicated : dict from site to Array, shape (s, m)
-        Of one answer of each row.
+        Of one answer of each row; labels that depend on each other (`CentredNormal`) each given the others.
     observed : dict from site to Array, shape (m,)
     """
 
     def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
         values, key = inputs
         sites = call.trace(arrays, values)
-        found = {name: sites[name]["fn"].log_prob(sites[name]["value"]) for name in layout.observed}
+        found = {name: _pointwise(**sites[name]) for name in layout.observed}
         parts = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
         return found, {name: sites[name]["fn"].sample(parts[name]) for name in layout.observed}
 
@@ -53,6 +54,31 @@ def answers(
     observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}
     log_likelihood, replicated = jax.lax.map(one, (draws, keys))
     return log_likelihood, replicated, observed
+
+
+def _pointwise(fn: Any, value: Any, **site: Any) -> Array:
+    """Log density of every value by itself."""
+    base = unwrap(fn)
+    if isinstance(base, CentredNormal):
+        return base.conditional_log_prob(value)
+    return jnp.asarray(fn.log_prob(value))
+
+
+def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dict[str, list[str]]:
+    """Names of the plates that a program's sites lie in, axis by axis; of sites whose every axis lies in one."""
+    found: dict[str, list[str]] = {}
+
+    def look() -> None:
+        for name, site in call.trace(arrays, values).items():
+            axes = jnp.ndim(site["value"])
+            if site["type"] == "sample" and axes:
+                last = axes - site["fn"].event_dim
+                named = {last + frame.dim: frame.name for frame in site["cond_indep_stack"]}
+                if len(named) == axes:
+                    found[name] = [named[axis] for axis in range(axes)]
+
+    jax.eval_shape(look)
+    return found
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -177,19 +177,32 @@ class Posterior:
 
         save(self, path)
 
-    def to_arviz(self, num_samples: int = 1000, key: Any = None) -> Any:
-        """Draws and data as the installed ArviZ's own type (DataTree; InferenceData where only ArviZ 0.x is there).
+    def to_datatree(self, num_samples: int = 1000, key: Any = None) -> Any:
+        """Draws and data as a DataTree, which the packages arviz-base, arviz-stats and arviz-plots work on on every Python.
 
         Parameters
         ----------
         num_samples : int
             Draws in all, laid out as 4 chains; an engine that kept draws hands over those.
         key : JAX key or int, optional
+
+        Returns
+        -------
+        xarray.DataTree
+            Groups ``posterior``, ``posterior_predictive``, ``log_likelihood``, ``observed_data``, ``constant_data`` (preferences) and
+            ``sample_stats`` (of EP and Laplace: ``sweeps``, ``damping``, ``residual``, and ``code``, the position of the result among
+            `relpref.infer.Result`), with the user's labels as coordinates and versions and random key as attributes.
         """
-        from relpref.infer.arviz_bridge import to_arviz
+        from relpref.infer.arviz_bridge import to_datatree
 
         self._warn_if_not_converged()
-        return to_arviz(self, num_samples, key)
+        return to_datatree(self, num_samples, key)
+
+    def to_arviz(self, num_samples: int = 1000, key: Any = None) -> Any:
+        """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
+        from relpref.infer.arviz_bridge import native
+
+        return native(self.to_datatree(num_samples, key))
 
     def __repr__(self) -> str:
         """One line."""

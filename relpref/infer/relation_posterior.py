@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import jax
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
@@ -19,6 +21,7 @@ from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.ranks import objects, pairs_of_labels, ranking_table
 from relpref.infer.result import Result
 from relpref.infer.warn import InferenceWarning, warn_user
+from relpref.likelihoods import CentredNormal
 
 
 class Scores(Protocol):
@@ -202,8 +205,59 @@ class RelationPosterior:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
         return self.belief(query, objects).draw(num_samples, generator(self.key if key is None else key))
 
-    def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
-        """Draws of scores and of next labels for one conditioning node, as the installed ArviZ's own type.
+    def labels_of(self, query: Any, objects: Any = None) -> tuple[NDArray[np.intp], Floats]:
+        """The known labels of objects for one conditioning node; none of a new one.
+
+        Parameters
+        ----------
+        query, objects
+            As in `belief`.
+
+        Returns
+        -------
+        position : array of int, shape (l,)
+            Of their objects among those asked for; an object occurs as often as it has labels.
+        label : array, shape (l,)
+            As they were given.
+        """
+        asked, right = self._query(query, objects)
+        if asked.new or right.new:
+            return np.zeros(0, dtype=np.intp), np.zeros(0)
+        values = self.problem.values
+        row = np.flatnonzero(values.rows == asked.side.index[0])
+        position = np.full(values.shape[1], -1, dtype=np.intp)
+        position[right.side.index] = np.arange(len(right.labels))
+        found = position[values.columns[row]]
+        return found[found >= 0], self.shift + values.values[row][found >= 0]
+
+    def log_likelihood(self, scores: Floats, labels: Floats) -> Floats:
+        """Log density of labels of one conditioning node at scores, label by label; with the ranking loss given the others.
+
+        Parameters
+        ----------
+        scores : array, shape (..., l)
+        labels : array, shape (l,)
+
+        Returns
+        -------
+        array, shape (..., l)
+        """
+        with jax.enable_x64(True):
+            noise = np.sqrt(self.label_variance)
+            if self.loss == "regression":
+                return np.asarray(dist.Normal(scores, noise).log_prob(labels))
+            group = np.zeros(len(labels), dtype=np.int32)
+
+            def one(location: Any) -> Any:
+                return CentredNormal(location, noise, group, 1).conditional_log_prob(
+                    jax.numpy.asarray(labels)
+                )
+
+            flat = jax.vmap(one)(jax.numpy.reshape(scores, (-1, len(labels))))
+            return np.asarray(flat).reshape(np.shape(scores))
+
+    def to_datatree(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
+        """Draws of scores and of next labels for one conditioning node as a DataTree, with its known labels beside them.
 
         Parameters
         ----------
@@ -212,10 +266,21 @@ class RelationPosterior:
         num_samples : int
             In all, laid out as 4 chains.
         key : JAX key or int, optional
-        """
-        from relpref.infer.arviz_bridge import relation_to_arviz
 
-        return relation_to_arviz(self, query, objects, num_samples, key)
+        Returns
+        -------
+        xarray.DataTree
+            Groups as of `Posterior.to_datatree`; ``log_likelihood`` and ``observed_data`` where labels are known.
+        """
+        from relpref.infer.arviz_bridge import relation_to_datatree
+
+        return relation_to_datatree(self, query, objects, num_samples, key)
+
+    def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
+        """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
+        from relpref.infer.arviz_bridge import native
+
+        return native(self.to_datatree(query, objects, num_samples, key))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.

@@ -67,6 +67,19 @@ class CentredNormal(dist.Distribution):
         spread = jnp.sum(jnp.square(centred / self.scale))
         return -0.5 * spread - contrasts * (jnp.log(self.scale) + 0.5 * jnp.log(2 * jnp.pi))
 
+    def conditional_log_prob(self, value: Array) -> Array:
+        """Log density of each label given the others of its group, shape (q,); 0 for one that is alone, of which nothing is said.
+
+        Given k − 1 others the offset is Gaussian around the average of their errors, with variance scale²/(k − 1).
+        """
+        error = value - self.loc
+        counts = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(1.0)[self.groups]
+        sums = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(error)[self.groups]
+        others = jnp.maximum(counts - 1.0, 1.0)
+        scale = self.scale * jnp.sqrt(1.0 + 1.0 / others)
+        found = dist.Normal((sums - error) / others, scale).log_prob(error)
+        return jnp.where(counts > 1.0, found, 0.0)
+
     def tree_flatten(self) -> tuple[Any, Any]:
         """Children and static part, for JAX."""
         return (self.loc, self.scale, self.groups), (self.num_groups, self.event_shape)

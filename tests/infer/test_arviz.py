@@ -30,9 +30,7 @@ def native(posterior: Any) -> Any:
 @pytest.fixture(scope="module")
 def tree(posterior: Any) -> Any:
     """The DataTree, whichever ArviZ is installed."""
-    from relpref.infer.arviz_bridge import to_datatree
-
-    return to_datatree(posterior)
+    return posterior.to_datatree()
 
 
 def test_the_type_is_the_installed_arviz(native: Any) -> None:
@@ -106,10 +104,8 @@ def test_no_time_stamp_and_the_seed(tree: Any, native: Any) -> None:
 
 
 def test_the_same_call_gives_the_same_tree(posterior: Any, tree: Any) -> None:
-    from relpref.infer.arviz_bridge import to_datatree
-
-    assert tree.identical(to_datatree(posterior))
-    assert not tree.identical(to_datatree(posterior, key=3))
+    assert tree.identical(posterior.to_datatree())
+    assert not tree.identical(posterior.to_datatree(key=3))
 
 
 def test_netcdf_round_trip(native: Any, tmp_path: Any) -> None:
@@ -140,9 +136,7 @@ def test_draws_of_a_sampler_are_handed_over(data: PreferenceData, hyperparameter
     rng = np.random.default_rng(0)
     samples = {name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()}
     samples["utility"] = rng.standard_normal((8, 12))
-    from relpref.infer.arviz_bridge import to_datatree
-
-    tree = to_datatree(from_samples(samples, xpgp, data, num_chains=2))
+    tree = from_samples(samples, xpgp, data, num_chains=2).to_datatree()
     drawn = tree["posterior"]
     assert (drawn.sizes["chain"], drawn.sizes["draw"]) == (2, 4)
     for name, value in samples.items():
@@ -150,11 +144,9 @@ def test_draws_of_a_sampler_are_handed_over(data: PreferenceData, hyperparameter
 
 
 def test_labels_that_are_not_text(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
-    from relpref.infer.arviz_bridge import to_datatree
-
-    numbers = to_datatree(fit(make_data(names=range(10, 22))))
+    numbers = fit(make_data(names=range(10, 22))).to_datatree()
     assert numbers["posterior"]["entity"].values.tolist() == list(range(10, 22))
     names = [("a", k) for k in range(11)] + ["b"]
-    mixed = to_datatree(fit(make_data(names=names)))
+    mixed = fit(make_data(names=names)).to_datatree()
     assert mixed["posterior"]["entity"].values.tolist() == [*(str(name) for name in names[:11]), "b"]
     assert set(mixed["constant_data"]["winner"].values.tolist()) <= {str(name) for name in names}

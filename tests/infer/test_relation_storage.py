@@ -82,6 +82,6 @@ def test_arviz_has_the_labels_of_objects() -> None:
     # 4000 draws: five standard errors of a mean and of a standard deviation.
     belief = posterior.belief(new)
     assert np.all(np.abs(score.mean(("chain", "draw")) - belief.mean()) < 5 * belief.sd() / np.sqrt(4000))
-    spread = tree["posterior_predictive"]["label"].std(("chain", "draw"))
+    spread = tree["posterior_predictive"]["next_label"].std(("chain", "draw"))
     expected = np.sqrt(belief.sd() ** 2 + posterior.noise)
     assert np.all(np.abs(spread / expected - 1) < 5 / np.sqrt(8000))
