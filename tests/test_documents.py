@@ -1,4 +1,4 @@
-"""The Python blocks of the README and of the pages in docs, and the tutorials, run as they stand."""
+"""The Python blocks of the README and of the pages in docs run as they stand."""
 
 import re
 import runpy
@@ -9,7 +9,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README, PAGES = ROOT / "README.md", sorted((ROOT / "docs").glob("*.md"))
-TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 
 
 def run_blocks(page: Path, folder: Path) -> None:
@@ -35,14 +34,6 @@ def test_readme_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_blocks(page, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda tutorial: tutorial.stem)
-def test_tutorials_run(tutorial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(tutorial))
-    assert (tmp_path / f"{tutorial.stem}.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
