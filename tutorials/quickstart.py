@@ -94,7 +94,7 @@ print(data)
 
 # %%
 posterior = EP(xpgp).run(jax.random.key(0), data, progress_bar=False)
-posterior
+print(posterior)
 
 # %% [markdown]
 # ## The ranking
