@@ -21,7 +21,7 @@ HEADER = """\
 
 # %% [markdown]
 # # """
-EXECUTED = ("quickstart",)
+EXECUTED = ("own_program", "quickstart")
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda tutorial: tutorial.stem)
