@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from relpref.data import RelationData
 from relpref.infer.belief import DrawsBelief, generator
 from relpref.infer.class_posterior import ClassPosterior, example_labels
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.pointwise import answers, plate_dimensions, prepare
-from relpref.infer.posterior import Posterior
+from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result, code
 from relpref.infer.utility_posterior import UtilityPosterior
@@ -84,6 +85,8 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
         _name_utilities(posterior, groups, coords, dims)
     if isinstance(posterior, ClassPosterior):
         _name_classes(posterior, groups, coords, dims)
+    elif "score" in posterior.slices and (relation := relation_data(posterior.origin)) is not None:
+        _name_scores(relation, groups, coords, dims)
     return _tree(posterior, groups, coords, dims)
 
 
@@ -116,6 +119,27 @@ def _name_classes(
         decisions = groups["log_likelihood"].pop("decision")
         groups["log_likelihood"]["label"] = decisions.sum(axis=-1)
         dims["label"] = ["example"]
+
+
+def relation_data(origin: Origin | None) -> RelationData | None:
+    """The relation among a program's arguments."""
+    given = () if origin is None else (*origin.args, *origin.kwargs.values())
+    return next((value for value in given if isinstance(value, RelationData)), None)
+
+
+def _name_scores(
+    data: RelationData, groups: dict[str, Any], coords: dict[str, Any], dims: dict[str, list[str]]
+) -> None:
+    """Every pair's score, by the labels of its conditioning node and object."""
+    coords["node"] = plain_coordinates(data.nodes.entities)
+    coords["object"] = plain_coordinates((data.nodes if data.objects is None else data.objects).entities)
+    scores = groups["posterior"]["score"]
+    if scores.shape[2:] != (len(coords["node"]) * len(coords["object"]),):
+        return  # of a program that means something else by the word
+    groups["posterior"]["score"] = scores.reshape(*scores.shape[:2], len(coords["node"]), -1)
+    dims["score"] = ["node", "object"]
+    if "label" in groups.get("observed_data", {}):
+        dims["label"] = ["edge"]
 
 
 def relation_to_datatree(

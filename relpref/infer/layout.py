@@ -149,6 +149,22 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
     return Discovery(layout, medians, rows, found.counts)
 
 
+def sampled_layout(call: Call, arrays: tuple[Any, ...]) -> Layout:
+    """As of `discover`, of a program that only a sampler can run: its Gaussian vectors are those that say so."""
+    sites = survey(call, shapes_of(arrays))
+    free = [site for site in sites if not site.observed and not site.support.is_discrete]
+    latents = [site for site in free if site.process or site.kind == "MultivariateNormal"]
+    if not latents:
+        raise UnsupportedProgramError(
+            "the program has no site of a GaussianProcess or MultivariateNormal distribution, of which a posterior could be made"
+        )
+    return Layout(
+        tuple((site.name, site.shape) for site in latents),
+        tuple((site.name, site.shape) for site in free if site not in latents),
+        tuple(site.name for site in sites if site.observed),
+    )
+
+
 def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
     """Give every fixed value its site's shape; names that are no site are left for `discover` to refuse.
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from relpref.infer.layout import discover
+from relpref.errors import UnsupportedProgramError
+from relpref.infer.layout import discover, sampled_layout
 from relpref.infer.noncentered import BASE
 from relpref.infer.posterior import Origin
 from relpref.infer.program import Call, Layout, Values, gaussian_parts, unwrap
@@ -15,13 +16,15 @@ from relpref.likelihoods import CentredNormal
 
 
 def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:
-    """Split an origin's call for JAX and find its layout with no site fixed; inside ``enable_x64``."""
+    """Split an origin's call for JAX and find its layout with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
     call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
     arrays = tuple(
         array.astype(float) if jnp.issubdtype(array.dtype, jnp.floating) else array for array in arrays
     )
-    layout = discover(call, arrays, {}).layout
-    return call, arrays, layout
+    try:
+        return call, arrays, discover(call, arrays, {}).layout
+    except UnsupportedProgramError:
+        return call, arrays, sampled_layout(call, arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -68,7 +71,7 @@ def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dic
     """Names of the plates that a program's sites lie in, axis by axis; of sites whose every axis lies in one."""
     found: dict[str, list[str]] = {}
 
-    def look() -> None:
+    def look(arrays: tuple[Any, ...], values: Values) -> None:
         for name, site in call.trace(arrays, values).items():
             axes = jnp.ndim(site["value"])
             if site["type"] == "sample" and axes:
@@ -77,7 +80,7 @@ def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dic
                 if len(named) == axes:
                     found[name] = [named[axis] for axis in range(axes)]
 
-    jax.eval_shape(look)
+    jax.eval_shape(look, arrays, values)
     return found
 
 

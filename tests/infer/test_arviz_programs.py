@@ -1,0 +1,204 @@
+"""ArviZ's own functions on what every program and every kind of engine hands over, on whichever ArviZ is installed."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import arviz
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from numpyro.infer import Predictive
+
+from relpref.data import PreferenceData, Rankings, RelationData
+from relpref.infer import EP, Exact, Laplace, Posterior, RelationPosterior, from_samples
+from relpref.kernels import GivenFeatures, Linear
+from relpref.models import (
+    conditional_ranking,
+    edge_landmarks,
+    kronecker_classifier,
+    preference_gp,
+    ranking_classifier,
+)
+
+NEW_ARVIZ = int(arviz.__version__.split(".")[0]) >= 1
+RNG = np.random.default_rng(5)
+NODES = pd.DataFrame(RNG.normal(size=(5, 2)), index=list("abcde"), columns=["x", "y"])
+SCORES = RNG.normal(size=(5, 5))
+
+
+def ballots() -> Rankings:
+    orders = [RNG.permutation(["ale", "beer", "cider"]).tolist() for _ in range(12)]
+    features = np.random.default_rng(1).normal(size=(12, 3))
+    classes = [f"class {1 + int(row[0] > 0) + int(row[0] > 0.8)}" for row in features]
+    found = Rankings.from_orders(orders, rankers=[f"r{k}" for k in range(12)])
+    return found.with_features(features).with_labels(classes)
+
+
+def edges() -> RelationData:
+    return RelationData.from_tables(NODES, (SCORES > 0).astype(float))
+
+
+def scores() -> RelationData:
+    return RelationData.from_tables(NODES, SCORES)
+
+
+LANDMARKS = edge_landmarks(edges(), node_kernel=Linear(), number=8)
+
+PROGRAMS: dict[str, tuple[Any, Callable[[], Any], dict[str, Any], dict[str, Any]]] = {
+    # program, data (None: the preferences of the other tests), keywords, hyperparameters
+    "preference_gp": (
+        preference_gp,
+        lambda: None,
+        {},
+        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0]},
+    ),
+    "ranking_classifier": (ranking_classifier, ballots, {"kernel": GivenFeatures()}, {"amplitude": 1.0}),
+    "kronecker_classifier": (
+        kronecker_classifier,
+        edges,
+        {"node_kernel": Linear(), "landmarks": LANDMARKS},
+        {"amplitude": 1.0},
+    ),
+    "regression": (
+        conditional_ranking,
+        scores,
+        {"loss": "regression"},
+        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0], "noise": 0.5},
+    ),
+    "ranking": (
+        conditional_ranking,
+        scores,
+        {},
+        {"attributes_amplitude": 1.0, "attributes_lengthscale": [1.0, 1.0], "noise": 0.5},
+    ),
+}
+
+
+DEFAULT = "preference_gp"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name if name == DEFAULT else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],
+)
+def fitted(request: Any, data: PreferenceData) -> tuple[str, dict[str, Any]]:
+    """One program under engines of every kind."""
+    program, make, keywords, fixed = PROGRAMS[request.param]
+    given = make() or data
+    found: dict[str, Any] = {}
+    if request.param != "ranking":  # its likelihood is for the exact engine and for samplers
+        found["EP"] = EP(program, fixed=fixed).run(0, given, **keywords, progress_bar=False)
+        found["Laplace"] = Laplace(program, fixed=fixed).run(0, given, **keywords, progress_bar=False)
+    # What a sampler hands over has the same form as draws of the prior.
+    with jax.enable_x64(True):
+        prior = Predictive(program, num_samples=60)(jax.random.key(2), given, **keywords)
+    found["draws"] = from_samples(prior, program, given, **keywords, num_chains=2)
+    return request.param, found
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Hyperparameters that do not vary, and few draws, are warned about by ArviZ."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    plt.close("all")
+
+
+AXES = {
+    "preference_gp": ("answer", ("comparison",)),
+    "ranking_classifier": ("decision", ("example", "class")),
+    "kronecker_classifier": ("decision", ("example", "class")),
+    "regression": ("label", ("edge",)),
+    "ranking": ("label", ("edge",)),
+}
+OBSERVATIONS = {
+    "preference_gp": 52,
+    "ranking_classifier": 12,
+    "kronecker_classifier": 25,
+    "regression": 25,
+    "ranking": 25,
+}
+
+
+def test_summary_loo_compare_and_forest(fitted: tuple[str, dict[str, Posterior]], tmp_path: Path) -> None:
+    name, posteriors = fitted
+    native = {engine: posterior.to_arviz(200) for engine, posterior in posteriors.items()}
+    for engine, tree in native.items():
+        table = arviz.summary(tree)
+        assert isinstance(table, pd.DataFrame) and len(table) > 5
+        assert not table["mean"].astype(float).isna().any()
+        loo = arviz.loo(tree, pointwise=True)
+        points = np.asarray(loo.elpd_i if hasattr(loo, "elpd_i") else loo["loo_i"])
+        assert points.size == OBSERVATIONS[name], engine
+        assert np.isfinite(points).all()
+    table = arviz.compare(native)
+    assert sorted(table.index) == sorted(native)
+    arviz.plot_forest(native["draws"])
+    path = str(tmp_path / "tree.nc")
+    native["draws"].to_netcdf(path)
+    again = arviz.from_netcdf(path)
+    for site in posteriors["draws"].slices:
+        np.testing.assert_array_equal(again["posterior"][site], native["draws"]["posterior"][site])
+
+
+def test_what_the_engine_says_and_the_names_of_the_axes(fitted: tuple[str, dict[str, Posterior]]) -> None:
+    name, posteriors = fitted
+    tree = posteriors["draws"].to_datatree()
+    site, dims = AXES[name]
+    assert tree["observed_data"][site].dims == dims
+    if "score" in tree["posterior"]:
+        assert tree["posterior"]["score"].dims == ("chain", "draw", "node", "object")
+    if "EP" not in posteriors:
+        return
+    tree = posteriors["EP"].to_datatree(40)
+    assert set(tree["sample_stats"].data_vars) == {"sweeps", "damping", "residual", "code", "converged"}
+    assert np.all(tree["sample_stats"]["code"] == 0)
+    assert int(tree["sample_stats"]["sweeps"][0, 0]) == posteriors["EP"].info["iterations"]
+
+
+@pytest.fixture(scope="module", params=["ranking", pytest.param("regression", marks=pytest.mark.slow)])
+def relation(request: Any) -> RelationPosterior:
+    program, make, _, fixed = PROGRAMS[request.param]
+    return Exact(program, fixed=fixed).run(0, make(), loss=request.param, progress_bar=False)
+
+
+def test_relations(relation: RelationPosterior, tmp_path: Path) -> None:
+    native = relation.to_arviz("b", num_samples=400)
+    assert len(arviz.summary(native, var_names=["score"])) == 5
+    loo = arviz.loo(native)
+    assert np.isfinite(float(loo.elpd if hasattr(loo, "elpd") else loo["elpd_loo"]))
+    arviz.plot_forest(native, var_names=["score"])
+    path = str(tmp_path / "tree.nc")
+    native.to_netcdf(path)
+    again = arviz.from_netcdf(path)
+    np.testing.assert_array_equal(again["observed_data"]["label"], SCORES[1])
+    assert again["observed_data"]["labelled"].values.tolist() == list("abcde")
+    new = relation.to_datatree(np.zeros((1, 2)), num_samples=8)
+    assert "observed_data" not in new.children
+    assert new["posterior_predictive"]["next_label"].dims == ("chain", "draw", "object")
+    some = relation.to_datatree("b", ["d", "a"], num_samples=8)
+    np.testing.assert_array_equal(some["observed_data"]["label"], SCORES[1][[0, 3]])
+    assert some["observed_data"]["labelled"].values.tolist() == ["a", "d"]
+
+
+def test_the_density_of_a_label_given_the_others(relation: RelationPosterior) -> None:
+    """By the joint density of a node's labels: p(y) over p(y without one), both with the offset integrated out."""
+    labels, score = SCORES[1], RNG.normal(size=5)
+    variance = relation.label_variance
+    wide = 1e8 if relation.loss == "ranking" else 0.0
+
+    def joint(kept: list[int]) -> float:
+        covariance = variance * np.eye(len(kept)) + wide
+        error = labels[kept] - score[kept]
+        _, log_determinant = np.linalg.slogdet(2 * np.pi * covariance)
+        return float(-0.5 * (error @ np.linalg.solve(covariance, error) + log_determinant))
+
+    every = list(range(5))
+    expected = [joint(every) - joint([k for k in every if k != left]) for left in every]
+    found = relation.log_likelihood(score[None], labels)
+    np.testing.assert_allclose(found[0], expected, rtol=0, atol=1e-5)
