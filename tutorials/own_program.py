@@ -157,8 +157,8 @@ for axes, what in ((left, "mean"), (right, "sd")):
 plt.show()
 
 # %% [markdown]
-# The means lie near the diagonal. EP's standard deviations are smaller, and the largest means a little nearer to 0: EP takes the
-# hyperparameters that it found for certain, while NUTS averages over them. How uncertain they are is seen in NUTS's draws, through ArviZ:
+# The means lie near the diagonal. EP's standard deviations are smaller: it takes the hyperparameters that it found for certain, while NUTS
+# averages over them. How uncertain they are is seen in NUTS's draws, through ArviZ:
 
 # %%
 tree = sampled.to_datatree()
