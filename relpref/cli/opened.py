@@ -28,6 +28,11 @@ def opened(folder: str) -> tuple[Run, UtilityPosterior]:
         )
     if not isinstance(run.posterior, UtilityPosterior):
         raise DataError(f"{folder}: this run has no utilities of entities, so there is nothing to rank")
+    return run, brought_up_to_date(run, folder)
+
+
+def brought_up_to_date(run: Run, folder: str) -> UtilityPosterior:
+    """The posterior of a run that ranks entities, with the answers that people gave since it was saved."""
     posterior, later = up_to_date(run)
     if later:
         print(
@@ -35,7 +40,7 @@ def opened(folder: str) -> tuple[Run, UtilityPosterior]:
             "this command",
             file=sys.stderr,
         )
-    return run, posterior
+    return posterior
 
 
 def opened_relation(folder: str) -> RelationPosterior:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from relpref import __version__
+from relpref.cli.report_options import report_options
 from relpref.cli.values import number, positive, regularizations, seed_number, whole
 from relpref.errors import DataError
 
@@ -170,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
 
     report = _add(commands, "report", "write a page about a run", "relpref report run/ --out ranking.html")
     _run(report)
-    report.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
+    report_options(report)
     _json(report)
 
     ask = _add(

@@ -90,3 +90,24 @@ class Chapter:
 
     title: str
     blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A page about one kind of posterior, less what every page has.
+
+    Attributes
+    ----------
+    title : str
+        Unless the caller gives another.
+    lead : sequence of str
+        Paragraphs under it.
+    chapters : sequence of Chapter
+    methods : sequence of str
+        Paragraphs on what was done, with sources as `relpref.report.methods` knows them.
+    """
+
+    title: str
+    lead: Sequence[str]
+    chapters: Sequence[Chapter]
+    methods: Sequence[str]

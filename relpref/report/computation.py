@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from relpref.infer import Posterior, Result
+from relpref.infer import Posterior, RelationPosterior, Result
 from relpref.infer.integrate import UNMIXED
 from relpref.report.blocks import Block, Cell, Chapter, Text
 from relpref.report.grid import cell, grid
 from relpref.report.text import clean, fixed, significant
 
+AnyPosterior = Posterior | RelationPosterior
 _TITLE = "How the computation went"
 
 # name in info -> (words, how to read it)
@@ -53,7 +54,7 @@ _ENGINES = {
 _ELSEWHERE = ("engine", "result", "groups", "hyperparameters")
 
 
-def computation(posterior: Posterior) -> Chapter:
+def computation(posterior: AnyPosterior) -> Chapter:
     """The chapter."""
     info = posterior.info
     result = Result[info["result"]]
@@ -84,7 +85,7 @@ def computation(posterior: Posterior) -> Chapter:
     return Chapter(_TITLE, blocks)
 
 
-def banner(posterior: Posterior) -> str | None:
+def banner(posterior: AnyPosterior) -> str | None:
     """What to say at the top of the page if the result is not to be trusted."""
     result = Result[posterior.info["result"]]
     if result.ok:

@@ -20,9 +20,9 @@ from relpref.kernels.attribute import Stationary
 from relpref.linalg import real
 from relpref.models.xpgp import kernels_by_part
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
-from relpref.report.contributions import part_name
 from relpref.report.grid import cell, grid
 from relpref.report.text import clean, fixed, percent, significant
+from relpref.report.utilities.contributions import part_name
 
 _TITLE = "Hyperparameters"
 _MOST_ROWS = 40

@@ -1,18 +1,17 @@
 """The last chapters: what was done, by whom it was invented, and with which versions."""
 
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from numpy.typing import NDArray
 
 from relpref import __version__
-from relpref.diagnostics.relations import ATTRIBUTES, parts_of
-from relpref.infer import Posterior, UtilityPosterior
-from relpref.likelihoods import Logistic
+from relpref.infer import Posterior
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
+from relpref.report.computation import AnyPosterior
 from relpref.report.grid import grid
-from relpref.report.kernels import kernels
 
 # As the text cites them -> the source.
 _SOURCES = {
@@ -47,6 +46,14 @@ _SOURCES = {
         "C. K. I. Williams and D. Barber (1998). Bayesian Classification with Gaussian Processes. "
         "IEEE Transactions on Pattern Analysis and Machine Intelligence 20(12)."
     ),
+    "Pahikkala et al. 2010": (
+        "T. Pahikkala, W. Waegeman, A. Airola, T. Salakoski and B. De Baets (2010). Conditional Ranking on Relational Data. In: Machine "
+        "Learning and Knowledge Discovery in Databases (ECML PKDD 2010)."
+    ),
+    "Pahikkala et al. 2013": (
+        "T. Pahikkala, A. Airola, M. Stock, B. De Baets and W. Waegeman (2013). Efficient Regularized Least-Squares Algorithms for "
+        "Conditional Ranking on Relational Data. Machine Learning 93."
+    ),
     "Hoffman and Gelman 2014": (
         "M. D. Hoffman and A. Gelman (2014). The No-U-Turn Sampler: Adaptively Setting Path Lengths in Hamiltonian Monte Carlo. "
         "Journal of Machine Learning Research 15."
@@ -62,41 +69,10 @@ _APPROXIMATIONS = {
         "1998). Where answers are few its means lie too near to 0; expectation propagation is more accurate."
     ),
 }
-# Of EP at maximised hyperparameters.
-_COVERAGE = ": in a simulation with 20 entities and 30 answers, intervals of 50, 80 and 95% held the truth in 44, 72 and 90% of the cases."
 
 
-def methods(posterior: Posterior) -> Chapter:
-    """The chapter."""
-    paragraphs = []
-    if isinstance(posterior, UtilityPosterior):
-        parts = parts_of(posterior)
-        relational = any(part != ATTRIBUTES for part in parts)
-        paragraphs += [f"{_answers(posterior)} {_utilities(relational)}", kernels(posterior)]
-    engine = posterior.info["engine"]
-    if engine in _APPROXIMATIONS:
-        text = _APPROXIMATIONS[engine]
-        if posterior.hyperparameter_draws:
-            text += (
-                " The hyperparameters were drawn from their posterior by the no-U-turn sampler (Hoffman and Gelman 2014) on the "
-                "evidence, and every answer on this page is an average over the draws, so their uncertainty is in the intervals."
-            )
-        elif "evaluations" in posterior.info:
-            text += (
-                " Hyperparameters were set to the values that maximise the evidence and their prior. Their own uncertainty is not "
-                "in the intervals, which makes these somewhat too narrow on small data"
-            )
-            text += _COVERAGE if engine == "EP" else "."
-        paragraphs.append(text)
-    else:
-        paragraphs.append(
-            "The posterior is represented by draws; means, intervals and ranks are averages over them."
-        )
-    if isinstance(posterior, UtilityPosterior):
-        paragraphs.append(
-            "Places, their intervals and the probabilities of being the best come from draws of all utilities at once, so they "
-            "respect that entities move together. They carry a simulation error of up to one percentage point."
-        )
+def methods(paragraphs: Sequence[str]) -> Chapter:
+    """The chapter, with the sources that its paragraphs cite."""
     blocks: list[Block] = [Text(paragraph) for paragraph in paragraphs if paragraph]
     sources = [source for cited, source in _SOURCES.items() if cited in " ".join(paragraphs)]
     if sources:
@@ -104,7 +80,26 @@ def methods(posterior: Posterior) -> Chapter:
     return Chapter("Methods", blocks)
 
 
-def versions(posterior: Posterior) -> Chapter:
+def approximation(posterior: Posterior) -> str:
+    """How the posterior was computed."""
+    engine = posterior.info["engine"]
+    if engine not in _APPROXIMATIONS:
+        return "The posterior is represented by draws; means, intervals and ranks are averages over them."
+    text = _APPROXIMATIONS[engine]
+    if posterior.hyperparameter_draws:
+        return text + (
+            " The hyperparameters were drawn from their posterior by the no-U-turn sampler (Hoffman and Gelman 2014) on the "
+            "evidence, and every answer on this page is an average over the draws, so their uncertainty is in the intervals."
+        )
+    if "evaluations" in posterior.info:
+        return text + (
+            " Hyperparameters were set to the values that maximise the evidence and their prior. Their own uncertainty is not "
+            "in the intervals, which makes these somewhat too narrow on small data."
+        )
+    return text
+
+
+def versions(posterior: AnyPosterior) -> Chapter:
     """What one needs to make the same page again."""
     rows = [[Cell("relpref"), Cell(__version__)], [Cell("Python"), Cell(platform.python_version())]]
     rows += [[Cell(name), Cell(_version(name))] for name in ("jax", "numpyro", "numpy")]
@@ -113,46 +108,6 @@ def versions(posterior: Posterior) -> Chapter:
     return Chapter(
         "Versions", [grid("Versions and random key", ("What", "Value"), rows), Text(text, small=True)]
     )
-
-
-def _answers(posterior: UtilityPosterior) -> str:
-    """How answers come about, from the columns that are there."""
-    answers = posterior.data.comparisons
-    logistic = isinstance(posterior.likelihood, Logistic)
-    noise = "logistic" if logistic else "Gaussian"
-    function = "the logistic function" if logistic else "Φ"
-    text = "Every entity has a hidden utility, and "
-    if answers.probability is not None:
-        text += "a reported probability is Φ of the difference of two utilities, seen with a Gaussian error."
-    elif answers.tie is not None or answers.strength is not None:
-        said = " and ".join(
-            words
-            for words, column in (
-                ("a tie where it is small", answers.tie),
-                ("the stronger the larger it is", answers.strength),
-            )
-            if column is not None
-        )
-        text += f"an answer follows the difference of two utilities, seen with Gaussian noise: {said} (Glenn and David 1960)."
-    else:
-        text += f"an answer favours the first of two with the probability {function} of the difference of their utilities"
-        text += " (Bradley and Terry 1952)." if logistic else "."
-    if answers.rater is not None:
-        text += f" The {noise} noise of each rater has a scale of its own, 1 for a typical one."
-    if answers.shown_first is not None:
-        text += " The entity that is shown first may gain by it."
-    composed = posterior.info.get("answers")
-    return f"{text} The answers are {composed.split(': ')[-1]}." if composed else text
-
-
-def _utilities(relational: bool) -> str:
-    text = "The utilities are a Gaussian process a priori: "
-    if relational:
-        return text + (
-            "a sum of one part that varies smoothly with the attributes and one part for each relation, which varies smoothly "
-            "along its links, as if entities that are linked had a common cause (Kersting and Xu 2009)."
-        )
-    return text + "they vary smoothly with the attributes (Chu and Ghahramani 2005)."
 
 
 def _version(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,33 +11,28 @@ import pandas as pd
 
 from relpref.errors import DataError
 from relpref.files import replaced
-from relpref.infer import InferenceWarning, Posterior, UtilityPosterior
+from relpref.infer import InferenceWarning, RelationPosterior, UtilityPosterior
 from relpref.report import plain
-from relpref.report.blocks import Block, Chapter, Picture, Text
-from relpref.report.computation import banner, computation
-from relpref.report.contributions import contributions
-from relpref.report.evidence import evidence
+from relpref.report.blocks import Block, Chapter, Contents, Picture, Text
+from relpref.report.computation import AnyPosterior, banner, computation
 from relpref.report.foreign import foreign
 from relpref.report.grid import from_frame
-from relpref.report.hyperparameters import hyperparameters
 from relpref.report.methods import methods, versions
-from relpref.report.notes import notes
-from relpref.report.ranking import ranking
+from relpref.report.relation import contents as relation
 from relpref.report.section import Section
-from relpref.report.subject import Subject
-from relpref.report.summary import summary
 from relpref.report.text import clean
+from relpref.report.utilities import contents as utilities
 
 _LONGEST_PARAGRAPH = 20_000
 
 
 def write(
-    posterior: Posterior,
+    posterior: AnyPosterior,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
     sections: Sequence[Section] = (),
-    relations_evidence: bool | pd.DataFrame = True,
+    relations_evidence: bool | pd.DataFrame | None = None,
 ) -> Path:
     """Write a report: one HTML file that needs nothing else, neither a network nor scripts.
 
@@ -45,16 +40,16 @@ def write(
 
     Parameters
     ----------
-    posterior : Posterior
-        A `UtilityPosterior` gets the full report; any other a shorter one.
+    posterior : Posterior or RelationPosterior
+        Each kind has the chapters that matter there.
     path : path
         File to write; its folder must exist.
     title : str, optional
     sections : sequence of Section
         More to show, after the summary.
-    relations_evidence : bool or DataFrame
-        Fit again without each part of the model to see what it is worth; or the ready table of
-        `relpref.diagnostics.evidence_without_each`; or False to leave that out.
+    relations_evidence : bool or DataFrame, optional
+        Fit again without each part of the model to see what it is worth, by default where that takes seconds; or the ready
+        table of `relpref.diagnostics.evidence_without_each`; or False to leave that out.
 
     Returns
     -------
@@ -78,11 +73,11 @@ def write(
 
 
 def render(
-    posterior: Posterior,
+    posterior: AnyPosterior,
     *,
     title: str | None = None,
     sections: Sequence[Section] = (),
-    relations_evidence: bool | pd.DataFrame = True,
+    relations_evidence: bool | pd.DataFrame | None = None,
 ) -> str:
     """The page as text; arguments as in `write`."""
     for section in sections:
@@ -90,33 +85,25 @@ def render(
             raise DataError(
                 f"sections: got a {type(section).__name__}; each must be a relpref.report.Section"
             )
-    if isinstance(posterior, UtilityPosterior):
-        subject = Subject(posterior)
-        lead = summary(subject)
-        chapters = _chapters(subject, relations_evidence)
-        heading = title or "Ranking report"
-    else:
-        lead = plain.summary(posterior)
-        chapters = iter([plain.sites(posterior), hyperparameters(posterior)])
-        heading = title or "Posterior report"
+    page = _contents(posterior, relations_evidence)
     added = [_chapter(section, number) for number, section in enumerate(sections, start=1)]
-    closing = [computation(posterior), methods(posterior), versions(posterior)]
-    everything = [*added, *(chapter for chapter in chapters if chapter is not None), *closing]
+    closing = [computation(posterior), methods(page.methods), versions(posterior)]
     return _template().render(
-        title=clean(heading),
+        title=clean(title or page.title),
         banner=banner(posterior),
-        lead=lead,
-        chapters=everything,
+        lead=page.lead,
+        chapters=[*added, *page.chapters, *closing],
         css=files("relpref.report").joinpath("report.css").read_text("utf-8"),
     )
 
 
-def _chapters(subject: Subject, wanted: bool | pd.DataFrame) -> Iterator[Chapter | None]:
-    yield ranking(subject)
-    yield contributions(subject)
-    yield evidence(subject.posterior, wanted)
-    yield hyperparameters(subject.posterior)
-    yield notes(subject)
+def _contents(posterior: AnyPosterior, relations_evidence: bool | pd.DataFrame | None) -> Contents:
+    """What is particular to the kind of posterior."""
+    if isinstance(posterior, UtilityPosterior):
+        return utilities.contents(posterior, relations_evidence)
+    if isinstance(posterior, RelationPosterior):
+        return relation.contents(posterior)
+    return plain.contents(posterior)
 
 
 def _chapter(section: Section, number: int) -> Chapter:

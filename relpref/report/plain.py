@@ -1,13 +1,22 @@
-"""The chapter for a posterior that has no labelled entities: its sites."""
+"""The page of a posterior that has no labelled entities: its sites."""
 
 import numpy as np
 
 from relpref.infer import Posterior
-from relpref.report.blocks import Block, Chapter
+from relpref.report.blocks import Block, Chapter, Contents
 from relpref.report.grid import cell, grid
+from relpref.report.hyperparameters import hyperparameters
+from relpref.report.methods import approximation
 from relpref.report.text import clean, counted, significant
 
 _ROWS = 50
+
+
+def contents(posterior: Posterior) -> Contents:
+    """The page of a program without labelled entities."""
+    chapters = [sites(posterior), hyperparameters(posterior)]
+    kept = [chapter for chapter in chapters if chapter is not None]
+    return Contents("Posterior report", summary(posterior), kept, [approximation(posterior)])
 
 
 def sites(posterior: Posterior) -> Chapter:

@@ -26,9 +26,12 @@ _STYLE = {
     "axes.unicode_minus": True,
     "xtick.color": MUTED,
     "xtick.labelcolor": MUTED,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": MUTED,
     "font.size": 12.0,
     "axes.labelsize": 12.0,
     "xtick.labelsize": 12.0,
+    "ytick.labelsize": 12.0,
 }
 
 
@@ -117,12 +120,18 @@ def _each_prefixed(name: str, attribute: re.Match[str]) -> str:
     return attribute[1] + " ".join(f"{name}-{one}" for one in attribute[2].split())
 
 
-def axes_without_y(figure: Any, rectangle: tuple[float, float, float, float]) -> Any:
-    """Axes whose rows the caller names itself; rectangle in points: left, bottom, width, height."""
+def axes_of(figure: Any, rectangle: tuple[float, float, float, float]) -> Any:
+    """Axes in a rectangle in points: left, bottom, width, height."""
     width, height = figure.get_size_inches() * 72
     left, bottom, across, up = rectangle
     axes = figure.add_axes((left / width, bottom / height, across / width, up / height))
-    axes.set_yticks([])
-    axes.tick_params(axis="x", length=4)
+    axes.tick_params(length=4)
     axes.patch.set_visible(False)
+    return axes
+
+
+def axes_without_y(figure: Any, rectangle: tuple[float, float, float, float]) -> Any:
+    """The same; the caller names the rows itself."""
+    axes = axes_of(figure, rectangle)
+    axes.set_yticks([])
     return axes

@@ -66,6 +66,11 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return unbroken(messages.counted(number, singular, plural))
 
 
+def whole(number: int) -> str:
+    """``10 000``."""
+    return unbroken(f"{int(number):,}".replace(",", " "))
+
+
 def unbroken(text: str) -> str:
     """Keep the thousands of a number together at the end of a line."""
     return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\u202f", text)

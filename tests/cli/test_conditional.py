@@ -150,9 +150,11 @@ def test_the_folder_of_a_run(place: Path, ask: Ask, snapshot: Callable[[Path], d
     assert said.code == 2 and "--force replaces it" in said.err
     assert ask(*fit_games("--force")).code == 0
     assert snapshot(place / "run") == first
-    for command in (["rank", "run"], ["prefer", "run", "a", "b"], ["report", "run"]):
+    for command in (["rank", "run"], ["prefer", "run", "a", "b"]):
         said = ask(*command)
         assert said.code == 2 and "use relpref conditional rank run NODE" in said.err
+    assert ask("report", "run", "--title", "Games").code == 0
+    assert "<h1>Games</h1>" in (place / "run" / "report.html").read_text("utf-8")
 
 
 def test_a_run_of_entities_has_no_relation(place: Path, ask: Ask, write_tables: Callable[..., Path]) -> None:

@@ -13,6 +13,11 @@ from relpref.infer.belief import GaussianBelief
 from relpref.infer.posterior import Origin, Parts
 from relpref.models import xpgp
 
+PICTURES = [
+    ("utilities.ranking", "forest"),
+    ("utilities.contributions", "bars"),
+    ("relation.rankings", "forest"),
+]
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
 
@@ -137,3 +142,10 @@ def make() -> Callable[..., UtilityPosterior]:
 @pytest.fixture
 def tables() -> Callable[..., PreferenceData]:
     return make_data
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages whose words are looked at are not drawn, which takes most of the time."""
+    for module, name in PICTURES:
+        monkeypatch.setattr(f"relpref.report.{module}.{name}", lambda *_, **__: '<svg role="img"></svg>')

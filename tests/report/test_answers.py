@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic
 from relpref.report.page import render
-from relpref.report.subject import Subject
+from relpref.report.utilities.subject import Subject
 
 Make = Callable[..., UtilityPosterior]
+pytestmark = pytest.mark.usefixtures("without_pictures")
 
 
 def prose(posterior: UtilityPosterior, read: Callable[[str], Any]) -> str:

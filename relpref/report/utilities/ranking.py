@@ -1,15 +1,15 @@
 """The chapter with the ranking: a picture and a table."""
 
 from relpref.likelihoods import Probit
+from relpref.report.arviz_pictures import Line, forest
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
-from relpref.report.plots import NARROW, WIDE, Line, forest
-from relpref.report.subject import INTERVAL, Subject
+from relpref.report.plots import NARROW, WIDE
 from relpref.report.text import counted, fixed, percent
+from relpref.report.utilities.subject import INTERVAL, ROWS, Subject
 
 _ALL_DRAWN = 40
 _TOP_DRAWN, _BOTTOM_DRAWN = 25, 10
-_ROWS = 50
 
 
 def ranking(subject: Subject) -> Chapter:
@@ -60,7 +60,7 @@ def _line(subject: Subject, place: int) -> Line:
 
 
 def _table(subject: Subject) -> Block:
-    head = subject.ranking.head(_ROWS)
+    head = subject.ranking.head(ROWS)
     rows = []
     for place, row in enumerate(head.to_dict("records"), start=1):
         position = int(row["position"])
@@ -75,14 +75,14 @@ def _table(subject: Subject) -> Block:
                 Cell(middle),
                 Cell(f"{lower} to {upper}"),
                 Cell(fixed(float(row["expected_rank"]), 1)),
-                Cell(f"{row['rank_lower']}–{row['rank_upper']}"),
+                Cell(f"{row['rank_lower']:.0f}–{row['rank_upper']:.0f}"),
                 Cell(percent(float(row["p_best"]))),
                 Cell(f"{subject.won[position]} of {asked}" if asked else "never asked"),
             ]
         )
     size = len(subject.ranking)
     entities = counted(size, "entity", "entities")
-    caption = f"The first {_ROWS} of {entities}" if size > _ROWS else f"{entities}, best first"
+    caption = f"The first {ROWS} of {entities}" if size > ROWS else f"{entities}, best first"
     share = f"{INTERVAL:.0%}"
     columns = (
         "Place",

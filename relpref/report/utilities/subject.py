@@ -8,10 +8,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.infer import UtilityPosterior
+from relpref.infer.belief import DrawsBelief, Floats, generator
 from relpref.report.blocks import Cell
 from relpref.report.text import Names, decimals_for
 
 INTERVAL = 0.9
+ROWS = 50  # of the ranking that are shown with their places
+ALL_RANKED = 3000  # of more entities, only those that are shown get places
+_DRAWS = 1000  # behind their places
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,15 @@ class Subject:
     @cached_property
     def ranking(self) -> pd.DataFrame:
         """By place, best first; the column ``position`` holds the entity's position in the data."""
-        table = self.posterior.ranking(interval=INTERVAL)
+        posterior, large = self.posterior, self.posterior.data.num_entities > ALL_RANKED
+        table = posterior.ranking(interval=INTERVAL, ranks=not large)
         # The labels may be anything, so the table is not looked up by them.
-        position = {label: row for row, label in enumerate(self.posterior.data.entities)}
-        return table.assign(position=[position[label] for label in table.index]).reset_index(drop=True)
+        position = {label: row for row, label in enumerate(posterior.data.entities)}
+        table = table.assign(position=[position[label] for label in table.index]).reset_index(drop=True)
+        if large:
+            places = places_of(posterior, table["position"].to_numpy()[:ROWS])
+            table = table.join(pd.DataFrame(places))
+        return table
 
     @cached_property
     def names(self) -> Names:
@@ -71,3 +80,30 @@ class Subject:
         total = np.zeros(self.posterior.data.num_entities, dtype=np.int64)
         np.add.at(total, ends, np.where(which, self.posterior.data.count, 0))
         return total
+
+
+def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:
+    """Places of some entities among all, draw by draw: the memory of `UtilityPosterior.ranking` grows with all of them.
+
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+    chosen : array of int, shape (k,)
+        Positions in the data.
+
+    Returns
+    -------
+    dict from column of the ranking to array, shape (k,)
+    """
+    belief = posterior.belief
+    if isinstance(belief, DrawsBelief):
+        draws = belief.draws[:: -(-len(belief.draws) // _DRAWS)]
+    else:
+        draws = belief.draw(_DRAWS, generator(posterior.key))
+    places = np.empty((len(draws), len(chosen)))
+    for place, draw in zip(places, draws, strict=True):
+        place[:] = 1 + len(draw) - np.searchsorted(np.sort(draw), draw[chosen], side="right")
+    tail = (1 - INTERVAL) / 2
+    lower, upper = np.quantile(places, [tail, 1 - tail], axis=0, method="inverted_cdf")
+    columns = {"expected_rank": places.mean(axis=0), "rank_lower": lower, "rank_upper": upper}
+    return columns | {"p_best": (places == 1).mean(axis=0)}

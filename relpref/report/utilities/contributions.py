@@ -11,8 +11,8 @@ from relpref.infer import Posterior, UtilityPosterior
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
 from relpref.report.plots import NARROW, WIDE, bars
-from relpref.report.subject import Subject
 from relpref.report.text import clean, fixed, listed, signed_percent
+from relpref.report.utilities.subject import Subject
 
 _TITLE = "What the utilities rest on"
 _ENTITIES = 10

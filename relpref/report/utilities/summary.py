@@ -3,8 +3,8 @@
 import numpy as np
 
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
-from relpref.report.subject import INTERVAL, Subject
 from relpref.report.text import counted, fixed, listed, percent
+from relpref.report.utilities.subject import INTERVAL, Subject
 
 _MOST_PAIRED = 200
 _SETTLED = 0.95
@@ -12,6 +12,11 @@ _SETTLED = 0.95
 
 def summary(subject: Subject) -> list[str]:
     """Paragraphs in plain words."""
+    if len(subject.order) == 1:
+        only = subject.names.inline(0)
+        return [
+            f"There is one entity, {only}, so there is nothing to rank: utilities are known by comparison only."
+        ]
     return [_asked(subject), _leader(subject), _settled(subject)]
 
 
@@ -21,14 +26,21 @@ def _asked(subject: Subject) -> str:
     used = list(
         dict.fromkeys(data.relation_of(part) for part in data.relations if part in parts or not parts)
     )
-    sources = [f"on {counted(data.num_answers, 'answer')} to the question “which of the two is better?”"]
+    sources = (
+        []
+        if not data.num_answers
+        else [f"on {counted(data.num_answers, 'answer')} to the question “which of the two is better?”"]
+    )
     if data.attribute_names and (ATTRIBUTES in parts or not parts):
         sources.append(f"on {counted(len(data.attribute_names), 'attribute')}")
     if used:
         names = listed([f"“{name}”" for name in used], most=6)
         sources.append(f"on the {'relation' if len(used) == 1 else 'relations'} {names}")
+    rests = listed(sources or ["on the prior alone"])
+    if not data.num_answers:
+        rests += "; nobody has answered yet"
     return (
-        f"This report ranks {counted(data.num_entities, 'entity', 'entities')}. It rests {listed(sources)}. "
+        f"This report ranks {counted(data.num_entities, 'entity', 'entities')}. It rests {rests}. "
         "Every place comes with an interval that says how sure it is."
     )
 
@@ -68,18 +80,15 @@ def _settled(subject: Subject) -> str:
         better = subject.posterior.belief.differences(np.full(len(others), order[row]), others).positive
         decided += int(np.sum((better >= _SETTLED) | (better <= 1 - _SETTLED)))
     pairs = size * (size - 1) // 2
-    if not pairs:
-        return "There is only one entity, so there is nothing to rank."
     whose = f"the {size} best entities" if size < len(subject.order) else "these entities"
     words = (
         f"Of the {counted(pairs, 'pair')} among {whose}, the order of {percent(decided / pairs)} is settled: "
         f"one of the two is better with a probability of at least {_SETTLED:.0%}."
     )
-    if size > 1:
-        gap = subject.posterior.belief.differences(order[:1], order[1:2])
-        first, second = (subject.names.inline(int(position)) for position in order[:2])
-        words += (
-            f" Between the first two, {first} is better than {second} with a probability of {percent(float(gap.positive[0]))} "
-            f"(a gap of {fixed(float(gap.mean[0]), subject.decimals)}, give or take {fixed(float(gap.sd[0]), subject.decimals)})."
-        )
+    gap = subject.posterior.belief.differences(order[:1], order[1:2])
+    first, second = (subject.names.inline(int(position)) for position in order[:2])
+    words += (
+        f" Between the first two, {first} is better than {second} with a probability of {percent(float(gap.positive[0]))} "
+        f"(a gap of {fixed(float(gap.mean[0]), subject.decimals)}, give or take {fixed(float(gap.sd[0]), subject.decimals)})."
+    )
     return words

@@ -9,9 +9,9 @@ from relpref.diagnostics.relations import evidence_without_each
 from relpref.errors import DataError, RelprefError
 from relpref.infer import UtilityPosterior
 from relpref.report.blocks import Block, Chapter, Text
-from relpref.report.contributions import part_name
 from relpref.report.grid import cell, grid
 from relpref.report.text import clean, fixed, isolated
+from relpref.report.utilities.contributions import part_name
 
 _TITLE = "What each part is worth"
 _NEEDED = ("left_out", "log_evidence", "difference")
@@ -19,14 +19,19 @@ _NEEDED = ("left_out", "log_evidence", "difference")
 _SLIGHT, _STRONG = 3.0, 6.0
 
 
-def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame) -> Chapter | None:
+# Entities and rows of answers up to which fitting again takes seconds: see `benchmarks/report.py`.
+_MOST_ENTITIES, _MOST_ROWS = 200, 2000
+
+
+def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Chapter | None:
     """The chapter.
 
     Parameters
     ----------
     posterior : UtilityPosterior
-    wanted : bool or DataFrame
-        False for none; True to fit again without each part; or the table of `evidence_without_each`, ready.
+    wanted : bool, DataFrame or None
+        False for none; True to fit again without each part, None to do so where it takes seconds; or the table of
+        `evidence_without_each`, ready.
 
     Raises
     ------
@@ -41,8 +46,14 @@ def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame) -> Chapte
                 f"relations_evidence: the table lacks the column {missing[0]!r}; "
                 "pass the table that relpref.diagnostics.relations.evidence_without_each returns, or True or False"
             )
-    elif not wanted:
+    elif wanted is False:
         return None
+    elif wanted is None and not _quick(posterior):
+        text = (
+            "The model was not fitted again without each of its parts, because that takes long for so many entities or answers: "
+            "relpref report --evidence, or relations_evidence=True, does it."
+        )
+        return Chapter(_TITLE, [Text(text)])
     else:
         try:
             table = evidence_without_each(posterior)
@@ -68,6 +79,11 @@ def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame) -> Chapte
         )
     )
     return Chapter(_TITLE, blocks)
+
+
+def _quick(posterior: UtilityPosterior) -> bool:
+    data = posterior.data
+    return data.num_entities <= _MOST_ENTITIES and data.num_comparisons <= _MOST_ROWS
 
 
 def _table(posterior: UtilityPosterior, table: pd.DataFrame) -> Block:

@@ -1,0 +1,14 @@
+"""What can be said of a report on the command line."""
+
+import argparse
+
+
+def report_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``relpref report``."""
+    parser.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
+    parser.add_argument("--title", metavar="TEXT", help="what stands at the top of the page")
+    parser.add_argument(
+        "--evidence",
+        action="store_true",
+        help="fit again without each part of the model, however long that takes (default: where it takes seconds)",
+    )

@@ -1,0 +1,1 @@
+"""The page of a relation: chapters on objects ranked for conditioning nodes."""

@@ -1,0 +1,1 @@
+"""The page of a ranking: chapters on the utilities of labelled entities."""

@@ -1,0 +1,97 @@
+"""What a reader should be warned about, in plain words."""
+
+import numpy as np
+
+from relpref.infer import Result
+from relpref.report.text import counted, fixed, listed
+from relpref.report.utilities.asked import contradicted, sentence
+from relpref.report.utilities.subject import Subject
+
+_FEW = 4.0  # answers about a typical entity, below which intervals rest mostly on the prior
+_FEW_EACH = 10  # answers for each hyperparameter, below which maximising them makes intervals too narrow
+_STEEP = 0.1  # slope at which a search for hyperparameters has not ended, in nats for a factor of e
+_SWITCHED_OFF = 0.05  # an amplitude, where the noise of one answer is 1
+
+
+def warnings(subject: Subject) -> list[str]:
+    """The warnings, as sentences; none where nothing stands out."""
+    return [
+        *_convergence(subject),
+        *_coverage(subject),
+        *_agreement(subject),
+        *_groups(subject),
+        *_hyperparameters(subject),
+    ]
+
+
+def _convergence(subject: Subject) -> list[str]:
+    result = Result[subject.posterior.info["result"]]
+    if result.ok:
+        return []
+    return [
+        f"The computation did not converge, so nothing below or above is to be relied on: {sentence(result.value)}"
+    ]
+
+
+def _coverage(subject: Subject) -> list[str]:
+    """Entities that few or no answers are about."""
+    if not subject.posterior.data.num_answers:
+        return ["There are no answers, so every interval is that of the prior."]
+    asked = subject.asked
+    found = []
+    never = np.flatnonzero(asked == 0)
+    if len(never):
+        # Names of more than a few would bury the number.
+        named = [subject.names.inline(int(position)) for position in never[:10]]
+        names = listed([*named, *[""] * (len(never) - len(named))], most=10)
+        word = "was" if len(never) == 1 else "were"
+        rest = "its place rests" if len(never) == 1 else "their places rest"
+        found.append(f"{names} {word} never compared; {rest} on attributes and relations alone.")
+    typical = float(np.median(asked))
+    if typical < _FEW:
+        found.append(
+            f"There are few answers: {fixed(typical, 1).removesuffix('.0')} about a typical entity. "
+            "The intervals rest to a good part on the prior."
+        )
+    return found
+
+
+def _agreement(subject: Subject) -> list[str]:
+    both = contradicted(subject)
+    if not both:
+        return []
+    pairs = "1 pair was" if both == 1 else f"{counted(both, 'pair')} were"
+    return [f"{pairs} answered both ways. That is no mistake: answers are taken to be noisy."]
+
+
+def _groups(subject: Subject) -> list[str]:
+    groups = subject.posterior.info.get("groups")
+    return [sentence(str(groups))] if groups else []
+
+
+def _hyperparameters(subject: Subject) -> list[str]:
+    """Values that were maximised from too little, or lie at an edge."""
+    posterior = subject.posterior
+    if "evaluations" not in posterior.info or posterior.hyperparameter_draws:
+        return []
+    found = []
+    values = {name: np.atleast_1d(value) for name, value in posterior.hyperparameters.items()}
+    number = sum(value.size for value in values.values())
+    answers = posterior.data.num_answers
+    if number and answers < _FEW_EACH * number:
+        found.append(
+            f"{counted(number, 'hyperparameter')} were set to their best values by {counted(answers, 'answer')}. With so few, the intervals are "
+            'too narrow; hyperparameters="nuts" puts their uncertainty into the intervals.'
+        )
+    if float(posterior.info.get("gradient_norm", 0.0)) > _STEEP:
+        found.append("The search for hyperparameters ended before it came to a maximum.")
+    off = [
+        name.removesuffix("_amplitude")
+        for name, value in values.items()
+        if name.endswith("_amplitude") and np.all(value < _SWITCHED_OFF)
+    ]
+    if off:
+        found.append(
+            f"The fit switched off {listed([f'“{part}”' for part in off])}: the answers do not follow it."
+        )
+    return found

@@ -1,0 +1,125 @@
+"""The page of a relation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.infer import RelationPosterior
+from relpref.report.page import render
+from relpref.report.relation.subject import Subject
+from relpref.rls import ConditionalRanker, concordance
+
+Read = Callable[[str], Any]
+
+
+def tables(p: int = 8, m: int = 6) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(3)
+    nodes = pd.DataFrame(
+        rng.normal(size=(p, 2)), index=[f"<b>{row}</b>" for row in range(p)], columns=["x", "y"]
+    )
+    objects = pd.DataFrame(rng.normal(size=(m, 2)), index=[f"o{row}" for row in range(m)], columns=["u", "v"])
+    relation = nodes.to_numpy() @ objects.to_numpy().T + 0.2 * rng.normal(size=(p, m))
+    return nodes, objects, relation
+
+
+def fitted(relation: np.ndarray, *tables: pd.DataFrame, **options: Any) -> RelationPosterior:
+    ranker = ConditionalRanker("gaussian", **{"gamma": 0.2} | options)
+    return ranker.fit(tables[0], relation, *tables[1:]).posterior_
+
+
+@pytest.fixture(scope="module")
+def complete() -> RelationPosterior:
+    nodes, objects, relation = tables()
+    return fitted(relation, nodes, objects)
+
+
+def test_chapters(complete: RelationPosterior, read: Read) -> None:
+    found = read(render(complete, title="Who likes what"))
+    assert found.text("h1", "h2") == [
+        "Who likes what",
+        "What was known",
+        "Rankings",
+        "Objects on top",
+        "How far to trust it",
+        "Hyperparameters",
+        "How the computation went",
+        "Methods",
+        "Versions",
+    ]
+    text = found.prose
+    assert (
+        "ranks 6 objects for each of 8 nodes. It rests on 48 labels of 48 pairs: everything is known." in text
+    )
+    assert "Conditional Ranking on Relational Data" in text and "Machine Learning 93" in text
+    assert not found.all("b") and len(found.all("svg")) == 2
+    assert render(complete, title="Who likes what") == found.source
+
+
+def test_rankings_say_what_the_posterior_says(complete: RelationPosterior) -> None:
+    subject = Subject(complete)
+    table, expected = subject.ranking(2), complete.ranking(complete.nodes.labels[2])
+    assert [complete.objects.labels[row] for row in table["position"]] == list(expected.index)
+    np.testing.assert_allclose(table[["mean", "lower"]], expected[["mean", "lower"]], atol=1e-9)
+    assert subject.known(2)[4] == pytest.approx(complete.problem.values.matrix[2, 4])
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_nodes_left_out_by_refits(complete: RelationPosterior, read: Read) -> None:
+    nodes, objects, relation = tables()
+    right = []
+    for row in range(len(nodes)):
+        kept = np.arange(len(nodes)) != row
+        rest = fitted(relation[kept], nodes[kept], objects)
+        right.append(concordance(relation[row], rest.mean(nodes.iloc[[row]]).to_numpy()[0]))
+    assert (
+        f"{100 * np.mean(right):.0f}% come in the right order, on average over 8 nodes"
+        in read(render(complete)).prose
+    )
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_gaps_and_nodes_without_labels(read: Read) -> None:
+    nodes, objects, relation = tables()
+    relation[np.random.default_rng(0).random(relation.shape) < 0.4] = np.nan
+    relation[3], relation[5, :5] = np.nan, [1.0, 2.0, 1.0, 0.0, 1.0]
+    text = read(render(fitted(relation, nodes, objects))).prose
+    assert "(the fewest labels)" in text and "(the most labels)" in text
+    assert "Nodes without any 1" in text and "in 5 groups" in text
+
+
+@pytest.mark.usefixtures("without_pictures")
+@pytest.mark.parametrize(("symmetry", "sign"), [("reciprocal", -1), ("symmetric", 1)])
+def test_one_kind_of_nodes(symmetry: str, sign: int, read: Read) -> None:
+    nodes, _, _ = tables()
+    half = np.random.default_rng(1).normal(size=(8, 8))
+    posterior = fitted(half + sign * half.T, nodes, symmetry=symmetry, loss="regression")
+    text = read(render(posterior)).prose
+    assert "ranks 8 nodes for one another" in text and f"{symmetry}: " in text
+    assert "the numbers above count each pair of nodes twice" in text
+    subject = Subject(posterior)
+    assert 2 not in set(subject.ranking(2)["position"])
+
+
+def test_stopped_early(read: Read) -> None:
+    nodes, objects, relation = tables()
+    relation[0, 1] = np.nan
+    posterior = fitted(relation, nodes, objects, early_stopping=0.3)
+    text = read(render(posterior)).prose
+    assert "scores without intervals" in text
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_many_objects_are_cut(
+    monkeypatch: pytest.MonkeyPatch, complete: RelationPosterior, read: Read
+) -> None:
+    monkeypatch.setattr("relpref.report.relation.subject.MOST_RANKED", 4)
+    monkeypatch.setattr("relpref.report.relation.rankings.MOST_RANKED", 4)
+    monkeypatch.setattr("relpref.report.relation.subject._MOST_NODES", 5)
+    monkeypatch.setattr("relpref.report.relation.quality._MOST_PAIRS", 10)
+    text = read(render(complete)).prose
+    assert "Of 6 objects, the 4 with the highest scores are ranked for each node." in text
+    assert "Over 5 nodes, evenly spread over the data" in text
+    assert "Nothing was left out and predicted" in text
