@@ -1,6 +1,8 @@
 """How far a result can be trusted, and what it rests on."""
 
 from relpref.diagnostics.calibration import Calibration, calibrate
+from relpref.diagnostics.certificates.certificate import Certificate
+from relpref.diagnostics.certificates.certify import certify
 from relpref.diagnostics.relations import evidence_without_each
 
-__all__ = ["Calibration", "calibrate", "evidence_without_each"]
+__all__ = ["Calibration", "Certificate", "calibrate", "certify", "evidence_without_each"]

@@ -1,0 +1,93 @@
+"""What a certificate says, in numbers and in a sentence."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+Verdict = Literal["exact", "good", "doubtful", "failed"]
+
+# A posterior is called right where no mean is off by more than a tenth of a posterior sd and no sd by more than a tenth, beyond three
+# Monte Carlo errors.
+TOLERANCE, ERRORS = 0.1, 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """How good a posterior is as an approximation of the exact one.
+
+    Attributes
+    ----------
+    verdict : {"exact", "good", "doubtful", "failed"}
+        "exact": nothing is approximated. "good": shown to be right, within the tolerance. "doubtful": the weights can be relied on and
+        show that something is off, or they are at the border. "failed": nothing can be said, or worse, draws disagree; that alone does not show that the
+        posterior is wrong, see ``sentence``.
+    sentence : str
+        In plain words.
+    k_hat : float
+        Shape of the tail of the importance weights; at most 0.7 is fine. NaN where there are no weights.
+    ess : float
+        Effective sample size: so many independent draws of the exact posterior say as much as the weighted ones.
+    efficiency : float
+        ``ess`` over the number of draws.
+    num_samples : int
+    table : DataFrame or None
+        Where the weights can be relied on: ``mean`` and ``sd`` of the exact posterior, by reweighting; ``shift``, the posterior's mean less that, in
+        posterior standard deviations; ``sd_ratio``, the posterior's sd over the exact one; ``shift_error`` and ``sd_ratio_error``, their Monte Carlo errors. By
+        entity (relative to the average of all), by example for classifiers, by site and position otherwise.
+    log_evidence : float
+        Of the exact model at the posterior's hyperparameters, by reweighting; NaN where there are no weights to rely on, and of a mixture.
+    """
+
+    verdict: Verdict
+    sentence: str
+    k_hat: float = np.nan
+    ess: float = np.nan
+    num_samples: int = 0
+    table: pd.DataFrame | None = field(default=None, repr=False)
+    log_evidence: float = np.nan
+
+    @property
+    def efficiency(self) -> float:
+        """Effective draws for each draw; NaN where there are none."""
+        return self.ess / self.num_samples if self.num_samples else np.nan
+
+    @property
+    def mean(self) -> pd.Series | None:
+        """Reweighted mean, where the weights can be relied on."""
+        return None if self.table is None else self.table["mean"]
+
+    @property
+    def sd(self) -> pd.Series | None:
+        """Reweighted standard deviation, where the weights can be relied on."""
+        return None if self.table is None else self.table["sd"]
+
+
+def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.Series, draws: float) -> pd.DataFrame:
+    """How far reported means and sds are from exact ones that are known up to Monte Carlo errors.
+
+    Parameters
+    ----------
+    reported, exact : DataFrame
+        ``mean`` and ``sd`` of the same things.
+    error : Series
+        Of the exact means.
+    draws : float
+        Effective number of draws behind the exact sds.
+    """
+    scale = np.where(reported["sd"] > 0, reported["sd"], 1.0)
+    ratio = np.where(exact["sd"] > 0, reported["sd"] / np.where(exact["sd"] > 0, exact["sd"], 1.0), 1.0)
+    return exact.assign(
+        shift=(reported["mean"] - exact["mean"]) / scale,
+        shift_error=error / scale,
+        sd_ratio=ratio,
+        sd_ratio_error=ratio / np.sqrt(2 * max(draws, 1.0)),
+    )
+
+
+def off(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Which means and which sds are off by more than the tolerance, beyond their Monte Carlo errors."""
+    means = table["shift"].abs() > TOLERANCE + ERRORS * table["shift_error"]
+    sds = (table["sd_ratio"] - 1).abs() > TOLERANCE + ERRORS * table["sd_ratio_error"]
+    return means, sds
