@@ -80,7 +80,11 @@ def test_few_modules_talk_to_arviz() -> None:
         for name, found in MODULES.items()
         if any(i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found)
     ]
-    assert users == ["relpref.infer.arviz_bridge", "relpref.report.arviz_pictures"]
+    assert users == [
+        "relpref.diagnostics.psis",
+        "relpref.infer.arviz_bridge",
+        "relpref.report.arviz_pictures",
+    ]
 
 
 def run(script: str) -> str:
@@ -144,6 +148,7 @@ NAMES = {
         "read_relation",
         "read_table",
     ],
+    "relpref.diagnostics": ["Calibration", "Certificate", "calibrate", "certify", "evidence_without_each"],
     "relpref.explore": [
         "AnswerStore",
         "AnswersSaved",

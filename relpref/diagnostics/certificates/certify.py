@@ -110,12 +110,12 @@ def certify(
             parts += [weighted(proposal, each, rng) for _ in range(rounds) for proposal in proposals]
             log_weights = np.concatenate([part.log_weights for part in parts])
             found, number = smoothed(log_weights), len(log_weights)
+            if np.std(log_weights) < _EQUAL:
+                return same_weights(number, float(np.mean(log_weights)))
             reliable = float(found.k_hat) <= threshold(number) and float(found.ess) >= LEAST
-            hopeless = float(found.ess) * sum(_ROUNDS) / rounds < LEAST
+            hopeless = float(found.ess) / number * sum(_ROUNDS) * num_samples < LEAST
             if reliable or hopeless or 4 * number > most:
                 break
-    if np.std(log_weights) < _EQUAL:
-        return same_weights(number, float(np.mean(log_weights)))
     numbers = (float(found.k_hat), float(found.ess), number)
     if not reliable:
         return of_weights(posterior, *numbers, None, np.nan)

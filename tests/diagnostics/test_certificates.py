@@ -1,0 +1,304 @@
+"""Certificates against quadrature and the gold file; posteriors that are wrong on purpose get worse ones. Seeds are fixed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from scipy.special import logsumexp, ndtr
+from scipy.stats import norm
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.diagnostics import Certificate, certify
+from relpref.diagnostics.psis import smoothed, threshold
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
+from relpref.infer.belief import DrawsBelief, GaussianBelief
+from relpref.infer.posterior import Origin, Posterior
+from relpref.kernels import Precomputed
+from relpref.models import ranking_classifier, xpgp
+
+WINS, LOSSES, VARIANCE = 3, 1, 4.0
+SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum
+
+
+def two_entities() -> PreferenceData:
+    entities = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
+    answers = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "a"], "count": [WINS, LOSSES]})
+    return PreferenceData.from_tables(entities, answers)
+
+
+def quadrature() -> tuple[float, float, float]:
+    """Mean and variance of the gap, and the log evidence."""
+    grid = np.linspace(-20, 20, 40_001)
+    density = norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** WINS * ndtr(-grid) ** LOSSES
+    total = density.sum()
+    mean = float(grid @ density / total)
+    return mean, float((grid - mean) ** 2 @ density / total), float(np.log(total * (grid[1] - grid[0])))
+
+
+def belief(mean: float, variance: float) -> GaussianBelief:
+    """A gap of such moments; nothing is known of the sum."""
+    scale = SIDES @ np.diag([variance, 2 * VARIANCE]) @ SIDES.T
+    return GaussianBelief(SIDES @ np.array([mean, 0.0]), scale)
+
+
+@pytest.fixture(scope="module")
+def posterior() -> UtilityPosterior:
+    """The Gaussian with the moments of the exact posterior, made by hand."""
+    data = two_entities()
+    mean, variance, log_evidence = quadrature()
+    return UtilityPosterior(
+        belief=belief(mean, variance),
+        slices={"utility": slice(0, 2)},
+        parts={},
+        hyperparameters={"attributes_amplitude": 1.0},
+        log_evidence=log_evidence,
+        info={"engine": "EP", "result": "converged"},
+        sites={},
+        key=np.array([0, 1], dtype=np.uint32),
+        origin=Origin(xpgp, (data,), {"attribute_kernel": Precomputed(VARIANCE * np.eye(2))}),
+        data=data,
+    )
+
+
+def test_reweighted_moments_are_those_of_quadrature(posterior: UtilityPosterior) -> None:
+    found = certify(posterior)
+    mean, variance, log_evidence = quadrature()
+    assert found.verdict == "good"
+    assert "certified" in found.sentence
+    assert found.k_hat <= 0.7
+    assert found.efficiency == found.ess / found.num_samples > 0.9
+    assert found.table is not None
+    assert list(found.table.index) == ["a", "b"]
+    error = (
+        5 * found.table["shift_error"].iloc[0] * found.table["sd"].iloc[0]
+    )  # 5 standard errors: one in a million
+    np.testing.assert_allclose(found.table["mean"], [mean / 2, -mean / 2], rtol=0, atol=error)
+    np.testing.assert_allclose(
+        found.table["sd"], np.sqrt(variance) / 2, rtol=5 * found.table["sd_ratio_error"].iloc[0]
+    )
+    assert abs(found.log_evidence - log_evidence) <= 5 / np.sqrt(found.ess)
+
+
+def test_the_same_key_gives_the_same_certificate(posterior: UtilityPosterior) -> None:
+    first, second, other = (certify(posterior, key=key) for key in (7, 7, 8))
+    assert first.k_hat == second.k_hat != other.k_hat
+    pd.testing.assert_frame_equal(first.table, second.table)
+
+
+@pytest.mark.parametrize(
+    ("shift", "factor", "said"),
+    [(0.5, 1.0, "in the mean"), (0.0, 0.8, "times the exact ones"), (0.0, 1.4, "times the exact ones")],
+)
+def test_wrong_posteriors_are_not_certified(
+    posterior: UtilityPosterior, shift: float, factor: float, said: str
+) -> None:
+    mean, variance, _ = quadrature()
+    wrong = belief(mean + shift * np.sqrt(variance), factor**2 * variance)
+    found = certify(replace(posterior, belief=wrong))
+    assert found.verdict == "doubtful"
+    assert found.ess / found.num_samples < certify(posterior).efficiency - 0.02
+    assert found.table is not None
+    assert said in found.sentence
+    # In one dimension the weights can still be relied on, and they undo what is wrong.
+    assert abs(found.table["mean"].iloc[0] - mean / 2) <= 5 * found.table["shift_error"].iloc[0] * np.sqrt(
+        variance
+    )
+    assert abs(found.table["sd_ratio"].iloc[0] - factor) <= 5 * found.table["sd_ratio_error"].iloc[0]
+
+
+def test_a_hopeless_posterior_fails_with_a_sentence(posterior: UtilityPosterior) -> None:
+    mean, variance, _ = quadrature()
+    found = certify(replace(posterior, belief=belief(mean + 9, variance / 25)))
+    assert (found.verdict, found.table, found.mean, found.sd) == ("failed", None, None, None)
+    assert "cannot certify" in found.sentence
+    assert "relpref check" in found.sentence
+
+
+def test_nothing_to_certify(posterior: UtilityPosterior) -> None:
+    nothing = replace(posterior, info={"engine": "EP", "result": "nonfinite"})
+    assert certify(nothing).verdict == "failed"
+    without = replace(posterior, data=posterior.data.select_comparisons(np.zeros(0, dtype=int)))
+    found = certify(without)
+    assert (found.verdict, np.isnan(found.k_hat)) == ("exact", True)
+    with pytest.raises(DataError, match="num_samples is 20"):
+        certify(posterior, num_samples=20)
+    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
+        certify(replace(posterior, origin=None))
+
+
+def test_a_gaussian_likelihood_is_exact_and_a_narrower_one_is_not() -> None:
+    """Three sites in one vector, one of them without a say in the answers."""
+    x, y = np.array([[1.0, 2.0], [0.5, -1.0], [0.0, 1.0]]), np.array([0.3, -0.2, 1.0])
+
+    def program(x: Any, y: Any = None) -> None:
+        weight = numpyro.sample("weight", dist.Normal(0.0, 2.0).expand([2]).to_event(1))
+        level = numpyro.sample("level", dist.Normal(1.0, 0.5).expand([1]).to_event(1))
+        with numpyro.plate("point", len(x)):
+            numpyro.sample("label", dist.Normal(x @ weight + level[0], 0.7), obs=y)
+
+    design, prior = np.column_stack([x, np.ones(3)]), np.diag([4.0, 4.0, 0.25])
+    centre = np.array([0.0, 0.0, 1.0])
+    gain = prior @ design.T @ np.linalg.inv(design @ prior @ design.T + 0.49 * np.eye(3))
+    exact = GaussianBelief(centre + gain @ (y - design @ centre), prior - gain @ design @ prior)
+    posterior = Posterior(
+        belief=exact,
+        slices={"weight": slice(0, 2), "level": slice(2, 3)},
+        parts={},
+        hyperparameters={},
+        log_evidence=None,
+        info={"engine": "EP", "result": "converged"},
+        sites={},
+        key=np.array([0, 1], dtype=np.uint32),
+        origin=Origin(program, (jnp.asarray(x),), {"y": jnp.asarray(y)}),
+    )
+    found = certify(posterior)
+    assert found.verdict == "exact"
+    spread = design @ prior @ design.T + 0.49 * np.eye(3)
+    gap = y - design @ centre
+    evidence = -0.5 * (gap @ np.linalg.solve(spread, gap) + np.linalg.slogdet(2 * np.pi * spread)[1])
+    assert abs(found.log_evidence - evidence) <= 1e-5
+    narrow = certify(replace(posterior, belief=GaussianBelief(exact.location, 0.64 * exact.scale)))
+    assert narrow.verdict in ("doubtful", "failed")
+    if narrow.table is not None:
+        assert list(narrow.table.index) == [("weight", 0), ("weight", 1), ("level", 0)]
+
+
+def test_draws_are_asked_whether_chains_agree(posterior: UtilityPosterior) -> None:
+    rng = np.random.default_rng(3)
+    draws = rng.standard_normal((2000, 2))
+
+    def verdict(draws: Any, chains: int) -> Certificate:
+        info = {"engine": "samples", "result": "converged", "chains": chains}
+        return certify(replace(posterior, belief=DrawsBelief(draws), info=info))
+
+    assert verdict(draws, 4).verdict == "good"
+    assert "SVI" in verdict(draws, 4).sentence
+    assert verdict(draws, 1).verdict == "doubtful"
+    assert verdict(draws[:200], 4).verdict == "doubtful"
+    stuck = draws + np.repeat([0.0, 0.0, 0.0, 3.0], 500)[:, None]
+    assert verdict(stuck, 4).verdict == "failed"
+
+
+def test_relations_are_exact() -> None:
+    fake = object.__new__(RelationPosterior)
+    object.__setattr__(fake, "info", {"result": "converged", "solver": "eigen"})
+    assert certify(fake).verdict == "exact"
+    object.__setattr__(fake, "info", {"result": "iterations_not_converged", "solver": "conjugate gradients"})
+    assert certify(fake).verdict == "failed"
+
+
+def test_smoothing_of_weights() -> None:
+    rng = np.random.default_rng(0)
+    equal = smoothed(np.full((2, 50), 3.0))
+    np.testing.assert_allclose(np.exp(equal.log_weights), 1 / 50)
+    np.testing.assert_allclose(equal.ess, 50)
+    assert np.all(equal.k_hat == -np.inf)
+    # Weights with a Pareto tail of a known shape: k-hat is near it (sd of it about 0.1 with 190 tail draws).
+    for shape in (0.3, 1.2):
+        log_weights = rng.exponential(size=4000) * shape
+        assert abs(float(smoothed(log_weights).k_hat) - shape) <= 0.35
+        assert abs(logsumexp(smoothed(log_weights).log_weights)) <= 1e-9
+    assert threshold(4000) == 0.7
+    assert threshold(100) == 0.5
+
+
+@pytest.fixture(scope="module")
+def gold() -> Any:
+    with np.load(Path(__file__).parents[1] / "gold" / "ep_mixed_n100.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def fitted(gold: Any) -> Callable[[Any], Any]:
+    """An engine's posterior of the gold problem."""
+    labels = [f"e{row}" for row in range(len(gold["K"]))]
+    entities = pd.DataFrame({"x": np.arange(float(len(labels)))}, index=labels)
+    names = np.asarray(labels)[gold["comparisons"]]
+    data = PreferenceData.from_tables(entities, pd.DataFrame(names, columns=["winner", "loser"]))
+
+    def fit(engine: Any) -> Any:
+        kernel = Precomputed(gold["K"])
+        options = {"progress_bar": False, "attribute_kernel": kernel}
+        return engine(xpgp, fixed={"attributes_amplitude": 1.0}).run(0, data, **options)
+
+    return fit
+
+
+@pytest.mark.slow
+def test_the_gold_problem(gold: Any, fitted: Callable[[Any], Any]) -> None:
+    found = certify(fitted(EP))
+    assert found.verdict == "good"
+    assert 0.2 <= found.efficiency <= 0.7
+    assert found.table is not None
+    exact = gold["mean"] - gold["mean"].mean()
+    # Five standard errors, of a hundred means at once.
+    assert (
+        np.max(np.abs(found.table["mean"] - exact) / found.table["sd"])
+        <= 5 * found.table["shift_error"].max()
+    )
+    assert abs(found.log_evidence - gold["log_evidence"]) <= 0.1
+    poor = certify(fitted(Laplace))
+    assert poor.verdict in ("doubtful", "failed")
+    assert poor.efficiency < found.efficiency / 4
+
+
+@pytest.mark.slow
+def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
+    """The prior of a long lengthscale has directions without variance; the EP of it is certified all the same."""
+    rng = np.random.default_rng(1)
+    labels = [f"e{row}" for row in range(60)]
+    entities = pd.DataFrame({"x": np.linspace(0, 1, 60)}, index=labels)
+    first, second = rng.permuted(np.tile(np.arange(60), (80, 1)), axis=1)[:, :2].T
+    first, second = np.maximum(first, second), np.minimum(first, second)
+    answers = pd.DataFrame({"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]})
+    data = PreferenceData.from_tables(entities, answers)
+    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0}
+    for space in ("entity", "gap"):
+        posterior = EP(xpgp, fixed=fixed, space=space).run(0, data, progress_bar=False)
+        found = certify(posterior)
+        assert found.verdict == "good"
+        assert found.efficiency > 0.5
+        assert posterior.log_evidence is not None
+        assert abs(found.log_evidence - posterior.log_evidence) <= 0.1
+
+
+@pytest.mark.slow
+def test_a_mixture_is_certified_with_its_hyperparameters() -> None:
+    rng = np.random.default_rng(0)
+    labels = [f"e{row}" for row in range(8)]
+    entities = pd.DataFrame({"x": rng.standard_normal(8)}, index=labels)
+    pairs = [rng.choice(labels, 2, replace=False) for _ in range(30)]
+    data = PreferenceData.from_tables(entities, pd.DataFrame(pairs, columns=["winner", "loser"]))
+    posterior = EP(xpgp, hyperparameters="nuts", draws=100, warmup=100).run(0, data, progress_bar=False)
+    found = certify(posterior)
+    assert found.verdict == "good"
+    assert "hyperparameters included" in found.sentence
+    belief: Any = posterior.belief
+    narrow = replace(posterior, belief=replace(belief, scales=0.6 * belief.scales))
+    assert certify(narrow).verdict in ("doubtful", "failed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classifiers_by_example(classes: int) -> None:
+    rng = np.random.default_rng(0)
+    orders = [list(rng.permutation(5)) for _ in range(40)]
+    rankings = relpref.Rankings.from_orders([[f"i{item}" for item in order] for order in orders])
+    labels = [min(order.index(0), classes - 1) for order in orders]
+    posterior = EP(ranking_classifier).run(
+        jax.random.key(0), rankings.with_labels(labels), progress_bar=False
+    )
+    found = certify(posterior)
+    assert found.verdict in ("good", "doubtful")
+    assert found.table is not None
+    assert len(found.table) == 40 * (classes - 1)
