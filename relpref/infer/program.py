@@ -63,12 +63,17 @@ class Call:
         arrays = tuple(leaf for leaf, moves in zip(leaves, dynamic, strict=True) if moves)
         return cls(program, structure, kinds, static), arrays
 
-    def trace(self, arrays: tuple[Any, ...], values: Values, seed: Any = 0) -> dict[str, dict[str, Any]]:
-        """Run the program with the given values of latent sites, others drawn from their priors; record every site."""
+    def arguments(self, arrays: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the program is called with: the arrays back in their places."""
         stream = iter(arrays)
         # PyTreeDef leaves are never None, so None marks an array's place.
         leaves = [next(stream) if leaf is None else leaf for leaf in self.static]
         args, kwargs = jax.tree.unflatten(self.structure, leaves)
+        return args, kwargs
+
+    def trace(self, arrays: tuple[Any, ...], values: Values, seed: Any = 0) -> dict[str, dict[str, Any]]:
+        """Run the program with the given values of latent sites, others drawn from their priors; record every site."""
+        args, kwargs = self.arguments(arrays)
         seeded = handlers.seed(self.program, rng_seed=seed)
         sites: dict[str, dict[str, Any]] = handlers.trace(handlers.substitute(seeded, data=values)).get_trace(
             *args, **kwargs

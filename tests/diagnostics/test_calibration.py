@@ -1,60 +1,199 @@
-"""Seeds are fixed. A p-value below 0.001 fails; so many of them would by chance alone in a thousand other seeds."""
+"""Programs and engines against simulations of themselves. Seeds are fixed: a p-value below 0.001 fails, by chance alone in one seed of a thousand."""
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
-from benchmarks.calibration import KINDS, questions
+from benchmarks.calibration import LIKELIHOODS, PROGRAMS, RANKING_LOSS, case
+from relpref.data import PreferenceData
 from relpref.diagnostics import Calibration, calibrate
-from relpref.infer import Laplace
-from relpref.models import xpgp
+from relpref.errors import DataError, InferenceError, StorageError
+from relpref.infer import EP, Exact, Laplace, Result
+from relpref.kernels import GaussianProcess
+from relpref.linalg import Dense
+
+
+def tried(name: str, **options: Any) -> Calibration:
+    program, args, kwargs = case(name)
+    return calibrate(program, *args, **kwargs, progress_bar=False, **options)
+
+
+def check(found: Calibration, *, most_failures: int = 0) -> None:
+    """No sign of miscalibration at 0.001, in any quantity."""
+    assert found.not_converged <= most_failures, found.results
+    for quantity in found.pits:
+        assert found.p_value(quantity) > 0.001 / len(found.pits), (quantity, found.summary())
+
+
+def line(slope: Any, spread: Any, x: Any, y: Any = None) -> None:
+    """A line through noise, of numbers only."""
+    noise = numpyro.sample("noise", dist.LogNormal(0.0, 0.3))
+    covariance = Dense(jnp.diag(jnp.asarray([slope**2, spread**2])))
+    weight = numpyro.sample("weight", GaussianProcess(covariance))
+    with numpyro.plate("point", len(x)):
+        numpyro.sample("y", dist.Normal(weight[0] * x + weight[1], noise), obs=y)
+
+
+X = np.linspace(-1.0, 1.0, 4)
 
 
 def test_ep_is_calibrated_and_laplace_is_not() -> None:
-    data, _ = questions("winners")
-    ep = calibrate(xpgp, data, simulations=1000)
-    assert set(ep.results) == {"converged"}
-    assert ep.p_value() > 0.001
-    laplace = calibrate(xpgp, data, engine=Laplace, simulations=1000)
-    assert laplace.p_value() < 0.001
-    for probability, low, high in ((0.5, 0.45, 0.55), (0.8, 0.76, 0.84), (0.95, 0.92, 0.97)):
-        assert low <= ep.coverage(probability) <= high
-    assert laplace.coverage(0.8) < 0.76
+    ep = tried("xpgp", simulations=500)
+    check(ep)
+    assert list(ep.pits) == ["gap"] and ep.name == "xpgp, EP, hyperparameters given"
+    laplace = tried("xpgp", engine=Laplace, simulations=500)
+    assert laplace.p_value() < 0.001 and laplace.verdict() == "too narrow"
+    for probability, low, high in ((0.5, 0.43, 0.57), (0.8, 0.74, 0.86), (0.95, 0.91, 0.98)):
+        assert low <= ep.coverage(probability)[0] <= high
+    assert laplace.coverage(0.8)[0] < 0.76
+
+
+def test_a_program_of_ones_own_any_quantity_and_any_function() -> None:
+    """The slope of a line: by EP at once, and by hand one by one."""
+
+    def by_hand(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        return EP(program, fixed=given).run(key, *args, progress_bar=False, **kwargs)
+
+    def slope(values: Any) -> Any:
+        return values["weight"][0]
+
+    program = partial(line, 1.0, 2.0)
+    found = calibrate(program, X, X, simulations=100, quantity=slope)
+    check(found)
+    again = calibrate(program, X, X, simulations=5, quantity=slope, engine=by_hand)
+    np.testing.assert_allclose(again.pit, found.pit[:5], atol=1e-6)
+    points = calibrate(program, X, X, simulations=100)
+    assert list(points.pits) == ["decision"] and points.p_value() > 0.001
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "winners"])
-def test_every_likelihood(kind: str) -> None:
-    data, options = questions(kind)
-    found = calibrate(xpgp, data, simulations=100, **options)
-    assert set(found.results) == {"converged"}
-    assert found.p_value() > 0.001
+def test_exact_agrees_with_ep_on_a_relation() -> None:
+    exact = tried("conditional_ranking", engine=Exact, simulations=12)
+    ep = tried("conditional_ranking", simulations=12)
+    assert list(exact.pits) == ["difference"]
+    np.testing.assert_allclose(exact.pit, ep.pit, atol=1e-5)
+
+
+def test_the_ranking_loss_is_calibrated() -> None:
+    check(tried(RANKING_LOSS, engine=Exact, simulations=25))
+
+
+def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    """Also where a kill left half a line, and with more simulations than before."""
+    run = partial(calibrate, partial(line, 1.0, 2.0), X, X, hyperparameters="maximise", progress_bar=False)
+    whole = run(simulations=7)
+    file = tmp_path / "sbc.jsonl"
+    run(simulations=3, file=file)
+    content = file.read_bytes()
+    file.write_bytes(content[:-9])
+    resumed = run(simulations=7, file=file)
+    np.testing.assert_array_equal(resumed.pit, whole.pit)
+    lines = [json.loads(text) for text in file.read_text().splitlines()]
+    assert [entry["simulation"] for entry in lines[1:]] == list(range(7))
+    before = file.read_bytes()
+    np.testing.assert_array_equal(run(simulations=7, file=file).pit, whole.pit)
+    assert file.read_bytes() == before
+    file.write_bytes(content.split(b"\n")[0][:20])  # killed while the first line was written
+    run(simulations=1, file=file)
+    assert file.read_bytes().startswith(content.split(b"\n")[0])
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "sbc.jsonl"
+    run = partial(calibrate, partial(line, 1.0, 2.0), hyperparameters="maximise", simulations=1, file=file)
+    run(X, X)
+    with pytest.raises(StorageError, match=r"sbc.jsonl: its simulations have key \[0, 0\], and \[0, 1\]"):
+        run(X, X, key=1)
+    with pytest.raises(StorageError, match="have data"):
+        run(2 * X, X)
+    with pytest.raises(StorageError, match="hyperparameters given"):
+        run(X, X, hyperparameters="given")
+    file.write_bytes(file.read_bytes() + b"{]\n")
+    with pytest.raises(StorageError, match="line 3 is damaged"):
+        run(X, X)
+    file.write_text("winner,loser\n")
+    with pytest.raises(StorageError, match="line 1 is damaged"):
+        run(X, X)
+
+
+def test_fits_that_fail_are_counted() -> None:
+    """One that raises, and one that says so."""
+
+    def failing(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        if np.asarray(jax.random.key_data(key))[0] % 2:
+            raise InferenceError("the sites moved away", Result.diverged)
+        found = EP(program, fixed=given).run(key, *args, progress_bar=False, **kwargs)
+        return replace(found, info={**found.info, "result": "max_iterations"})
+
+    found = calibrate(partial(line, 1.0, 2.0), X, X, engine=failing, simulations=4)
+    assert set(found.results) == {"diverged", "max_iterations"} and found.not_converged == 4
+    assert [np.isnan(pit) for pit in found.pit] == [result == "diverged" for result in found.results]
+    assert "4 of the fits did not converge" in found.sentence
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for options, message in (
+        ({"simulations": 0}, "simulations is 0"),
+        ({"workers": 0}, "workers is 0"),
+        ({"engine": "stan"}, "engine is 'stan'"),
+        ({"hyperparameters": "guess"}, "hyperparameters is 'guess'"),
+        ({"engine": "svi", "hyperparameters": "maximise"}, "maximises no hyperparameters"),
+        ({"engine": Exact, "hyperparameters": "integrate"}, "Exact does not integrate"),
+    ):
+        with pytest.raises(DataError, match=message):
+            calibrate(partial(line, 1.0, 2.0), X, X, **options)
+    with pytest.raises(DataError, match="differences of scores only"):
+        tried("conditional_ranking", engine=Exact, quantity=len)
+
+
+@pytest.fixture
+def make_counted() -> Callable[[], PreferenceData]:
+    def make() -> PreferenceData:
+        _, (data,), _ = case("xpgp")
+        return data.select_comparisons(np.repeat(np.arange(4), 5))
+
+    return make
 
 
 @pytest.mark.slow
-def test_an_answer_given_five_times_is_five_answers() -> None:
-    """As many rows as without counts, so that this costs no further compilation."""
-    data, _ = questions("winners")
-    counted = data.select_comparisons(np.repeat(np.arange(6), 5))
-    assert counted.num_comparisons == 6
-    found = calibrate(xpgp, counted, simulations=1000)
-    assert found.p_value() > 0.001
+@pytest.mark.parametrize("name", [*PROGRAMS, *LIKELIHOODS])
+def test_every_program_and_likelihood_at_given_hyperparameters(name: str) -> None:
+    check(tried(name, simulations=100))
 
 
-def test_uniform_transforms_are_seldom_rejected() -> None:
-    rng = np.random.default_rng(1)
-    found = [Calibration(rng.uniform(size=50), ()).p_value(seed) for seed in range(40)]
-    assert np.mean(np.array(found) <= 0.1) <= 0.3  # binomial(40, 0.1): more once in 6000
-    assert Calibration(rng.beta(2, 2, size=200), ()).p_value() < 0.001
-    assert Calibration(0.9 * rng.uniform(size=200), ()).p_value() < 0.001
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_with_hyperparameters_integrated_over(name: str) -> None:
+    options = {"draws": 100, "warmup": 100}
+    check(tried(name, simulations=100, hyperparameters="integrate", engine_options=options), most_failures=5)
 
 
-def test_the_band_is_as_wide_as_the_test_is_strict() -> None:
-    grid, lower, upper = Calibration(np.linspace(0.01, 0.99, 99), ()).band(0.999)
-    assert np.all((lower <= grid) & (grid <= upper))
-    rng = np.random.default_rng(2)
-    outside = 0
-    for _ in range(200):
-        pit = np.sort(rng.uniform(size=99))
-        ecdf = np.searchsorted(pit, grid, side="right") / 99
-        outside += bool(np.any((ecdf < lower) | (ecdf > upper)))
-    assert outside <= 4  # of 200 at 0.001: more once in a million
+@pytest.mark.slow
+@pytest.mark.parametrize("hyperparameters", ["given", "integrate"])
+def test_numpyros_nuts(hyperparameters: Any) -> None:
+    check(tried("xpgp", simulations=100, engine="nuts", hyperparameters=hyperparameters), most_failures=5)
+
+
+@pytest.mark.slow
+def test_an_answer_given_five_times_is_five_answers(make_counted: Callable[[], PreferenceData]) -> None:
+    program, _, kwargs = case("xpgp")
+    check(calibrate(program, make_counted(), simulations=1000, **kwargs))
+
+
+@pytest.mark.slow
+def test_workers_find_the_same(tmp_path: Path) -> None:
+    alone = tried("xpgp", simulations=12, hyperparameters="maximise")
+    together = tried(
+        "xpgp", simulations=12, hyperparameters="maximise", workers=2, file=tmp_path / "sbc.jsonl"
+    )
+    np.testing.assert_array_equal(together.pit, alone.pit)

@@ -1,0 +1,252 @@
+"""Simulation-based calibration: whether intervals hold the truth as often as they say, when the model is right.
+
+Draw hyperparameters, Gaussian sites and answers from a program, let an engine fit the answers, and see where the truth falls in its
+posterior: over many simulations the probability integral transforms of a calibrated engine are uniform (Cook, Gelman & Rubin 2006;
+Talts et al. 2018). Hyperparameters are always drawn from their priors. An engine that is given them, or integrates over them, is to be
+calibrated; one that maximises them is not by design, and what that costs can be measured.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from relpref import parallel
+from relpref.diagnostics.calibration.at_given import below_truths, block_size
+from relpref.diagnostics.calibration.fits import (
+    Engine,
+    Hyperparameters,
+    check_engine,
+    engine_name,
+    fitted,
+)
+from relpref.diagnostics.calibration.journal import Journal, Record
+from relpref.diagnostics.calibration.quantities import Gap, Own, Quantity, below_truth, rank, usual
+from relpref.diagnostics.calibration.result import Calibration
+from relpref.diagnostics.calibration.simulate import Questions
+from relpref.errors import DataError
+from relpref.infer import EP, Exact
+from relpref.infer.belief import as_key, key_words
+from relpref.infer.engine import GaussianEngine
+from relpref.infer.program import Program
+
+_TOGETHER = 5  # simulations that a worker process is handed at a time, where they are fitted one by one
+
+
+def calibrate(
+    program: Program,
+    *args: Any,
+    engine: Engine = EP,
+    hyperparameters: Hyperparameters = "given",
+    simulations: int = 100,
+    key: Any = 0,
+    quantity: Callable[[Mapping[str, Any]], Any] | None = None,
+    engine_options: Mapping[str, Any] | None = None,
+    file: str | os.PathLike[str] | None = None,
+    workers: int = 1,
+    progress_bar: bool = True,
+    **kwargs: Any,
+) -> Calibration:
+    """Simulate from a program, fit each simulation, and see where the truth falls.
+
+    Parameters
+    ----------
+    program : callable
+        Such as `relpref.models.xpgp`, or one of your own.
+    *args, **kwargs
+        What the program is called with: entities, relations, and questions. Its answers are not looked at.
+    engine : type, str or callable
+        `EP`, `Laplace` or `Exact`; ``"nuts"`` (numpyro's, on the whole program, whitened) or ``"svi"`` (mean field: a normal guide
+        for every entry by itself); or a function ``fit(program, hyperparameters, key, *args, **kwargs)`` that returns a posterior. Its ``args``
+        are the program's, the simulated answers first; ``hyperparameters`` is empty unless they are given.
+    hyperparameters : {"given", "integrate", "maximise"}
+        Whether the engine is told those of the simulation, samples them, or takes the best.
+    simulations : int
+    key : JAX key or int
+        Each simulation has a key of its own, so that the first hundred of a thousand are the hundred.
+    quantity : callable, optional
+        From the values of all sites by name to a number, affine in the Gaussian sites. By default the gap of a random pair of entities
+        ("gap"); of a relation the difference of the scores of two random objects for a random node ("difference"); for anything
+        else, classifiers too, what a random observed row looks at ("decision").
+    engine_options : mapping, optional
+        Options of the engine, such as ``draws`` and ``warmup``; of ``"svi"`` ``steps`` and ``draws``.
+    file : path, optional
+        Finished simulations are added to it, and those that are there are not done again.
+    workers : int
+        Processes, where fits are done one by one. More than one needs Dask; the program, and an engine of your own, must be importable.
+    progress_bar : bool
+        Show how far it is, where a person watches.
+
+    Returns
+    -------
+    Calibration
+        Where hyperparameters are integrated over, with their transforms, too.
+
+    Raises
+    ------
+    DataError
+        If an option makes no sense, or answers could not have been drawn from the program.
+    UnsupportedProgramError
+        If the program has no Gaussian site that enters its answers linearly.
+    StorageError
+        If the file is of other simulations, or cannot be written.
+    """
+    if simulations < 1:
+        raise DataError(f"simulations is {simulations}; it must be at least 1")
+    if workers < 1:
+        raise DataError(f"workers is {workers}; it must be at least 1")
+    check_engine(engine, hyperparameters)
+    with jax.enable_x64(True):
+        questions = Questions.of(program, args, kwargs, relation=engine is Exact)
+    chosen = usual(questions) if quantity is None else Own(quantity)
+    if engine is Exact and not isinstance(chosen, Gap):
+        raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
+    options = dict(engine_options or {})
+    together = hyperparameters == "given" and isinstance(engine, type) and issubclass(engine, GaussianEngine)
+    size = block_size(questions.layout) if together else _TOGETHER if workers > 1 else 1
+    words = key_words(as_key(key))
+    simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
+    name = f"{_program_name(program)}, {engine_name(engine)}, hyperparameters {_WORDS[hyperparameters]}"
+    journal = None if file is None else Journal(file, simulator.settings(name))
+    records = {} if journal is None else dict(journal.records)
+    starts = [
+        s
+        for s in range(0, simulations, size)
+        if not all(i in records for i in range(s, min(s + size, simulations)))
+    ]
+    scheduler = f"processes:{workers}" if workers > 1 and not together else None
+    label = f"simulations ({'blocks of ' + str(size) if size > 1 else name})"
+    for _, found in parallel.run_all(simulator, starts, scheduler, label=label, progress_bar=progress_bar):
+        new = [
+            record for record in found if record.simulation < simulations and record.simulation not in records
+        ]
+        records |= {record.simulation: record for record in new}
+        if journal is not None:
+            journal.add(new)
+    return _collected([records[row] for row in range(simulations)], name)
+
+
+_WORDS = {"given": "given", "integrate": "integrated over", "maximise": "maximised"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Simulator:
+    """Does some simulations; can be sent to other processes."""
+
+    questions: Questions
+    engine: Engine
+    hyperparameters: Hyperparameters
+    quantity: Quantity
+    options: Mapping[str, Any]
+    key: Any
+    size: int
+    together: bool
+
+    def __call__(self, start: int) -> list[Record]:
+        """The block of simulations that begins there."""
+        with jax.enable_x64(True):
+            keys = _keys(jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32)), start, self.size)
+            numbers = range(start, start + self.size)
+            rngs = [np.random.default_rng([*np.asarray(self.key).tolist(), number]) for number in numbers]
+            picked = [self.quantity.pick(rng) for rng in rngs]
+            if self.together:
+                assert isinstance(self.engine, type) and issubclass(self.engine, GaussianEngine)
+                draws = self.questions.draw(keys)
+                found = below_truths(
+                    self.engine, self.quantity, self.questions, draws, picked, **self.options
+                )
+                return [
+                    Record(number, result, {self.quantity.name: _plain(below)})
+                    for number, (below, result) in zip(numbers, found, strict=True)
+                ]
+        # Drawn one by one, so that a simulation does not depend on how many are done together.
+        return [self._one(*each) for each in zip(numbers, keys, picked, rngs, strict=True)]
+
+    def _one(self, number: int, key: Array, picked: Any, rng: np.random.Generator) -> Record:
+        with jax.enable_x64(True):
+            draw = self.questions.draw(key[None])[0]
+        posterior, result = fitted(
+            self.engine, self.hyperparameters, self.options, self.questions, draw, jax.random.fold_in(key, 1)
+        )
+        names = [self.quantity.name, *self._hyperparameter_names()]
+        if posterior is None:
+            return Record(number, result, dict.fromkeys(names))
+        with jax.enable_x64(True):
+            below = below_truth(self.quantity, posterior, self.questions, draw, picked, rng)
+        pits = {self.quantity.name: _plain(below)}
+        if self.hyperparameters == "integrate":
+            drawn = posterior.hyperparameter_draws  # type: ignore[union-attr]
+            for site, shape in self.questions.layout.hyperparameters:
+                values = np.asarray(drawn[site]).reshape(-1, int(np.prod(shape)))
+                truths = np.ravel(draw.hyperparameters[site])
+                for column, title in enumerate(_titles(site, shape)):
+                    pits[title] = _plain(rank(values[:, column], float(truths[column]), rng))
+        return Record(number, result, pits)
+
+    def _hyperparameter_names(self) -> list[str]:
+        if self.hyperparameters != "integrate":
+            return []
+        return [
+            title for site, shape in self.questions.layout.hyperparameters for title in _titles(site, shape)
+        ]
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """What must be the same for simulations to belong together, as plain values."""
+        from relpref import __version__
+
+        return {
+            "what": name,
+            "quantity": self.quantity.name,
+            "options": {option: str(value) for option, value in sorted(self.options.items())},
+            "key": [int(word) for word in self.key],
+            "data": _digest((self.questions.args, dict(self.questions.kwargs))),
+            "version": __version__,
+        }
+
+
+def _collected(records: list[Record], name: str) -> Calibration:
+    pits = {
+        quantity: np.array([np.nan if r.pits[quantity] is None else r.pits[quantity] for r in records], float)
+        for quantity in records[0].pits
+    }
+    return Calibration(pits, tuple(record.result for record in records), name)
+
+
+def _keys(root: Array, start: int, size: int) -> Array:
+    """One for each simulation, whatever their number."""
+    return jax.vmap(lambda number: jax.random.fold_in(root, number))(np.arange(start, start + size))
+
+
+def _titles(site: str, shape: tuple[int, ...]) -> list[str]:
+    return [site + "".join(f"[{at}]" for at in index) for index in np.ndindex(*shape)]
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _program_name(program: Any) -> str:
+    inner = program
+    while hasattr(inner, "func"):  # functools.partial
+        inner = inner.func
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _digest(arguments: Any) -> str:
+    """Of everything that a program is called with; objects are told apart by how they are printed, less their addresses."""
+    leaves, structure = jax.tree.flatten(arguments)
+    text = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray | np.generic | jax.Array):
+            array = np.asarray(leaf)
+            text.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+        else:
+            text.update(re.sub(r" at 0x[0-9a-f]+", "", repr(leaf)).encode())
+    return text.hexdigest()[:16]
