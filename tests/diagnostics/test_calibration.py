@@ -84,8 +84,9 @@ def test_exact_agrees_with_ep_on_a_relation() -> None:
     np.testing.assert_allclose(exact.pit, ep.pit, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_ranking_loss_is_calibrated() -> None:
-    check(tried(RANKING_LOSS, engine=Exact, simulations=25))
+    check(tried(RANKING_LOSS, engine=Exact, simulations=100))
 
 
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
