@@ -75,6 +75,9 @@ _LETOR_TERMS = (
 )
 # A commit, not a branch: what is fetched cannot change.
 _PLANETOID = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3"
+_FOOTBALL = (
+    "https://raw.githubusercontent.com/martj42/international_results/65d212aac5deec5157071dcf6e9b05fce0223c84"
+)
 _CORA = {
     "x": (22119, "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab"),
     "y": (4054, "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1"),
@@ -145,6 +148,29 @@ DATA_SETS = {
             address="http://web.kuicr.kyoto-u.ac.jp/supp/yoshi/drugtarget/",
             terms="None stated; cite the paper.",
             cite="Yamanishi, Araki, Gutteridge, Honda & Kanehisa 2008",
+        ),
+        DataSet(
+            name="football",
+            title="International football: results of 49 520 men's matches of 337 teams, 1872 to 2026",
+            loader="football.load(since=..., until=...)",
+            folder="international_results",
+            address="https://github.com/martj42/international_results",
+            terms="CC0, which is fetched with the file.",
+            cite="Jürisoo 2026",
+            files=(
+                RemoteFile(
+                    "results.csv",
+                    f"{_FOOTBALL}/results.csv",
+                    "100afa17b2258ffcc0e9ef9612e374c5349e2b9390ec450b72147d4643c42070",
+                    3727835,
+                ),
+                RemoteFile(
+                    "LICENSE",
+                    f"{_FOOTBALL}/LICENSE",
+                    "a2010f343487d3f7618affe54f789f5487602331c0a8d03f49e9a7c547cf0499",
+                    7048,
+                ),
+            ),
         ),
         DataSet(
             name="letor2-ohsumed",

@@ -157,8 +157,9 @@ def test_an_interrupted_command_says_what_it_keeps(
     assert "what has arrived is kept in" in capsys.readouterr().err
 
 
-def test_the_registered_checksums_are_those_of_the_files(real_data: Path) -> None:
-    cora = registry.DATA_SETS["cora"]
-    for file in cora.files:
-        content = (real_data / cora.folder / file.name).read_bytes()
+@pytest.mark.parametrize("name", ["cora", "football"])
+def test_the_registered_checksums_are_those_of_the_files(real_data: Path, name: str) -> None:
+    wanted = registry.DATA_SETS[name]
+    for file in wanted.files:
+        content = (real_data / wanted.folder / file.name).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file.size, file.sha256)

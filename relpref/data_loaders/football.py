@@ -1,0 +1,162 @@
+"""Results of international football matches, as the set of Mart Jürisoo stores them (from 1872 on; CC0)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from relpref.data import PreferenceData
+from relpref.data.messages import listed, shown
+from relpref.data_loaders.registry import find
+from relpref.errors import DataError
+
+FILE = "results.csv"
+_COLUMNS = ("date", "home_team", "away_team", "home_score", "away_score", "tournament", "neutral")
+_SCORES = ("home_score", "away_score")
+
+
+def read_matches(
+    folder: str | os.PathLike[str] | None = None, *, since: str | None = None, until: str | None = None
+) -> pd.DataFrame:
+    """Read the matches of some time.
+
+    Parameters
+    ----------
+    folder : path, optional
+        With the file ``results.csv``; ``$RELPREF_DATA/international_results`` by default.
+    since, until : str, optional
+        First and last day, like ``"2022-01-01"``; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row for each match that has been played, in the file's order: ``date``, ``home_team``, ``away_team``, ``home_score``, ``away_score`` (after
+        extra time, without penalties), ``tournament``, and ``neutral``, whether the ground was nobody's home.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, a column or a cell of it cannot be used, or no match is left.
+    """
+    file = find("football", folder) / FILE
+    if not file.is_file():
+        raise DataError(f"{file}: there is no such file; `relpref data get football` fetches it")
+    try:
+        table: Any = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise DataError(f"{file}: this is no table of comma-separated values ({error})") from None
+    missing = [name for name in _COLUMNS if name not in table.columns]
+    if missing:
+        raise DataError(f"{file}: there is no column {missing[0]!r}; it has {listed(table.columns)}")
+    table = table[list(_COLUMNS)]
+    # Matches to come are listed without a result.
+    table = table[~table[list(_SCORES)].isin(["", "NA"]).all(axis=1)]
+    date = pd.to_datetime(table["date"], format="%Y-%m-%d", errors="coerce")
+    _check(file, table, "date", date.notna(), "a day like 2022-11-20")
+    for name in _SCORES:
+        _check(file, table, name, table[name].str.fullmatch(r"\d{1,3}"), "a number of goals")
+    for name in ("home_team", "away_team"):
+        _check(file, table, name, table[name].str.strip() != "", "a team")
+    _check(
+        file, table, "away_team", table["home_team"] != table["away_team"], "another team than the home team"
+    )
+    _check(file, table, "neutral", table["neutral"].isin(["TRUE", "FALSE"]), "TRUE or FALSE")
+    table = table.assign(
+        date=date, neutral=table["neutral"] == "TRUE", **{name: table[name].astype(int) for name in _SCORES}
+    )
+    kept = np.ones(len(table), dtype=bool)
+    if since is not None:
+        kept &= table["date"] >= _day("since", since)
+    if until is not None:
+        kept &= table["date"] <= _day("until", until)
+    if not kept.any():
+        window = f"{date.min():%Y-%m-%d} to {date.max():%Y-%m-%d}" if len(table) else "no day at all"
+        raise DataError(
+            f"{file}: there is no match from {since} to {until}; the file has matches of {window}"
+        )
+    return table[kept].reset_index(drop=True)
+
+
+def load(
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    least_matches: int = 10,
+    margins: int = 1,
+) -> PreferenceData:
+    """Matches as answers to the question which of two teams is better.
+
+    Parameters
+    ----------
+    folder, since, until
+        As in `read_matches`.
+    least_matches : int
+        Teams with fewer matches against the teams that stay are left out, with their matches, until there is none.
+    margins : int
+        How many margins of victory are told apart: 1, only who won; 2, by one goal or by more; and so on. Above 1, answers
+        have a ``strength``.
+
+    Returns
+    -------
+    PreferenceData
+        Entities are teams. A draw is a tie. The home team is the one that was shown first, on neutral ground none was: the
+        hyperparameter ``position_bias`` is the advantage of playing at home. The relation ``opponents`` joins teams that met, the closer the oftener: it is derived
+        from who met whom, not from who won, and says that teams which often meet (those of one continent) are alike.
+
+    Raises
+    ------
+    DataError
+        As in `read_matches`, or if no two teams have so many matches.
+    """
+    for name, number in (("least_matches", least_matches), ("margins", margins)):
+        if number < 1:
+            raise DataError(f"{name} is {number}; it must be at least 1")
+    matches = read_matches(folder, since=since, until=until)
+    total = len(matches)
+    while len(matches):
+        home, away = matches["home_team"], matches["away_team"]
+        played = pd.concat([home, away]).value_counts()
+        few = played.index[played < least_matches]
+        if not len(few):
+            break
+        matches = matches[~(home.isin(few) | away.isin(few))]
+    if matches.empty:
+        raise DataError(
+            f"least_matches is {least_matches}; of {total} matches none is between teams with so many. Lower it, or take a longer time"
+        )
+    goals = matches["home_score"] - matches["away_score"]
+    home, away = matches["home_team"], matches["away_team"]
+    answers = pd.DataFrame(
+        {
+            "winner": home.where(goals >= 0, away),
+            "loser": away.where(goals >= 0, home),
+            "tie": goals == 0,
+            "shown_first": home.where(~matches["neutral"]),
+        }
+    )
+    if margins > 1:
+        answers["strength"] = goals.abs().clip(upper=margins).where(goals != 0)
+    ends = np.sort(matches[["home_team", "away_team"]].to_numpy(dtype=object), axis=1)
+    met = pd.DataFrame(ends, columns=["source", "target"]).value_counts(sort=False)
+    links = met.rename("weight").reset_index()
+    return PreferenceData.from_tables(sorted({*home, *away}), answers, {"opponents": links})
+
+
+def _check(file: Path, table: Any, name: str, right: Any, expected: str) -> None:
+    """Name the first cell that cannot be used."""
+    if not right.all():
+        row = table.index[int(np.argmin(right.to_numpy(dtype=bool)))]
+        # The file's first line has the names of the columns.
+        raise DataError(
+            f"{file}, line {row + 2}: {name} is {shown(table.loc[row, name])}; expected {expected}"
+        )
+
+
+def _day(name: str, value: str) -> pd.Timestamp:
+    try:
+        return pd.to_datetime(value, format="%Y-%m-%d")
+    except ValueError:
+        raise DataError(f"{name} is {shown(value)}; give a day like '2022-01-01'") from None

@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.data_loaders import football
+from relpref.errors import DataError
+
+HEAD = "date,home_team,away_team,home_score,away_score,tournament,city,country,neutral\n"
+RESULTS = (
+    HEAD
+    + """\
+2020-05-01,Aland,Borduria,2,0,Friendly,X,Aland,FALSE
+2021-03-01,Borduria,Aland,1,1,Cup,X,Borduria,FALSE
+2021-03-08,Aland,Borduria,1,1,Cup,"X, by the sea",Syldavia,TRUE
+2021-04-01,Syldavia,Borduria,0,5,Cup,X,Syldavia,FALSE
+2021-04-09,Syldavia,Aland,1,2,Cup,X,Borduria,TRUE
+2021-06-01,Aland,Côte d'Or,7,0,Friendly,X,Aland,FALSE
+2022-01-01,Aland,Syldavia,NA,NA,Cup,X,Aland,FALSE
+"""
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "results.csv").write_text(RESULTS, encoding="utf-8")
+    return tmp_path
+
+
+def test_matches_of_a_time(folder: Path) -> None:
+    matches = football.read_matches(folder)
+    assert len(matches) == 6  # the seventh has not been played
+    assert matches["home_score"].tolist() == [2, 1, 1, 0, 1, 7]
+    assert matches["neutral"].tolist() == [False, False, True, False, True, False]
+    window = football.read_matches(folder, since="2021-03-01", until="2021-04-01")
+    assert window["date"].dt.strftime("%m-%d").tolist() == ["03-01", "03-08", "04-01"]
+    assert window.index.tolist() == [0, 1, 2]
+
+
+def test_answers(folder: Path) -> None:
+    data = football.load(folder, least_matches=2, margins=3)
+    assert data.entities == ("Aland", "Borduria", "Syldavia")  # Côte d'Or played once
+    answers = data.comparisons
+    assert answers.tie is not None and answers.shown_first is not None and answers.strength is not None
+    labels = np.array(data.entities)
+    said = {
+        (str(labels[w]), str(labels[lo]), bool(tie), int(first), int(strength))
+        for w, lo, tie, first, strength in zip(
+            answers.winner, answers.loser, answers.tie, answers.shown_first, answers.strength, strict=True
+        )
+    }
+    assert said == {
+        ("Aland", "Borduria", False, 1, 2),  # won at home
+        ("Aland", "Borduria", True, -1, 0),  # a draw at the other's
+        ("Aland", "Borduria", True, 0, 0),  # a draw on neutral ground
+        ("Borduria", "Syldavia", False, -1, 3),  # won away
+        ("Aland", "Syldavia", False, 0, 1),
+    }
+    met = data.relations["opponents"]
+    pairs = zip(met.source, met.target, met.weight, strict=True)
+    assert sorted(tuple(map(int, pair)) for pair in pairs) == [(0, 1, 3), (0, 2, 1), (1, 2, 1)]
+
+
+def test_teams_with_few_matches_leave_together(folder: Path) -> None:
+    # Without Côte d'Or Syldavia has two matches, Borduria four, Aland four; without Syldavia three are left between two teams.
+    assert football.load(folder, least_matches=3).entities == ("Aland", "Borduria")
+    with pytest.raises(
+        DataError, match="least_matches is 4; of 6 matches none is between teams with so many"
+    ):
+        football.load(folder, least_matches=4)
+    with pytest.raises(DataError, match="least_matches is 0"):
+        football.load(folder, least_matches=0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("2021-04-01,S", "1.4.2021,S", "line 5: date is '1.4.2021'; expected a day like 2022-11-20"),
+        ("0,5,Cup", "zero,5,Cup", "line 5: home_score is 'zero'; expected a number of goals"),
+        ("0,5,Cup", "NA,5,Cup", "line 5: home_score is 'NA'; expected a number of goals"),
+        ("Syldavia,Borduria", "Borduria,Borduria", "line 5: away_team is 'Borduria'; expected another team"),
+        ("Syldavia,Borduria", ",Borduria", "line 5: home_team is ''; expected a team"),
+        ("X,Borduria,TRUE", "X,Borduria,maybe", "line 6: neutral is 'maybe'; expected TRUE or FALSE"),
+        ("neutral", "ground", "there is no column 'neutral'; it has 'date'"),
+    ],
+)
+def test_files_that_cannot_be_used(folder: Path, old: str, new: str, reason: str) -> None:
+    assert old in RESULTS
+    (folder / "results.csv").write_text(RESULTS.replace(old, new), encoding="utf-8")
+    with pytest.raises(DataError, match=reason):
+        football.read_matches(folder)
+
+
+def test_nothing_there(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no match from 2030-01-01 to None; .* of 2020-05-01 to 2021-06-01"):
+        football.read_matches(folder, since="2030-01-01")
+    with pytest.raises(DataError, match="until is 'May'; give a day like"):
+        football.read_matches(folder, until="May")
+    (folder / "results.csv").unlink()
+    with pytest.raises(DataError, match="no such file; `relpref data get football` fetches it"):
+        football.load(folder)
+    with pytest.raises(DataError, match="no such folder.*fetches it from https://github.com/martj42"):
+        football.load(tmp_path / "nowhere")
+
+
+def test_published_file(real_data: Path) -> None:
+    matches = football.read_matches()
+    assert len(matches) == 49_520
+    teams = pd.concat([matches["home_team"], matches["away_team"]])
+    assert teams.nunique() == 337
+    final = matches.iloc[-1]
+    assert (final["home_team"], final["home_score"], final["away_score"], final["neutral"]) == (
+        "Spain",
+        1,
+        0,
+        True,
+    )
+    data = football.load(since="2022-01-01", until="2025-12-31", least_matches=20)
+    assert len(data.entities) > 150 and data.comparisons.count.sum() > 3000
