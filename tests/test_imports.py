@@ -148,7 +148,16 @@ NAMES = {
         "read_relation",
         "read_table",
     ],
-    "relpref.diagnostics": ["Calibration", "Certificate", "calibrate", "certify", "evidence_without_each"],
+    "relpref.diagnostics": [
+        "Calibration",
+        "Certificate",
+        "HeldOut",
+        "calibrate",
+        "certify",
+        "evidence_without_each",
+        "influence",
+        "leave_one_out",
+    ],
     "relpref.explore": [
         "AnswerStore",
         "AnswersSaved",

@@ -3,6 +3,16 @@
 from relpref.diagnostics.calibration import Calibration, calibrate
 from relpref.diagnostics.certificates.certificate import Certificate
 from relpref.diagnostics.certificates.certify import certify
+from relpref.diagnostics.predictive import HeldOut, influence, leave_one_out
 from relpref.diagnostics.relations import evidence_without_each
 
-__all__ = ["Calibration", "Certificate", "calibrate", "certify", "evidence_without_each"]
+__all__ = [
+    "Calibration",
+    "Certificate",
+    "HeldOut",
+    "calibrate",
+    "certify",
+    "evidence_without_each",
+    "influence",
+    "leave_one_out",
+]

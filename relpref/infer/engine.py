@@ -282,7 +282,7 @@ class GaussianEngine:
         ]
         known = {**self.fixed, **rows[0]}
         prepared = prepare(self.program, args, kwargs, known, self.options["padding"])
-        call, arrays, given, (layout, _, entries, _), _ = prepared
+        call, arrays, given, (layout, _, entries, _), answered = prepared
         if layout.hyperparameters:
             raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
         rows = thinned(rows, layout.num_latents)
@@ -301,7 +301,7 @@ class GaussianEngine:
                     sites = evidence.sites
                     break
             codes.append(CODES[int(evidence.info.code)])
-            components.append(Component.of(layout, evidence))
+            components.append(Component.of(layout, evidence, answered))
             if worst is None or evidence.info.residual > worst.residual:
                 worst = evidence.info
         result = max(codes, key=lambda code: (code.empty, not code.ok))

@@ -131,10 +131,7 @@ def assemble(
         "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
         "log_evidence": log_evidence,
         "info": info,
-        "sites": {
-            "precision": np.asarray(evidence.sites.precision)[:answered],
-            "shift": np.asarray(evidence.sites.shift)[:answered],
-        },
+        "sites": sites_of(evidence, answered),
         "key": key_words(key),
     }
     return choose(origin, layout.slices, common)
@@ -146,12 +143,21 @@ class Component(NamedTuple):
     mean: Floats
     covariance: Floats
     parts: dict[str, Parts]
+    sites: dict[str, Floats]
 
     @classmethod
-    def of(cls, layout: Layout, evidence: Evidence) -> "Component":
+    def of(cls, layout: Layout, evidence: Evidence, answered: int) -> "Component":
         """Read it off an engine's arrays, which can be forgotten then."""
         mean, covariance = latent_moments(layout, evidence)
-        return cls(mean, covariance, named_parts(layout, evidence, covariance))
+        return cls(mean, covariance, named_parts(layout, evidence, covariance), sites_of(evidence, answered))
+
+
+def sites_of(evidence: Evidence, answered: int) -> dict[str, Floats]:
+    """The sites of the first ``answered`` rows."""
+    return {
+        "precision": np.asarray(evidence.sites.precision)[:answered],
+        "shift": np.asarray(evidence.sites.shift)[:answered],
+    }
 
 
 def thinned(rows: list[Any], size: int) -> list[Any]:
@@ -191,7 +197,7 @@ def assemble_mixture(
         "hyperparameter_draws": draws,
         "log_evidence": None,
         "info": info,
-        "sites": {},
+        "sites": {name: np.stack([c.sites[name] for c in components]) for name in components[0].sites},
         "key": key_words(key),
     }
     return choose(origin, layout.slices, common)

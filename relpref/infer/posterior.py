@@ -96,7 +96,7 @@ class Posterior:
     info : dict
         ``engine``, ``result`` (a result code), ``iterations``, ``residual`` and what else the engine reports.
     sites : dict
-        ``precision`` and ``shift`` of EP's sites, row by row; empty from other engines.
+        ``precision`` and ``shift`` of the sites of EP or Laplace, shape (m,), row by row; of a mixture (draws, m). Empty of draws.
     key : array of uint32
         The random key that Monte Carlo answers use by default.
     origin : Origin or None

@@ -64,13 +64,23 @@ def leave_edge_out(
     labels = labels_of(problem)[rows, columns]
     found = np.empty((len(regularizations), len(rows)))
     for prediction, fit in zip(found, fits(problem, regularizations), strict=True):
-        left = np.square(fit.system.left.vectors)
-        diagonal = (left @ _diagonals(fit))[rows, columns]
-        if problem.symmetry != "none":
-            # Q_UU = [[q, c], [c, q]] and a_U = (a, ±a): the residual is a/(q ± c), and a/q for a label on the diagonal.
-            diagonal += SIGN[problem.symmetry] * _between_directions(fit, rows, columns)
-        np.subtract(labels, fit.dual[rows, columns] / diagonal, out=prediction)
+        own = own_precision(problem, fit, rows, columns)
+        np.subtract(labels, fit.dual[rows, columns] / own, out=prediction)
     return found.reshape(-1, p, m) if pairs is None else found
+
+
+def own_precision(
+    problem: RelationProblem, fit: KroneckerFit, rows: NDArray[np.intp], columns: NDArray[np.intp]
+) -> Floats:
+    """What the dual of each label is divided by to give its residual when it is left out; without the scale.
+
+    It is the inverse of the variance of the label given all others; of one that leaves in both directions, twice the variance's.
+    """
+    diagonal = (np.square(fit.system.left.vectors) @ _diagonals(fit))[rows, columns]
+    if problem.symmetry != "none":
+        # Q_UU = [[q, c], [c, q]] and a_U = (a, ±a): the residual is a/(q ± c), and a/q for a label on the diagonal.
+        diagonal += SIGN[problem.symmetry] * _between_directions(fit, rows, columns)
+    return np.asarray(diagonal)
 
 
 def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) -> Floats:

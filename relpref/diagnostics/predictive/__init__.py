@@ -1,0 +1,7 @@
+"""How well a posterior predicts answers that it has not seen, and which answers it rests on."""
+
+from relpref.diagnostics.predictive.held_out import HeldOut
+from relpref.diagnostics.predictive.influence import influence
+from relpref.diagnostics.predictive.leave_one_out import leave_one_out
+
+__all__ = ["HeldOut", "influence", "leave_one_out"]

@@ -1,0 +1,137 @@
+"""Answers predicted without them, against fits that did not have them."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.data import PreferenceData
+from relpref.diagnostics import influence, leave_one_out
+from relpref.infer import EP, Laplace, UtilityPosterior
+from relpref.infer.refit import engine_again
+from relpref.likelihoods import Logistic
+from relpref.models import preference_gp
+
+LABELS = list("abcdef")
+HYPERPARAMETERS = {"attributes_amplitude": 1.2, "attributes_lengthscale": [1.0]}
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
+
+
+def table(kind: str, rows: int = 12) -> pd.DataFrame:
+    rng = np.random.default_rng(7)
+    first = rng.integers(6, size=rows)
+    second = (first + rng.integers(1, 6, size=rows)) % 6
+    names = np.array(LABELS)
+    found = pd.DataFrame({"winner": names[first], "loser": names[second]})
+    if kind == "probability":
+        found = found.set_axis(["first", "second"], axis=1)
+        found["probability"] = rng.uniform(0.1, 0.9, size=rows)
+        return found
+    found["count"] = rng.integers(1, 4, size=rows)
+    if kind == "everything":
+        found["rater"] = np.array(["x", "y", "z"])[rng.integers(3, size=rows)]
+        found["shown_first"] = np.where(rng.uniform(size=rows) < 0.5, found["winner"], found["loser"])
+        found["tie"] = rng.uniform(size=rows) < 0.3
+        found["strength"] = np.where(found["tie"], 0, rng.integers(1, 3, size=rows))
+    return found
+
+
+def fitted(kind: str, engine: Any = EP) -> UtilityPosterior:
+    """At hyperparameters that are given, or for what the columns need at those of the fit."""
+    entities = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
+    data = PreferenceData.from_tables(entities, table(kind))
+    likelihood = {"likelihood": Logistic()} if kind == "logistic" else {}
+    fixed = {} if kind in ("everything", "probability") else HYPERPARAMETERS
+    posterior = engine(preference_gp, fixed=fixed, padding=True).run(
+        0, data, progress_bar=False, **likelihood
+    )
+    assert isinstance(posterior, UtilityPosterior)
+    return posterior
+
+
+@pytest.fixture(scope="module")
+def posterior() -> UtilityPosterior:
+    return fitted("plain")
+
+
+def without(posterior: UtilityPosterior, row: int) -> UtilityPosterior:
+    """Fitted again without one of the answers of a row, at the same hyperparameters."""
+    origin, data = posterior.origin, posterior.data
+    assert origin is not None
+    count = np.array(data.count)
+    count[row] -= 1
+    fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.entities)
+    smaller = origin.with_argument(data, replace(data, comparisons=fewer))
+    engine = engine_again(origin, fixed=posterior.hyperparameters)
+    found = engine.run(0, *smaller.args, progress_bar=False, **smaller.kwargs)
+    assert isinstance(found, UtilityPosterior)
+    return found
+
+
+def log_probability(posterior: UtilityPosterior, of: UtilityPosterior, row: int) -> float:
+    """Of the answer in a row of another posterior's data, by quadrature over the gap."""
+    answers, model = of.data.comparisons, of.likelihood
+    ends = answers.winner[row : row + 1], answers.loser[row : row + 1]
+    margins = posterior.belief.differences(*ends)
+    parameters = {name: posterior.hyperparameters[name] for name in model.parameters(answers)}
+    with jax.enable_x64(True):
+        columns: dict[str, Any] = {
+            name: np.repeat(column[row], len(NODES)) for name, column in answers.columns.items()
+        }
+        same = replace(answers, **columns)
+        gaps = jnp.asarray(margins.mean[0] + margins.sd[0] * NODES)
+        likelihood = model(gaps, same, **{name: jnp.asarray(v) for name, v in parameters.items()})
+        log_prob = np.asarray(likelihood.log_prob(model.value(same)))
+    return float(np.log(WEIGHTS @ np.exp(log_prob) / WEIGHTS.sum()))
+
+
+def check_against_refits(posterior: UtilityPosterior, within: float) -> None:
+    found = leave_one_out(posterior)
+    assert len(found.table) == posterior.data.num_comparisons
+    for row in range(len(found.table)):
+        truth = log_probability(without(posterior, row), posterior, row)
+        assert found.table["log_score"][row] == pytest.approx(truth, abs=within)
+
+
+def test_leaving_out_is_fitting_again(posterior: UtilityPosterior) -> None:
+    check_against_refits(posterior, 0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "everything", "probability", "logistic"])
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_leaving_out_is_fitting_again_with_other_answers(kind: str, engine: Any) -> None:
+    # Gaussian answers are exact, but for the flat directions of the iterations.
+    check_against_refits(fitted(kind, engine), 1e-6 if kind == "probability" else 0.02)
+
+
+def test_what_the_table_says(posterior: UtilityPosterior) -> None:
+    found = leave_one_out(posterior)
+    assert list(found.table[["winner", "loser", "count"]].itertuples(index=False, name=None)) == list(
+        posterior.data.comparisons.table(LABELS).itertuples(index=False, name=None)
+    )
+    assert found.num_answers == posterior.data.num_answers
+    np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
+    np.testing.assert_allclose(found.table["probability"], found.table["p_first"])
+    np.testing.assert_allclose(found.elpd, posterior.data.count @ np.log(found.table["probability"]))
+    np.testing.assert_allclose(found.log_loss, -found.elpd / found.num_answers)
+    single = np.repeat(found.table["log_score"], posterior.data.count)
+    np.testing.assert_allclose(found.elpd_se, np.sqrt(len(single)) * single.std(ddof=1))
+    assert "p_tie" not in found.table
+    assert repr(found).startswith(f"HeldOut(leave-one-out, {found.num_answers} answers: log loss 0.")
+
+
+def test_what_moves_is_what_moves_without_the_answer(posterior: UtilityPosterior) -> None:
+    found = influence(posterior)
+    assert found["log_score"].is_monotonic_increasing
+    sd = posterior.belief.centred().sd()
+    for row in found.index[[0, 3, -1]]:
+        smaller = without(posterior, row)
+        moved = (smaller.belief.centred().mean() - posterior.belief.centred().mean()) / sd
+        at = LABELS.index(found["entity"][row])
+        assert found["shift"][row] == pytest.approx(moved[at], abs=0.02)
+        assert abs(moved[at]) >= np.abs(moved).max() - 0.02
