@@ -35,7 +35,7 @@ PARALLEL = --numprocesses=$(WORKERS) --maxprocesses=4 --dist=loadfile
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # several commands at once would install into one environment
-.PHONY: help demo test test-slow lint bench clean FORCE
+.PHONY: help demo test test-slow lint docs bench clean FORCE
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,11 +55,15 @@ lint: $(VENV)/.installed-lint ## check style, formatting and types
 	$(VENV)/bin/python -m ruff format --check
 	$(VENV)/bin/python -m mypy
 
+docs: $(VENV)/.installed-docs ## execute the tutorials and build the documentation site in docs/_build/html
+	$(COMPILED) $(VENV)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "The site is in docs/_build/html/index.html"
+
 bench: $(BENCH_VENV)/.installed-bench ## time relpref and its peers side by side
 	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
 
 clean: ## remove the environments, demo/, builds and caches
-	rm -rf .venv .venv-* demo build dist .jax-cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* demo build dist docs/_build docs/api docs/tutorials .jax-cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find relpref tests benchmarks tutorials -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # An environment is made again when its interpreter is gone, and installed into again when the checkout has moved
@@ -93,6 +97,11 @@ $(VENV)/.installed-lint: pyproject.toml $(VENV)/.made
 	@echo "Installing relpref and the checkers into $(VENV) (the first time some minutes and about 1 GB)"
 	@$(VENV)/bin/python -m pip install --quiet -e '.[test,lint]'
 	@touch $(VENV)/.installed $(VENV)/.installed-test $@
+
+$(VENV)/.installed-docs: pyproject.toml $(VENV)/.made
+	@echo "Installing relpref and what builds its documentation into $(VENV) (the first time some minutes and about 1 GB)"
+	@$(VENV)/bin/python -m pip install --quiet -e '.[docs]'
+	@touch $(VENV)/.installed $@
 
 $(BENCH_VENV)/.installed-bench: pyproject.toml $(BENCH_VENV)/.made
 	@echo "Installing PyTorch, relpref and its peers into $(BENCH_VENV) (the first time some minutes and about 2 GB)"

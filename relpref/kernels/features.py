@@ -10,7 +10,7 @@ from relpref.linalg import cholesky
 
 
 class Features(NamedTuple):
-    """k(x, x') = φ(x)ᵀφ(x') for x ≠ x', and k(x, x) = |φ(x)|² + residual(x).
+    """k(x, x') = φ(x)ᵀφ(x') for x ≠ x', and k(x, x) = φ(x)ᵀφ(x) + residual(x).
 
     Attributes
     ----------

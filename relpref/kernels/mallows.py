@@ -67,7 +67,7 @@ def mallows_kernel(
 
     Notes
     -----
-    Full, top-k and exhaustive rankings with blocks A and A' (exact): q^D Π_b ρ(|A_b|) Π_c ρ(|A'_c|) / Π_bc ρ(|A_b ∩ A'_c|) with q = e^−λ,
+    Full, top-k and exhaustive rankings with blocks A and A' (exact): ``q^D Π_b ρ(|A_b|) Π_c ρ(|A'_c|) / Π_bc ρ(|A_b ∩ A'_c|)`` with q = e^−λ,
     ρ(t) = [t]_q!/t! and D the number of pairs ordered strictly in both, and differently. 1 on the diagonal for full rankings only.
 
     A sampled ranking stands for the mixture of its draws: every Gram matrix is positive semidefinite; the kernel of a sampled ranking

@@ -16,8 +16,8 @@ from relpref.likelihoods.tilted import TiltedMoments
 class GradedComparison(Comparison):
     """A noisy gap cut into grades by thresholds that are symmetric around 0 (ties: Glenn & David 1960).
 
-    With z = gap + shift + scale·ε, ε standard normal, and thresholds 0 ≤ t₁ < … < t_S the answer is 0, a tie, where |z| < t₁, and k
-    or −k where z or −z lies between t_k and t_{k+1}; t_{S+1} is infinite. A t₁ of 0 means that there are no ties.
+    With z = gap + shift + scale·ε, ε standard normal, and thresholds 0 ≤ t₁ < … < t_S the answer is 0, a tie, where ``|z| < t₁``, and k
+    or −k where z or −z lies between ``t_k`` and ``t_{k+1}``; ``t_{S+1}`` is infinite. A t₁ of 0 means that there are no ties.
 
     Parameters
     ----------

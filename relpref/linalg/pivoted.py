@@ -23,14 +23,14 @@ def pivoted_cholesky(
 ) -> tuple[NDArray[np.intp], float]:
     """Choose rows one after the other, each time the one that those chosen explain worst.
 
-    Row i is the worst explained where the Schur complement k_ii − K_iZ K_ZZ⁻¹ K_Zi is largest; the sum of these is the
-    trace that is left out when K is replaced by K_·Z K_ZZ⁻¹ K_Z· (Harbrecht, Peters & Schneider 2012). Only the
+    Row i is the worst explained where the Schur complement ``k_ii − K_iZ K_ZZ⁻¹ K_Zi`` is largest; the sum of these is the
+    trace that is left out when K is replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters & Schneider 2012). Only the
     columns of the chosen rows are asked for; O(m r²) for r rows out of m.
 
     Parameters
     ----------
     diagonal : array, shape (m,)
-        k_ii.
+        ``k_ii``.
     column : callable
         From a row's number to its column of K, shape (m,).
     most : int
