@@ -18,7 +18,7 @@ from relpref.infer.faces import (
     positive_definite,
     thinned,
 )
-from relpref.infer.integrate import UNMIXED, integrate
+from relpref.infer.integrate import UNMIXED, Given, Target, integrate
 from relpref.infer.layout import unconstrained_values
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
 from relpref.infer.posterior import Origin, Posterior
@@ -255,7 +255,8 @@ class GaussianEngine:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
         if self.options["hyperparameters"] == "nuts" and searching and not result.empty:
             draws = integrate(
-                lambda u: at(u, final.sites, _CLOSE),
+                Target(self.evaluate, call, layout, gap_space),
+                Given(arrays, entries, fixed, final.sites, _CLOSE, most),
                 unconstrained,
                 key,
                 self.options["draws"],
