@@ -18,7 +18,7 @@ from benchmarks.calibration import LIKELIHOODS, PROGRAMS, RANKING_LOSS, case
 from relpref.data import PreferenceData
 from relpref.diagnostics import Calibration, calibrate
 from relpref.errors import DataError, InferenceError, StorageError
-from relpref.infer import EP, Exact, Laplace, Result
+from relpref.infer import EP, Exact, Laplace, Result, integrate
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 
@@ -176,7 +176,10 @@ def test_every_program_and_likelihood_at_given_hyperparameters(name: str) -> Non
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program_with_hyperparameters_integrated_over(name: str) -> None:
     options = {"draws": 100, "warmup": 100}
+    advance: Any = integrate._advance
+    compiled = advance._cache_size()
     check(tried(name, simulations=100, hyperparameters="integrate", engine_options=options), most_failures=5)
+    assert advance._cache_size() == compiled + 1  # for all hundred
 
 
 @pytest.mark.slow
