@@ -22,6 +22,8 @@ from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result, code
 from relpref.infer.utility_posterior import UtilityPosterior
 
+# What numpyro and ArviZ call the same thing.
+_SAMPLER = {"accept_prob": "acceptance_rate", "num_steps": "n_steps", "adapt_state.step_size": "step_size"}
 _CHAINS = 4  # independent draws are laid out as so many chains: with one, ArviZ's diagnostics have nothing to compare
 
 
@@ -203,14 +205,20 @@ def _constants(posterior: UtilityPosterior) -> dict[str, Any]:
 
 
 def _statistics(posterior: Posterior | RelationPosterior, chains: int, per_chain: int) -> dict[str, Any]:
-    """The engine's own numbers, the same for every draw."""
+    """The engine's own numbers, the same for every draw, and a sampler's, draw by draw."""
     info = posterior.info
     numbers = {name: info[name] for name in ("residual", "damping") if name in info}
     if "iterations" in info:
         numbers["sweeps" if "damping" in info else "iterations"] = info["iterations"]
     result = Result[info["result"]]
     numbers |= {"code": code(result), "converged": result.ok}
-    return {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
+    found = {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
+    belief = getattr(posterior, "belief", None)
+    if isinstance(belief, DrawsBelief):
+        for name, value in belief.sampler.items():
+            kept = value[: chains * per_chain].reshape(chains, per_chain)
+            found[_SAMPLER.get(name, name)] = kept.astype(bool) if name == "diverging" else kept
+    return found
 
 
 def _tree(

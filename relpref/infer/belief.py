@@ -1,6 +1,7 @@
 """What is believed about a vector: a Gaussian, or draws. NumPy only."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import jax
@@ -138,9 +139,12 @@ class DrawsBelief:
     Parameters
     ----------
     draws : array, shape (s, n)
+    sampler : dict from name to array, shape (s,)
+        What the sampler says of each draw, by the names of numpyro (``diverging``, ``num_steps``, ...).
     """
 
     draws: Floats
+    sampler: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -22,6 +22,7 @@ def from_samples(
     *args: Any,
     rng_key: Any = 0,
     num_chains: int = 1,
+    extra_fields: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Posterior:
     """Turn samples of a program's sites into a posterior.
@@ -37,6 +38,8 @@ def from_samples(
         Kept for Monte Carlo answers.
     num_chains : int
         The samples are this many chains laid one after the other, as ``get_samples()`` returns them.
+    extra_fields : mapping from name to array, shape (s,), optional
+        From ``mcmc.get_extra_fields()``, such as ``diverging``: what the sampler says of each draw, for ArviZ's ``sample_stats``.
 
     Returns
     -------
@@ -53,6 +56,7 @@ def from_samples(
     -----
     Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³).
     """
+    told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
     with jax.enable_x64(True):
         origin = Origin(program, args, kwargs)
         call, arrays, layout = prepare(origin)
@@ -64,7 +68,7 @@ def from_samples(
                 f"samples lack the site {missing[0]!r}; they hold {', '.join(samples) or 'nothing'}"
             )
         draws = {name: jnp.asarray(np.asarray(samples[name]), float) for name in needed}
-        lengths = {name: len(value) for name, value in draws.items()}
+        lengths = {name: len(value) for name, value in (draws | told).items()}
         if len(set(lengths.values())) != 1 or min(lengths.values()) < 2:
             raise DataError(f"samples hold different numbers of draws, or fewer than two: {lengths}")
         if min(lengths.values()) % num_chains:
@@ -74,7 +78,7 @@ def from_samples(
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     averages = {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()}
     common = {
-        "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1)),
+        "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1), told),
         "parts": {name: _summarise(values[name], parts[name]) for name in values},
         "hyperparameters": {n: float(v) if np.ndim(v) == 0 else v for n, v in averages.items()},
         "hyperparameter_draws": hyperparameter_draws,

@@ -140,6 +140,7 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
         arrays |= {"means": belief.locations, "covariances": belief.scales}
     elif isinstance(belief, DrawsBelief):
         arrays["draws"] = belief.draws
+        arrays |= {f"sampler/{name}": value for name, value in belief.sampler.items()}
     arrays |= {f"sites/{name}": value for name, value in posterior.sites.items()}
     arrays |= {
         f"hyperparameters/{name}": np.asarray(value) for name, value in posterior.hyperparameters.items()
@@ -187,7 +188,8 @@ def _checksum(arrays: Mapping[str, Any], text: str) -> str:
 
 def _unpack_belief(arrays: Mapping[str, Any]) -> Belief:
     if "draws" in arrays:
-        return DrawsBelief(arrays["draws"])
+        told = {name.split("/")[1]: arrays[name] for name in arrays if name.startswith("sampler/")}
+        return DrawsBelief(arrays["draws"], told)
     if "means" in arrays:
         return MixtureBelief(arrays["means"], arrays["covariances"])
     return GaussianBelief(arrays["mean"], arrays["covariance"])

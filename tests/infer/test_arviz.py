@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import relpref
 from relpref.data import PreferenceData
 from relpref.infer import from_samples
 from relpref.models import xpgp
@@ -132,11 +133,19 @@ def test_summary_and_loo(native: Any, data: PreferenceData) -> None:
     assert -data.num_answers < estimate < 0
 
 
-def test_draws_of_a_sampler_are_handed_over(data: PreferenceData, hyperparameters: dict[str, Any]) -> None:
+def test_draws_of_a_sampler_are_handed_over(
+    data: PreferenceData, hyperparameters: dict[str, Any], tmp_path: Any
+) -> None:
     rng = np.random.default_rng(0)
     samples = {name: np.exp(rng.normal(0, 0.1, (8, *np.shape(v)))) for name, v in hyperparameters.items()}
     samples["utility"] = rng.standard_normal((8, 12))
-    tree = from_samples(samples, xpgp, data, num_chains=2).to_datatree()
+    told = {"diverging": np.arange(8) == 5, "num_steps": np.arange(8)}
+    posterior = from_samples(samples, xpgp, data, num_chains=2, extra_fields=told)
+    posterior.save(tmp_path / "draws.nc")
+    tree = posterior.to_datatree()
+    assert tree.identical(relpref.load(tmp_path / "draws.nc").to_datatree())  # type: ignore[call-arg]
+    assert tree["sample_stats"]["diverging"].values.tolist() == [[False] * 4, [False, True, False, False]]
+    assert tree["sample_stats"]["n_steps"].values.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
     drawn = tree["posterior"]
     assert (drawn.sizes["chain"], drawn.sizes["draw"]) == (2, 4)
     for name, value in samples.items():
