@@ -157,6 +157,7 @@ NAMES = {
         "evidence_without_each",
         "influence",
         "leave_one_out",
+        "raters",
     ],
     "relpref.explore": [
         "AnswerStore",

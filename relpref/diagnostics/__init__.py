@@ -3,7 +3,7 @@
 from relpref.diagnostics.calibration import Calibration, calibrate
 from relpref.diagnostics.certificates.certificate import Certificate
 from relpref.diagnostics.certificates.certify import certify
-from relpref.diagnostics.predictive import HeldOut, influence, leave_one_out
+from relpref.diagnostics.predictive import HeldOut, influence, leave_one_out, raters
 from relpref.diagnostics.relations import evidence_without_each
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "evidence_without_each",
     "influence",
     "leave_one_out",
+    "raters",
 ]

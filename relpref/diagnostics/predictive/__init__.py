@@ -3,5 +3,6 @@
 from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.influence import influence
 from relpref.diagnostics.predictive.leave_one_out import leave_one_out
+from relpref.diagnostics.predictive.raters import raters
 
-__all__ = ["HeldOut", "influence", "leave_one_out"]
+__all__ = ["HeldOut", "influence", "leave_one_out", "raters"]

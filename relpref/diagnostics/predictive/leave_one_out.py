@@ -1,5 +1,6 @@
 """Each answer as predicted from all the others, without fitting again."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,9 +86,9 @@ class LeftOut:
     k_hat: Floats | None
 
 
-def left_out(posterior: Posterior) -> LeftOut:
-    """See `leave_one_out`."""
-    question = Question(posterior, classes=isinstance(posterior, ClassPosterior))
+def left_out(posterior: Posterior, values: Mapping[str, Floats] | None = None) -> LeftOut:
+    """See `leave_one_out`; ``values`` are hyperparameters at which answers are predicted, instead of the posterior's."""
+    question = Question(posterior, classes=isinstance(posterior, ClassPosterior), values=values)
     found = question.answer()
     given = given_answers(posterior, question, found)
     # Decisions that were not reached say nothing.
