@@ -3,7 +3,7 @@
 from relpref.diagnostics.calibration import Calibration, calibrate
 from relpref.diagnostics.certificates.certificate import Certificate
 from relpref.diagnostics.certificates.certify import certify
-from relpref.diagnostics.predictive import HeldOut, influence, leave_one_out, raters
+from relpref.diagnostics.predictive import HeldOut, compare, influence, k_fold, leave_one_out, raters
 from relpref.diagnostics.relations import evidence_without_each
 
 __all__ = [
@@ -12,8 +12,10 @@ __all__ = [
     "HeldOut",
     "calibrate",
     "certify",
+    "compare",
     "evidence_without_each",
     "influence",
+    "k_fold",
     "leave_one_out",
     "raters",
 ]

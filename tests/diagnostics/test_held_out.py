@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from relpref.data import PreferenceData
-from relpref.diagnostics import influence, leave_one_out
+from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
+from relpref.errors import DataError
 from relpref.infer import EP, Laplace, UtilityPosterior
 from relpref.infer.refit import engine_again
 from relpref.likelihoods import Logistic
@@ -135,3 +136,44 @@ def test_what_moves_is_what_moves_without_the_answer(posterior: UtilityPosterior
         at = LABELS.index(found["entity"][row])
         assert found["shift"][row] == pytest.approx(moved[at], abs=0.02)
         assert abs(moved[at]) >= np.abs(moved).max() - 0.02
+
+
+def test_repeated_answers_leave_together(posterior: UtilityPosterior) -> None:
+    answers = posterior.data.comparisons.table(LABELS)
+    pairs = [frozenset(pair) for pair in zip(answers["winner"], answers["loser"], strict=True)]
+    assert len(set(pairs)) < len(pairs)  # some were compared with both outcomes
+    found = k_fold(posterior, folds=len(set(pairs)), progress_bar=False)
+    twice = [row for row, pair in enumerate(pairs) if pairs.count(pair) > 1]
+    assert found.table["p_first"][twice].sum() == pytest.approx(len(twice) / 2)
+    row = next(row for row in range(len(pairs)) if row not in twice)
+    others = np.flatnonzero(np.arange(len(pairs)) != row)
+    origin, data = posterior.origin, posterior.data
+    assert origin is not None
+    smaller = engine_again(origin).run(0, data.select_comparisons(others), progress_bar=False)
+    assert isinstance(smaller, UtilityPosterior)
+    answer = (found.table["winner"][row], found.table["loser"][row])
+    assert found.table["probability"][row] == pytest.approx(smaller.prefer([answer])["probability"][0])
+    with pytest.raises(DataError, match="7 pairs cannot make 10 folds"):
+        k_fold(posterior, folds=10, progress_bar=False)
+
+
+def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> None:
+    held_out = leave_one_out(posterior)
+    other = replace(held_out, table=held_out.table.assign(log_score=held_out.table["log_score"] - 0.1))
+    found = compare({"worse": other, "ours": posterior})
+    assert list(found.index) == ["ours", "worse"]
+    assert found["difference"]["worse"] == pytest.approx(-0.1 * held_out.num_answers)
+    assert found["difference_se"]["worse"] == pytest.approx(0, abs=1e-9)
+    assert found["log_evidence"]["ours"] == posterior.log_evidence
+    turned = replace(held_out, table=held_out.table.assign(winner=held_out.table["loser"]))
+    with pytest.raises(DataError, match="row 0 of the answers of 'ours' is winner=a, loser=f"):
+        compare({"ours": posterior, "turned": turned})
+    with pytest.raises(DataError, match="compare has 1 model"):
+        compare({"ours": posterior})
+
+
+def test_raters_need_names(posterior: UtilityPosterior) -> None:
+    with pytest.raises(DataError, match="column rater"):
+        raters(posterior)
+    with pytest.raises(DataError, match="false_alarms is 2"):
+        raters(posterior, false_alarms=2)

@@ -72,12 +72,12 @@ class HeldOut:
     @property
     def brier(self) -> float:
         """Average of half the squared distance between probabilities and what happened: (1 − p)² without ties."""
-        return self._average(Forecasts.brier)[0]
+        return _average(self.forecasts, Forecasts.brier)[0]
 
     @property
     def accuracy(self) -> float:
         """Share of the answers whose more probable category was given; equals count one half, ties are left out."""
-        return self._average(Forecasts.correct)[0]
+        return _average(self.forecasts, Forecasts.correct)[0]
 
     @property
     def auc(self) -> float:
@@ -123,15 +123,18 @@ class HeldOut:
             By measure: ``value``, its standard error ``se`` over answers like these, and ``baseline``: what a forecast gets that knows
             only how often there is a tie, or each class.
         """
-        forecasts = self.forecasts
+        forecasts, number = self.forecasts, max(self.num_answers, 1)
         base = None if forecasts is None else forecasts.baseline()
+        rate = float("nan")
+        if forecasts is not None and base is not None and self._scored_by(forecasts):
+            rate = float(base.weight @ base.log_scores())
         rows = {
-            "elpd": (self.elpd, self.elpd_se, _sum(base)),
-            "log_loss": (*_mean(-self._log_scores, self.weight), _sum(base, -1.0 / max(self.num_answers, 1))),
+            "elpd": (self.elpd, self.elpd_se, rate),
+            "log_loss": (*_mean(-self._log_scores, self.weight), -rate / number),
         }
         if forecasts is not None and base is not None:
             for name, of in (("brier", Forecasts.brier), ("accuracy", Forecasts.correct)):
-                rows[name] = (*self._average(of), _mean(of(base), base.weight)[0])
+                rows[name] = (*_average(forecasts, of), _average(base, of)[0])
             rows["auc"] = (forecasts.auc(), float("nan"), 0.5)
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "se", "baseline"]).rename_axis(
             "measure"
@@ -145,25 +148,25 @@ class HeldOut:
             return None
         return Forecasts(self.chances[known], self.outcome[known], self.weight[known], self.paired)
 
+    def _scored_by(self, forecasts: Forecasts) -> bool:
+        """Whether the categories are all that was scored; not so with strengths of preference."""
+        return np.allclose(forecasts.log_scores(), self._log_scores[self.outcome >= 0])
+
     @property
     def _log_scores(self) -> Floats:
         return self.table["log_score"].to_numpy(dtype=np.float64)
-
-    def _average(self, of: Callable[[Forecasts], Floats]) -> tuple[float, float]:
-        forecasts = self.forecasts
-        if forecasts is None:
-            return float("nan"), float("nan")
-        values = of(forecasts)
-        known = ~np.isnan(values)
-        return _mean(values[known], forecasts.weight[known])
 
     def __repr__(self) -> str:
         """One line."""
         return f"HeldOut({self.method}, {self.num_answers} answers: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f})"
 
 
-def _sum(base: Forecasts | None, factor: float = 1.0) -> float:
-    return float("nan") if base is None else factor * float(base.weight @ base.log_scores())
+def _average(forecasts: Forecasts | None, of: Callable[[Forecasts], Floats]) -> tuple[float, float]:
+    if forecasts is None:
+        return float("nan"), float("nan")
+    values = of(forecasts)
+    known = ~np.isnan(values)
+    return _mean(values[known], forecasts.weight[known])
 
 
 def _mean(values: Floats, weight: Floats) -> tuple[float, float]:

@@ -91,14 +91,19 @@ def left_out(posterior: Posterior, values: Mapping[str, Floats] | None = None) -
     question = Question(posterior, classes=isinstance(posterior, ClassPosterior), values=values)
     found = question.answer()
     given = given_answers(posterior, question, found)
-    # Decisions that were not reached say nothing.
-    single = np.where(found.count > 0, found.log_score, 0.0)
-    log_score = np.zeros((len(single), len(given.table)))
-    np.add.at(log_score.T, given.unit, single.T)
+    log_score = by_answer(found, given)
     if len(log_score) == 1 and not isinstance(posterior.belief, DrawsBelief):
-        return LeftOut(question, given, found, log_score[0], np.ones_like(single), None)
+        return LeftOut(question, given, found, log_score[0], np.ones((1, len(found.count))), None)
     # p(h | others) is proportional to p(h | all)/p(y | h, others).
     log_weights, k_hat = smoothed(-log_score.T)
     weights = np.exp(log_weights)[given.unit].T
     held_out = logsumexp(log_weights + log_score.T, axis=1)
     return LeftOut(question, given, question.answer(weights), held_out, weights, k_hat)
+
+
+def by_answer(found: Predictive, given: Given) -> Floats:
+    """Log scores of whole answers in each component, shape (K, answers); decisions that were not reached say nothing."""
+    single = np.where(found.count > 0, found.log_score, 0.0)
+    log_score = np.zeros((len(single), len(given.table)))
+    np.add.at(log_score.T, given.unit, single.T)
+    return log_score

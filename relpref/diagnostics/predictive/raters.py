@@ -48,9 +48,10 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     """
     if not 0 < false_alarms < 1:
         raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
-    if not isinstance(posterior, UtilityPosterior) or posterior.data.comparisons.rater is None:
+    answers = posterior.data.comparisons if isinstance(posterior, UtilityPosterior) else None
+    rater = None if answers is None else answers.rater
+    if answers is None or rater is None:
         raise DataError("the answers do not say who gave them; fit answers with a column rater")
-    answers = posterior.data.comparisons
     noise = posterior.hyperparameters.get(NOISE)
     usual = {} if noise is None else {NOISE: np.full(np.shape(noise), np.median(noise))}
     left = left_out(posterior, usual)
@@ -61,7 +62,8 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
         )
 
     def total(values: Floats) -> Floats:
-        return np.bincount(answers.rater, weights=answers.count * values, minlength=len(answers.raters))
+        sums = np.bincount(rater, weights=answers.count * values, minlength=len(answers.raters))
+        return np.asarray(sums, dtype=np.float64)
 
     number = total(np.ones_like(loss))
     observed, expected = total(loss), -total(moments[0])

@@ -29,15 +29,8 @@ def leave_label_out(posterior: RelationPosterior) -> HeldOut:
     a is its entry of the dual, P its diagonal entry of the matrix that makes the dual of the labels, σ² the scale. Under a constraint
     a label leaves in both directions, as a pair of which the model knows one contrast.
     """
-    posterior._warn_if_not_converged()
+    require_density(posterior)
     problem, solution = posterior.problem, posterior.solution
-    if problem.symmetry != "none" and problem.loss == "ranking":
-        raise UnsupportedProgramError(
-            f"the ranking loss of a {problem.symmetry} relation uses every label at both its ends, so labels have no probability; use "
-            'loss="regression", or relpref.rls.leave_nodes_out'
-        )
-    if not solution.scale > 0:
-        raise DataError(f"the scale of the scores is {solution.scale}, so labels have no probability")
     kept = distinct(problem.values, problem.symmetry)
     rows, columns = problem.values.rows[kept], problem.values.columns[kept]
     labels = problem.values.values[kept]
@@ -58,6 +51,19 @@ def leave_label_out(posterior: RelationPosterior) -> HeldOut:
     return scored_labels(
         posterior, rows, columns, labels, labels - dual / own, sd, "leave-one-out", (_ORDER,)
     )
+
+
+def require_density(posterior: RelationPosterior) -> None:
+    """Refuse scores that give labels no probability."""
+    posterior._warn_if_not_converged()
+    problem, scale = posterior.problem, posterior.solution.scale
+    if problem.symmetry != "none" and problem.loss == "ranking":
+        raise UnsupportedProgramError(
+            f"the ranking loss of a {problem.symmetry} relation uses every label at both its ends, so labels have no probability; use "
+            'loss="regression", or relpref.rls.leave_nodes_out'
+        )
+    if not scale > 0:
+        raise DataError(f"the scale of the scores is {scale}, so labels have no probability")
 
 
 def scored_labels(
@@ -103,20 +109,25 @@ def distinct(values: RelationValues, symmetry: str) -> Positions:
     return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
 
 
-def _own_of_edges(solution: EdgeScores, kept: Positions, symmetry: str) -> Floats:
-    """As `own_precision`, from the edges' own matrix."""
-    own = solution.precision(kept, kept)
-    if symmetry == "none":
-        return own
-    values = solution.values
+def opposites(values: RelationValues, sign: float) -> Positions:
+    """For each label of a constrained relation the one that says the same in the other direction; a node's with itself is its own.
+
+    Where a pair was measured often, its labels are taken in the order of their values.
+    """
     rows, columns = values.rows, values.columns
-    # The label (w, v) that says what (v, w) does; where a pair was measured often, its labels in the order of their values.
-    forward = np.flatnonzero(columns >= rows)
-    backward = np.flatnonzero(columns <= rows)
-    sign = SIGN[symmetry]
+    forward, backward = np.flatnonzero(columns >= rows), np.flatnonzero(columns <= rows)
     forward = forward[np.lexsort((values.values[forward], columns[forward], rows[forward]))]
     backward = backward[np.lexsort((sign * values.values[backward], rows[backward], columns[backward]))]
-    opposite = np.full(len(rows), -1, dtype=np.intp)
-    opposite[forward] = backward
-    other = opposite[kept]
-    return own + np.where(other == kept, 0.0, sign * solution.precision(kept, other))
+    found = np.empty(len(rows), dtype=np.intp)
+    found[backward], found[forward] = forward, backward
+    return found
+
+
+def _own_of_edges(solution: EdgeScores, kept: Positions, symmetry: str) -> Floats:
+    """As `own_precision`, from the edges' own matrix."""
+    precision = solution.precision_matrix()
+    own = np.diagonal(precision)[kept]
+    if symmetry == "none":
+        return own
+    other = opposites(solution.values, SIGN[symmetry])[kept]
+    return own + np.where(other == kept, 0.0, SIGN[symmetry] * precision[kept, other])

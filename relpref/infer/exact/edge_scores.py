@@ -141,14 +141,14 @@ class EdgeScores:
         dual = solve_triangular(self._factor, white, lower=True, trans="T", check_finite=False)
         return replace(self, dual=dual, stopped=False)
 
-    def precision(self, first: NDArray[np.intp], second: NDArray[np.intp]) -> Floats:
-        """Entries of P between edges, by position; P as in `KroneckerFit`, so that P y is the dual. O(q³)."""
+    def precision_matrix(self) -> Floats:
+        """P as in `KroneckerFit`, so that P y is the dual; shape (q, q), O(q³)."""
         q = len(self.values.values)
-        require_memory(16.0 * q * q, f"hold-outs of a relation with {q} edges that has no closed form")
+        require_memory(24.0 * q * q, f"hold-outs of a relation with {q} edges that has no closed form")
         white = solve_triangular(self._factor, np.eye(q), lower=True, overwrite_b=True, check_finite=False)
         if self.loss == "ranking":
             white -= self._offset_basis @ (self._offset_basis.T @ white)
-        return np.asarray(np.einsum("ke,ke->e", white[:, first], white[:, second]))
+        return np.asarray(white.T @ white)
 
     @cached_property
     def quadratic(self) -> float:

@@ -1,0 +1,181 @@
+"""Answers as predicted by fits to the others, some at a time."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from relpref.data import PreferenceData, Rankings, RelationData
+from relpref.diagnostics.predictive.answers import chances_of, given_answers, labelled
+from relpref.diagnostics.predictive.cavity import Predictive, Question
+from relpref.diagnostics.predictive.folds import fold_of
+from relpref.diagnostics.predictive.held_out import HeldOut
+from relpref.diagnostics.predictive.leave_one_out import by_answer
+from relpref.diagnostics.predictive.relation_folds import leave_folds_out
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import ClassPosterior, Posterior, RelationPosterior
+from relpref.infer.belief import generator
+from relpref.infer.padding import preference_data
+from relpref.infer.posterior import Origin
+from relpref.infer.refit import engine_again
+from relpref.parallel import run_all
+
+By = Literal["pair", "answer", "rater"]
+Positions = NDArray[np.intp]
+
+
+def k_fold(
+    posterior: Posterior | RelationPosterior,
+    folds: int = 5,
+    *,
+    by: By = "pair",
+    hyperparameters: Literal["refit", "keep"] = "refit",
+    key: Any = 0,
+    scheduler: str | None = None,
+    progress_bar: bool = True,
+) -> HeldOut:
+    """Predict the answers of each fold by a fit to those of all other folds.
+
+    Parameters
+    ----------
+    posterior : Posterior or RelationPosterior
+        From EP or Laplace, whose program is fitted again; scores of a relation from `Exact`, by its closed form.
+    folds : int
+        How many, at least 2.
+    by : {"pair", "answer", "rater"}
+        What leaves together: all answers to a pair of entities, whoever gave them, which is the default since else a repeated question
+        gives its own answer; each answer with its repetitions; or all answers of a rater, who is a stranger then. Examples of classes
+        are not asked twice, and leave one by one; edges between the same two nodes leave together.
+    hyperparameters : {"refit", "keep"}
+        Whether those that were fitted are fitted again in every fold. Those of a relation are kept.
+    key : JAX key or int
+        For the folds, which are random and as equal in size as can be.
+    scheduler : str, optional
+        Where the folds are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
+    progress_bar : bool
+
+    Returns
+    -------
+    HeldOut
+        As of `leave_one_out`.
+
+    Raises
+    ------
+    DataError
+        If there are fewer things to leave out than folds, or no raters to leave out by.
+    UnsupportedProgramError
+        If the posterior does not know its program or its engine (draws), or its program is not one of answers or examples in rows.
+    InferenceError
+        If the fit to a fold did not converge.
+    """
+    if folds < 2:
+        raise DataError(f"folds is {folds}; at least 2")
+    if hyperparameters not in ("refit", "keep"):
+        raise DataError(f"hyperparameters is {hyperparameters!r}; it is 'refit' or 'keep'")
+    if by not in ("pair", "answer", "rater"):
+        raise DataError(f"by is {by!r}; it is 'pair', 'answer' or 'rater'")
+    rng = generator(key)
+    if isinstance(posterior, RelationPosterior):
+        return leave_folds_out(posterior, folds, rng)
+    origin = posterior.origin
+    if origin is None or not origin.engine:
+        raise UnsupportedProgramError(
+            "k_fold fits again, and this posterior does not know its program or its engine; fit with EP or Laplace in this session, or "
+            "with a program of relpref.models before saving"
+        )
+    if not origin.complete:
+        raise UnsupportedProgramError(
+            "the fit used priors of its own, which a saved posterior does not keep; fit again in this session"
+        )
+    question = Question(posterior, classes=isinstance(posterior, ClassPosterior))
+    given = given_answers(posterior, question, question.answer())
+    data, groups, name = _groups(posterior, origin, question, by)
+    fold = fold_of(groups, folds, rng, name)
+    fixed = posterior.hyperparameters if hyperparameters == "keep" else origin.engine.get("fixed") or {}
+    work = [_Fold(posterior, data, np.flatnonzero(fold != number), dict(fixed)) for number in range(folds)]
+    log_score, chances = np.full(len(groups), np.nan), np.empty((0, 0))
+    for number, found in run_all(_predict, work, scheduler, label="folds", progress_bar=progress_bar):
+        test = fold == number
+        scores = by_answer(found, given)
+        log_score[test] = (logsumexp(scores, axis=0) - np.log(len(scores)))[test]
+        some = chances_of(given, found)
+        chances = some.copy() if not chances.size else chances
+        chances[test] = some[test]
+    again = "fitted again" if hyperparameters == "refit" and "evaluations" in posterior.info else "kept"
+    return labelled(posterior, given, chances, log_score, f"{folds} folds by {name}, hyperparameters {again}")
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """A fit to some of the answers: whose, and the positions of those that are there."""
+
+    posterior: Posterior
+    data: Any
+    train: Positions
+    fixed: dict[str, Any]
+
+
+def _predict(fold: _Fold) -> Predictive:
+    """What a fit to some of the answers says of all."""
+    posterior, origin = fold.posterior, fold.posterior.origin
+    assert origin is not None  # checked
+    less = origin.with_argument(fold.data, _some(fold.data, fold.train))
+    engine = engine_again(origin, fixed=fold.fixed, padding=True)
+    fitted = engine.run_from(
+        None, posterior.key, *less.args, progress_bar=False, at=posterior.hyperparameters, **less.kwargs
+    )
+    return Question(fitted, origin, classes=isinstance(posterior, ClassPosterior)).answer()
+
+
+def _groups(
+    posterior: Posterior, origin: Origin, question: Question, by: By
+) -> tuple[Any, NDArray[Any], str]:
+    """The data, the group of each answer, and what a group is."""
+    if isinstance(posterior, ClassPosterior):
+        data = posterior.data
+        if isinstance(data, Rankings):
+            return data, np.arange(len(data)), "ranking"
+        kept = slice(None) if data.distinct is None else data.distinct
+        return data, _pairs(data)[kept], "edge"
+    preferences = preference_data(origin.args, origin.kwargs)
+    rows = question.components.precision.shape[1]
+    if preferences is None or len(question.observed) != 1 or rows != preferences.num_comparisons:
+        raise UnsupportedProgramError(
+            "k_fold does not know how to leave out answers of this program, whose observed sites are not those of the comparisons "
+            "alone; leave_one_out does"
+        )
+    answers = preferences.comparisons
+    if by == "rater":
+        if answers.rater is None:
+            raise DataError("by is 'rater', but the answers do not say who gave them; leave out by 'pair'")
+        return preferences, np.asarray(answers.rater), "rater"
+    if by == "answer":
+        return preferences, np.arange(rows), "answer"
+    low, high = np.minimum(answers.winner, answers.loser), np.maximum(answers.winner, answers.loser)
+    return preferences, low.astype(np.int64) * preferences.num_entities + high, "pair"
+
+
+def _pairs(data: RelationData) -> NDArray[np.int64]:
+    """A number for each edge's nodes; the same in both directions where those say the same."""
+    rows, columns = data.values.rows, data.values.columns
+    if data.symmetry != "none":
+        rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
+    return np.asarray(rows * data.values.shape[1] + columns, dtype=np.int64)
+
+
+def _some(data: Any, chosen: Positions) -> Any:
+    """Some of the answers or examples."""
+    if isinstance(data, PreferenceData):
+        return data.select_comparisons(chosen)
+    if isinstance(data, Rankings):
+        return data[chosen]
+    assert isinstance(data, RelationData)
+    if data.distinct is None:
+        return replace(data, values=data.values.select(chosen))
+    pairs = _pairs(data)
+    values = data.values.select(np.flatnonzero(np.isin(pairs, pairs[data.distinct[chosen]])))
+    gap = values.columns - values.rows
+    distinct = np.flatnonzero(gap >= 0 if data.symmetry == "symmetric" else gap > 0)
+    return replace(data, values=values, distinct=distinct)
