@@ -133,7 +133,7 @@ def calibration(
                 "title": False,
             },
         )
-        axes.set_xlim(0, 1)
+        axes.set_xlim(np.floor(10 * right[0]) / 10, 1)
         axes.set_ylim(0, 1)
         axes.set_xlabel(drawing.words("predicted probability"), labelpad=8)
         axes.set_ylabel(drawing.words("share that came true"), labelpad=8)

@@ -85,7 +85,8 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
     else:
         intro = "These were given, not fitted."
     blocks: list[Block] = [Text(intro)]
-    meanings = [text for kind, text in _MEANINGS.items() if kind in kinds]
+    ranked = isinstance(posterior, UtilityPosterior)  # of other programs nothing is known but names
+    meanings = [text for kind, text in _MEANINGS.items() if ranked and kind in kinds]
     kept = [column for column in range(4) if any(row[column].text for row in rows)]
     columns = [("Name", "Of", "Value", "Reading")[column] for column in kept]
     shown = [[row[column] for column in kept] for row in rows[:_MOST_ROWS]]

@@ -46,6 +46,7 @@ _SOURCES = {
         "C. K. I. Williams and D. Barber (1998). Bayesian Classification with Gaussian Processes. "
         "IEEE Transactions on Pattern Analysis and Machine Intelligence 20(12)."
     ),
+    "Agresti 2013": "A. Agresti (2013). Categorical Data Analysis, section 8.3.4. Wiley, 3rd edition.",
     "Pahikkala et al. 2010": (
         "T. Pahikkala, W. Waegeman, A. Airola, T. Salakoski and B. De Baets (2010). Conditional Ranking on Relational Data. In: Machine "
         "Learning and Knowledge Discovery in Databases (ECML PKDD 2010)."

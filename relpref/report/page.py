@@ -11,9 +11,10 @@ import pandas as pd
 
 from relpref.errors import DataError
 from relpref.files import replaced
-from relpref.infer import InferenceWarning, RelationPosterior, UtilityPosterior
+from relpref.infer import ClassPosterior, InferenceWarning, RelationPosterior, UtilityPosterior
 from relpref.report import plain
 from relpref.report.blocks import Block, Chapter, Contents, Picture, Text
+from relpref.report.classes import contents as classes
 from relpref.report.computation import AnyPosterior, banner, computation
 from relpref.report.foreign import foreign
 from relpref.report.grid import from_frame
@@ -101,6 +102,8 @@ def _contents(posterior: AnyPosterior, relations_evidence: bool | pd.DataFrame |
     """What is particular to the kind of posterior."""
     if isinstance(posterior, UtilityPosterior):
         return utilities.contents(posterior, relations_evidence)
+    if isinstance(posterior, ClassPosterior):
+        return classes.contents(posterior)
     if isinstance(posterior, RelationPosterior):
         return relation.contents(posterior)
     return plain.contents(posterior)

@@ -66,6 +66,12 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return unbroken(messages.counted(number, singular, plural))
 
 
+def sentence(text: str) -> str:
+    """A note as a sentence."""
+    text = clean(text)
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def whole(number: int) -> str:
     """``10 000``."""
     return unbroken(f"{int(number):,}".replace(",", " "))

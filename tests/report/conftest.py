@@ -8,12 +8,14 @@ import pandas as pd
 import pytest
 
 from relpref.data import PreferenceData
+from relpref.errors import DataError
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import GaussianBelief
 from relpref.infer.posterior import Origin, Parts
 from relpref.models import xpgp
 
 PICTURES = [
+    ("predicted", "calibration"),
     ("utilities.ranking", "forest"),
     ("utilities.contributions", "bars"),
     ("relation.rankings", "forest"),
@@ -78,6 +80,18 @@ def make_posterior(data: PreferenceData | None = None, **changes: Any) -> Utilit
         data=data,
     )
     return replace(posterior, **changes)
+
+
+def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
+    """Have the diagnostics say nothing."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise DataError("it was made by hand")
+
+    for name in ("leave_one_out", "influence", "certify"):
+        patch(f"relpref.report.checked.{name}", refuse)
+    for name in ("next_pairs", "worth"):
+        patch(f"relpref.report.utilities.questions.{name}", refuse)
 
 
 class Page(HTMLParser):
@@ -149,3 +163,10 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages whose words are looked at are not drawn, which takes most of the time."""
     for module, name in PICTURES:
         monkeypatch.setattr(f"relpref.report.{module}.{name}", lambda *_, **__: '<svg role="img"></svg>')
+
+
+@pytest.fixture(autouse=True)
+def without_diagnostics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A posterior made by hand has no sites of which an answer could be left out; tests of the diagnostics' chapters set their own."""
+
+    refuse_diagnostics(monkeypatch.setattr)

@@ -10,6 +10,7 @@ from relpref.report import Section
 from relpref.report.page import render
 from relpref.report.svg import canvas
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
 PLAIN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1">{}</svg>'
 
 

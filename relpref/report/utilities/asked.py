@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.grid import cell, grid
-from relpref.report.text import clean, counted, fixed, isolated, listed, percent, shorten, unbroken, whole
+from relpref.report.text import clean, counted, fixed, listed, percent, sentence, shorten, unbroken, whole
 from relpref.report.utilities.subject import Subject
 
 _TITLE = "What was asked and answered"
@@ -32,12 +32,6 @@ def asked(subject: Subject) -> Chapter:
     if data.notes:
         blocks.append(Items([sentence(note) for note in data.notes]))
     return Chapter(_TITLE, blocks)
-
-
-def sentence(text: str) -> str:
-    """A note as a sentence."""
-    text = clean(text)
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def contradicted(subject: Subject) -> int:
@@ -105,8 +99,3 @@ def _raters(subject: Subject) -> list[Block]:
         )
         blocks.append(Text(text, small=True))
     return blocks
-
-
-def rater_name(label: object) -> str:
-    """A rater within a sentence."""
-    return isolated(shorten(clean(label)))

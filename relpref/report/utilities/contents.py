@@ -11,9 +11,11 @@ from relpref.report.utilities.asked import asked
 from relpref.report.utilities.contributions import contributions
 from relpref.report.utilities.evidence import evidence
 from relpref.report.utilities.methods import methods
+from relpref.report.utilities.questions import questions
 from relpref.report.utilities.ranking import ranking
 from relpref.report.utilities.subject import Subject
 from relpref.report.utilities.summary import summary
+from relpref.report.utilities.surprises import surprises
 from relpref.report.utilities.trust import trust
 
 
@@ -30,4 +32,6 @@ def _chapters(subject: Subject, wanted: bool | pd.DataFrame | None) -> Iterator[
     yield contributions(subject)
     yield evidence(subject.posterior, wanted)
     yield trust(subject)
+    yield surprises(subject)
+    yield questions(subject)
     yield hyperparameters(subject.posterior)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import DrawsBelief, Floats, generator
 from relpref.report.blocks import Cell
+from relpref.report.checked import Checked
 from relpref.report.text import Names, decimals_for
 
 INTERVAL = 0.9
@@ -35,12 +37,25 @@ class Subject:
         posterior, large = self.posterior, self.posterior.data.num_entities > ALL_RANKED
         table = posterior.ranking(interval=INTERVAL, ranks=not large)
         # The labels may be anything, so the table is not looked up by them.
-        position = {label: row for row, label in enumerate(posterior.data.entities)}
-        table = table.assign(position=[position[label] for label in table.index]).reset_index(drop=True)
+        table = table.assign(position=[self.position[label] for label in table.index]).reset_index(drop=True)
         if large:
             places = places_of(posterior, table["position"].to_numpy()[:ROWS])
             table = table.join(pd.DataFrame(places))
         return table
+
+    @cached_property
+    def checked(self) -> Checked:
+        """What the diagnostics say."""
+        return Checked(self.posterior)
+
+    @cached_property
+    def position(self) -> dict[Any, int]:
+        """Of each label in the data."""
+        return {label: row for row, label in enumerate(self.posterior.data.entities)}
+
+    def named(self, label: Any) -> str:
+        """An entity within a sentence, by its label."""
+        return self.names.inline(self.position[label])
 
     @cached_property
     def names(self) -> Names:

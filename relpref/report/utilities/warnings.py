@@ -3,8 +3,8 @@
 import numpy as np
 
 from relpref.infer import Result
-from relpref.report.text import counted, fixed, listed
-from relpref.report.utilities.asked import contradicted, sentence
+from relpref.report.text import counted, fixed, listed, sentence
+from relpref.report.utilities.asked import contradicted
 from relpref.report.utilities.subject import Subject
 
 _FEW = 4.0  # answers about a typical entity, below which intervals rest mostly on the prior

@@ -1,0 +1,122 @@
+"""The chapters that the diagnostics fill: how far to trust, what surprises, what to ask next."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref.diagnostics import Certificate, HeldOut
+from relpref.explore import Worth
+from relpref.infer import UtilityPosterior
+from relpref.report.page import render
+from relpref.report.predicted import favourites
+
+Make = Callable[..., UtilityPosterior]
+
+
+def held_out(chances: Any, outcome: Any, count: Any = None, *, paired: bool = True) -> HeldOut:
+    chances, outcome = np.asarray(chances, dtype=float), np.asarray(outcome)
+    probability = chances[np.arange(len(outcome)), outcome]
+    table = pd.DataFrame({"probability": probability, "log_score": np.log(probability)})
+    if count is not None:
+        table["count"] = count
+    return HeldOut(table, "leave-one-out", ("one note",), chances, outcome, paired)
+
+
+@pytest.fixture
+def prose(
+    without_pictures: None,
+    without_diagnostics: None,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[str], Any],
+) -> Callable[..., str]:
+    """The words of a page, with answers of diagnostics given by name."""
+
+    def words(posterior: UtilityPosterior, **found: Any) -> str:
+        for name, value in found.items():
+            where = "utilities.questions" if name in ("next_pairs", "worth") else "checked"
+            monkeypatch.setattr(f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value)
+        text: str = read(render(posterior, relations_evidence=False)).prose
+        return text.replace("\u2068", "").replace("\u2069", "")
+
+    return words
+
+
+def test_favourites_count_every_answer_once() -> None:
+    """Exchanging the two of a pair changes nothing; a tie is no hit; repeated answers are repeated."""
+    held = held_out([[0.7, 0.1, 0.2], [0.2, 0.1, 0.7], [0.3, 0.4, 0.3]], [0, 0, 1], [2, 1, 1])
+    found = favourites(held)
+    assert found is not None
+    predicted, right = found
+    np.testing.assert_allclose(predicted, [0.7, 0.7, 0.7, 0.3])
+    assert right.tolist() == [1, 1, 0, 0]
+    swapped = favourites(held_out(held.chances[:, ::-1], 2 - held.outcome, [2, 1, 1]))
+    assert swapped is not None
+    np.testing.assert_array_equal(swapped[1], right)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.8, "can be taken at their word"), (0.5, "too sure of itself"), (1.0, "too careful")],
+)
+def test_calibration_in_words(make: Make, prose: Callable[..., str], share: float, words: str) -> None:
+    number = 100
+    outcome = np.where(np.arange(number) < share * number, 0, 2)
+    text = prose(make(), leave_one_out=held_out(np.tile([0.8, 0.0, 0.2], (number, 1)), outcome))
+    assert "come true in 80% of the cases, give or take 4.0%" in text and words in text
+    assert f"they did in {100 * share:.0f}%" in text or share == 1
+    assert "one note." in text and "Log loss" in text
+
+
+def test_few_answers_have_no_picture(make: Make, prose: Callable[..., str]) -> None:
+    held = held_out([[0.6, 0, 0.4]] * 5, [0] * 5)
+    assert "5 answers are too few to say" in prose(make(), leave_one_out=held)
+
+
+def test_certificate(make: Make, prose: Callable[..., str]) -> None:
+    held = held_out([[0.6, 0, 0.4]] * 4, [0] * 4)
+    text = prose(make(), leave_one_out=held, certify=Certificate("good", "EP is certified"))
+    assert "EP is certified." in text
+
+
+def test_surprises(make: Make, prose: Callable[..., str]) -> None:
+    data = make().data
+    table = (
+        data.comparisons.table(data.entities)
+        .head(4)
+        .assign(probability=[0.03, 0.2, 0.6, 0.9], shift=[-0.8, 0.3, 0.0, 0.0], entity=["a", "b", "a", "a"])
+    )
+    table["count"] = [1, 3, 1, 1]
+    table["log_score"] = np.log(table["probability"])
+    held = held_out([[0.6, 0, 0.4]] * 4, [0] * 4)
+    text = prose(make(), leave_one_out=held, influence=table)
+    # Outcomes with 3%, 20% (three times) and 10% are under the bound.
+    assert "Of 6 answers, 4 had a probability under 25% by all the others; about 1 would be expected" in text
+    first = table.iloc[0]
+    assert (
+        f"{first['winner']} over {first['loser']}" in text
+        and "moves a by 0.80" in text
+        and "moves b by −0.30" in text
+    )
+
+
+def test_next_questions(make: Make, prose: Callable[..., str]) -> None:
+    pairs = pd.DataFrame(
+        {"first": ["a"], "second": ["h"], "score": 0.1, "probability": 0.4, "gap_mean": -0.2, "gap_sd": 0.5}
+    )
+    text = prose(make(), next_pairs=pairs, worth=Worth(10, 0.2, 0.1))
+    assert "10 more answers would bring that to about 10.0%." in text and "−0.20 ± 0.50" in text
+    none = prose(make(), next_pairs=pairs.head(0), worth=Worth(0, 0.2, 0.2))
+    assert "no question is left to ask" in none and "The most telling" not in none
+
+
+@pytest.mark.filterwarnings("ignore::relpref.infer.InferenceWarning")
+def test_what_is_not_known_says_why(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make())
+    assert "No answers were left out and predicted: it was made by hand." in text
+    assert "The approximation was not certified: it was made by hand." in text
+    bad = prose(make(info={**make().info, "result": "max_iterations"}))
+    assert "No answers were left out and predicted: the computation did not converge." in bad
+    assert "What to ask next" not in bad
