@@ -151,9 +151,11 @@ NAMES = {
     "relpref.diagnostics": [
         "Calibration",
         "Certificate",
+        "Check",
         "HeldOut",
         "calibrate",
         "certify",
+        "check",
         "compare",
         "evidence_without_each",
         "influence",

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from relpref import __version__
+from relpref.cli.check_options import add_check_options
 from relpref.cli.report_options import report_options
 from relpref.cli.values import number, positive, regularizations, seed_number, whole
 from relpref.errors import DataError
@@ -173,6 +174,14 @@ def _parser() -> argparse.ArgumentParser:
     _run(report)
     report_options(report)
     _json(report)
+
+    check = _add(
+        commands, "check", "hold a run against the exact posterior", "relpref check run/ --entities 100"
+    )
+    _run(check)
+    add_check_options(check)
+    _seed(check)
+    _json(check)
 
     ask = _add(
         commands,

@@ -3,15 +3,18 @@
 from relpref.diagnostics.calibration import Calibration, calibrate
 from relpref.diagnostics.certificates.certificate import Certificate
 from relpref.diagnostics.certificates.certify import certify
+from relpref.diagnostics.certificates.check import Check, check
 from relpref.diagnostics.predictive import HeldOut, compare, influence, k_fold, leave_one_out, raters
 from relpref.diagnostics.relations import evidence_without_each
 
 __all__ = [
     "Calibration",
     "Certificate",
+    "Check",
     "HeldOut",
     "calibrate",
     "certify",
+    "check",
     "compare",
     "evidence_without_each",
     "influence",

@@ -1,7 +1,7 @@
 """What a certificate says, in numbers and in a sentence."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -33,9 +33,8 @@ class Certificate:
         ``ess`` over the number of draws.
     num_samples : int
     table : DataFrame or None
-        Where the weights can be relied on: ``mean`` and ``sd`` of the exact posterior, by reweighting; ``shift``, the posterior's mean less that, in
-        posterior standard deviations; ``sd_ratio``, the posterior's sd over the exact one; ``shift_error`` and ``sd_ratio_error``, their Monte Carlo errors. By
-        entity (relative to the average of all), by example for classifiers, by site and position otherwise.
+        Where the weights can be relied on, see `comparison`; the exact posterior by reweighting. By entity (relative to the average of all), by
+        example for classifiers, by site and position otherwise.
     log_evidence : float
         Of the exact model at the posterior's hyperparameters, by reweighting; NaN where there are no weights to rely on, and of a mixture.
     """
@@ -56,12 +55,12 @@ class Certificate:
     @property
     def mean(self) -> pd.Series | None:
         """Reweighted mean, where the weights can be relied on."""
-        return None if self.table is None else self.table["mean"]
+        return None if self.table is None else self.table["exact_mean"]
 
     @property
     def sd(self) -> pd.Series | None:
         """Reweighted standard deviation, where the weights can be relied on."""
-        return None if self.table is None else self.table["sd"]
+        return None if self.table is None else self.table["exact_sd"]
 
 
 def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.Series, draws: float) -> pd.DataFrame:
@@ -75,10 +74,18 @@ def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.Series, dr
         Of the exact means.
     draws : float
         Effective number of draws behind the exact sds.
+
+    Returns
+    -------
+    DataFrame
+        ``mean`` and ``sd`` as reported; ``exact_mean`` and ``exact_sd``; ``shift``, the first mean less the second, in reported sds;
+        ``sd_ratio``, the first sd over the second; ``shift_error`` and ``sd_ratio_error``, their Monte Carlo errors.
     """
-    scale = np.where(reported["sd"] > 0, reported["sd"], 1.0)
-    ratio = np.where(exact["sd"] > 0, reported["sd"] / np.where(exact["sd"] > 0, exact["sd"], 1.0), 1.0)
-    return exact.assign(
+    scale = reported["sd"].where(reported["sd"] > 0, 1.0)
+    ratio = (reported["sd"] / exact["sd"].where(exact["sd"] > 0)).fillna(1.0)  # where nothing is uncertain
+    return reported.assign(
+        exact_mean=exact["mean"],
+        exact_sd=exact["sd"],
         shift=(reported["mean"] - exact["mean"]) / scale,
         shift_error=error / scale,
         sd_ratio=ratio,
@@ -91,3 +98,8 @@ def off(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     means = table["shift"].abs() > TOLERANCE + ERRORS * table["shift_error"]
     sds = (table["sd_ratio"] - 1).abs() > TOLERANCE + ERRORS * table["sd_ratio_error"]
     return means, sds
+
+
+def called(label: Any) -> str:
+    """The label of a row as it is said in a sentence."""
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)

@@ -4,6 +4,7 @@ The exact posterior p(u | answers) ∝ p(answers | u) N(u; location, K) is known
 found is near it, the weights p(answers | u) N(u; location, K) / q(u) of draws of q vary little.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -181,6 +182,8 @@ def _table(posterior: Posterior, proposals: list[Proposal], draws: Floats, found
     exact = GaussianBelief(
         belief.mean() + weights @ draws - draws.mean(axis=0), (weights[:, None] * centred).T @ centred
     )
+    # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at the averages.
+    posterior = replace(posterior, hyperparameter_draws={})
     after = moments(posterior, exact)
     error = after["sd"] * np.sqrt(max(1 / ess - 1 / len(draws), 0.0))
     return comparison(moments(posterior, belief), after, error, ess)

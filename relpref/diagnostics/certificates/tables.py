@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from relpref.infer.belief import Belief
 from relpref.infer.class_posterior import ClassPosterior
@@ -12,18 +13,19 @@ from relpref.infer.ranks import objects
 from relpref.infer.utility_posterior import UtilityPosterior
 
 
-def moments(posterior: Posterior, belief: Belief) -> pd.DataFrame:
+def moments(posterior: Posterior, belief: Belief, entities: NDArray[np.intp] | None = None) -> pd.DataFrame:
     """``mean`` and ``sd`` of what people look at, if a belief took the place of the posterior's own.
 
     Of utilities less their average, by entity; of a classifier's latent functions, by example (and by class, where there are more than
-    two); of another program's Gaussian sites, by site and position.
+    two); of another program's Gaussian sites, by site and position. A belief about utilities may be one about some entities only.
     """
     if isinstance(posterior, UtilityPosterior):
-        index = pd.Index(objects(posterior.data.entities), name="entity", tupleize_cols=False)
+        labels = objects(posterior.data.entities)
+        index = pd.Index(labels if entities is None else labels[entities], name="entity", tupleize_cols=False)
         centred = belief.centred()
         return pd.DataFrame({"mean": centred.mean(), "sd": centred.sd()}, index=index)
     if isinstance(posterior, ClassPosterior):
-        table = replace(posterior, belief=belief, hyperparameter_draws={}).latent()
+        table = replace(posterior, belief=belief).latent()
         return table if table.columns.nlevels == 1 else table.stack(level=1, future_stack=True)
     places = [(site, row) for site, rows in posterior.slices.items() for row in range(rows.stop - rows.start)]
     order = np.concatenate([np.arange(rows.start, rows.stop) for rows in posterior.slices.values()])

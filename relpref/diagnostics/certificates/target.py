@@ -1,7 +1,7 @@
 """The exact posterior of a program at given hyperparameters, up to its evidence: Gaussian prior times likelihood."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -23,17 +23,14 @@ _NUMBERS = 2_000_000  # in the predictors of draws that are looked at together: 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """p(answers | u) N(u; location, K), with K = root rootᵀ.
+    """p(answers | u) N(u; location, covariance).
 
     Attributes
     ----------
     call, layout, arrays, fixed
         The program, all of whose hyperparameters are fixed.
-    slices : dict from site to slice
-        Where each site lies in u, as in the posterior.
     location : array, shape (n,)
-    root : array, shape (n, r)
-        Orthogonal columns, one for each direction in which the prior varies.
+    covariance : array, shape (n, n)
     """
 
     call: Call
@@ -41,7 +38,7 @@ class Target:
     arrays: tuple[Any, ...]
     fixed: Values
     location: Floats
-    root: Floats
+    covariance: Floats
 
     @classmethod
     def of(cls, posterior: Posterior, hyperparameters: Values) -> "Target":
@@ -60,15 +57,16 @@ class Target:
             prepared.discovery.layout,
         )
         location, covariance = (np.asarray(part) for part in _prior(call, layout, arrays, fixed))
-        values, vectors = np.linalg.eigh(covariance)
-        kept = values > _SMALLEST * max(values.max(initial=0.0), np.finfo(float).tiny)
-        return cls(call, layout, arrays, fixed, location, vectors[:, kept] * np.sqrt(values[kept]))
+        return cls(call, layout, arrays, fixed, location, covariance)
+
+    @cached_property
+    def root(self) -> Floats:
+        """R with R Rᵀ = covariance, shape (n, r), see `directions`."""
+        return directions(self.covariance)
 
     def whitened(self, belief: GaussianBelief) -> tuple[Floats, Floats]:
         """Mean, shape (r,), and covariance, shape (r, r), of a belief about w, where u = location + root w and w is N(0, I) a priori."""
-        inverse = (self.root / np.sum(np.square(self.root), axis=0)).T
-        covariance = inverse @ belief.scale @ inverse.T
-        return inverse @ (belief.location - self.location), 0.5 * (covariance + covariance.T)
+        return whitened(self.root, belief.location - self.location, belief.scale)
 
     def log_likelihood(self, draws: Floats) -> Floats:
         """Log p(answers | u) of draws of u, shape (s, n); inside ``enable_x64``."""
@@ -77,6 +75,20 @@ class Target:
             self.call, self.layout, min(block, len(draws)), self.arrays, self.fixed, jnp.asarray(draws)
         )
         return np.asarray(found)
+
+
+def directions(covariance: Floats) -> Floats:
+    """R with R Rᵀ = covariance, shape (n, r): orthogonal columns, one for each direction in which there is variance."""
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > _SMALLEST * max(values.max(initial=0.0), np.finfo(float).tiny)
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def whitened(root: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance of w, where ``root`` w, of `directions`, has the given ones."""
+    inverse = (root / np.sum(np.square(root), axis=0)).T
+    found = inverse @ covariance @ inverse.T
+    return inverse @ mean, 0.5 * (found + found.T)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

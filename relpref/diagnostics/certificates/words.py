@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.diagnostics.certificates.certificate import Certificate, Verdict, off
+from relpref.diagnostics.certificates.certificate import Certificate, Verdict, called, off
 from relpref.diagnostics.psis import convergence, threshold
 from relpref.infer.belief import DrawsBelief
 from relpref.infer.mixture import MixtureBelief
@@ -132,8 +132,7 @@ def of_weights(
 
 def _largest(values: pd.Series) -> str:
     at = int(np.argmax(values.to_numpy()))
-    label = values.index[at]
-    return f"{values.iloc[at]:.2f} posterior sd ({label})"
+    return f"{values.iloc[at]:.2f} posterior sd ({called(values.index[at])})"
 
 
 def _unreliable(posterior: Posterior, said: str, number: int) -> str:

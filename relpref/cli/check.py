@@ -1,0 +1,104 @@
+"""``relpref check``: a run against the exact posterior, by importance weights and by NUTS."""
+
+import argparse
+from typing import Any
+
+import pandas as pd
+
+from relpref.cli.opened import opened
+from relpref.cli.output import document, label, say, table
+from relpref.diagnostics import Certificate, Check, certify, check
+from relpref.infer import UtilityPosterior
+from relpref.runs import load_run
+
+_SHOWN = 10  # rows, the ones that are off most
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Check."""
+    posterior = load_run(chosen.run).posterior
+    if isinstance(posterior, UtilityPosterior):
+        _, posterior = opened(chosen.run)  # with the answers that people gave since
+    certificate = certify(posterior, key=chosen.seed)
+    if not chosen.json:
+        say(f"Certificate: {certificate.sentence}")
+    found = check(
+        posterior,
+        most_entities=chosen.entities,
+        hyperparameters=chosen.hyperparameters,
+        draws=chosen.draws,
+        chains=chosen.chains,
+        key=chosen.seed,
+    )
+    if chosen.json:
+        document(_as_document(chosen.run, certificate, found))
+        return
+    if len(found.table):
+        say("\n" + _for_people(found.table) + "\n")
+    if found.hyperparameters is not None:
+        say(_of_hyperparameters(found.hyperparameters) + "\n")
+    say(f"NUTS: {found.sentence}")
+
+
+def _for_people(differences: pd.DataFrame) -> str:
+    """The rows that are off most, in the mean."""
+    order = differences["shift"].abs().sort_values(ascending=False, kind="stable").index
+    ordered = differences.loc[order].head(_SHOWN)
+    name = " ".join(str(part) for part in differences.index.names)
+    header = (name, "mean", "of NUTS", "off by, in sd", "sd", "of NUTS", "ratio")
+    rows = [
+        (
+            label(", ".join(map(str, at)) if isinstance(at, tuple) else at),
+            f"{row['mean']:.3f}",
+            f"{row['exact_mean']:.3f}",
+            f"{row['shift']:+.2f} ± {row['shift_error']:.2f}",
+            f"{row['sd']:.3f}",
+            f"{row['exact_sd']:.3f}",
+            f"{row['sd_ratio']:.2f} ± {row['sd_ratio_error']:.2f}",
+        )
+        for at, row in zip(ordered.index, ordered.to_dict("records"), strict=True)
+    ]
+    more = len(differences) - len(rows)
+    return table(header, rows) + (f"\n({more} more, off by less)" if more else "")
+
+
+def _of_hyperparameters(values: pd.DataFrame) -> str:
+    rows = [
+        (label(name), f"{row['value']:.3g}", f"{row['nuts_mean']:.3g} ± {row['nuts_sd']:.2g}")
+        for name, row in zip(values.index, values.to_dict("records"), strict=True)
+    ]
+    return table(("hyperparameter", "of the run", "of NUTS"), rows)
+
+
+def _as_document(folder: str, certificate: Certificate, found: Check) -> dict[str, Any]:
+    numbers = {name: getattr(certificate, name) for name in ("k_hat", "ess", "efficiency", "num_samples")}
+    return {
+        "command": "check",
+        "run": str(folder),
+        "certificate": {
+            "verdict": certificate.verdict,
+            "sentence": certificate.sentence,
+            **numbers,
+            "log_evidence": certificate.log_evidence,
+            "table": _rows(certificate.table),
+        },
+        "nuts": {
+            "verdict": found.verdict,
+            "sentence": found.sentence,
+            "r_hat": found.r_hat,
+            "ess": found.ess,
+            "divergences": found.divergences,
+            "probability_shift": found.probability_shift,
+            "table": _rows(found.table),
+            "hyperparameters": _rows(found.hyperparameters),
+        },
+    }
+
+
+def _rows(differences: pd.DataFrame | None) -> list[dict[str, Any]] | None:
+    if differences is None:
+        return None
+    return [
+        {"label": at, **row}
+        for at, row in zip(differences.index.tolist(), differences.to_dict("records"), strict=True)
+    ]
