@@ -1,0 +1,211 @@
+"""Posteriors against NUTS: one small problem in earnest; what is made of its draws, by draws from elsewhere. Seeds are fixed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import ndtr
+from scipy.stats import norm
+
+from relpref.data import PreferenceData
+from relpref.diagnostics import check
+from relpref.diagnostics.certificates.nuts import Chains
+from relpref.diagnostics.certificates.subject import well_answered
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior, from_samples
+from relpref.infer.belief import DrawsBelief, GaussianBelief
+from relpref.infer.posterior import Origin
+from relpref.kernels import Precomputed
+from relpref.models import xpgp
+
+VARIANCE = 4.0
+SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum
+
+
+def moments_of_gap(wins: int, losses: int) -> tuple[float, float]:
+    grid = np.linspace(-20, 20, 40_001)
+    density = norm.pdf(grid, scale=np.sqrt(2 * VARIANCE)) * ndtr(grid) ** wins * ndtr(-grid) ** losses
+    mean = float(grid @ density / density.sum())
+    return mean, float((grid - mean) ** 2 @ density / density.sum())
+
+
+@pytest.fixture(scope="module")
+def posterior() -> UtilityPosterior:
+    """Of two entities, the Gaussian with the moments of the exact posterior, made by hand."""
+    entities = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
+    answers = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "a"], "count": [3, 1]})
+    data = PreferenceData.from_tables(entities, answers)
+    mean, variance = moments_of_gap(3, 1)
+    return UtilityPosterior(
+        belief=GaussianBelief(
+            SIDES @ np.array([mean, 0.0]), SIDES @ np.diag([variance, 2 * VARIANCE]) @ SIDES.T
+        ),
+        slices={"utility": slice(0, 2)},
+        parts={},
+        hyperparameters={"attributes_amplitude": 1.0},
+        log_evidence=0.0,
+        info={"engine": "EP", "result": "converged"},
+        sites={},
+        key=np.array([0, 1], dtype=np.uint32),
+        origin=Origin(xpgp, (data,), {"attribute_kernel": Precomputed(VARIANCE * np.eye(2))}),
+        data=data,
+    )
+
+
+@pytest.mark.slow
+def test_nuts_finds_what_quadrature_finds(posterior: UtilityPosterior) -> None:
+    found = check(posterior, draws=1200, chains=2, warmup=200, progress_bar=False)
+    assert (found.verdict, found.ok) == ("agrees", True)
+    assert found.sentence.startswith("EP agrees with NUTS")
+    mean, variance = moments_of_gap(3, 1)
+    error = 5 / np.sqrt(found.ess)  # five standard errors
+    assert found.ess > 200
+    np.testing.assert_allclose(
+        found.table["exact_mean"], [mean / 2, -mean / 2], atol=error * np.sqrt(variance) / 2
+    )
+    np.testing.assert_allclose(found.table["exact_sd"], np.sqrt(variance) / 2, rtol=error)
+    assert np.max(np.abs(found.table["shift"])) <= error
+    assert found.probability_shift <= 0.05
+
+
+@pytest.fixture
+def nuts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let draws from elsewhere take the place of those of NUTS."""
+
+    def instead(belief: GaussianBelief, size: int = 2000, **more: Any) -> None:
+        def sample(_: Any, chosen: Any, *__: Any) -> Chains:
+            draws = belief.draw(size, np.random.default_rng(0))[:, chosen].reshape(4, -1, len(chosen))
+            given: dict[str, Any] = {"hyperparameters": {}, "divergences": 0} | more
+            return Chains(draws + np.asarray(given.pop("drift", np.zeros((4, 1, 1)))), **given)
+
+        monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", sample)
+
+    return instead
+
+
+def test_what_differs_is_said(posterior: UtilityPosterior, nuts: Callable[..., None]) -> None:
+    belief = posterior.belief
+    assert isinstance(belief, GaussianBelief)
+    nuts(belief)
+    assert check(posterior).ok
+    shifted = replace(posterior, belief=GaussianBelief(belief.location + [0.5, -0.5], belief.scale))
+    found = check(shifted)
+    assert found.verdict == "differs"
+    assert "2 of 2 means" in found.sentence
+    assert np.all(np.sign(found.table["shift"]) == [1, -1])
+    narrow = check(replace(posterior, belief=GaussianBelief(belief.location, 0.64 * belief.scale)))
+    assert narrow.verdict == "differs"
+    assert "2 of 2 sds" in narrow.sentence
+    assert "means" not in narrow.sentence.partition("Off by more")[2]
+    np.testing.assert_allclose(narrow.table["sd_ratio"], 0.8, atol=5 * narrow.table["sd_ratio_error"].max())
+
+
+def test_chains_that_disagree_accuse_nobody(posterior: UtilityPosterior, nuts: Callable[..., None]) -> None:
+    stuck = np.zeros((4, 1, 2))
+    stuck[3, 0, 0] = 3.0
+    nuts(posterior.belief, drift=stuck)
+    found = check(posterior)
+    assert found.verdict == "undecided"
+    assert "NUTS did not converge" in found.sentence
+    nuts(posterior.belief, size=100)
+    assert check(posterior).verdict == "undecided"  # too few draws
+    nuts(posterior.belief, divergences=3)
+    assert "3 divergent steps" in check(posterior).sentence
+
+
+def test_hyperparameters_are_listed(posterior: UtilityPosterior, nuts: Callable[..., None]) -> None:
+    amplitude = np.linspace(0.5, 1.5, 2000)
+    nuts(posterior.belief, hyperparameters={"attributes_amplitude": amplitude})
+    found = check(posterior, hyperparameters=True)
+    assert "over hyperparameters" in found.sentence
+    assert found.hyperparameters is not None
+    assert found.hyperparameters.loc["attributes_amplitude", "value"] == 1.0
+    assert found.hyperparameters.loc["attributes_amplitude", "nuts_mean"] == pytest.approx(1.0)
+    origin = posterior.origin
+    assert origin is not None
+    with pytest.raises(UnsupportedProgramError, match="priors of its own"):
+        check(replace(posterior, origin=replace(origin, complete=False)), hyperparameters=True)
+
+
+def test_nothing_to_compare(posterior: UtilityPosterior) -> None:
+    without = replace(posterior, data=posterior.data.select_comparisons(np.zeros(0, dtype=int)))
+    assert check(without).ok
+    assert "no answers" in check(without).sentence
+    relation = object.__new__(RelationPosterior)
+    object.__setattr__(relation, "info", {"result": "converged", "solver": "eigen"})
+    assert "linear equations" in check(relation).sentence
+    with pytest.raises(InferenceError, match="no posterior to check"):
+        check(replace(posterior, info={"engine": "EP", "result": "nonfinite"}))
+    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
+        check(replace(posterior, origin=None))
+    wrong: list[dict[str, Any]] = [{"most_entities": 1}, {"draws": 5}, {"chains": 0}, {"warmup": 1}]
+    for options in wrong:
+        with pytest.raises(DataError, match=next(iter(options))):
+            check(posterior, **options)
+
+
+@pytest.fixture(scope="module")
+def chain() -> PreferenceData:
+    """Sixty entities in a row; the first twenty were asked about most."""
+    rng = np.random.default_rng(2)
+    labels = [f"e{row}" for row in range(60)]
+    first = np.concatenate([rng.integers(0, 20, 150), rng.integers(20, 59, 30)])
+    second = np.where(first < 20, (first + rng.integers(1, 20, 180)) % 20, first + 1)
+    answers = pd.DataFrame({"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]})
+    entities = pd.DataFrame({"x": rng.standard_normal(60)}, index=labels)
+    return PreferenceData.from_tables(entities, answers)
+
+
+def test_well_answered_entities_are_asked_about_together(chain: PreferenceData) -> None:
+    chosen = well_answered(chain, 20)
+    assert set(chosen) == set(range(20))
+    assert len(well_answered(chain, 100)) == 60
+    # The graph of their answers is connected as long as there is one.
+    groups = {int(at) for at in chosen}
+    reached, edges = {int(chosen[0])}, list(zip(chain.winner.tolist(), chain.loser.tolist(), strict=True))
+    for _ in range(20):
+        reached |= {j for i, j in edges if i in reached} | {i for i, j in edges if j in reached}
+    assert groups <= reached
+
+
+@pytest.mark.slow
+def test_a_part_of_the_entities_under_the_whole_prior(chain: PreferenceData) -> None:
+    posterior = EP(xpgp).run(0, chain, progress_bar=False)
+    found = check(posterior, most_entities=20, progress_bar=False)
+    assert found.ok
+    assert len(found.table) == 20
+    assert "20 of 60 entities" in found.sentence
+    draws = replace(posterior, belief=DrawsBelief(posterior.sample(500)))
+    with pytest.raises(DataError, match="most_entities=60"):
+        check(draws, most_entities=20)
+
+
+@pytest.mark.slow
+def test_engines_in_earnest(chain: PreferenceData) -> None:
+    """EP agrees at its hyperparameters, Laplace does not; what maximising loses shows where NUTS samples them."""
+    few = chain.select_comparisons(np.arange(0, chain.num_comparisons, 6))
+    fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5}
+    assert check(EP(xpgp, fixed=fixed).run(0, few, progress_bar=False), progress_bar=False).ok
+    laplace = check(Laplace(xpgp, fixed=fixed).run(0, few, progress_bar=False), progress_bar=False)
+    assert laplace.verdict == "differs"
+    free = check(EP(xpgp).run(0, few, progress_bar=False), hyperparameters=True, progress_bar=False)
+    assert free.hyperparameters is not None
+    assert list(free.hyperparameters.index) == ["attributes_amplitude", "attributes_lengthscale"]
+    assert free.verdict == "differs"
+
+
+@pytest.mark.slow
+def test_draws_are_compared_too(posterior: UtilityPosterior) -> None:
+    rng = np.random.default_rng(0)
+    draws = posterior.belief.draw(4000, rng)
+    origin = posterior.origin
+    assert origin is not None
+    samples = {"utility": draws, "attributes_amplitude": np.ones(4000)}
+    sampled = from_samples(samples, xpgp, *origin.args, num_chains=4, **origin.kwargs)
+    # The amplitude, which these draws hold at 1, is sampled by NUTS: the draws are too narrow.
+    found = check(sampled, progress_bar=False)
+    assert found.hyperparameters is not None
+    assert found.verdict in ("differs", "undecided")
