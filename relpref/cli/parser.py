@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from relpref import __version__
 from relpref.cli.check_options import add_check_options
 from relpref.cli.report_options import report_options
+from relpref.cli.sbc_options import sbc_options
 from relpref.cli.values import number, positive, regularizations, seed_number, whole
 from relpref.errors import DataError
 
@@ -182,6 +183,11 @@ def _parser() -> argparse.ArgumentParser:
     add_check_options(check)
     _seed(check)
     _json(check)
+    sbc = _add(commands, "sbc", "try a run's intervals on simulations", "relpref sbc run/ --simulations 1000")
+    _run(sbc)
+    sbc_options(sbc)
+    _seed(sbc)
+    _json(sbc)
 
     ask = _add(
         commands,

@@ -30,11 +30,12 @@ from relpref.diagnostics.calibration.fits import (
 from relpref.diagnostics.calibration.journal import Journal, Record
 from relpref.diagnostics.calibration.quantities import Gap, Own, Quantity, below_truth, rank, usual
 from relpref.diagnostics.calibration.result import Calibration
-from relpref.diagnostics.calibration.simulate import Questions
+from relpref.diagnostics.calibration.simulate import Known, Questions, split
 from relpref.errors import DataError
 from relpref.infer import EP, Exact
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.engine import GaussianEngine
+from relpref.infer.layout import broadcast_fixed
 from relpref.infer.program import Program
 
 _TOGETHER = 5  # simulations that a worker process is handed at a time, where they are fitted one by one
@@ -48,6 +49,7 @@ def calibrate(
     simulations: int = 100,
     key: Any = 0,
     quantity: Callable[[Mapping[str, Any]], Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
     engine_options: Mapping[str, Any] | None = None,
     file: str | os.PathLike[str] | None = None,
     workers: int = 1,
@@ -75,6 +77,8 @@ def calibrate(
         From the values of all sites by name to a number, affine in the Gaussian sites. By default the gap of a random pair of entities
         ("gap"); of a relation the difference of the scores of two random objects for a random node ("difference"); for anything
         else, classifiers too, what a random observed row looks at ("decision").
+    fixed : mapping from site to value, optional
+        Hyperparameters that are not drawn, because they are known; scalars are broadcast.
     engine_options : mapping, optional
         Options of the engine, such as ``draws`` and ``warmup``; of ``"svi"`` ``steps`` and ``draws``.
     file : path, optional
@@ -103,7 +107,11 @@ def calibrate(
     if workers < 1:
         raise DataError(f"workers is {workers}; it must be at least 1")
     check_engine(engine, hyperparameters)
+    name = f"{_program_name(program)}, {engine_name(engine)}, hyperparameters {_WORDS[hyperparameters]}"
     with jax.enable_x64(True):
+        if fixed:
+            call, arrays = split(program, args, kwargs)
+            program, args = Known(program), (broadcast_fixed(call, arrays, dict(fixed)), *args)
         questions = Questions.of(program, args, kwargs, relation=engine is Exact)
     chosen = usual(questions) if quantity is None else Own(quantity)
     if engine is Exact and not isinstance(chosen, Gap):
@@ -113,7 +121,6 @@ def calibrate(
     size = block_size(questions.layout) if together else _TOGETHER if workers > 1 else 1
     words = key_words(as_key(key))
     simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
-    name = f"{_program_name(program)}, {engine_name(engine)}, hyperparameters {_WORDS[hyperparameters]}"
     journal = None if file is None else Journal(file, simulator.settings(name))
     records = {} if journal is None else dict(journal.records)
     starts = [

@@ -47,6 +47,18 @@ class Unanswered:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A program some of whose sites have known values, which are its first argument; to engines they are no sites."""
+
+    program: Program
+
+    def __call__(self, known: Values, *args: Any, **kwargs: Any) -> None:
+        """Run it with them."""
+        inner = handlers.substitute(self.program, data=known)
+        handlers.block(inner, hide=list(known))(*args, **kwargs)
+
+
+@dataclass(frozen=True)
 class Questions:
     """What is simulated: a program and what it was called with.
 

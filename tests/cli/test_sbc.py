@@ -1,0 +1,48 @@
+"""``relpref sbc``: simulations of a run, kept in a folder beside it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_a_run_is_simulated_and_goes_on(ask: Callable[..., Any], place: Path) -> None:
+    before = {path.name for path in (place / "run").iterdir()}
+    said = ask("sbc", "run", "--simulations", 20)
+    assert said.code == 0, said.err
+    assert "xpgp, EP, hyperparameters given" in said.out and "of 20 simulations" in said.out
+    assert f"The picture is in {Path('run-sbc').absolute() / 'ecdf.svg'}" in said.out
+    assert {path.name for path in (place / "run").iterdir()} == before
+    out = place / "run-sbc"
+    assert {path.name for path in out.iterdir()} == {"simulations.jsonl", "ecdf.svg", "summary.csv"}
+    kept = (out / "simulations.jsonl").read_bytes()
+    found = json.loads(ask("sbc", "run", "--simulations", 25, "--json").out)
+    assert found["verdict"] == "calibrated" and found["quantities"][0]["simulations"] == 25
+    assert (out / "simulations.jsonl").read_bytes().startswith(kept)
+    refused = ask("sbc", "run", "--seed", 1)
+    assert refused.code == 2 and "run-sbc/simulations.jsonl: its simulations have key" in refused.err
+    itself = ask("sbc", "run", "--out", "run")
+    assert itself.code == 2 and "this is the run" in itself.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("symmetry", ["none", "symmetric"])
+def test_a_relation_is_simulated_with_the_kernels_of_its_run(
+    ask: Callable[..., Any], tmp_path: Path, symmetry: str
+) -> None:
+    (tmp_path / "nodes.csv").write_text("name,x,y\na,1,2\nb,0,1\nc,1,1\nd,2,0\n", encoding="utf-8")
+    (tmp_path / "known.csv").write_text(
+        "source,target,value\na,b,1\nb,c,0.4\na,d,2\nc,d,1\n", encoding="utf-8"
+    )
+    made = ask(
+        *("conditional", "fit", "--nodes", tmp_path / "nodes.csv", "--relation", tmp_path / "known.csv"),
+        *("--loss", "regression", "--symmetry", symmetry, "--kernel", "gaussian", "--out", tmp_path / "run"),
+    )
+    assert made.code == 0, made.err
+    said = ask("sbc", tmp_path / "run", "--simulations", 100)
+    assert said.code == 0, said.err
+    assert "No sign of miscalibration of the difference" in said.out
+    refused = ask("sbc", tmp_path / "run", "--hyperparameters", "integrate")
+    assert refused.code == 2 and "one kernel and one regularization" in refused.err
