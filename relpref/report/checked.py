@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+import jax
+import numpy as np
 import pandas as pd
 
-from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out
+from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
+from relpref.diagnostics.certificates.target import Target
 from relpref.errors import RelprefError
 from relpref.infer import Posterior, Result, UtilityPosterior
+from relpref.infer.belief import Floats, GaussianBelief
 from relpref.report.text import clean
 
 T = TypeVar("T")
@@ -60,12 +64,38 @@ class Checked:
         return _tried(lambda: influence(self.posterior))
 
     @cached_property
+    def raters(self) -> pd.DataFrame | Unknown:
+        """How well each rater's answers fit the rest."""
+        posterior = self.posterior
+        if not isinstance(posterior, UtilityPosterior) or posterior.data.comparisons.rater is None:
+            return Unknown("the answers do not say who gave them")
+        if isinstance(self.held_out, Unknown):
+            return self.held_out
+        return _tried(lambda: raters(posterior))
+
+    @cached_property
     def certificate(self) -> Certificate | Unknown:
         """Whether the engine's approximation can be relied on."""
         why = "" if self.posterior.info["engine"] == "samples" else self._large(_MOST_CERTIFIED)
         if (refused := self._refused(answers=False)) or why:
             return Unknown(refused or why)
         return _tried(lambda: certify(self.posterior))
+
+    @cached_property
+    def prior_sd(self) -> Floats | Unknown:
+        """Prior standard deviation of every utility less the average of all, at the hyperparameters, shape (n,)."""
+        posterior = self.posterior
+        if not isinstance(posterior.belief, GaussianBelief):
+            return Unknown("there is not one prior but a mixture of them")
+        if why := self._large(_MOST_CERTIFIED):
+            return Unknown(why)
+
+        def centred() -> Floats:
+            with jax.enable_x64(True):
+                root = Target.of(posterior, dict(posterior.hyperparameters)).root
+            return np.sqrt(np.square(root - root.mean(axis=0)).sum(axis=1))
+
+        return _tried(centred)
 
     def _refused(self, *, answers: bool = True) -> str:
         posterior = self.posterior

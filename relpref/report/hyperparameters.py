@@ -19,13 +19,16 @@ from relpref.kernels import (
 from relpref.kernels.attribute import Stationary
 from relpref.linalg import real
 from relpref.models.xpgp import kernels_by_part
-from relpref.report.blocks import Block, Cell, Chapter, Items, Text
+from relpref.report.arviz_pictures import densities
+from relpref.report.blocks import Block, Cell, Chapter, Items, Picture, Text
 from relpref.report.grid import cell, grid
+from relpref.report.plots import NARROW, WIDE
 from relpref.report.text import clean, fixed, percent, significant
 from relpref.report.utilities.contributions import part_name
 
 _TITLE = "Hyperparameters"
 _MOST_ROWS = 40
+_MOST_DRAWN = 12
 # Kernels that ``normalize`` scales to a known gap variance.
 _SCALED = (RegularizedLaplacian, Diffusion, HiddenCommonCause, RelationVectors)
 
@@ -90,12 +93,32 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
     kept = [column for column in range(4) if any(row[column].text for row in rows)]
     columns = [("Name", "Of", "Value", "Reading")[column] for column in kept]
     shown = [[row[column] for column in kept] for row in rows[:_MOST_ROWS]]
+    blocks += _pictures(posterior)
     blocks.append(grid("Values of the hyperparameters", columns, shown, (columns.index("Value"),)))
     if len(rows) > _MOST_ROWS:
         blocks.append(Text(f"The first {_MOST_ROWS} of {len(rows)} values are shown.", small=True))
     if meanings:
         blocks.append(Items(meanings))
     return Chapter(_TITLE, blocks)
+
+
+def _pictures(posterior: Posterior) -> list[Block]:
+    """Densities of the hyperparameters that were drawn."""
+    drawn = {}
+    for name, draws in posterior.hyperparameter_draws.items():
+        columns = np.asarray(draws, dtype=np.float64).reshape(len(draws), -1)
+        owners = _owners(posterior, site_part(posterior, name), _kind(posterior, name), columns[0])
+        for owner, values in zip(owners, columns.T, strict=True):
+            if np.ptp(values) > 0:
+                drawn[f"{name}, {owner}" if columns.shape[1] > 1 else name] = values
+    drawn = dict(list(drawn.items())[:_MOST_DRAWN])
+    if not drawn:
+        return []
+    description = "A density for each hyperparameter, with a dot at its mean and a line for its 90% interval; the table below holds the numbers."
+    wide, narrow = (
+        densities(drawn, f"hyperparameters{shape.width:.0f}", description, shape) for shape in (WIDE, NARROW)
+    )
+    return [Picture(wide, "Densities of the draws, with mean and 90% interval.", narrow=narrow)]
 
 
 def _kind(posterior: Posterior, name: str) -> str:

@@ -3,10 +3,12 @@
 import numpy as np
 
 from relpref.infer import Posterior
-from relpref.report.blocks import Block, Chapter, Contents
+from relpref.report.blocks import Block, Chapter, Contents, Text
+from relpref.report.checked import Checked, Unknown
 from relpref.report.grid import cell, grid
 from relpref.report.hyperparameters import hyperparameters
 from relpref.report.methods import approximation
+from relpref.report.predicted import calibrated, certified, measures, notes
 from relpref.report.text import clean, counted, significant
 
 _ROWS = 50
@@ -14,7 +16,7 @@ _ROWS = 50
 
 def contents(posterior: Posterior) -> Contents:
     """The page of a program without labelled entities."""
-    chapters = [sites(posterior), hyperparameters(posterior)]
+    chapters = [sites(posterior), trust(posterior), hyperparameters(posterior)]
     kept = [chapter for chapter in chapters if chapter is not None]
     return Contents("Posterior report", summary(posterior), kept, [approximation(posterior)])
 
@@ -34,6 +36,21 @@ def sites(posterior: Posterior) -> Chapter:
             caption += f", the first {_ROWS} are shown"
         blocks.append(grid(caption, ("Position", "Mean", "Standard deviation"), rows, (0, 1, 2)))
     return Chapter("Posterior", blocks)
+
+
+def trust(posterior: Posterior) -> Chapter:
+    """How far to trust it."""
+    checked = Checked(posterior)
+    blocks: list[Block] = [Text(certified(checked.certificate))]
+    held = checked.held_out
+    if isinstance(held, Unknown):
+        blocks.append(Text(f"No observation was left out and predicted: {held.why}."))
+        return Chapter("How far to trust it", blocks)
+    text = (
+        f"Each of {counted(held.num_answers, 'observation')} was left out, and predicted from all the others."
+    )
+    blocks += [Text(text), measures(held), *notes(held), *calibrated(held, posterior)]
+    return Chapter("How far to trust it", blocks)
 
 
 def summary(posterior: Posterior) -> list[str]:

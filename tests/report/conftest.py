@@ -16,6 +16,7 @@ from relpref.models import xpgp
 
 PICTURES = [
     ("predicted", "calibration"),
+    ("hyperparameters", "densities"),
     ("utilities.ranking", "forest"),
     ("utilities.contributions", "bars"),
     ("relation.rankings", "forest"),
@@ -88,8 +89,9 @@ def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise DataError("it was made by hand")
 
-    for name in ("leave_one_out", "influence", "certify"):
+    for name in ("leave_one_out", "influence", "raters", "certify"):
         patch(f"relpref.report.checked.{name}", refuse)
+    patch("relpref.report.checked.Target.of", refuse)
     for name in ("next_pairs", "worth"):
         patch(f"relpref.report.utilities.questions.{name}", refuse)
 

@@ -197,6 +197,7 @@ def test_plain_posterior(make: Callable[..., UtilityPosterior], read: Read) -> N
     found = read(page(posterior, relations_evidence=True))
     assert found.text("h2") == [
         "Posterior",
+        "How far to trust it",
         "Hyperparameters",
         "How the computation went",
         "Methods",

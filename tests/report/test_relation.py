@@ -10,6 +10,7 @@ import pytest
 from relpref.infer import RelationPosterior
 from relpref.report.page import render
 from relpref.report.relation.subject import Subject
+from relpref.report.text import significant
 from relpref.rls import ConditionalRanker, concordance
 
 Read = Callable[[str], Any]
@@ -78,6 +79,22 @@ def test_nodes_left_out_by_refits(complete: RelationPosterior, read: Read) -> No
         f"{100 * np.mean(right):.0f}% come in the right order, on average over 8 nodes"
         in read(render(complete)).prose
     )
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_labels_left_out_by_refits(complete: RelationPosterior, read: Read) -> None:
+    nodes, objects, relation = tables()
+    predicted = np.empty_like(relation)
+    for place in np.ndindex(relation.shape):
+        rest = relation.copy()
+        rest[place] = np.nan
+        posterior = fitted(rest, nodes, objects)
+        # With the ranking loss scores have no level: that of the node's other labels.
+        scores = posterior.mean().to_numpy()[place[0]]
+        others = np.arange(relation.shape[1]) != place[1]
+        predicted[place] = scores[place[1]] + np.mean(relation[place[0], others] - scores[others])
+    error = np.sqrt(np.mean(np.square(relation - predicted)))
+    assert f"the typical error is {significant(float(error))}" in read(render(complete)).prose
 
 
 @pytest.mark.usefixtures("without_pictures")

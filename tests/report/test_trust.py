@@ -75,10 +75,29 @@ def test_few_answers_have_no_picture(make: Make, prose: Callable[..., str]) -> N
     assert "5 answers are too few to say" in prose(make(), leave_one_out=held)
 
 
-def test_certificate(make: Make, prose: Callable[..., str]) -> None:
+def test_certificate_and_raters(make: Make, prose: Callable[..., str]) -> None:
+    table = pd.DataFrame(
+        {"winner": list("abca"), "loser": list("bcdb"), "rater": ["ann", "<i>", "ann", "ann"]}
+    )
+    data = make().data.with_comparisons(table)
+    raters = pd.DataFrame(
+        {
+            "answers": [3, 1],
+            "log_loss": [0.4, 2.0],
+            "expected": [0.5, 0.6],
+            "sd": 0.1,
+            "z": [-1.0, 14.0],
+            "at_odds": [False, True],
+        },
+        index=pd.Index(["ann", "<i>"], name="rater"),
+    )
     held = held_out([[0.6, 0, 0.4]] * 4, [0] * 4)
-    text = prose(make(), leave_one_out=held, certify=Certificate("good", "EP is certified"))
+    text = prose(
+        make(data), leave_one_out=held, raters=raters, certify=Certificate("good", "EP is certified")
+    )
     assert "EP is certified." in text
+    assert "<i> is at odds with the others, more than chance explains." in text
+    assert "at odds with the rest" in text and "as expected" in text
 
 
 def test_surprises(make: Make, prose: Callable[..., str]) -> None:
@@ -120,3 +139,13 @@ def test_what_is_not_known_says_why(make: Make, prose: Callable[..., str]) -> No
     bad = prose(make(info={**make().info, "result": "max_iterations"}))
     assert "No answers were left out and predicted: the computation did not converge." in bad
     assert "What to ask next" not in bad
+
+
+def test_entities_of_which_the_answers_say_little(
+    make: Make, prose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posterior = make()
+    sd = posterior.belief.centred().sd()
+    prior = np.where(np.arange(8) == 2, 1.05, 3.0) * sd
+    monkeypatch.setattr("relpref.report.checked.Checked.prior_sd", prior)
+    assert "Of c the answers say little: over 90% of the uncertainty" in prose(posterior)

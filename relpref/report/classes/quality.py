@@ -12,9 +12,8 @@ from relpref.report.blocks import Block, Cell, Chapter, Text
 from relpref.report.checked import Unknown
 from relpref.report.classes.subject import Subject, example_name
 from relpref.report.grid import grid
-from relpref.report.predicted import calibrated, measures, notes
+from relpref.report.predicted import calibrated, certified, measures, notes
 from relpref.report.text import clean, counted, percent, whole
-from relpref.report.utilities.trust import certified
 
 _MOST_CLASSES = 12  # in a table of who was taken for whom
 _ROWS = 10

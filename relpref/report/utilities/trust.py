@@ -1,11 +1,16 @@
 """The chapter on how far the page is to be trusted: warnings, a certificate, and answers that were left out."""
 
-from relpref.report.blocks import Block, Chapter, Items, Text
+import pandas as pd
+
+from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.checked import Unknown
-from relpref.report.predicted import calibrated, measures, notes
-from relpref.report.text import counted, sentence
+from relpref.report.grid import cell, grid
+from relpref.report.predicted import calibrated, certified, measures, notes
+from relpref.report.text import counted, fixed, whole
 from relpref.report.utilities.subject import Subject
 from relpref.report.utilities.warnings import warnings
+
+_MOST_RATERS = 20
 
 
 def trust(subject: Subject) -> Chapter:
@@ -25,11 +30,22 @@ def trust(subject: Subject) -> Chapter:
         "answer is predicted, which a model's fit to answers it has seen does not."
     )
     blocks += [Text(text), measures(held), *notes(held), *calibrated(held, subject.posterior)]
+    if isinstance(subject.checked.raters, pd.DataFrame):
+        blocks.append(_raters(subject.checked.raters))
     return Chapter("How far to trust it", blocks)
 
 
-def certified(certificate: object) -> str:
-    """What the certificate says."""
-    if isinstance(certificate, Unknown):
-        return f"The approximation was not certified: {certificate.why}. relpref check compares it with a sampler."
-    return sentence(str(getattr(certificate, "sentence", "")))
+def _raters(table: pd.DataFrame) -> Block:
+    rows: list[list[Cell | str]] = []
+    for label, row in table.head(_MOST_RATERS).iterrows():
+        rows.append(
+            [
+                cell(label),
+                whole(int(row["answers"])),
+                fixed(row["log_loss"], 3),
+                fixed(row["expected"], 3),
+                "at odds with the rest" if row["at_odds"] else "as expected",
+            ]
+        )
+    columns = ("Rater", "Answers", "Log loss", "Expected", "Verdict")
+    return grid("Raters, the most surprising first", columns, rows, (1, 2, 3))

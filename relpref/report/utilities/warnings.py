@@ -3,12 +3,14 @@
 import numpy as np
 
 from relpref.infer import Result
-from relpref.report.text import counted, fixed, listed, sentence
+from relpref.report.checked import Unknown
+from relpref.report.text import clean, counted, fixed, isolated, listed, sentence, shorten
 from relpref.report.utilities.asked import contradicted
 from relpref.report.utilities.subject import Subject
 
 _FEW = 4.0  # answers about a typical entity, below which intervals rest mostly on the prior
 _FEW_EACH = 10  # answers for each hyperparameter, below which maximising them makes intervals too narrow
+_PRIOR_LEFT = 0.9  # of an entity's prior standard deviation, above which its place is the prior's
 _STEEP = 0.1  # slope at which a search for hyperparameters has not ended, in nats for a factor of e
 _SWITCHED_OFF = 0.05  # an amplitude, where the noise of one answer is 1
 
@@ -18,8 +20,10 @@ def warnings(subject: Subject) -> list[str]:
     return [
         *_convergence(subject),
         *_coverage(subject),
+        *_prior(subject),
         *_agreement(subject),
         *_groups(subject),
+        *_raters(subject),
         *_hyperparameters(subject),
     ]
 
@@ -56,6 +60,21 @@ def _coverage(subject: Subject) -> list[str]:
     return found
 
 
+def _prior(subject: Subject) -> list[str]:
+    """Entities of which the answers say hardly more than the prior."""
+    prior = subject.checked.prior_sd
+    if isinstance(prior, Unknown) or not subject.posterior.data.num_answers:
+        return []
+    left = subject.posterior.belief.centred().sd() / np.where(prior > 0, prior, np.inf)
+    found = np.flatnonzero((left > _PRIOR_LEFT) & (subject.asked > 0))
+    if not len(found):
+        return []
+    named = [subject.names.inline(int(position)) for position in found[:10]]
+    names = listed([*named, *[""] * (len(found) - len(named))], most=10)
+    share = f"over {_PRIOR_LEFT:.0%} of the uncertainty before any answer is left"
+    return [f"Of {names} the answers say little: {share}."]
+
+
 def _agreement(subject: Subject) -> list[str]:
     both = contradicted(subject)
     if not both:
@@ -67,6 +86,18 @@ def _agreement(subject: Subject) -> list[str]:
 def _groups(subject: Subject) -> list[str]:
     groups = subject.posterior.info.get("groups")
     return [sentence(str(groups))] if groups else []
+
+
+def _raters(subject: Subject) -> list[str]:
+    """Raters whose answers fit the rest worse than chance explains."""
+    table = subject.checked.raters
+    if isinstance(table, Unknown):
+        return []
+    odd = [isolated(shorten(clean(label))) for label in table.index[table["at_odds"]]]
+    if not odd:
+        return []
+    verb = "is" if len(odd) == 1 else "are"
+    return [f"{listed(odd, most=6)} {verb} at odds with the others, more than chance explains."]
 
 
 def _hyperparameters(subject: Subject) -> list[str]:
