@@ -24,6 +24,7 @@ TIMED = (
     "fitted",
     "related",
     "one_answer",
+    "held_out",
     "exploration",
     "conjugate_gradient",
     "closed_form",
