@@ -11,14 +11,14 @@ import pytest
 
 from relpref.data import PreferenceData
 from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
-from relpref.errors import DataError
-from relpref.infer import EP, Laplace, UtilityPosterior
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import EP, Laplace, UtilityPosterior, from_samples
 from relpref.infer.refit import engine_again
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
 
 LABELS = list("abcdef")
-HYPERPARAMETERS = {"attributes_amplitude": 1.2, "attributes_lengthscale": [1.0]}
+HYPERPARAMETERS: dict[str, Any] = {"attributes_amplitude": 1.2, "attributes_lengthscale": [1.0]}
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 
 
@@ -110,6 +110,28 @@ def test_leaving_out_is_fitting_again_with_other_answers(kind: str, engine: Any)
     check_against_refits(fitted(kind, engine), 1e-6 if kind == "probability" else 0.02)
 
 
+@pytest.mark.slow
+def test_draws_are_reweighted_as_arviz_does(posterior: UtilityPosterior) -> None:
+    draws = {"utility": posterior.sample(400, key=1)}
+    for name, value in HYPERPARAMETERS.items():
+        draws[name] = np.repeat(np.asarray(value)[None], 400, axis=0)
+    sampled = from_samples(draws, preference_gp, posterior.data)
+    found = leave_one_out(sampled)
+    loo: Any = pytest.importorskip("arviz_stats").loo
+    theirs = loo(sampled.to_datatree(), pointwise=True, reff=1.0)  # of single answers
+    each = np.repeat(np.arange(len(found.table)), posterior.data.count)
+    np.testing.assert_allclose(found.table["log_score"][each], np.asarray(theirs.elpd_i), rtol=1e-8)
+    np.testing.assert_allclose(found.table["k_hat"][each], np.asarray(theirs.pareto_k), rtol=1e-8)
+    assert found.elpd == pytest.approx(theirs.elpd)
+    assert found.elpd_se == pytest.approx(
+        theirs.se, rel=0.02
+    )  # theirs divides by the number of answers, not by one less
+    np.testing.assert_allclose(found.table["p_first"] + found.table["p_second"], 1)
+    np.testing.assert_allclose(found.table["p_first"], found.table["probability"])
+    # These draws are of the same Gaussian, whose other sites EP would not leave as they are.
+    assert np.abs(found.table["log_score"] - leave_one_out(posterior).table["log_score"]).max() < 0.15
+
+
 def test_what_the_table_says(posterior: UtilityPosterior) -> None:
     found = leave_one_out(posterior)
     assert list(found.table[["winner", "loser", "count"]].itertuples(index=False, name=None)) == list(
@@ -177,3 +199,21 @@ def test_raters_need_names(posterior: UtilityPosterior) -> None:
         raters(posterior)
     with pytest.raises(DataError, match="false_alarms is 2"):
         raters(posterior, false_alarms=2)
+
+
+def test_what_cannot_be_held_out(posterior: UtilityPosterior) -> None:
+    quick = posterior.update([("c", "d")], quick=True)
+    with pytest.raises(DataError, match=r"call update\(\) first"):
+        leave_one_out(quick)
+    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
+        leave_one_out(replace(posterior, origin=None))
+    with pytest.raises(UnsupportedProgramError, match="does not know its program or its engine"):
+        k_fold(replace(posterior, origin=None))
+    with pytest.raises(UnsupportedProgramError, match="kept no sites"):
+        leave_one_out(replace(posterior, sites={}))
+    with pytest.raises(DataError, match="gave no numbers"):
+        leave_one_out(replace(posterior, info={**posterior.info, "result": "nonfinite"}))
+    with pytest.raises(DataError, match="folds is 1"):
+        k_fold(posterior, 1)
+    with pytest.raises(DataError, match="by is 'rater', but the answers"):
+        k_fold(posterior, 2, by="rater")

@@ -187,9 +187,9 @@ class Question:
 
 def _usable(posterior: Posterior) -> Origin:
     """How the program was called, of a posterior that can be asked."""
-    posterior._warn_if_not_converged()
     if Result[posterior.info["result"]].empty:
         raise DataError(f"the engine ended with {posterior.info['result']} and gave no numbers; fit again")
+    posterior._warn_if_not_converged()
     if "quick_answers" in posterior.info:
         raise DataError("the posterior has answers that came by quick updates; call update() first")
     if posterior.origin is None:
