@@ -8,6 +8,7 @@ import pandas as pd
 from relpref.cli.opened import opened
 from relpref.cli.output import document, label, say, table
 from relpref.diagnostics import Certificate, Check, certify, check
+from relpref.diagnostics.certificates.words import CHECK
 from relpref.infer import UtilityPosterior
 from relpref.runs import load_run
 
@@ -21,7 +22,8 @@ def run(chosen: argparse.Namespace) -> None:
         _, posterior = opened(chosen.run)  # with the answers that people gave since
     certificate = certify(posterior, key=chosen.seed)
     if not chosen.json:
-        say(f"Certificate: {certificate.sentence}")
+        # What the sentence may advise is on its way.
+        say(f"Certificate: {certificate.sentence.replace(f': {CHECK}', '')}")
     found = check(
         posterior,
         most_entities=chosen.entities,

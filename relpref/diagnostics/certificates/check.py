@@ -36,7 +36,8 @@ class Check:
     sentence : str
         In plain words.
     table : DataFrame
-        As `Certificate.table`, with NUTS for the exact posterior; empty where nothing was compared.
+        As `Certificate.table`, with NUTS for the exact posterior; of some entities alone, relative to their average. Empty where nothing
+        was compared.
     probability_shift : float
         Largest difference of a probability: that the first of an asked pair is the better one; of a class, for classifiers. NaN for other
         programs.

@@ -17,7 +17,7 @@ LEAST = 100  # effective draws: below, a tail that looks light may look so by lu
 _MANY = 600  # dimensions from which weights fail of themselves
 _AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws that can be relied on (Vehtari et al. 2021)
 _DISAGREE = 1.05
-_CHECK = "compare with NUTS instead (relpref check, or relpref.diagnostics.check)"
+CHECK = "compare with NUTS instead (relpref check, or relpref.diagnostics.check)"
 
 
 def exact_algebra(posterior: RelationPosterior) -> Certificate:
@@ -78,12 +78,12 @@ def of_draws(belief: DrawsBelief, chains: int) -> Certificate:
         return certificate(
             "doubtful",
             f"The draws are of one chain, which agrees with itself ({said}). Draws of a variational guide (SVI) always do, whatever the guide is "
-            f"worth, and so may a chain that is stuck: draw several chains with NUTS and pass num_chains, or {_CHECK}.",
+            f"worth, and so may a chain that is stuck: draw several chains with NUTS and pass num_chains, or {CHECK}.",
         )
     return certificate(
         "good",
         f"{chains} chains agree ({said}). That is what can be asked of NUTS; draws of a variational guide (SVI) always agree, and for them "
-        f"it says nothing: {_CHECK}.",
+        f"it says nothing: {CHECK}.",
     )
 
 
@@ -144,5 +144,5 @@ def _unreliable(posterior: Posterior, said: str, number: int) -> str:
     )
     return (
         f"Importance weights cannot certify this posterior, {cause} ({said}; to be relied on, k-hat "
-        f"is at most {threshold(number):.2f} and at least {LEAST} draws are effective): {_CHECK}."
+        f"is at most {threshold(number):.2f} and at least {LEAST} draws are effective): {CHECK}."
     )

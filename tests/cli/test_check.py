@@ -1,0 +1,110 @@
+"""``relpref check``; NUTS is replaced by draws of the posterior itself, except where a test is slow."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relpref.diagnostics.certificates.nuts import Chains
+from relpref.errors import InferenceError
+from relpref.infer import Result
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NUTS that has converged on what the posterior says."""
+
+    def sample(posterior: Any, chosen: Any, belief: Any, free: bool, key: Any, settings: Any) -> Chains:
+        draws = belief.draw(settings.draws, np.random.default_rng(0))
+        shape = (settings.chains, -1, len(chosen))
+        names = posterior.hyperparameters if free else {}
+        values = {name: np.array([value] * settings.draws) for name, value in names.items()}
+        return Chains(draws.reshape(shape), values, 0)
+
+    monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", sample)
+
+
+def test_a_run_is_checked(place: Path, quick: None, ask: Callable[..., Any]) -> None:
+    said = ask("check", "run")
+    assert said.code == 0
+    assert said.out.startswith("Certificate: ")
+    assert "off by, in sd" in said.out
+    assert "coffee" in said.out
+    last = said.out.rstrip().splitlines()[-1]
+    assert last.startswith("NUTS: EP agrees with NUTS")
+    assert said.err == ""
+    part = ask("check", "run", "--entities", 3, "--hyperparameters", "--draws", 400, "--chains", 2)
+    assert part.code == 0
+    assert "3 of 6 entities" in part.out
+    assert "hot_amplitude" in part.out
+
+
+def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> None:
+    first = ask("check", "run", "--json")
+    content = json.loads(first.out)
+    assert content["command"] == "check"
+    assert content["certificate"]["verdict"] in ("good", "doubtful", "failed")
+    assert content["nuts"]["verdict"] == "agrees"
+    assert {row["label"] for row in content["nuts"]["table"]} == {
+        "tea",
+        "coffee",
+        "water",
+        "cola",
+        "007",
+        "NA",
+    }
+    assert ask("check", "run", "--json").out == first.out
+    assert json.loads(ask("check", "run", "--json", "--seed", 5).out)["certificate"] != content["certificate"]
+
+
+def test_runs_without_anything_to_compare(place: Path, ask: Callable[..., Any]) -> None:
+    (place / "nobody.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
+    assert ask("fit", "--entities", "nobody.csv", "--out", "empty", "--quiet").code == 0
+    said = ask("check", "empty")
+    assert said.code == 0
+    assert "There are no answers" in said.out
+    (place / "known.csv").write_text("source,target,value\ntea,coffee,1\ncoffee,tea,2\n", encoding="utf-8")
+    options = ["--nodes", "nobody.csv", "--relation", "known.csv", "--loss", "regression"]
+    made = ask("conditional", "fit", *options, "--out", "rel", "--quiet")
+    assert made.code == 0
+    said = ask("check", "rel")
+    assert said.code == 0
+    assert "exact" in said.out
+    assert "nothing that NUTS could tell" in said.out
+
+
+def test_what_cannot_be_checked(
+    place: Path, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ask("check", "nowhere").code == 2
+    for options in (["--entities", "1"], ["--draws", "3"], ["--chains", "0"], ["--draws", "many"]):
+        said = ask("check", "run", *options)
+        assert (said.code, said.err.startswith("relpref: error: ")) == (2, True)
+
+    def fails(*_: Any) -> Any:
+        raise InferenceError("nothing converged", Result.diverged)
+
+    monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", fails)
+    assert ask("check", "run").code == 1
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", interrupted)
+    assert ask("check", "run").code == 130
+
+
+@pytest.mark.slow
+def test_in_earnest(place: Path, ask: Callable[..., Any]) -> None:
+    (place / "two.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
+    (place / "asked.csv").write_text("winner,loser\ntea,coffee\n", encoding="utf-8")
+    assert (
+        ask("fit", "--entities", "two.csv", "--comparisons", "asked.csv", "--out", "two", "--quiet").code == 0
+    )
+    for run in ("two", "run"):
+        said = ask("check", run)
+        assert said.code == 0
+        assert "EP agrees with NUTS" in said.out
