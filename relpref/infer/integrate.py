@@ -114,7 +114,7 @@ def integrate(
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     start, unravel = ravel_pytree(maximum)
-    root = np.linalg.cholesky(_inverse_curvature(target, given, start, unravel))
+    root = _inverse_root(target, given, start, unravel)
     # Chains move in z, hyperparameters are start + root z.
     place = (given, maximum, jnp.asarray(root))
     length = -(-draws // CHAINS)
@@ -195,10 +195,13 @@ def _potential(target: Target, place: Place) -> Callable[[Array], Array]:
     return potential
 
 
-def _inverse_curvature(
+def _inverse_root(
     target: Target, given: Given, start: Array, unravel: Callable[[Array], Values]
 ) -> NDArray[np.float64]:
-    """The inverse of minus the Hessian, by central differences of the gradient."""
+    """A root of the inverse of minus the Hessian, which is found by central differences of the gradient.
+
+    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a Cholesky factor bears.
+    """
 
     def gradient(vector: Array) -> NDArray[np.float64]:
         return np.asarray(ravel_pytree(target(given, unravel(vector)).gradient)[0])
@@ -209,4 +212,4 @@ def _inverse_curvature(
     if not np.all(np.isfinite(hessian)):
         return np.eye(start.size)
     curvatures, axes = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    return np.asarray((axes / np.maximum(curvatures, _FLATTEST)) @ axes.T)
+    return np.asarray(axes / np.sqrt(np.maximum(curvatures, _FLATTEST)))
