@@ -107,10 +107,11 @@ def _pictures(posterior: Posterior) -> list[Block]:
     drawn = {}
     for name, draws in posterior.hyperparameter_draws.items():
         columns = np.asarray(draws, dtype=np.float64).reshape(len(draws), -1)
-        owners = _owners(posterior, site_part(posterior, name), _kind(posterior, name), columns[0])
+        kind = _kind(posterior, name)
+        owners = _owners(posterior, site_part(posterior, name), kind, columns[0])
         for owner, values in zip(owners, columns.T, strict=True):
             if np.ptp(values) > 0:
-                drawn[f"{name}, {owner}" if columns.shape[1] > 1 else name] = values
+                drawn[f"{kind}, {owner}" if columns.shape[1] > 1 else name] = values
     drawn = dict(list(drawn.items())[:_MOST_DRAWN])
     if not drawn:
         return []

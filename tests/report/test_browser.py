@@ -1,0 +1,56 @@
+"""The page in a browser: nothing is asked of a network, nothing is cut off, at any width and in either scheme."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpref.infer import UtilityPosterior
+from relpref.report import write
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+
+# Words of a picture that reach over its edge, and headings and paragraphs wider than the window.
+CUT_OFF = """() => [...document.querySelectorAll('svg')].filter(e => e.getClientRects().length).flatMap(svg => {
+  const box = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(t => {
+    const r = t.getBoundingClientRect();
+    return r.left < box.left - 1 || r.right > box.right + 1 || r.bottom > box.bottom + 1;
+  }).map(t => t.textContent);
+})"""
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fits_every_window(
+    tmp_path: Path,
+    make: Callable[..., UtilityPosterior],
+    tables: Callable[..., Any],
+    width: int,
+    scheme: str,
+) -> None:
+    labels = [f"a rather long label {row}" for row in range(12)]
+    report = write(make(tables(labels)), tmp_path / "report.html", relations_evidence=False)
+    with playwright.sync_playwright() as engine:
+        chromium = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(report.as_uri())
+        assert asked == [report.as_uri()]
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.evaluate(CUT_OFF) == []
+        shown = page.evaluate(
+            "[...document.querySelectorAll('svg')].filter(e => e.getClientRects().length).length"
+        )
+        assert shown == 2  # of each picture one variant
+        page.emulate_media(media="print")
+        assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+        chromium.close()
