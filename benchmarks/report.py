@@ -16,9 +16,9 @@ TITLE = "The report, after the fit"
 NOTES = (
     "First: in this process, the compilation of the diagnostics and the import of ArviZ included. Then: other answers of the same shape.\n"
     "Two attributes and a relation, hyperparameters given. Evidence: the model is also fitted again without each part, which the report\n"
-    "does by itself up to 200 entities and 2000 different answers."
+    "does by itself up to 100 entities and 1000 different answers."
 )
-SIZES = ((1000, 3000, False), (200, 2000, True))
+SIZES = ((1000, 3000, False), (100, 1000, True))
 
 
 def run(repeats: int) -> str:

@@ -20,7 +20,7 @@ _SLIGHT, _STRONG = 3.0, 6.0
 
 
 # Entities and rows of answers up to which fitting again takes seconds: see `benchmarks/report.py`.
-_MOST_ENTITIES, _MOST_ROWS = 200, 2000
+_MOST_ENTITIES, _MOST_ROWS = 100, 1000
 
 
 def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Chapter | None:
