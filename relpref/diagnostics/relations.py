@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 
 from relpref.data import PreferenceData
+from relpref.diagnostics.predictive.compare import difference_of
+from relpref.diagnostics.predictive.held_out import HeldOut
+from relpref.diagnostics.predictive.leave_one_out import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, Result, UtilityPosterior
 from relpref.infer.posterior import Origin
@@ -34,8 +37,9 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
     -------
     DataFrame
         One row for each part: ``left_out`` (``attributes`` or the name of a relation), ``log_evidence`` without it,
-        ``difference`` (log evidence with it less that without it, in nats: what is lost), and ``note`` (why there is no
-        number, or empty).
+        ``difference`` (log evidence with it less that without it, in nats: what is lost), ``elpd_difference`` (the same of the
+        answers' held-out log probabilities, see `leave_one_out`) and its standard error ``elpd_se``, and ``note`` (why there is
+        no number, or empty).
 
     Raises
     ------
@@ -76,11 +80,24 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
         raise UnsupportedProgramError(
             "the model has no two parts of which one could be left out; xpgp with attributes and relations has"
         )
+    held_out: HeldOut | None = None
     rows = []
     for part in removable:
-        log_evidence, note = _refit(posterior, origin, part, progress_bar)
+        fitted, note = _refit(posterior, origin, part, progress_bar)
+        log_evidence = elpd = error = float("nan")
+        if fitted is not None and fitted.log_evidence is not None:
+            log_evidence = fitted.log_evidence
+            held_out = held_out or leave_one_out(posterior)
+            elpd, error = difference_of(held_out, leave_one_out(fitted))
         rows.append(
-            {"left_out": part, "log_evidence": log_evidence, "difference": full - log_evidence, "note": note}
+            {
+                "left_out": part,
+                "log_evidence": log_evidence,
+                "difference": full - log_evidence,
+                "elpd_difference": elpd,
+                "elpd_se": error,
+                "note": note,
+            }
         )
     return pd.DataFrame(rows)
 
@@ -90,13 +107,15 @@ def parts_of(posterior: Posterior) -> tuple[str, ...]:
     return tuple(name for parts in posterior.parts.values() for name in parts.means)
 
 
-def _refit(posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool) -> tuple[float, str]:
-    """The log evidence without a part, or NaN and the reason."""
+def _refit(
+    posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool
+) -> tuple[Posterior | None, str]:
+    """The posterior without a part, or the reason why there is none."""
     try:
         data = posterior.data
         smaller = data.without_attributes() if part == ATTRIBUTES else data.without_relation(part)
     except DataError as error:
-        return float("nan"), str(error)
+        return None, str(error)
     swap = {
         id(value): smaller
         for value in (*origin.args, *origin.keywords.values())
@@ -116,12 +135,12 @@ def _refit(posterior: UtilityPosterior, origin: Origin, part: str, progress_bar:
             warnings.simplefilter("ignore", UserWarning)
             fitted = engine.run(posterior.key, *args, progress_bar=progress_bar, **kwargs)
     except InferenceError as error:
-        return float("nan"), f"{origin.engine['engine']} on the rest ended with {error.result.name}"
+        return None, f"{origin.engine['engine']} on the rest ended with {error.result.name}"
     except DataError as error:
-        return float("nan"), str(error)
+        return None, str(error)
     if fitted.log_evidence is None or part in parts_of(fitted):
-        return float("nan"), "the program keeps this part when the data lacks it"
-    return fitted.log_evidence, ""
+        return None, "the program keeps this part when the data lacks it"
+    return fitted, ""
 
 
 def _unbound(program: Any) -> Any:

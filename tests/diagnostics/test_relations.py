@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from relpref.data import PreferenceData, Relation
-from relpref.diagnostics import evidence_without_each
+from relpref.diagnostics import HeldOut, evidence_without_each, leave_one_out
 from relpref.diagnostics.relations import site_part
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
@@ -87,6 +87,8 @@ def test_fitted_hyperparameters_are_fitted_anew(data: PreferenceData) -> None:
     table = evidence_without_each(posterior, progress_bar=False)
     alone = fit(xpgp, data.without_relation("near"))
     assert table["log_evidence"].iloc[1] == pytest.approx(alone.log_evidence, rel=1e-7)
+    elpd = leave_one_out(posterior).elpd - leave_one_out(alone).elpd
+    assert table["elpd_difference"].iloc[1] == pytest.approx(elpd, rel=1e-6)
     text = render(posterior, relations_evidence=True)
     assert "What each part is worth" in text and f"{abs(table['log_evidence'].iloc[1]):.2f}" in text
 
@@ -119,6 +121,8 @@ def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Eng
     monkeypatch.setitem(ENGINES, "EP", Engine)
     monkeypatch.setattr(Engine, "calls", [])
     monkeypatch.setattr(Engine, "posterior", given, raising=False)
+    held_out = HeldOut(pd.DataFrame({"log_score": [-0.5, -1.0]}), "by hand")
+    monkeypatch.setattr("relpref.diagnostics.relations.leave_one_out", lambda posterior: held_out)
     return Engine
 
 
