@@ -186,7 +186,7 @@ def test_a_part_of_the_entities_under_the_whole_prior(chain: PreferenceData) -> 
 @pytest.mark.slow
 def test_engines_in_earnest(chain: PreferenceData) -> None:
     """EP agrees at its hyperparameters, Laplace does not; what maximising loses shows where NUTS samples them."""
-    few = chain.select_comparisons(np.arange(0, chain.num_comparisons, 6))
+    few = chain.select_comparisons(np.arange(6))
     fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5}
     assert check(EP(xpgp, fixed=fixed).run(0, few, progress_bar=False), progress_bar=False).ok
     laplace = check(Laplace(xpgp, fixed=fixed).run(0, few, progress_bar=False), progress_bar=False)
