@@ -1,6 +1,7 @@
 """Answers predicted without them, against fits that did not have them."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import EP, Laplace, UtilityPosterior, from_samples
+from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
 from relpref.infer.refit import engine_again
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
@@ -217,3 +219,22 @@ def test_what_cannot_be_held_out(posterior: UtilityPosterior) -> None:
         k_fold(posterior, 1)
     with pytest.raises(DataError, match="by is 'rater', but the answers"):
         k_fold(posterior, 2, by="rater")
+
+
+def test_a_posterior_from_a_file_knows_as_much(posterior: UtilityPosterior, tmp_path: Path) -> None:
+    posterior.save(tmp_path / "posterior.nc")
+    loaded = relpref.load(tmp_path / "posterior.nc")
+    pd.testing.assert_frame_equal(influence(loaded), influence(posterior))
+
+
+def test_one_that_did_not_converge_warns(posterior: UtilityPosterior) -> None:
+    hasty = replace(posterior, info={**posterior.info, "result": "max_iterations"})
+    with pytest.warns(InferenceWarning, match="max_iterations"):
+        leave_one_out(hasty)
+
+
+def test_pairs_of_a_list_leave_alone_and_the_notes_say_so(posterior: UtilityPosterior) -> None:
+    composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
+    assert leave_one_out(composed).notes == (
+        "9 pairs composed from 2 lists; each pair leaves alone, while the others of its choice or list stay",
+    )

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relpref.data.messages import counted
 from relpref.diagnostics.predictive.scores import Forecasts
 from relpref.errors import DataError
 from relpref.infer.belief import Floats
@@ -158,7 +159,8 @@ class HeldOut:
 
     def __repr__(self) -> str:
         """One line."""
-        return f"HeldOut({self.method}, {self.num_answers} answers: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f})"
+        number = counted(self.num_answers, "answer")
+        return f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f})"
 
 
 def _average(forecasts: Forecasts | None, of: Callable[[Forecasts], Floats]) -> tuple[float, float]:
