@@ -1,6 +1,7 @@
 """Runs without answers, with one entity, and with very many."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,11 @@ def of_size(make: Make, size: int, draws: int = 50, answers: Any = None) -> Util
     index = pd.Index([f"entity {row}" for row in range(size)], dtype=object)
     data = PreferenceData.from_tables(pd.DataFrame({"x": np.arange(size, dtype=float)}, index=index), answers)
     values = np.random.default_rng(0).normal(size=(draws, size)) + np.linspace(1, -1, size)
-    return make(data, belief=DrawsBelief(values), parts={}, sites={}, log_evidence=None, info=SAMPLES)
+    changes: dict[str, Any] = {"parts": {}, "sites": {}, "log_evidence": None, "info": SAMPLES}
+    # Made of a small one: the covariance of many entities would not fit into memory.
+    return replace(
+        make(), data=data, belief=DrawsBelief(values), slices={"utility": slice(0, size)}, **changes
+    )
 
 
 def test_without_answers(make: Make, read: Callable[[str], Any]) -> None:
