@@ -41,6 +41,8 @@ def measures(held: HeldOut) -> Block:
         if name not in _READINGS or not np.isfinite(row["value"]):
             continue
         title, reading = _READINGS[str(name)]
+        if held.forecasts is None:
+            reading = "the average of −log density of what was observed: the lower the better, and negative where densities are high"
         error = f"± {fixed(row['se'], 3)}" if np.isfinite(row["se"]) else ""
         base = fixed(row["baseline"], 3) if np.isfinite(row["baseline"]) else ""
         rows.append([title, fixed(row["value"], 3), error, base, reading])
