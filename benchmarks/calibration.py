@@ -2,7 +2,7 @@
 
 Draws hyperparameters from their priors, and everything else from the program; each engine is given the hyperparameters, integrates over them
 or maximises them. Finished simulations are kept in the folder, so that the command goes on where it was interrupted. Writes a table
-(Markdown, CSV) and pictures of the empirical distributions.
+(Markdown, CSV) and a picture of the empirical distributions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.calibration_cases import LIKELIHOODS, PROGRAMS, RANKING_LOSS, ca
 __all__ = ["LIKELIHOODS", "PROGRAMS", "RANKING_LOSS", "WAYS", "case"]
 
 NAMES = (*PROGRAMS, RANKING_LOSS, *LIKELIHOODS)
-# Engine, what it does with hyperparameters, and its options. Those above the line in the table are to be calibrated.
+# Engine, what it does with hyperparameters, and its options. The first four are to be calibrated.
 WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "ep": ("EP", "given", {}),
     "exact": ("Exact", "given", {}),
@@ -30,6 +30,16 @@ WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "svi": ("svi", "integrate", {}),
 }
 
+_TITLES = {
+    "ep": "EP",
+    "exact": "Exact",
+    "evidence": "EP, integrated",
+    "nuts": "NUTS",
+    "laplace": "Laplace",
+    "maximise": "EP, maximised",
+    "svi": "SVI",
+}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
@@ -38,6 +48,7 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--key", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--kept", action="store_true", help="simulate nothing, show what the folder has")
     parser.add_argument("--out", type=Path, default=Path("calibration"))
     args = parser.parse_args()
     names = args.names or NAMES
@@ -50,17 +61,26 @@ def main() -> None:
             relation = name.startswith("conditional")
             if (way == "exact" and not relation) or (way != "exact" and name == RANKING_LOSS):
                 continue
-            calibration = found[name, way] = calibrated(name, way, args)
+            file = args.out / f"{name.replace(' ', '-').replace(',', '')}-{way}.jsonl"
+            number = min(args.simulations, _kept(file)) if args.kept else args.simulations
+            if not number:
+                continue
+            calibration = found[name, way] = calibrated(name, way, number, file, args)
             print(f"{name}: {calibration.name}. {calibration.sentence}", file=sys.stderr, flush=True)
     table = pd.DataFrame([_row(*key, calibration) for key, calibration in found.items()])
     table.to_csv(args.out / "calibration.csv", index=False)
     text = _markdown(table)
     (args.out / "calibration.md").write_text(text, encoding="utf-8")
-    _pictures(found, args.out)
+    _picture(found, args.out / "calibration.svg")
     print(text)
 
 
-def calibrated(name: str, way: str, args: argparse.Namespace) -> Any:
+def _kept(file: Path) -> int:
+    """Whole simulations in a file."""
+    return max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0
+
+
+def calibrated(name: str, way: str, simulations: int, file: Path, args: argparse.Namespace) -> Any:
     """One cell of the table, going on where it was left."""
     from relpref import infer
     from relpref.diagnostics import calibrate
@@ -73,10 +93,10 @@ def calibrated(name: str, way: str, args: argparse.Namespace) -> Any:
         *arguments,
         engine=engine,
         hyperparameters=hyperparameters,
-        simulations=args.simulations,
+        simulations=simulations,
         key=args.key,
         engine_options=options,
-        file=args.out / f"{name.replace(' ', '-')}-{way}.jsonl",
+        file=file,
         workers=args.workers,
         **keywords,
     )
@@ -114,13 +134,17 @@ def _cell(value: Any) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _pictures(found: dict[Any, Any], folder: Path) -> None:
-    """One for each way, a panel for each program or likelihood."""
+def _picture(found: dict[Any, Any], path: Path) -> None:
+    """A panel for each program or likelihood, a curve for each way; hyperparameters are left out."""
+    from relpref.diagnostics import Calibration
     from relpref.diagnostics.calibration.picture import draw
 
-    for way in dict.fromkeys(way for _, way in found):
-        panels = {name: calibration for (name, one), calibration in found.items() if one == way}
-        draw(panels, folder / f"calibration-{way}.svg", only_first=True)
+    panels = {}
+    for name in dict.fromkeys(name for name, _ in found):
+        ways = {way: calibration for (one, way), calibration in found.items() if one == name}
+        pits = {_TITLES[way]: calibration.pit for way, calibration in ways.items()}
+        panels[name] = Calibration(pits, next(iter(ways.values())).results)
+    draw(panels, path)
 
 
 if __name__ == "__main__":

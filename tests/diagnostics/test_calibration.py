@@ -1,6 +1,9 @@
 """Programs and engines against simulations of themselves. Seeds are fixed: a p-value below 0.001 fails, by chance alone in one seed of a thousand."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -107,6 +110,25 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     file.write_bytes(content.split(b"\n")[0][:20])  # killed while the first line was written
     run(simulations=1, file=file)
     assert file.read_bytes().startswith(content.split(b"\n")[0])
+
+
+@pytest.mark.slow
+def test_the_same_problem_is_known_again_in_another_process() -> None:
+    """The order of sets, and of what numpyro keeps in them, is another one there."""
+    script = (
+        "from benchmarks.calibration import case; from relpref.diagnostics.calibration.run import _digest; "
+        "print(_digest(case('probabilities')[1:]))"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "123"
+    }
+    assert len(said) == 1
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

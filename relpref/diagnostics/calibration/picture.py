@@ -24,7 +24,6 @@ def draw(
     path: str | os.PathLike[str],
     *,
     columns: int = _COLUMNS,
-    only_first: bool = False,
 ) -> Path:
     """Write one panel for each calibration, under its name: every quantity's curve and the band of the first.
 
@@ -35,8 +34,6 @@ def draw(
         Of the SVG file.
     columns : int
         Panels beside one another.
-    only_first : bool
-        Leave the hyperparameters out.
 
     Returns
     -------
@@ -56,13 +53,12 @@ def draw(
             grid, lower, upper = calibration.band()
             panel.fill_between(grid, lower - grid, upper - grid, color="0.88", lw=0)
             panel.axhline(0.0, color="0.6", lw=0.6)
-            shown = list(enumerate(calibration.pits))[: 1 if only_first else None]
-            for row, quantity in reversed(shown):
+            for row, quantity in reversed(list(enumerate(calibration.pits))):
                 pit = calibration.pits[quantity]
                 curve = uniform.ecdf(pit[np.isfinite(pit)])
                 panel.plot(grid, curve - grid, f"C{row % 10}", lw=0.9 if row else 1.6, label=quantity)
             panel.set_title(title.replace("$", r"\$"), fontsize=9)
-            if len(shown) > 1:
+            if len(calibration.pits) > 1:
                 panel.legend(fontsize=7, frameon=False)
         for panel in panels[len(found) :]:
             panel.set_visible(False)

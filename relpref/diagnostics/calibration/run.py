@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array
 
 from relpref import parallel
@@ -248,12 +249,22 @@ def _program_name(program: Any) -> str:
 
 def _digest(arguments: Any) -> str:
     """Of everything that a program is called with; objects are told apart by how they are printed, less their addresses."""
-    leaves, structure = jax.tree.flatten(arguments)
-    text = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
+    # A distribution lists its parameters in an order that differs from process to process.
+    leaves, structure = jax.tree.flatten(arguments, is_leaf=lambda leaf: isinstance(leaf, dist.Distribution))
+    text = hashlib.sha256(_printed(structure))
     for leaf in leaves:
-        if isinstance(leaf, np.ndarray | np.generic | jax.Array):
-            array = np.asarray(leaf)
-            text.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-        else:
-            text.update(re.sub(r" at 0x[0-9a-f]+", "", repr(leaf)).encode())
+        parameters: dict[str, Any] = {"": leaf}
+        if isinstance(leaf, dist.Distribution):
+            text.update(type(leaf).__name__.encode())
+            parameters = {name: getattr(leaf, name) for name in sorted(leaf.arg_constraints)}
+        for value in parameters.values():
+            if isinstance(value, np.ndarray | np.generic | jax.Array):
+                array = np.asarray(value)
+                text.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+            else:
+                text.update(_printed(value))
     return text.hexdigest()[:16]
+
+
+def _printed(value: Any) -> bytes:
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value)).encode()
