@@ -14,11 +14,11 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.calibration_cases import LIKELIHOODS, PROGRAMS, RANKING_LOSS, case
+from benchmarks.calibration_cases import LIKELIHOODS, PROGRAMS, RANKING_LOSS, SOME_NOISE, case
 
-__all__ = ["LIKELIHOODS", "PROGRAMS", "RANKING_LOSS", "WAYS", "case"]
+__all__ = ["LIKELIHOODS", "PROGRAMS", "RANKING_LOSS", "SOME_NOISE", "WAYS", "case"]
 
-NAMES = (*PROGRAMS, RANKING_LOSS, *LIKELIHOODS)
+NAMES = (*PROGRAMS, RANKING_LOSS, SOME_NOISE, *LIKELIHOODS)
 # Engine, what it does with hyperparameters, and its options. The first four are to be calibrated.
 WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "ep": ("EP", "given", {}),
@@ -59,7 +59,9 @@ def main() -> None:
     for way in args.ways:
         for name in names:
             relation = name.startswith("conditional")
-            if (way == "exact" and not relation) or (way != "exact" and name == RANKING_LOSS):
+            only = {RANKING_LOSS: "exact", SOME_NOISE: "evidence"}.get(name, way)
+            instead = (way, name) == ("evidence", "conditional_ranking")
+            if (way == "exact" and not relation) or way != only or instead:
                 continue
             file = args.out / f"{name.replace(' ', '-').replace(',', '')}-{way}.jsonl"
             number = min(args.simulations, _kept(file)) if args.kept else args.simulations
