@@ -35,10 +35,10 @@ def case(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     data = relation("classes" if name == "kronecker_classifier" else "numbers")
     if name == "kronecker_classifier":
         return program, (data,), {"landmarks": models.edge_landmarks(data)}
-    options: dict[str, Any] = {"loss": "ranking" if name == RANKING_LOSS else "regression"}
+    keywords: dict[str, Any] = {"loss": "ranking" if name == RANKING_LOSS else "regression"}
     if name == SOME_NOISE:
-        options["priors"] = {"noise": dist.LogNormal(-0.7, 0.5)}
-    return program, (data,), options
+        keywords["priors"] = {"noise": dist.LogNormal(-0.7, 0.5)}
+    return program, (data,), keywords
 
 
 def questions(kind: str) -> tuple[Any, dict[str, Any]]:
