@@ -218,8 +218,9 @@ def test_an_answer_given_five_times_is_five_answers(make_counted: Callable[[], P
 
 @pytest.mark.slow
 def test_workers_find_the_same(tmp_path: Path) -> None:
+    """Up to rounding: their linear algebra has one thread."""
     alone = tried("xpgp", simulations=12, hyperparameters="maximise")
     together = tried(
         "xpgp", simulations=12, hyperparameters="maximise", workers=2, file=tmp_path / "sbc.jsonl"
     )
-    np.testing.assert_array_equal(together.pit, alone.pit)
+    np.testing.assert_allclose(together.pit, alone.pit, rtol=1e-9)
