@@ -196,6 +196,31 @@ def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> No
         compare({"ours": posterior})
 
 
+def drawn(reports: Any, number: int) -> UtilityPosterior:
+    """Draws of the prior, of reported probabilities."""
+    entities = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
+    answers = pd.DataFrame({"first": ["a", "b", "c"], "second": ["b", "c", "d"], "probability": reports})
+    draws: dict[str, Any] = {"utility": np.random.default_rng(0).normal(size=(number, 6))}
+    for name, value in {**HYPERPARAMETERS, "soft_noise": 1.0}.items():
+        draws[name] = np.repeat(np.asarray(value)[None], number, axis=0)
+    found = from_samples(draws, preference_gp, PreferenceData.from_tables(entities, answers))
+    assert isinstance(found, UtilityPosterior)
+    return found
+
+
+def test_what_was_reported_stays_in_the_table() -> None:
+    posterior = drawn([0.9, 0.6, 0.2], 30)
+    held_out = leave_one_out(posterior)
+    for found in (held_out.table, influence(posterior).sort_index()):
+        assert found["reported"].tolist() == [0.9, 0.6, 0.2]
+        np.testing.assert_allclose(found["probability"], np.exp(found["log_score"]))
+    with pytest.raises(
+        DataError, match=r"row 1 .* reported=0\.6.* reported=0\.7.*; compare models of the same"
+    ):
+        other = replace(held_out, table=held_out.table.assign(reported=[0.9, 0.7, 0.2]))
+        compare({"one": held_out, "other": other})
+
+
 def test_raters_need_names(posterior: UtilityPosterior) -> None:
     with pytest.raises(DataError, match="column rater"):
         raters(posterior)

@@ -51,7 +51,8 @@ def given_answers(posterior: Posterior, question: Question, found: Predictive) -
     if isinstance(posterior, UtilityPosterior):
         data = posterior.data
         if len(question.observed) == 1 and np.array_equal(found.count, data.count):
-            return Given(data.comparisons.table(data.entities), outcome, paired, rows)
+            table = data.comparisons.table(data.entities).rename(columns={"probability": "reported"})
+            return Given(table, outcome, paired, rows)
     table = pd.DataFrame(
         {
             "site": objects(question.observed[site] for site in found.site),

@@ -29,7 +29,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By row of `HeldOut.table`: the answer as it was given; ``probability`` (held out) and ``log_score``; ``shift``: of all utilities
+        By row of `HeldOut.table`: the answer as it was given, as there; ``probability`` (held out) and ``log_score``; ``shift``: of all utilities
         that which would move farthest without the answer (one, of those given several times), in posterior standard deviations and
         with its sign, so that −1 means lower by one; ``entity``: whose it is. Utilities are relative to the average, as `ranking` has
         them. Of a classifier it is the latent function of an ``example`` (for more than two classes at a decision); of other
