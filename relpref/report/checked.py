@@ -21,6 +21,10 @@ T = TypeVar("T")
 _MOST_LATENTS = 4000  # of a posterior whose answers are left out: its covariance is looked at as a whole
 _MOST_CERTIFIED = 600  # above, importance weights fail even where the posterior is right
 _MOST_INFLUENCES = 20_000_000  # answers times latents
+_COMPOSED = (
+    "the answers are pairs that were composed from choices or lists, and the other pairs of a choice tell the winner of the pair that is "
+    "left out, so every score would be far too good; to measure prediction, fit without some of the choices and predict these"
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Checked:
         """Every answer as predicted from all the others."""
         if (why := self._refused()) or (why := self._large(_MOST_LATENTS)):
             return Unknown(why)
+        if self.posterior.info.get("answers"):
+            return Unknown(_COMPOSED)
         return _tried(lambda: leave_one_out(self.posterior))
 
     @cached_property
