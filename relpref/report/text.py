@@ -95,6 +95,13 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.0f}%"
 
 
+def counted_share(count: float, total: float, none: str = "0%", every: str = "100%") -> str:
+    """A share of things that were counted, which is exact: ``none`` and ``every`` are said of nothing less."""
+    if total <= 0:
+        return "–"
+    return none if count == 0 else every if count == total else percent(count / total)
+
+
 def signed_percent(share: float) -> str:
     """A share, which may be negative or above 1."""
     return percent(share) if 0 <= share <= 1 else f"{fixed(100 * share, 0)}%"

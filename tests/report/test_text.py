@@ -5,6 +5,7 @@ import pytest
 from relpref.report.text import (
     clean,
     counted,
+    counted_share,
     decimals_for,
     fixed,
     listed,
@@ -30,6 +31,13 @@ from relpref.report.text import (
 )
 def test_percent(probability: float, shown: str) -> None:
     assert percent(probability) == shown
+
+
+def test_counted_shares_are_exact() -> None:
+    shown = [counted_share(count, 5000) for count in (0, 1, 2500, 4999, 5000)]
+    assert shown == ["0%", "<0.1%", "50%", ">99.9%", "100%"]
+    assert [counted_share(count, 1, "none", "all") for count in (0, 1)] == ["none", "all"]
+    assert counted_share(0, 0) == "–"
 
 
 @pytest.mark.parametrize(("share", "shown"), [(-0.25, "−25%"), (1.3, "130%"), (0.4, "40%"), (-0.001, "0%")])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
-from relpref.report.text import counted, fixed, listed, percent
+from relpref.report.text import counted, counted_share, fixed, listed, percent
 from relpref.report.utilities.subject import INTERVAL, Subject
 
 _MOST_PAIRED = 200
@@ -81,14 +81,15 @@ def _settled(subject: Subject) -> str:
         decided += int(np.sum((better >= _SETTLED) | (better <= 1 - _SETTLED)))
     pairs = size * (size - 1) // 2
     whose = f"the {size} best entities" if size < len(subject.order) else "these entities"
+    share = counted_share(decided, pairs, "none", "every one")
     words = (
-        f"Of the {counted(pairs, 'pair')} among {whose}, the order of {percent(decided / pairs)} is settled: "
-        f"one of the two is better with a probability of at least {_SETTLED:.0%}."
+        f"Of the {counted(pairs, 'pair')} among {whose}, the order of {share} is settled: "
+        f"one of the two is better with a probability of at least {_SETTLED:.0%}. "
     )
     gap = subject.posterior.belief.differences(order[:1], order[1:2])
     first, second = (subject.names.inline(int(position)) for position in order[:2])
-    words += (
-        f" Between the first two, {first} is better than {second} with a probability of {percent(float(gap.positive[0]))} "
+    between = (
+        f"{first} is better than {second} with a probability of {percent(float(gap.positive[0]))} "
         f"(a gap of {fixed(float(gap.mean[0]), subject.decimals)}, give or take {fixed(float(gap.sd[0]), subject.decimals)})."
     )
-    return words
+    return between if size == 2 else f"{words}Between the first two, {between}"
