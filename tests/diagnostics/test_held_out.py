@@ -13,6 +13,7 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
+from relpref.diagnostics.predictive.answers import Given, labelled
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
 from relpref.infer.refit import engine_again
@@ -258,8 +259,22 @@ def test_one_that_did_not_converge_warns(posterior: UtilityPosterior) -> None:
         leave_one_out(hasty)
 
 
-def test_pairs_of_a_list_leave_alone_and_the_notes_say_so(posterior: UtilityPosterior) -> None:
+def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(posterior: UtilityPosterior) -> None:
     composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
-    assert leave_one_out(composed).notes == (
-        "9 pairs composed from 2 lists; each pair leaves alone, while the others of its choice or list stay",
-    )
+    found = leave_one_out(composed)
+    assert found.composed
+    (note,) = found.notes
+    assert note.startswith("9 pairs composed from 2 lists; a pair leaves alone, and the others")
+    assert "no measure" in note
+    assert "no measure of prediction" in repr(found)
+    alone = leave_one_out(posterior)
+    assert not alone.composed
+    assert alone.notes == ()
+
+
+def test_a_list_leaves_whole_with_its_rater(posterior: UtilityPosterior) -> None:
+    given = Given(table("plain"), np.zeros(12, dtype=np.intp), True, np.arange(12))
+    composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
+    found = labelled(composed, given, np.full((12, 3), 1 / 3), np.full(12, -1.0), "3 folds", lists_leave=True)
+    assert not found.composed
+    assert found.notes == ("9 pairs composed from 2 lists",)

@@ -16,6 +16,11 @@ from relpref.infer.belief import Floats
 from relpref.infer.class_posterior import Examples, example_labels
 from relpref.infer.ranks import objects
 
+_SIBLINGS = (
+    "a pair leaves alone, and the others of its choice or list, which stay, all but tell who won: the scores are no measure of "
+    "how well answers are predicted"
+)
+
 
 @dataclass(frozen=True)
 class Given:
@@ -106,8 +111,10 @@ def labelled(
     method: str,
     notes: tuple[str, ...] = (),
     k_hat: Floats | None = None,
+    *,
+    lists_leave: bool = False,
 ) -> HeldOut:
-    """Predictions of answers, as a table."""
+    """Predictions of answers, as a table; ``lists_leave`` is whether choices and orderings left with all their pairs."""
     table = given.table.copy()
     table["probability"] = np.exp(log_score)
     table["log_score"] = log_score
@@ -120,7 +127,10 @@ def labelled(
             table["p_tie"] = chances[:, 1]
     if k_hat is not None:
         table["k_hat"] = k_hat
-    composed = posterior.info.get("answers")
+    lists = posterior.info.get("answers")
+    composed = lists is not None and not lists_leave
     if composed:
-        notes = (*notes, f"{composed}; each pair leaves alone, while the others of its choice or list stay")
-    return HeldOut(table, method, notes, chances, given.outcome, given.paired)
+        notes = (*notes, f"{lists}; {_SIBLINGS}")
+    elif lists is not None:
+        notes = (*notes, lists)
+    return HeldOut(table, method, notes, chances, given.outcome, given.paired, composed)

@@ -39,7 +39,7 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
 
     Notes
     -----
-    A difference of less than two standard errors, or of less than about 4, is none that these answers could tell (Vehtari, Gelman &
+    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other pairs of a choice. A difference of less than two standard errors, or of less than about 4, is none that these answers could tell (Vehtari, Gelman &
     Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
     """
     if len(candidates) < 2:

@@ -34,6 +34,9 @@ class HeldOut:
         The category that was answered; −1 where answers are numbers.
     paired : bool
         Whether the categories are those of comparisons.
+    composed : bool
+        Whether answers are pairs of choices or orderings of which other pairs stayed. Those all but tell who won, so that no score is
+        a measure of how well new answers are predicted.
     """
 
     table: pd.DataFrame
@@ -42,6 +45,7 @@ class HeldOut:
     chances: Floats = field(default_factory=lambda: np.empty((0, 0)))
     outcome: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     paired: bool = False
+    composed: bool = False
 
     @property
     def weight(self) -> Floats:
@@ -160,7 +164,8 @@ class HeldOut:
     def __repr__(self) -> str:
         """One line."""
         number = counted(self.num_answers, "answer")
-        return f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f})"
+        but = ", no measure of prediction: see notes" if self.composed else ""
+        return f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f}{but})"
 
 
 def _average(forecasts: Forecasts | None, of: Callable[[Forecasts], Floats]) -> tuple[float, float]:

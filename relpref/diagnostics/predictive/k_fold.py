@@ -59,7 +59,8 @@ def k_fold(
     Returns
     -------
     HeldOut
-        As of `leave_one_out`.
+        As of `leave_one_out`. Choices and orderings leave whole by rater alone, since each is of one rater: else `HeldOut.composed` is
+        true.
 
     Raises
     ------
@@ -104,7 +105,8 @@ def k_fold(
         chances = some.copy() if not chances.size else chances
         chances[test] = some[test]
     again = "fitted again" if hyperparameters == "refit" and "evaluations" in posterior.info else "kept"
-    return labelled(posterior, given, chances, log_score, f"{folds} folds by {name}, hyperparameters {again}")
+    method = f"{folds} folds by {name}, hyperparameters {again}"
+    return labelled(posterior, given, chances, log_score, method, lists_leave=by == "rater")
 
 
 @dataclass(frozen=True)

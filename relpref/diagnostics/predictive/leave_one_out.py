@@ -30,7 +30,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     -------
     HeldOut
         Of an answer that was given k times, one of the k is left out. An example of a classifier leaves with all its decisions. Of a
-        choice or an ordering, which is composed of pairs, each pair leaves alone, and `HeldOut.notes` says so.
+        choice or an ordering each pair leaves alone, which is no test of prediction: then `HeldOut.composed` is true.
 
     Raises
     ------
