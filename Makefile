@@ -28,6 +28,9 @@ JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 COMPILED = JAX_COMPILATION_CACHE_DIR='$(JAX_COMPILATION_CACHE_DIR)' \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=$(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS)
 
+# And most of compiling is optimising, which the problems of the tests, small as they are, do not repay: a fifth less time.
+QUICKLY = XLA_FLAGS='--xla_backend_optimization_level=0'
+
 # A worker runs whole files, whose problems share what JAX compiles.
 WORKERS ?= auto
 PARALLEL = --numprocesses=$(WORKERS) --maxprocesses=4 --dist=loadfile
@@ -45,7 +48,7 @@ demo: $(VENV)/.installed ## fit the model to real bundled data and write demo/re
 
 test: $(VENV)/.installed-test ## run the tests, except those marked slow
 	@echo "Testing with $$($(VENV)/bin/python --version); data files: $${RELPREF_DATA:-none, the tests that read them are skipped}"
-	$(COMPILED) $(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
+	$(COMPILED) $(QUICKLY) $(VENV)/bin/python -m pytest $(PARALLEL) $(ARGS)
 
 test-slow: $(VENV)/.installed-test ## run the tests marked slow
 	$(COMPILED) $(VENV)/bin/python -m pytest -m slow $(PARALLEL) $(ARGS)
