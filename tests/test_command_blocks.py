@@ -98,6 +98,7 @@ TABLES = {
     "start": start,
     "ask": asking,
     "page": page,
+    "checking": page,
     "conditional": relation,
 }
 
