@@ -99,6 +99,7 @@ TABLES = {
     "ask": asking,
     "page": page,
     "checking": page,
+    "calibration": page,
     "conditional": relation,
 }
 
@@ -155,7 +156,7 @@ def test_commands_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             continue  # it has tests of its own
         if "comparisons.csv" in command:
             (tmp_path / "comparisons.csv").unlink(missing_ok=True)  # an export replaces nothing
-        run(command)
+        run(f"{command} --simulations 4" if command.startswith("relpref sbc") else command)
     for query in blocks(file, "sql"):
         with sqlite3.connect(tmp_path / "run" / "answers.sqlite") as store:
             assert store.execute(query).fetchall()
