@@ -222,6 +222,12 @@ def test_what_was_reported_stays_in_the_table() -> None:
         compare({"one": held_out, "other": other})
 
 
+@pytest.mark.parametrize("ask", [leave_one_out, influence])
+def test_a_handful_of_draws_cannot_be_reweighted(ask: Any) -> None:
+    with pytest.raises(DataError, match="has 24 draws, too few to be reweighted; draw at least 25"):
+        ask(drawn([0.9, 0.6, 0.2], 24))
+
+
 def test_raters_need_names(posterior: UtilityPosterior) -> None:
     with pytest.raises(DataError, match="column rater"):
         raters(posterior)

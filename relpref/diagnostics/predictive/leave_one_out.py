@@ -6,13 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
+from relpref.data.messages import counted
 from relpref.diagnostics.predictive.answers import Given, chances_of, given_answers, labelled
 from relpref.diagnostics.predictive.cavity import Predictive, Question
 from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.relation_out import leave_label_out
 from relpref.diagnostics.psis import smoothed
+from relpref.errors import DataError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.belief import DrawsBelief, Floats
+
+_FEWEST = 25  # draws whose largest fifth are the five that a Pareto distribution needs
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
@@ -37,7 +41,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     UnsupportedProgramError
         If the posterior does not know its program (draws or a program of one's own, read back from a file).
     DataError
-        If the posterior has no numbers, has answers that came by quick updates, or comes from no labels.
+        If the posterior has no numbers, has answers that came by quick updates, comes from no labels, or has fewer than 25 draws.
 
     Notes
     -----
@@ -89,10 +93,16 @@ class LeftOut:
 def left_out(posterior: Posterior, values: Mapping[str, Floats] | None = None) -> LeftOut:
     """See `leave_one_out`; ``values`` are hyperparameters at which answers are predicted, instead of the posterior's."""
     question = Question(posterior, classes=isinstance(posterior, ClassPosterior), values=values)
+    draws = len(question.components.location)
+    alone = draws == 1 and not isinstance(posterior.belief, DrawsBelief)
+    if not alone and draws < _FEWEST:
+        raise DataError(
+            f"the posterior has {counted(draws, 'draw')}, too few to be reweighted; draw at least {_FEWEST}, better several hundred"
+        )
     found = question.answer()
     given = given_answers(posterior, question, found)
     log_score = by_answer(found, given)
-    if len(log_score) == 1 and not isinstance(posterior.belief, DrawsBelief):
+    if alone:
         return LeftOut(question, given, found, log_score[0], np.ones((1, len(found.count))), None)
     # p(h | others) is proportional to p(h | all)/p(y | h, others).
     log_weights, k_hat = smoothed(-log_score.T)
