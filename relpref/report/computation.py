@@ -5,9 +5,9 @@ from typing import Any
 
 from relpref.infer import Posterior, RelationPosterior, Result
 from relpref.infer.integrate import UNMIXED
-from relpref.report.blocks import Block, Cell, Chapter, Text
+from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.grid import cell, grid
-from relpref.report.text import clean, fixed, significant
+from relpref.report.text import clean, fixed, sentence, significant
 
 AnyPosterior = Posterior | RelationPosterior
 _TITLE = "How the computation went"
@@ -52,6 +52,7 @@ _ENGINES = {
     "Laplace": "Laplace's approximation: a Gaussian that touches the posterior at its mode",
 }
 _ELSEWHERE = ("engine", "result", "groups", "hyperparameters")
+_LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers aside, is a note under it
 
 
 def computation(posterior: AnyPosterior) -> Chapter:
@@ -68,14 +69,20 @@ def computation(posterior: AnyPosterior) -> Chapter:
     words = dict(_READINGS)
     if sampled:
         words["iterations"] = ("Draws", "from the posterior, all chains together")
+    notes = []
     for name, value in info.items():
         if name in _ELSEWHERE or not isinstance(value, str | int | float | bool):
             continue
         title, reading = words.get(name, (clean(name), ""))
+        if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+            notes.append(sentence(value))
+            continue
         rows.append([cell(title), _value(value), Cell(reading)])
     blocks: list[Block] = [
         grid("Diagnostics and how to read them", ("What", "Value", "How to read it"), rows, (1,))
     ]
+    if notes:
+        blocks.append(Items(notes))
     if sampled:
         text = (
             "The draws are taken as they are: this page does not check whether the chains have mixed. "

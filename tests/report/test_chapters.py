@@ -176,6 +176,12 @@ def test_computation(make: Make, prose: Callable[..., str]) -> None:
     assert "Residual 3.00 × 10⁻⁹" in text and "Sweeps 9" in text and "own 3" in text and "array" not in text
 
 
+def test_long_text_does_not_widen_the_column_of_numbers(make: Make, read: Callable[[str], Any]) -> None:
+    told = "comparisons: 474 pairs composed from 158 choices or lists"
+    page = read(render(make(info={**make().info, "answers": told}), relations_evidence=False))
+    assert f"{told}." in page.text("li") and told not in page.text("bdi")
+
+
 def test_methods_and_versions(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
     assert (
