@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+FEWEST = 25  # weights; of fewer ArviZ finds no tail to fit
+_FAR = 1e300  # in the place of infinity, which must not be subtracted from itself
+
 
 class Smoothed(NamedTuple):
     """Importance weights whose largest ones were replaced by quantiles of a generalised Pareto distribution.
@@ -19,7 +22,8 @@ class Smoothed(NamedTuple):
     log_weights : array, shape (..., s)
         They add up to 1 along the last axis, as weights.
     k_hat : array, shape (...)
-        Shape of the tail: the weights have a finite variance below 0.5, a finite mean below 1. −inf where they are all equal.
+        Shape of the tail: the weights have a finite variance below 0.5, a finite mean below 1. −inf where they are all equal, inf
+        where there is no tail to be fitted.
     """
 
     log_weights: Floats
@@ -37,17 +41,25 @@ def smoothed(log_weights: Floats) -> Smoothed:
     Parameters
     ----------
     log_weights : array, shape (..., s)
-        Up to a constant along the last axis.
+        Up to a constant along the last axis. Where a row of them cannot be smoothed its k-hat is inf and the weights are as given: where there
+        are fewer than 25, one is NaN or +inf, all are −inf, or all but the largest are zero to 308 digits.
     """
     array_stats = _array_stats()
     given = np.atleast_2d(log_weights)
-    flat = given.reshape(-1, given.shape[-1])
-    weights, k_hat = np.empty_like(flat), np.full(len(flat), -np.inf)
+    finite = np.isfinite(given.max(axis=-1)).ravel()
+    flat = np.nan_to_num(given.reshape(-1, given.shape[-1]), nan=-_FAR, posinf=_FAR, neginf=-_FAR)
+    weights, k_hat = flat.copy(), np.full(len(flat), np.inf)
     for row, one in enumerate(flat):
-        weights[row] = one
-        if np.ptp(one) > 0 and len(np.unique(one)) > 5:  # of equal weights there is no tail to be smoothed
-            # ArviZ takes log likelihoods, whose negatives are the log weights of leaving out.
-            weights[row], k_hat[row] = array_stats.psislw(-one)
+        if not finite[row]:
+            continue
+        if len(np.unique(one)) <= (5 if len(one) >= FEWEST else 1):
+            k_hat[row] = -np.inf  # of equal weights there is no tail to be smoothed
+        elif len(one) >= FEWEST:
+            with np.errstate(all="ignore"):  # a tail that underflows
+                # ArviZ takes log likelihoods, whose negatives are the log weights of leaving out.
+                found, shape = array_stats.psislw(-one)
+            if np.isfinite(shape) and np.all(np.isfinite(found)):
+                weights[row], k_hat[row] = found, shape
     weights -= _log_sum(weights)[:, None]
     shape = np.shape(log_weights)
     return Smoothed(weights.reshape(shape), k_hat.reshape(shape[:-1]))
@@ -61,14 +73,20 @@ def threshold(number: int) -> float:
 def convergence(draws: Floats) -> tuple[float, float]:
     """Largest rank-normalised split R-hat and smallest bulk effective sample size (Vehtari et al. 2021).
 
+    NaN where a value never moves, or there are fewer than four draws to a chain.
+
     Parameters
     ----------
     draws : array, shape (chains, s, n)
     """
     array_stats = _array_stats()
     axes = {"chain_axis": 0, "draw_axis": 1}
-    r_hat = array_stats.rhat(draws, method="rank", **axes)
-    ess = array_stats.ess(draws, method="bulk", **axes)
+    chains, number, size = draws.shape
+    # One chain is held against itself: its halves are taken for two.
+    several = draws if chains > 1 else draws[:, : number // 2 * 2].reshape(2, -1, size)
+    with np.errstate(invalid="ignore"):  # a value that never moves
+        r_hat = array_stats.rhat(several, method="rank", **axes)
+        ess = array_stats.ess(draws, method="bulk", **axes)
     return float(np.max(r_hat)), float(np.min(ess))
 
 

@@ -124,6 +124,10 @@ def test_a_hopeless_posterior_fails_with_a_sentence(posterior: UtilityPosterior)
     assert (found.verdict, found.table, found.mean, found.sd) == ("failed", None, None, None)
     assert "cannot certify" in found.sentence
     assert "relpref check" in found.sentence
+    # So far away that all weights but one are zero to 308 digits.
+    far = certify(replace(posterior, belief=belief(mean - 1000, variance)), num_samples=100)
+    assert (far.verdict, far.k_hat) == ("failed", np.inf)
+    assert far.ess == pytest.approx(1)
 
 
 def test_nothing_to_certify(posterior: UtilityPosterior) -> None:
@@ -186,9 +190,14 @@ def test_draws_are_asked_whether_chains_agree(posterior: UtilityPosterior) -> No
     assert verdict(draws, 4).verdict == "good"
     assert "SVI" in verdict(draws, 4).sentence
     assert verdict(draws, 1).verdict == "doubtful"
+    assert verdict(draws + np.linspace(0, 3, 2000)[:, None], 1).verdict == "failed"  # on its way still
     assert verdict(draws[:200], 4).verdict == "doubtful"
     stuck = draws + np.repeat([0.0, 0.0, 0.0, 3.0], 500)[:, None]
     assert verdict(stuck, 4).verdict == "failed"
+    for never in (np.ones((2000, 2)), np.column_stack([draws[:, 0], np.full(2000, 0.3)])):
+        assert verdict(never, 4).verdict == "failed"
+        assert "never move" in verdict(never, 4).sentence
+    assert verdict(draws[:12], 4).verdict == "failed"  # three to a chain
 
 
 def test_relations_are_exact() -> None:
@@ -210,6 +219,18 @@ def test_smoothing_of_weights() -> None:
         log_weights = rng.exponential(size=4000) * shape
         assert abs(float(smoothed(log_weights).k_hat) - shape) <= 0.35
         assert abs(logsumexp(smoothed(log_weights).log_weights)) <= 1e-9
+    for hopeless in (
+        rng.normal(size=4000) * 1e4,
+        np.append(rng.normal(size=100), np.nan),
+        rng.normal(size=24),
+    ):
+        found = smoothed(hopeless)
+        assert found.k_hat == np.inf
+        assert 1 <= found.ess < 100
+        assert abs(logsumexp(found.log_weights)) <= 1e-9
+    some = rng.normal(size=100)
+    assert smoothed(np.append(some, -np.inf)).k_hat < 1  # a draw of no weight does no harm
+    assert smoothed(np.full(100, -np.inf)).k_hat == np.inf
     assert threshold(4000) == 0.7
     assert threshold(100) == 0.5
 

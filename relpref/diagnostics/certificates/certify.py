@@ -111,7 +111,7 @@ def certify(
             parts += [weighted(proposal, each, rng) for _ in range(rounds) for proposal in proposals]
             log_weights = np.concatenate([part.log_weights for part in parts])
             found, number = smoothed(log_weights), len(log_weights)
-            if np.std(log_weights) < _EQUAL:
+            if np.all(np.isfinite(log_weights)) and np.std(log_weights) < _EQUAL:
                 return same_weights(number, float(np.mean(log_weights)))
             reliable = float(found.k_hat) <= threshold(number) and float(found.ess) >= LEAST
             hopeless = float(found.ess) / number * sum(_ROUNDS) * num_samples < LEAST

@@ -67,9 +67,20 @@ def of_draws(belief: DrawsBelief, chains: int) -> Certificate:
     def certificate(verdict: Verdict, sentence: str) -> Certificate:
         return Certificate(verdict, sentence, ess=ess, num_samples=len(belief.draws))
 
+    still = int(np.sum(np.ptp(belief.draws, axis=0) == 0))
+    if still:
+        return certificate(
+            "failed",
+            f"{still} of {belief.size} values never move in {len(belief.draws)} draws: a sampler that is stuck says nothing of the posterior.",
+        )
+    if not np.isfinite(r_hat):
+        return certificate(
+            "failed",
+            f"Draws that are too few, or not finite, cannot be compared ({said}); draw longer chains.",
+        )
     if r_hat > _DISAGREE:
         return certificate("failed", f"The draws do not agree among themselves ({said}); draw longer chains.")
-    if r_hat > _AGREE or ess < _ENOUGH:
+    if not (r_hat <= _AGREE and ess >= _ENOUGH):
         return certificate(
             "doubtful",
             f"The draws are too few, or do not quite agree ({said}); draw longer chains.",
