@@ -288,6 +288,7 @@ NAMES = {
         "cholesky",
         "conjugate_gradient",
         "factor_eigen",
+        "fits",
         "nearest_semidefinite",
         "pivoted_cholesky",
         "real",

@@ -11,6 +11,9 @@ from numpyro.distributions.transforms import biject_to
 from relpref.infer.layout import Discovery, broadcast_fixed, discover
 from relpref.infer.padding import left_out, preference_data, with_padding
 from relpref.infer.program import Call, Layout, Program, Values, in_double, read
+from relpref.linalg import require_memory
+
+MATRICES = 4  # of the size of a prior covariance that are needed at once
 
 
 class Prepared(NamedTuple):
@@ -41,12 +44,20 @@ def prepare(
     fixed: Mapping[str, Any],
     padding: bool,
 ) -> Prepared:
-    """Find out what a program is, with rows added where that is wanted and possible; errors as of `discover`."""
+    """Find out what a program is, with rows added where that is wanted and possible; errors as of `discover`.
+
+    Raises
+    ------
+    DataError
+        If the prior covariance would not fit into memory.
+    """
 
     def prepared(args: tuple[Any, ...], kwargs: Mapping[str, Any], answered: int | None) -> Prepared:
         call, arrays = _split(program, args, kwargs)
         given = broadcast_fixed(call, arrays, dict(fixed))
         found = discover(call, arrays, given)
+        size = found.layout.num_latents
+        require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
         return Prepared(call, arrays, given, found, found.layout.num_rows if answered is None else answered)
 
     data = preference_data(args, kwargs)

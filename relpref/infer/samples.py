@@ -13,7 +13,9 @@ from relpref.infer.faces import choose
 from relpref.infer.noncentered import BASE
 from relpref.infer.pointwise import latent_parts, prepare
 from relpref.infer.posterior import Origin, Parts, Posterior
+from relpref.infer.prepare import MATRICES
 from relpref.infer.program import Program
+from relpref.linalg import fits, require_memory
 
 
 def from_samples(
@@ -54,7 +56,8 @@ def from_samples(
 
     Notes
     -----
-    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³).
+    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³). Where that does not fit into memory, and
+    the sites were not sampled whitened, the posterior has no parts.
     """
     told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
     with jax.enable_x64(True):
@@ -73,7 +76,13 @@ def from_samples(
             raise DataError(f"samples hold different numbers of draws, or fewer than two: {lengths}")
         if min(lengths.values()) % num_chains:
             raise DataError(f"{min(lengths.values())} draws cannot be {num_chains} chains of equal length")
-        latents, parts = latent_parts(call, layout, arrays, draws)
+        size = layout.num_latents
+        if all(name in draws for name, _ in layout.latents) and not fits(MATRICES * 8.0 * size**2):
+            latents = {name: draws[name] for name, _ in layout.latents}
+            parts: dict[str, Any] = {name: {} for name in latents}
+        else:
+            require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
+            latents, parts = latent_parts(call, layout, arrays, draws)
     values = {name: np.asarray(latents[name]).reshape(len(latents[name]), -1) for name, _ in layout.latents}
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     averages = {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()}

@@ -19,12 +19,17 @@ def require_memory(number_of_bytes: float, purpose: str) -> None:
     DataError
         If more than the available memory is needed. Where the system does not say how much there is, nothing is refused.
     """
-    available = available_memory()
-    if available is not None and number_of_bytes > available:
+    if not fits(number_of_bytes):
         raise DataError(
-            f"{purpose} needs {_gigabytes(number_of_bytes)} of memory and {_gigabytes(available)} are available; "
-            "take fewer nodes or a machine with more"
+            f"{purpose} needs {_gigabytes(number_of_bytes)} of memory and {_gigabytes(available_memory() or 0.0)} are available; "
+            "take fewer of them or a machine with more"
         )
+
+
+def fits(number_of_bytes: float) -> bool:
+    """Whether so much memory is available; true where the system does not say."""
+    available = available_memory()
+    return available is None or number_of_bytes <= available
 
 
 def available_memory() -> float | None:

@@ -149,3 +149,20 @@ def test_draws_and_chains_must_fit(data: PreferenceData, hyperparameters: dict[s
     eight = {name: np.repeat(value, 8, axis=0) for name, value in one.items()}
     with pytest.raises(DataError, match="3 chains"):
         from_samples(eight, xpgp, data, num_chains=3)
+
+
+def test_what_does_not_fit_into_memory(
+    data: PreferenceData, hyperparameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relpref.linalg.memory.available_memory", lambda: 4000.0)
+    with pytest.raises(DataError, match="the prior covariance of 12 values needs"):
+        EP(xpgp, fixed=hyperparameters).run(0, data)
+    samples = {name: np.stack([np.asarray(value)] * 3) for name, value in hyperparameters.items()}
+    samples["utility"] = np.random.default_rng(0).normal(size=(3, 12))
+    posterior = from_samples(samples, xpgp, data)
+    np.testing.assert_allclose(posterior.mean(), samples["utility"].mean(axis=0))
+    with pytest.raises(DataError, match="no named parts"):
+        posterior.explain()  # type: ignore[attr-defined]
+    samples["utility_base"] = samples.pop("utility")
+    with pytest.raises(DataError, match="the prior covariance of 12 values needs"):
+        from_samples(samples, xpgp, data)
