@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from relpref.report.text import ISOLATE
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -18,6 +20,11 @@ class Cell:
 
     text: str
     title: str | None = None
+
+    @property
+    def sentence(self) -> bool:
+        """Whether it is words around names, which are read from left to right even where a name is not."""
+        return ISOLATE in self.text
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from relpref.data import messages
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _LONGEST_TITLE = 2000
 _LONGEST_SHOWN = 28
-_ISOLATE, _POP = "\u2068", "\u2069"  # keep a right-to-left name from reordering the sentence around it
+ISOLATE, _POP = "\u2068", "\u2069"  # keep a right-to-left name from reordering the sentence around it
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -58,7 +58,7 @@ class Names:
 
 def isolated(text: str) -> str:
     """Text whose direction of writing does not spread to its neighbours."""
-    return f"{_ISOLATE}{text}{_POP}"
+    return f"{ISOLATE}{text}{_POP}"
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:

@@ -123,6 +123,21 @@ def test_surprises(make: Make, prose: Callable[..., str]) -> None:
     )
 
 
+def test_right_to_left_names_keep_winner_and_loser(
+    make: Make, prose: Callable[..., str], tables: Callable[..., Any]
+) -> None:
+    """A cell that takes its direction from its first letter would show the loser first."""
+    data = tables([*"שדגכעיח", "last"])
+    table = data.comparisons.table(data.entities).head(1)
+    table = table.assign(probability=0.03, log_score=np.log(0.03), shift=-0.8, entity="ש")
+    posterior = make(data)
+    prose(posterior, leave_one_out=held_out([[0.03, 0, 0.97]], [0]), influence=table)
+    page = render(posterior, relations_evidence=False)
+    one, other = table.iloc[0][["winner", "loser"]]
+    assert f'<bdi dir="ltr">\u2068{one}\u2069 over \u2068{other}\u2069</bdi>' in page
+    assert f"<bdi>{one}</bdi>" in page
+
+
 def test_next_questions(make: Make, prose: Callable[..., str]) -> None:
     pairs = pd.DataFrame(
         {"first": ["a"], "second": ["h"], "score": 0.1, "probability": 0.4, "gap_mean": -0.2, "gap_sd": 0.5}
