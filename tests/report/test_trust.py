@@ -1,6 +1,7 @@
 """The chapters that the diagnostics fill: how far to trust, what surprises, what to ask next."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -104,23 +105,53 @@ def test_certificate_and_raters(make: Make, prose: Callable[..., str]) -> None:
 
 def test_surprises(make: Make, prose: Callable[..., str]) -> None:
     data = make().data
-    table = (
-        data.comparisons.table(data.entities)
-        .head(4)
-        .assign(probability=[0.03, 0.2, 0.6, 0.9], shift=[-0.8, 0.3, 0.0, 0.0], entity=["a", "b", "a", "a"])
-    )
-    table["count"] = [1, 3, 1, 1]
-    table["log_score"] = np.log(table["probability"])
-    held = held_out([[0.6, 0, 0.4]] * 4, [0] * 4)
+    answers = data.comparisons.table(data.entities).head(4)
+    answers["count"] = [1, 3, 1, 1]
+    held = held_out([[0.6, 0, 0.4], [0.03, 0, 0.97], [0.9, 0, 0.1], [0.2, 0, 0.8]], [0] * 4, [1, 3, 1, 1])
+    table = answers.assign(shift=[0.0, -0.8, 0.0, 0.3], entity=["a", "a", "a", "b"])
+    table = table.join(held.table[["probability", "log_score"]]).sort_values("log_score")
     text = prose(make(), leave_one_out=held, influence=table)
-    # Outcomes with 3%, 20% (three times) and 10% are under the bound.
-    assert "Of 6 answers, 4 had a probability under 25% by all the others; about 1 would be expected" in text
-    first = table.iloc[0]
-    assert (
-        f"{first['winner']} over {first['loser']}" in text
-        and "moves a by 0.80" in text
-        and "moves b by −0.30" in text
+    # Outcomes with 3% (three times), 10% and 20% are under the bound: 0.39.
+    assert "Of 6 answers, 4 had a probability under 25% by all the others; about 0 would be expected" in text
+    first = answers.iloc[1]
+    assert f"{first['winner']} over {first['loser']} 3 3.0% moves a by 0.80" in text
+    assert "moves b by −0.30" in text and "strong" not in text.partition("Surprising answers 3")[2]
+
+
+def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str]) -> None:
+    """A tie and a side count, whatever the strength: of outcomes under the bound each is expected as often as it is probable."""
+    table = pd.DataFrame(
+        {"winner": list("abc"), "loser": list("bcd"), "tie": [False, True, False], "strength": [2, None, 1]}
     )
+    data = make().data.with_comparisons(pd.concat([table] * 10))
+    answers = data.comparisons.table(data.entities)
+    strong = answers["strength"].fillna(0).argmax()
+    chances = np.tile([0.65, 0.20, 0.15], (3, 1))
+    held = held_out(chances, np.where(answers["tie"], 1, 0), answers["count"].to_numpy())
+    log_score = np.where(np.arange(3) == strong, np.log(0.01), np.log(held.table["probability"]))
+    table = answers.assign(
+        log_score=log_score, probability=np.exp(log_score), shift=0.1, entity="a"
+    ).sort_values("log_score")
+    text = prose(make(data), leave_one_out=held, influence=table)
+    # The strong answer favours a side of 65% and surprises nobody; 30 · (0.20 + 0.15) = 10.5, 10 in even rounding.
+    assert (
+        "Of 30 answers, 10 had a probability under 25% by all the others; about 10 would be expected" in text
+    )
+    assert "b equal to c 10 20% moves" in text and "over b" not in text
+    assert "of preferring that one, however strongly" in text
+
+
+def test_surprises_among_reported_probabilities(make: Make, prose: Callable[..., str]) -> None:
+    answers = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.125]})
+    data = make().data.with_comparisons(answers)
+    table = answers.rename(columns={"probability": "reported"}).assign(
+        probability=[1.7, 0.2, 0.04], log_score=np.log([1.7, 0.2, 0.04]), shift=0.1, entity="a"
+    )
+    held = held_out(np.full((3, 3), np.nan), [0, 0, 0])
+    held = replace(held, outcome=np.full(3, -1), table=held.table.assign(log_score=table["log_score"]))
+    text = prose(make(data), leave_one_out=held, influence=table.sort_values("log_score"))
+    assert "Answer Density Weight c over d with 12.5% 0.04 moves a by −0.10" in text
+    assert "Density: how much was to be expected" in text and "Probability: of" not in text
 
 
 def test_right_to_left_names_keep_winner_and_loser(

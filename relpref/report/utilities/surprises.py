@@ -1,12 +1,16 @@
 """The chapter on answers that contradict the rest."""
 
+from collections.abc import Hashable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from relpref.diagnostics import HeldOut
 from relpref.report.blocks import Block, Cell, Chapter, Text
 from relpref.report.checked import Unknown
 from relpref.report.grid import cell, grid
-from relpref.report.text import counted, fixed, percent, whole
+from relpref.report.text import counted, fixed, percent, significant, whole
 from relpref.report.utilities.subject import Subject
 
 _TITLE = "Surprising answers"
@@ -18,72 +22,84 @@ def surprises(subject: Subject) -> Chapter | None:
     """The chapter; None where there are no answers."""
     if not subject.posterior.data.num_answers:
         return None
-    table = subject.checked.influence
+    table, held = subject.checked.influence, subject.checked.held_out
+    if isinstance(held, Unknown):
+        return Chapter(_TITLE, [Text(f"This is left out: {held.why}.")])
     if isinstance(table, Unknown):
         return Chapter(_TITLE, [Text(f"This is left out: {table.why}.")])
-    if subject.posterior.data.comparisons.probability is not None:
-        head, count = table.head(_ROWS), len(table)
+    forecasts = held.forecasts
+    if forecasts is None:
+        head = table.head(_ROWS)
         what = "The answers are probabilities; those that fit the others least are shown."
+        measure = (
+            "Density: how much was to be expected of the reported probability, predicted from all the others; it is 1 on average over all "
+            "that could be reported, and near 0 for a surprise."
+        )
     else:
+        table = _by_side(table, held)
         odd = table[table["probability"] < _SURPRISING]
         head, count = odd.head(_ROWS), int(_counts(odd).sum())
-        total, expected = int(_counts(table).sum()), float(_expected(table))
+        # Every outcome under the bound, not only the one that was answered, happens with its own probability.
+        chances = np.where(forecasts.chances < _SURPRISING, forecasts.chances, 0.0)
+        expected = float(forecasts.weight @ chances.sum(axis=1))
         what = (
-            f"Of {counted(total, 'answer')}, {whole(count)} had a probability under {_SURPRISING:.0%} by all the others; about {whole(round(expected))} would "
-            "be expected by chance alone."
+            f"Of {counted(held.num_answers, 'answer')}, {whole(count)} had a probability under {_SURPRISING:.0%} by all the others; "
+            f"about {whole(round(expected))} would be expected by chance alone."
         )
+        whatever = ", however strongly" if "strength" in table else ""
+        measure = f"Probability: of preferring that one{whatever}, or of a tie where it is one, predicted from all the others."
     blocks: list[Block] = [Text(what)]
     if len(head):
         blocks += [
             grid("What contradicts the rest, most surprising first", *_rows(subject, head)),
             Text(
-                "Probability: of that answer, predicted from all the others. Weight: which utility would move farthest if the answer "
-                "had not been given, in units of its uncertainty (one standard deviation). A surprising answer of much weight is the one to check.",
+                f"{measure} Weight: which utility would move farthest if the answer had not been given, in units of its uncertainty (one "
+                "standard deviation). A surprising answer of much weight is the one to check.",
                 small=True,
             ),
         ]
     return Chapter(_TITLE, blocks)
 
 
+def _by_side(table: pd.DataFrame, held: HeldOut) -> pd.DataFrame:
+    """With the probability of the side that was answered, whatever the strength, which is what the others tell of an answer."""
+    answered = held.chances[np.arange(len(held.outcome)), held.outcome]
+    return table.assign(probability=answered[table.index]).sort_values("probability", kind="stable")
+
+
 def _counts(table: pd.DataFrame) -> "pd.Series[int]":
     return table["count"] if "count" in table else pd.Series(1, index=table.index)
 
 
-def _expected(table: pd.DataFrame) -> float:
-    """How many answers as improbable there would be: each other outcome of an answer is as probable as it was predicted."""
-    probability = table["probability"].to_numpy()
-    # Of two outcomes with p and 1 − p the one under the bound happens with its own probability.
-    lower = np.minimum(probability, 1 - probability)
-    return float(_counts(table).to_numpy() @ np.where(lower < _SURPRISING, lower, 0.0))
-
-
 def _rows(subject: Subject, head: pd.DataFrame) -> tuple[list[str], list[list[Cell | str]], list[int]]:
     """Columns, rows and which columns are numbers."""
-    answers = subject.posterior.data.comparisons
-    first, second = ("winner", "loser") if answers.probability is None else ("first", "second")
+    reported = "reported" in head
+    measure = "Density" if reported else "Probability"
     columns = ["Answer"]
     columns += ["Rater"] if "rater" in head else []
     columns += ["Times"] if "count" in head and (head["count"] > 1).any() else []
-    columns += ["Probability", "Weight"]
+    columns += [measure, "Weight"]
     rows: list[list[Cell | str]] = []
     for row in head.to_dict("records"):
-        one, other = subject.named(row[first]), subject.named(row[second])
-        said = f"{one} over {other}" if answers.probability is None else f"{one} against {other}"
-        if row.get("tie"):
-            said = f"{one} equal to {other}"
-        line: list[Cell | str] = [said]
+        line: list[Cell | str] = [_said(subject, row)]
         if "Rater" in columns:
             line.append(cell(row["rater"]))
         if "Times" in columns:
             line.append(whole(int(row["count"])))
-        probability = (
-            percent(row["probability"]) if answers.probability is None else fixed(row["probability"])
-        )
+        line.append(fixed(row["probability"]) if reported else percent(row["probability"]))
         # Leaving out moves by the shift, so the answer itself moves the other way.
-        moved = f"moves {subject.named(row['entity'])} by {fixed(-row['shift'])}"
-        rows.append([*line, probability, moved])
-    return (
-        columns,
-        rows,
-        [position for position, name in enumerate(columns) if name in ("Times", "Probability")],
-    )
+        line.append(f"moves {subject.named(row['entity'])} by {fixed(-row['shift'])}")
+        rows.append(line)
+    return columns, rows, [place for place, name in enumerate(columns) if name in ("Times", measure)]
+
+
+def _said(subject: Subject, row: dict[Hashable, Any]) -> str:
+    """An answer in words."""
+    if "reported" in row:
+        first, second = subject.named(row["first"]), subject.named(row["second"])
+        return f"{first} over {second} with {significant(100 * row['reported'])}%"
+    one, other = subject.named(row["winner"]), subject.named(row["loser"])
+    if row.get("tie"):
+        return f"{one} equal to {other}"
+    strength = row.get("strength")
+    return f"{one} over {other}" + ("" if strength is None else f", strength {strength}")
