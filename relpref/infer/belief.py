@@ -45,6 +45,9 @@ class Belief(Protocol):
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
         """Draws, shape (number, n)."""
 
+    def as_mixture(self) -> tuple[Floats, Floats | None]:
+        """What it is a mixture of: s means, shape (s, n), and covariances, shape (s, n, n), or None of points."""
+
 
 @dataclass(frozen=True)
 class Margins:
@@ -131,6 +134,10 @@ class GaussianBelief:
             lower = vectors * np.sqrt(np.maximum(values, 0.0))
         return self.location + rng.standard_normal((number, self.size)) @ lower.T
 
+    def as_mixture(self) -> tuple[Floats, Floats]:
+        """Itself."""
+        return self.location[None], self.scale[None]
+
 
 @dataclass(frozen=True, eq=False)
 class DrawsBelief:
@@ -188,6 +195,10 @@ class DrawsBelief:
         if number == len(self.draws):
             return self.draws
         return self.draws[rng.integers(0, len(self.draws), number)]
+
+    def as_mixture(self) -> tuple[Floats, None]:
+        """The draws, which have no spread."""
+        return self.draws, None
 
 
 def generator(key: Any) -> np.random.Generator:

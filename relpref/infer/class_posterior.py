@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief
-from relpref.infer.mixture import MixtureBelief
+from relpref.infer.belief import Floats
 from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Values, in_double
 from relpref.infer.ranks import objects
@@ -137,17 +136,10 @@ class ClassPosterior(Posterior):
             name: asked if argument is self.data else argument
             for name, argument in self.origin.kwargs.items()
         }
-        belief = self.belief
         fixed = {n: v for n, v in self.hyperparameters.items() if n not in self.hyperparameter_draws}
         sites = sorted(self.slices.items(), key=lambda site: site[1].start)
         layout = tuple((name, rows.stop - rows.start) for name, rows in sites)
-        if isinstance(belief, GaussianBelief):
-            location, scale = belief.location[None], belief.scale[None]
-        elif isinstance(belief, MixtureBelief):
-            location, scale = belief.locations, belief.scales
-        else:
-            assert isinstance(belief, DrawsBelief)
-            location, scale = belief.draws, None
+        location, scale = self.belief.as_mixture()
         with jax.enable_x64(True):
             call, arrays = Call.split(self.origin.program, args, kwargs)
             arrays = tuple(in_double(array) for array in arrays)

@@ -84,6 +84,10 @@ class MixtureBelief:
             draws[rows] = self.components[component].draw(len(rows), rng)
         return draws if number == total else rng.permutation(draws)
 
+    def as_mixture(self) -> tuple[Floats, Floats]:
+        """Its components."""
+        return self.locations, self.scales
+
     def _quantile(self, level: float) -> Floats:
         """By bisection between the smallest and the largest quantile of the components."""
         sds = np.sqrt(np.maximum(np.diagonal(self.scales, axis1=1, axis2=2), 0.0))
