@@ -279,7 +279,7 @@ def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(posterior: U
 
 
 def test_a_list_leaves_whole_with_its_rater(posterior: UtilityPosterior) -> None:
-    given = Given(table("plain"), np.zeros(12, dtype=np.intp), True, np.arange(12))
+    given = Given(table("plain"), np.zeros(12, dtype=np.intp), True, np.zeros(12, dtype=bool), np.arange(12))
     composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
     found = labelled(composed, given, np.full((12, 3), 1 / 3), np.full(12, -1.0), "3 folds", lists_leave=True)
     assert not found.composed

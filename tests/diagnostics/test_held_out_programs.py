@@ -203,7 +203,10 @@ def test_a_program_with_several_kinds_of_answers() -> None:
         mean, variance = without.mean(weights)[0], without.covariance(weights)[0, 0]
         truth = float(norm.logcdf(mean / np.sqrt(1 + variance)))
         assert found.table["log_score"][row] == pytest.approx(truth, abs=0.02)
-    assert np.isnan(found.table["p_first"][9:]).all()
+    assert np.isnan(found.table["p_first"][6:]).all()
+    assert np.isfinite(found.table["p_first"][:6]).all()
+    assert found.single.tolist() == [False] * 6 + [True] * 3 + [False] * 5
+    assert np.isnan(found.summary()["baseline"]["elpd"])
     assert np.isfinite([found.elpd, found.brier, found.accuracy]).all()
     assert set(influence(posterior)["latent"]) <= {f"utility[{row}]" for row in range(5)}
     with pytest.raises(UnsupportedProgramError, match="k_fold does not know how"):

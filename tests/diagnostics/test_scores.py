@@ -1,5 +1,7 @@
 """Measures of held-out predictions, against those of scikit-learn and of counting."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -38,7 +40,7 @@ def single(held_out: HeldOut) -> HeldOut:
     """Every answer in a row of its own."""
     rows = np.repeat(np.arange(len(held_out.table)), held_out.weight.astype(int))
     table = held_out.table.iloc[rows].drop(columns="count").reset_index(drop=True)
-    return HeldOut(table, "by hand", (), held_out.chances[rows], held_out.outcome[rows], held_out.paired)
+    return replace(held_out, table=table, chances=held_out.chances[rows], outcome=held_out.outcome[rows])
 
 
 def exchanged(held_out: HeldOut) -> HeldOut:
@@ -46,7 +48,7 @@ def exchanged(held_out: HeldOut) -> HeldOut:
     turn = np.arange(len(held_out.outcome)) % 2 == 0
     chances = np.where(turn[:, None], held_out.chances[:, ::-1], held_out.chances)
     outcome = np.where(turn, 2 - held_out.outcome, held_out.outcome)
-    return HeldOut(held_out.table, "by hand", (), chances, outcome, True)
+    return replace(held_out, chances=chances, outcome=outcome)
 
 
 def measures(held_out: HeldOut) -> list[float]:
@@ -118,6 +120,49 @@ def test_equal_chances_count_one_half() -> None:
     even = of(np.tile([0.5, 0.0, 0.5], (3, 1)), np.array([0, 0, 2]), paired=True)
     assert (even.accuracy, even.auc, even.brier) == (0.5, 0.5, 0.25)
     assert even.summary()["baseline"]["log_loss"] == pytest.approx(np.log(2))
+
+
+def test_chances_equal_but_for_rounding_count_one_half() -> None:
+    chances = np.tile([0.5 + 1e-12, 0.0, 0.5 - 1e-12], (3, 1))
+    even = of(chances, np.array([0, 0, 2]), paired=True)
+    assert (even.accuracy, even.auc) == (0.5, 0.5)
+    assert even.reliability(2)["count"].tolist() == [0, 6]
+    assert of(chances[:1], np.array([0]), paired=True).accuracy == 0.5
+
+
+def test_yes_and_no_beside_comparisons_are_not_seen_from_both_sides(comparisons: HeldOut) -> None:
+    rng = np.random.default_rng(4)
+    yes = rng.uniform(size=30)
+    said = np.where(rng.uniform(size=30) < 0.8, 0, 2)
+    alone = of(np.stack([yes, 0 * yes, 1 - yes], axis=1), said, np.ones(30), paired=True)
+    both = of(
+        np.concatenate([comparisons.chances, alone.chances]),
+        np.concatenate([comparisons.outcome, said]),
+        np.concatenate([comparisons.weight, alone.weight]),
+        paired=True,
+    )
+    both = replace(both, single=np.arange(80) >= 50)
+    turned = exchanged(comparisons)
+    other = replace(
+        both,
+        chances=np.concatenate([turned.chances, alone.chances]),
+        outcome=np.concatenate([turned.outcome, said]),
+    )
+    np.testing.assert_allclose(measures(other), measures(both))
+    single = replace(alone, single=np.ones(30, dtype=bool))
+    assert single.auc == pytest.approx(roc_auc_score(said == 0, yes))
+    rate = np.mean(said == 0)
+    entropy = -rate * np.log(rate) - (1 - rate) * np.log(1 - rate)
+    baselines = [each.summary()["baseline"]["elpd"] for each in (both, comparisons)]
+    assert baselines[0] - baselines[1] == pytest.approx(-30 * entropy)
+
+
+def test_numbers_beside_categories_have_no_baseline(comparisons: HeldOut) -> None:
+    chances, outcome = comparisons.chances.copy(), comparisons.outcome.copy()
+    chances[7], outcome[7] = np.nan, -1
+    found = replace(comparisons, chances=chances, outcome=outcome).summary()
+    assert found.loc[["elpd", "log_loss"], "baseline"].isna().all()
+    assert np.isfinite(found.loc[["brier", "accuracy"]]).all(axis=None)
 
 
 def test_one_answer_has_no_standard_error() -> None:

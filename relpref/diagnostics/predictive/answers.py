@@ -33,6 +33,8 @@ class Given:
     outcome : array of int, shape (m,)
         Category, see `HeldOut`; −1 for numbers.
     paired : bool
+    single : array of bool, shape (m,)
+        See `HeldOut`.
     unit : array of int
         For each row of the program, the answer that it is a part of.
     """
@@ -40,6 +42,7 @@ class Given:
     table: pd.DataFrame
     outcome: NDArray[np.intp]
     paired: bool
+    single: NDArray[np.bool_]
     unit: NDArray[np.intp]
 
 
@@ -48,8 +51,10 @@ def given_answers(posterior: Posterior, question: Question, found: Predictive) -
     rows = np.arange(len(found.count))
     if isinstance(posterior, ClassPosterior):
         return _examples(posterior, len(rows))
-    outcome = np.where(np.isnan(found.side), -1, 1 - np.nan_to_num(found.side)).astype(np.intp)
-    paired = question.paired
+    known = ~np.isnan(found.side)
+    outcome = np.where(known, 1 - np.nan_to_num(found.side), -1).astype(np.intp)
+    single = known & ~question.paired[found.site]
+    paired = bool((known & ~single).any())
     if not paired:
         outcome[outcome > 0] = 1  # there is no neither
         outcome = np.where(outcome >= 0, 1 - outcome, -1)
@@ -57,7 +62,7 @@ def given_answers(posterior: Posterior, question: Question, found: Predictive) -
         data = posterior.data
         if len(question.observed) == 1 and np.array_equal(found.count, data.count):
             table = data.comparisons.table(data.entities).rename(columns={"probability": "reported"})
-            return Given(table, outcome, paired, rows)
+            return Given(table, outcome, paired, single, rows)
     table = pd.DataFrame(
         {
             "site": objects(question.observed[site] for site in found.site),
@@ -69,7 +74,7 @@ def given_answers(posterior: Posterior, question: Question, found: Predictive) -
     )
     if not np.all(found.count == 1):
         table["count"] = found.count
-    return Given(table, outcome, paired, rows)
+    return Given(table, outcome, paired, single, rows)
 
 
 def _examples(posterior: ClassPosterior, num_rows: int) -> Given:
@@ -84,7 +89,7 @@ def _examples(posterior: ClassPosterior, num_rows: int) -> Given:
         table = pd.DataFrame({"ranker": objects(ends)})
     table["class"] = objects(posterior.classes)[outcome]
     unit = np.repeat(np.arange(len(table)), num_rows // max(len(table), 1))
-    return Given(table, outcome, False, unit)
+    return Given(table, outcome, False, np.ones(len(table), dtype=bool), unit)
 
 
 def used_examples(data: Examples) -> Sequence[Any]:
@@ -121,10 +126,11 @@ def labelled(
     if isinstance(posterior, ClassPosterior):
         for label, column in zip(posterior.classes, chances.T, strict=True):
             table[f"p_{label}"] = column
-    elif given.paired and (given.outcome >= 0).any():
-        table["p_first"], table["p_second"] = chances[:, 0], chances[:, 2]
-        if np.nanmax(chances[:, 1], initial=0.0) > 0:
-            table["p_tie"] = chances[:, 1]
+    elif given.paired:
+        shown = np.where(given.single[:, None], np.nan, chances)
+        table["p_first"], table["p_second"] = shown[:, 0], shown[:, 2]
+        if np.nanmax(shown[:, 1], initial=0.0) > 0:
+            table["p_tie"] = shown[:, 1]
     if k_hat is not None:
         table["k_hat"] = k_hat
     lists = posterior.info.get("answers")
@@ -133,4 +139,4 @@ def labelled(
         notes = (*notes, f"{lists}; {_SIBLINGS}")
     elif lists is not None:
         notes = (*notes, lists)
-    return HeldOut(table, method, notes, chances, given.outcome, given.paired, composed)
+    return HeldOut(table, method, notes, chances, given.outcome, given.paired, composed, given.single)

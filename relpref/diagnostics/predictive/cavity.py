@@ -108,8 +108,8 @@ class Question:
     components : Components
     observed : tuple of str
         The sites with answers.
-    paired : bool
-        Whether they compare two, so that exchanging the two is an accident; not so where they say yes or no.
+    paired : array of bool
+        Which of them compare two, so that exchanging the two is an accident; not so where answers are yes or no.
 
     Raises
     ------
@@ -143,7 +143,7 @@ class Question:
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
         self.observed = layout.observed
         kinds = {site.name: site.kind for site in survey(call, shapes_of(arrays))}
-        self.paired = not all(kinds[name].endswith("Bernoulli") for name in layout.observed)
+        self.paired = np.array([not kinds[name].endswith("Bernoulli") for name in layout.observed])
         self.components = _components(posterior, draws, layout.num_rows, taken_out=origin is None)
         self._call, self._layout, self._classes = call, layout, classes
         self._given = (arrays, found.rows, {name: jnp.asarray(value) for name, value in fixed.items()})

@@ -33,10 +33,12 @@ class HeldOut:
     outcome : array of int, shape (m,)
         The category that was answered; −1 where answers are numbers.
     paired : bool
-        Whether the categories are those of comparisons.
+        Whether the categories are those of comparisons; of a yes or no among them yes is the first, and no the second.
     composed : bool
         Whether answers are pairs of choices or orderings of which other pairs stayed. Those all but tell who won, so that no score is
         a measure of how well new answers are predicted.
+    single : array of bool, shape (m,), or of no size where all are alike
+        Answers that compare nothing, so that to exchange the first and the second would change what they say.
     """
 
     table: pd.DataFrame
@@ -46,6 +48,7 @@ class HeldOut:
     outcome: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     paired: bool = False
     composed: bool = False
+    single: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool))
 
     @property
     def weight(self) -> Floats:
@@ -126,7 +129,7 @@ class HeldOut:
         -------
         DataFrame
             By measure: ``value``, its standard error ``se`` over answers like these, and ``baseline``: what a forecast gets that knows
-            only how often there is a tie, or each class.
+            only how often there is a tie, or each class; NaN where some answers are numbers.
         """
         forecasts, number = self.forecasts, max(self.num_answers, 1)
         base = None if forecasts is None else forecasts.baseline()
@@ -151,11 +154,12 @@ class HeldOut:
         known = self.outcome >= 0
         if not known.any():
             return None
-        return Forecasts(self.chances[known], self.outcome[known], self.weight[known], self.paired)
+        single = self.single[known] if self.single.size else np.full(known.sum(), not self.paired)
+        return Forecasts(self.chances[known], self.outcome[known], self.weight[known], self.paired, single)
 
     def _scored_by(self, forecasts: Forecasts) -> bool:
-        """Whether the categories are all that was scored; not so with strengths of preference."""
-        return np.allclose(forecasts.log_scores(), self._log_scores[self.outcome >= 0])
+        """Whether the categories are all that was scored; not so with strengths of preference, or numbers among the answers."""
+        return bool(np.all(self.outcome >= 0)) and np.allclose(forecasts.log_scores(), self._log_scores)
 
     @property
     def _log_scores(self) -> Floats:

@@ -4,7 +4,7 @@ The categories of a comparison are the first, neither, and the second. What is n
 measure is the same with the two exchanged: where a measure is of one event, each answer counts for the first and for the second.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from relpref.infer.belief import Floats
 
 FIRST, NEITHER, SECOND = 0, 1, 2
+_ROUNDING = 1e-9  # in probabilities, which are equal within it
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +29,15 @@ class Forecasts:
         How many answers each stands for.
     paired : bool
         Whether the categories are `FIRST`, `NEITHER` and `SECOND`.
+    single : array of bool, shape (m,)
+        Answers that are yes or no, where to exchange those two is no accident; all of them unless ``paired``.
     """
 
     chances: Floats
     outcome: NDArray[np.intp]
     weight: Floats
     paired: bool
+    single: NDArray[np.bool_]
 
     def brier(self) -> Floats:
         """Half the squared distance of probabilities and outcome, of each answer: (1 − p)² where there are two categories."""
@@ -43,7 +47,7 @@ class Forecasts:
         """1 where the most probable category was answered, a share of it among equals; NaN for an answer for neither of two."""
         chances = self.chances[:, [FIRST, SECOND]] if self.paired else self.chances
         hits = self._hits[:, [FIRST, SECOND]] if self.paired else self._hits
-        best = chances >= chances.max(axis=1, keepdims=True, initial=0.0)
+        best = chances >= chances.max(axis=1, keepdims=True, initial=0.0) - _ROUNDING
         found = (best & hits).sum(axis=1) / np.maximum(best.sum(axis=1), 1)
         return np.where(hits.any(axis=1), found, np.nan)
 
@@ -58,9 +62,11 @@ class Forecasts:
         scores, hits, weight = self.chances, self._hits, self.weight
         if self.paired:
             won = self.outcome != NEITHER
-            lead = (scores[:, FIRST] - scores[:, SECOND])[won]
-            scores, weight = np.append(lead, -lead)[:, None], np.tile(weight[won], 2)
-            hits = np.append(hits[won, FIRST], hits[won, SECOND])[:, None]
+            both = won & ~self.single
+            lead = scores[:, FIRST] - scores[:, SECOND]
+            lead = np.where(np.abs(lead) < _ROUNDING, 0.0, lead)
+            scores, weight = np.append(lead[won], -lead[both])[:, None], np.append(weight[won], weight[both])
+            hits = np.append(hits[won, FIRST], hits[both, SECOND])[:, None]
         elif scores.shape[1] == 2:
             scores, hits = scores[:, 1:], hits[:, 1:]
         found = [
@@ -74,7 +80,7 @@ class Forecasts:
         """See `relpref.diagnostics.HeldOut.reliability`."""
         events = [FIRST, SECOND] if self.paired else list(range(self.chances.shape[1]))
         chances, hits = self.chances[:, events], self._hits[:, events]
-        place = np.minimum((chances * bins).astype(int), bins - 1)
+        place = np.minimum((chances * bins + _ROUNDING).astype(int), bins - 1)
         rows = []
         for number in range(bins):
             inside = place == number
@@ -97,10 +103,14 @@ class Forecasts:
 
     def baseline(self) -> "Forecasts":
         """What who knows only how often each category is answered would have said, the two of a pair being alike."""
-        rates = self.weight @ self._hits / self.weight.sum()
-        if self.paired:
-            rates[[FIRST, SECOND]] = rates[[FIRST, SECOND]].mean()
-        return Forecasts(np.tile(rates, (len(self.chances), 1)), self.outcome, self.weight, self.paired)
+        chances = np.empty_like(self.chances)
+        pairs = ~self.single
+        for rows in (pairs, self.single):
+            rates = self.weight[rows] @ self._hits[rows] / max(self.weight[rows].sum(), 1.0)
+            if self.paired and rows is pairs:
+                rates[[FIRST, SECOND]] = rates[[FIRST, SECOND]].mean()
+            chances[rows] = rates
+        return replace(self, chances=chances)
 
     def log_scores(self) -> Floats:
         """Log probability of each category that was answered."""
