@@ -63,17 +63,15 @@ class Certificate:
         return None if self.table is None else self.table["exact_sd"]
 
 
-def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.Series, draws: float) -> pd.DataFrame:
+def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.DataFrame) -> pd.DataFrame:
     """How far reported means and sds are from exact ones that are known up to Monte Carlo errors.
 
     Parameters
     ----------
     reported, exact : DataFrame
         ``mean`` and ``sd`` of the same things.
-    error : Series
-        Of the exact means.
-    draws : float
-        Effective number of draws behind the exact sds.
+    error : DataFrame
+        Of the exact means and sds, ``mean`` and ``sd``.
 
     Returns
     -------
@@ -87,17 +85,17 @@ def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.Series, dr
         exact_mean=exact["mean"],
         exact_sd=exact["sd"],
         shift=(reported["mean"] - exact["mean"]) / scale,
-        shift_error=error / scale,
+        shift_error=error["mean"] / scale,
         sd_ratio=ratio,
-        sd_ratio_error=ratio / np.sqrt(2 * max(draws, 1.0)),
+        sd_ratio_error=ratio * (error["sd"] / exact["sd"].where(exact["sd"] > 0)).fillna(0.0),
     )
 
 
 def off(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Which means and which sds are off by more than the tolerance, beyond their Monte Carlo errors."""
-    means = table["shift"].abs() > TOLERANCE + ERRORS * table["shift_error"]
-    sds = (table["sd_ratio"] - 1).abs() > TOLERANCE + ERRORS * table["sd_ratio_error"]
-    return means, sds
+    means = table["shift"].abs() <= TOLERANCE + ERRORS * table["shift_error"]
+    sds = (table["sd_ratio"] - 1).abs() <= TOLERANCE + ERRORS * table["sd_ratio_error"]
+    return ~means, ~sds  # what cannot be computed is off
 
 
 def called(label: Any) -> str:

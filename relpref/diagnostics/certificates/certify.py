@@ -4,14 +4,14 @@ The exact posterior p(u | answers) ∝ p(answers | u) N(u; location, K) is known
 found is near it, the weights p(answers | u) N(u; location, K) / q(u) of draws of q vary little.
 """
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 
 from relpref.diagnostics.certificates.certificate import Certificate, comparison
+from relpref.diagnostics.certificates.reweighted import reweighted
 from relpref.diagnostics.certificates.tables import moments
 from relpref.diagnostics.certificates.target import Target
 from relpref.diagnostics.certificates.words import (
@@ -23,9 +23,9 @@ from relpref.diagnostics.certificates.words import (
     same_weights,
     unusable,
 )
-from relpref.diagnostics.psis import Smoothed, smoothed, threshold
+from relpref.diagnostics.psis import smoothed, threshold
 from relpref.errors import DataError
-from relpref.infer.belief import Belief, DrawsBelief, Floats, GaussianBelief, generator
+from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief, generator
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Posterior
 from relpref.infer.refit import engine_again
@@ -36,6 +36,7 @@ from relpref.linalg import cholesky
 
 _FEWEST = 100  # draws from which a tail can be fitted
 _COMPONENTS = 25  # of a mixture that are looked at
+_GROUPS = 50  # of draws, by which errors are found
 _EQUAL = 1e-3  # sd of log weights that are equal but for rounding
 # Where the weights cannot be relied on yet, four and sixteen times as many draws are taken: few draws may see the foot of a tail that
 # is light further out. Not where that could not help, nor where it would take more than so many numbers (160 MB).
@@ -106,7 +107,7 @@ def certify(
     parts: list[Weighted] = []
     with jax.enable_x64(True):
         proposals = _proposals(posterior)
-        each = -(-num_samples // len(proposals))
+        each = 2 * -(-num_samples // (2 * len(proposals)))  # pairs
         for rounds in _ROUNDS:
             parts += [weighted(proposal, each, rng) for _ in range(rounds) for proposal in proposals]
             log_weights = np.concatenate([part.log_weights for part in parts])
@@ -122,20 +123,23 @@ def certify(
         return of_weights(posterior, *numbers, None, np.nan)
     highest = log_weights.max()
     log_evidence = float(highest + np.log(np.mean(np.exp(log_weights - highest))))
-    table = _table(posterior, proposals, np.concatenate([part.draws for part in parts]), found)
+    draws = np.concatenate([part.draws for part in parts])
+    groups = _groups(len(proposals), each, len(parts) // len(proposals))
+    exact, errors = reweighted(posterior, draws, np.exp(found.log_weights), groups)
+    table = comparison(moments(posterior, belief), exact, errors)
     return of_weights(posterior, *numbers, table, log_evidence if len(proposals) == 1 else np.nan)
 
 
 def weighted(proposal: Proposal, number: int, rng: np.random.Generator) -> Weighted:
-    """Antithetic draws of a Gaussian and their weights for the target; inside ``enable_x64``.
+    """Antithetic draws of a Gaussian, an even number of them, and their weights for the target; inside ``enable_x64``.
 
     In coordinates w in which the prior is N(0, I): directions in which it does not vary have no part in either density.
     """
     target = proposal.target
     mean, covariance = target.whitened(proposal.belief)
     lower = np.asarray(cholesky(jax.numpy.asarray(covariance)).lower)
-    half = rng.standard_normal((-(-number // 2), len(mean)))
-    noise = np.concatenate([half, -half])[:number]
+    half = rng.standard_normal((number // 2, len(mean)))
+    noise = np.concatenate([half, -half])
     white = mean + noise @ lower.T
     draws = target.location + white @ target.root.T
     log_prior = -0.5 * np.sum(np.square(white), axis=1)
@@ -168,22 +172,8 @@ def _proposals(posterior: Posterior) -> list[Proposal]:
     return found
 
 
-def _table(posterior: Posterior, proposals: list[Proposal], draws: Floats, found: Smoothed) -> pd.DataFrame:
-    """What the weighted draws say, beside what the posterior does."""
-    components = [proposal.belief for proposal in proposals]
-    belief: Belief = components[0]
-    if len(components) > 1:
-        belief = MixtureBelief(
-            np.stack([one.location for one in components]), np.stack([one.scale for one in components])
-        )
-    weights, ess = np.exp(found.log_weights), float(found.ess)
-    # What the weights do to draws of the proposal is added to what is known of it exactly.
-    centred = draws - weights @ draws
-    exact = GaussianBelief(
-        belief.mean() + weights @ draws - draws.mean(axis=0), (weights[:, None] * centred).T @ centred
-    )
-    # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at the averages.
-    posterior = replace(posterior, hyperparameter_draws={})
-    after = moments(posterior, exact)
-    error = after["sd"] * np.sqrt(max(1 / ess - 1 / len(draws), 0.0))
-    return comparison(moments(posterior, belief), after, error, ess)
+def _groups(proposals: int, each: int, rounds: int) -> NDArray[np.intp]:
+    """Which draws may know of one another: of a mixture those of one component, of a Gaussian the pairs."""
+    if proposals > 1:
+        return np.tile(np.repeat(np.arange(proposals), each), rounds)
+    return np.tile(np.arange(each // 2) % _GROUPS, 2 * rounds)

@@ -188,7 +188,8 @@ def _compared(found: Subject, belief: Belief, nuts: Chains) -> Check:
     both = 1 / (
         1 / ess + 1 / _own_draws(posterior, belief)
     )  # what is compared may be known from draws itself
-    table = comparison(reported, true, true["sd"] / np.sqrt(both), both)
+    error = pd.DataFrame({"mean": true["sd"] / np.sqrt(both), "sd": true["sd"] / np.sqrt(2 * both)})
+    table = comparison(reported, true, error)
     numbers: dict[str, Any] = {
         "table": table,
         "probability_shift": _probability_shift(found, belief, sampled),
