@@ -47,13 +47,30 @@ class Names:
     def __init__(self, labels: Sequence[Any]) -> None:
         plain = [clean(label) or "(empty)" for label in labels]
         used = Counter(plain)
-        # 1 and "1" are different entities; so are "a b" and "a  b".
-        self.full = [text if used[text] == 1 else clean(repr(labels[i])) for i, text in enumerate(plain)]
-        self.short = [shorten(text) for text in self.full]
+        # 1 and "1" are different entities.
+        told = [text if used[text] == 1 else clean(repr(labels[i])) for i, text in enumerate(plain)]
+        self.full = _distinct(told)
+        self.short = _distinct([shorten(text) for text in self.full], _LONGEST_SHOWN)
 
     def inline(self, position: int) -> str:
         """A name within a sentence."""
         return isolated(self.short[position])
+
+
+def _distinct(names: Sequence[str], longest: int | None = None) -> list[str]:
+    """With a number after all but the first of names that are alike, such as those of "a b" and "a  b", or of two long ones."""
+    taken, last = set(names), Counter[str]()
+    found = []
+    for name in names:
+        text = name
+        while last[name] and text in taken:
+            last[name] += 1
+            suffix = f" ({last[name]})"
+            text = (name if longest is None else shorten(name, longest - len(suffix))) + suffix
+        last[name] = last[name] or 1
+        taken.add(text)
+        found.append(text)
+    return found
 
 
 def isolated(text: str) -> str:

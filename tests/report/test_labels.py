@@ -3,6 +3,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relpref.infer import UtilityPosterior
 from relpref.report.page import render
@@ -74,4 +76,17 @@ def test_long_labels_are_cut_and_kept(
 
 
 def test_equal_words_stay_apart() -> None:
-    assert Names([1, "1", "a  b", "a b", "c"]).full == ["1", "'1'", "'a b'", "'a b'", "c"]
+    names = Names([1, "1", "a  b", "a b", "c", "'a b'", "'a b' (2)"])
+    assert names.full == ["1", "'1'", "'a b'", "'a b' (3)", "c", "'a b' (4)", "'a b' (2)"]
+    long = ["x" * 10_000 + end for end in "abc"]
+    for alike in (long, [f"{'a' * 20}{middle}{'b' * 20}" for middle in "123"]):
+        names = Names(alike)
+        assert len(set(names.full)) == len(set(names.short)) == 3
+        assert max(map(len, names.short)) <= 28 and names.short[1].endswith(" (2)")
+
+
+@given(st.lists(st.text("ab '(2)1 ", max_size=40) | st.integers(1, 2), unique=True, max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_no_two_entities_share_a_name(labels: list[Any]) -> None:
+    names = Names(labels)
+    assert len(set(names.full)) == len(set(names.short)) == len(labels)
