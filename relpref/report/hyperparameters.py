@@ -80,10 +80,12 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
         rows += list(_rows(posterior, name, value))
         kind = _kind(posterior, name)
         kinds.append(_lengthscale(posterior, name) if kind == "lengthscale" else kind)
-    searched = "evaluations" in posterior.info
+    unanswered = isinstance(posterior, UtilityPosterior) and not posterior.data.num_answers
     if posterior.hyperparameter_draws:
         intro = "Averages over draws from their posterior, with 90% intervals."
-    elif searched:
+    elif "evaluations" in posterior.info and unanswered:
+        intro = "Nothing was answered yet, so these are the most probable values under their prior."
+    elif "evaluations" in posterior.info:
         intro = "Found by maximising the log evidence plus the log prior: the values under which the answers are most credible."
     else:
         intro = "These were given, not fitted."

@@ -163,6 +163,73 @@ def test_notes(make: Make, tables: Callable[..., PreferenceData], prose: Callabl
     assert "tied together" in prose(make(data, info={**make().info, "groups": "2 groups are tied together"}))
 
 
+def test_what_is_said_before_any_answer(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make(make().data.with_comparisons(None), belief=GaussianBelief(np.zeros(8), np.eye(8))))
+    assert "As nothing was answered yet, all places are open: the order below says nothing." in text
+    assert "Nothing was answered yet, so these are the most probable values under their prior." in text
+    for words in (
+        "has the highest utility",
+        "is settled",
+        "most credible",
+        "by 0 answers",
+        "The fit switched",
+    ):
+        assert words not in text
+
+
+def islands(make: Make, **changes: Any) -> UtilityPosterior:
+    """Two groups of two and three that are compared among themselves only, and one entity of which nothing is known."""
+    answers = pd.DataFrame({"winner": list("abcd"), "loser": list("bade")})
+    links = pd.DataFrame({"source": ["a"], "target": ["b"]})
+    index = pd.Index(list("abcdef"), dtype=object)
+    data = PreferenceData.from_tables(pd.DataFrame(index=index), answers, {"near": links})
+    parts = {"utility": Parts({"near": np.linspace(1, 0, 6)}, {"near": np.ones(6)})}
+    mean = np.array([1.0, 0.4, 1.4, 0.0, -1.0, 0.1])
+    return make(data, belief=GaussianBelief(mean, np.eye(6) / 8), parts=parts, hyperparameters={}, **changes)
+
+
+def test_groups_are_not_compared(make: Make, prose: Callable[..., str], read: Callable[[str], Any]) -> None:
+    posterior = islands(make)
+    text = prose(posterior)
+    apart = (
+        "The 6 entities fall into 3 groups that no answer or relation ties together, 1 of them of one entity."
+    )
+    assert text.count(apart) == 2  # in the summary and under the ranking
+    # Gaps of 1.4 and 0.6 with a standard deviation of 1/2.
+    assert "Of the group of 3 entities, c is better than d with a probability of 99.7% (a gap of 1.40" in text
+    assert "Of the group of 2 entities, a is better than b with a probability of 88%" in text
+    assert "Of the 4 pairs among these entities that are in one group, the order of 75% is settled" in text
+    assert "leads" not in text and "clear leader" not in text and "Between the first two" not in text
+    cells = read(render(posterior, relations_evidence=False)).text("thead", "th", "bdi")
+    start = cells.index("Group")
+    assert [cells[start + 9 * row] for row in range(1, 7)] == list("121213")[:0] + [
+        "1",
+        "2",
+        "2",
+        "3",
+        "1",
+        "1",
+    ]
+
+
+def test_what_places_without_answers_rest_on(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(islands(make))
+    assert "f was never compared; its place rests on the prior alone." in text
+    assert "a sum of one part for each relation, which varies smoothly along its links" in text
+    assert "The kernel is the regularised Laplacian for “near”." in text
+
+
+def test_two_entities_have_one_gap(make: Make, prose: Callable[..., str]) -> None:
+    answers = pd.DataFrame({"winner": ["a"], "loser": ["b"]})
+    data = PreferenceData.from_tables(pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"]), answers)
+    parts = {"utility": Parts({"attributes": np.ones(2)}, {"attributes": np.ones(2)})}
+    belief = GaussianBelief(np.array([0.3, -0.3]), np.eye(2) / 2)  # Φ(0.6) = 0.7257
+    text = prose(make(data, belief=belief, parts=parts, hyperparameters={}))
+    assert "a leads: with a probability of 73% it is the best of all" in text
+    assert "a is better than b with a probability of 73% (a gap of 0.60" in text
+    assert "pair among" not in text and "27%" in text
+
+
 def test_nothing_to_note(make: Make, prose: Callable[..., str]) -> None:
     pairs = [(one, other) for row, one in enumerate("abcdefgh") for other in "abcdefgh"[row + 1 :]]
     data = make().data.with_comparisons(pd.DataFrame(pairs, columns=["winner", "loser"]))

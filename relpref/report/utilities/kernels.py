@@ -53,7 +53,8 @@ def kernels(posterior: UtilityPosterior) -> str:
         name = "the attributes" if part == ATTRIBUTES else f"“{clean(part)}”"
         by_kernel.setdefault(_words(kernel), []).append(name)
     pairs = [f"{words} for {listed(whose, most=_MOST)}" for words, whose in by_kernel.items()]
-    sentences = [f"The kernels are {listed(pairs, most=_MOST)}."]
+    said = "kernel is" if len(pairs) == 1 else "kernels are"
+    sentences = [f"The {said} {listed(pairs, most=_MOST)}."]
     switched_on = options.get("standardize", True) and options.get("normalize", True)
     if len(parts) > 1 and switched_on and all(isinstance(kernel, _SCALED) for kernel in used.values()):
         sentences.append(

@@ -14,8 +14,7 @@ _COVERAGE = (
 
 def methods(posterior: UtilityPosterior) -> list[str]:
     """Paragraphs."""
-    relational = any(part != ATTRIBUTES for part in parts_of(posterior))
-    paragraphs = [f"{_answers(posterior)} {_utilities(relational)}", kernels(posterior)]
+    paragraphs = [f"{_answers(posterior)} {_utilities(posterior)}", kernels(posterior)]
     paragraphs.append(approximation(posterior))
     searched = "evaluations" in posterior.info and not posterior.hyperparameter_draws
     if posterior.info["engine"] == "EP" and searched:
@@ -57,11 +56,16 @@ def _answers(posterior: UtilityPosterior) -> str:
     return f"{text} The answers are {composed.split(': ')[-1]}." if composed else text
 
 
-def _utilities(relational: bool) -> str:
-    text = "The utilities are a Gaussian process a priori: "
-    if relational:
-        return text + (
-            "a sum of one part that varies smoothly with the attributes and one part for each relation, which varies smoothly "
-            "along its links, as if entities that are linked had a common cause (Kersting and Xu 2009)."
+def _utilities(posterior: UtilityPosterior) -> str:
+    parts = parts_of(posterior)
+    smooth = ATTRIBUTES in parts if parts else bool(posterior.data.attribute_names)
+    text = "The utilities are a Gaussian process a priori"
+    if any(part != ATTRIBUTES for part in parts):
+        attributes = "one part that varies smoothly with the attributes and " if smooth else ""
+        return (
+            f"{text}: a sum of {attributes}one part for each relation, which varies smoothly along its links, as if entities that are "
+            "linked had a common cause (Kersting and Xu 2009)."
         )
-    return text + "they vary smoothly with the attributes (Chu and Ghahramani 2005)."
+    if smooth:
+        return f"{text}: they vary smoothly with the attributes (Chu and Ghahramani 2005)."
+    return f"{text}."

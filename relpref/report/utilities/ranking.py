@@ -1,11 +1,14 @@
 """The chapter with the ranking: a picture and a table."""
 
+import pandas as pd
+
 from relpref.likelihoods import Probit
 from relpref.report.arviz_pictures import Line, forest
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
 from relpref.report.grid import grid
 from relpref.report.plots import NARROW, WIDE
-from relpref.report.text import counted, fixed, percent
+from relpref.report.text import counted, fixed, percent, whole
+from relpref.report.utilities.groups import apart
 from relpref.report.utilities.subject import INTERVAL, ROWS, Subject
 
 _ALL_DRAWN = 40
@@ -24,12 +27,16 @@ def ranking(subject: Subject) -> Chapter:
     if _probit(subject):
         whose = " of a typical rater" if subject.posterior.data.comparisons.rater is not None else ""
         text += f" Of two entities whose utilities are 1 apart, the better one wins 84% of the answers{whose}; 2 apart, 98%."
+    if not subject.posterior.data.num_answers:
+        text = f"Nothing was answered yet, so this is what is assumed before any answer, and all places are open. {text}"
     blocks: list[Block] = [Text(text)]
     shown = list(range(size))
     caption = "Utilities less the average of all; the number beside each name is its place."
     if size > _ALL_DRAWN:
         shown = [*range(_TOP_DRAWN), *range(size - _BOTTOM_DRAWN, size)]
         caption += f" Of {counted(size, 'entity', 'entities')}, the first {_TOP_DRAWN} and the last {_BOTTOM_DRAWN} are drawn."
+    if subject.groups is not None:
+        caption += f" {apart(subject.groups)}"
     lines = [_line(subject, place) for place in shown]
     best, last = (subject.names.short[int(subject.order[row])] for row in (0, -1))
     description = (
@@ -60,8 +67,8 @@ def _line(subject: Subject, place: int) -> Line:
 
 
 def _table(subject: Subject) -> Block:
-    head = subject.ranking.head(ROWS)
-    rows = []
+    head, rows = subject.ranking.head(ROWS), []
+    groups = None if subject.groups is None else pd.factorize(subject.groups[subject.order])[0] + 1
     for place, row in enumerate(head.to_dict("records"), start=1):
         position = int(row["position"])
         middle, lower, upper = (
@@ -78,6 +85,7 @@ def _table(subject: Subject) -> Block:
                 Cell(f"{row['rank_lower']:.0f}–{row['rank_upper']:.0f}"),
                 Cell(percent(float(row["p_best"]))),
                 Cell(f"{subject.won[position]} of {asked}" if asked else "never asked"),
+                *([] if groups is None else [Cell(whole(groups[place - 1]))]),
             ]
         )
     size = len(subject.ranking)
@@ -93,8 +101,9 @@ def _table(subject: Subject) -> Block:
         f"{share} places",
         "Best",
         "Won",
+        *([] if groups is None else ["Group"]),
     )
-    return grid(caption, columns, rows, numeric=(0, 2, 3, 4, 5, 6, 7), heading=1)
+    return grid(caption, columns, rows, numeric=(0, *range(2, len(columns))), heading=1)
 
 
 def _probit(subject: Subject) -> bool:

@@ -13,6 +13,7 @@ from relpref.infer.belief import DrawsBelief, Floats, generator
 from relpref.report.blocks import Cell
 from relpref.report.checked import Checked
 from relpref.report.text import Names, decimals_for
+from relpref.report.utilities.groups import groups_of
 
 INTERVAL = 0.9
 ROWS = 50  # of the ranking that are shown with their places
@@ -38,6 +39,10 @@ class Subject:
         table = posterior.ranking(interval=INTERVAL, ranks=not large)
         # The labels may be anything, so the table is not looked up by them.
         table = table.assign(position=[self.position[label] for label in table.index]).reset_index(drop=True)
+        if len(table) == 2:  # from the gap itself, not from draws of it
+            ends = table["position"].to_numpy()
+            best = posterior.belief.differences(ends, ends[::-1]).positive
+            table = table.assign(p_best=best, expected_rank=2 - best)
         if large:
             places = places_of(posterior, table["position"].to_numpy()[:ROWS])
             table = table.join(pd.DataFrame(places))
@@ -52,6 +57,11 @@ class Subject:
     def position(self) -> dict[Any, int]:
         """Of each label in the data."""
         return {label: row for row, label in enumerate(self.posterior.data.entities)}
+
+    @cached_property
+    def groups(self) -> NDArray[np.intp] | None:
+        """Group of each entity, where only utilities within one can be compared."""
+        return groups_of(self.posterior.data)
 
     def named(self, label: Any) -> str:
         """An entity within a sentence, by its label."""

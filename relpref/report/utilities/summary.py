@@ -1,13 +1,16 @@
 """The first paragraphs: what was asked, who leads, and how sure that is."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.report.text import counted, counted_share, fixed, listed, percent
+from relpref.report.utilities.groups import apart
 from relpref.report.utilities.subject import INTERVAL, Subject
 
 _MOST_PAIRED = 200
 _SETTLED = 0.95
+_MOST_GROUPS = 3  # whose first two are named
 
 
 def summary(subject: Subject) -> list[str]:
@@ -17,7 +20,14 @@ def summary(subject: Subject) -> list[str]:
         return [
             f"There is one entity, {only}, so there is nothing to rank: utilities are known by comparison only."
         ]
-    return [_asked(subject), _leader(subject), _settled(subject)]
+    if not subject.posterior.data.num_answers:
+        return [
+            _asked(subject),
+            "As nothing was answered yet, all places are open: the order below says nothing.",
+        ]
+    groups = subject.groups
+    leader = _leader(subject) if groups is None else _leaders(subject, groups)
+    return [paragraph for paragraph in (_asked(subject), leader, _settled(subject)) if paragraph]
 
 
 def _asked(subject: Subject) -> str:
@@ -70,26 +80,46 @@ def _leader(subject: Subject) -> str:
     return words
 
 
+def _leaders(subject: Subject, groups: NDArray[np.intp]) -> str:
+    """Who is first in each group, the largest ones first."""
+    words, sizes = [apart(groups)], np.bincount(groups)
+    for group in np.argsort(-sizes, kind="stable")[:_MOST_GROUPS]:
+        if sizes[group] > 1:
+            members = subject.order[groups[subject.order] == group]
+            words.append(
+                f"Of the group of {counted(int(sizes[group]), 'entity', 'entities')}, {_compared(subject, members)}"
+            )
+    return " ".join(words)
+
+
 def _settled(subject: Subject) -> str:
-    """How much of the order is decided."""
-    order = subject.order[:_MOST_PAIRED]
-    size = len(order)
-    decided = 0
-    for row in range(size - 1):
+    """How much of the order is decided, among pairs that can be compared."""
+    order, groups = subject.order[:_MOST_PAIRED], subject.groups
+    decided = pairs = 0
+    for row, one in enumerate(order):
         others = order[row + 1 :]
-        better = subject.posterior.belief.differences(np.full(len(others), order[row]), others).positive
+        if groups is not None:
+            others = others[groups[others] == groups[one]]
+        better = subject.posterior.belief.differences(np.full(len(others), one), others).positive
         decided += int(np.sum((better >= _SETTLED) | (better <= 1 - _SETTLED)))
-    pairs = size * (size - 1) // 2
-    whose = f"the {size} best entities" if size < len(subject.order) else "these entities"
+        pairs += len(others)
+    whose = f"the {len(order)} best entities" if len(order) < len(subject.order) else "these entities"
+    within = "" if groups is None else " that are in one group"
     share = counted_share(decided, pairs, "none", "every one")
     words = (
-        f"Of the {counted(pairs, 'pair')} among {whose}, the order of {share} is settled: "
-        f"one of the two is better with a probability of at least {_SETTLED:.0%}. "
+        f"Of the {counted(pairs, 'pair')} among {whose}{within}, the order of {share} is settled: "
+        f"one of the two is better with a probability of at least {_SETTLED:.0%}."
     )
+    if groups is not None:
+        return words if pairs > 1 else ""
+    between = _compared(subject, order)
+    return f"{words} Between the first two, {between}" if pairs > 1 else between
+
+
+def _compared(subject: Subject, order: NDArray[np.intp]) -> str:
+    """The first of some entities against the second."""
     gap = subject.posterior.belief.differences(order[:1], order[1:2])
     first, second = (subject.names.inline(int(position)) for position in order[:2])
-    between = (
-        f"{first} is better than {second} with a probability of {percent(float(gap.positive[0]))} "
-        f"(a gap of {fixed(float(gap.mean[0]), subject.decimals)}, give or take {fixed(float(gap.sd[0]), subject.decimals)})."
-    )
-    return between if size == 2 else f"{words}Between the first two, {between}"
+    mean, sd = (fixed(float(number[0]), subject.decimals) for number in (gap.mean, gap.sd))
+    chance = percent(float(gap.positive[0]))
+    return f"{first} is better than {second} with a probability of {chance} (a gap of {mean}, give or take {sd})."

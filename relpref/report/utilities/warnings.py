@@ -1,7 +1,9 @@
 """What a reader should be warned about, in plain words."""
 
 import numpy as np
+from numpy.typing import NDArray
 
+from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.infer import Result
 from relpref.report.checked import Unknown
 from relpref.report.text import clean, counted, fixed, isolated, listed, sentence, shorten
@@ -42,15 +44,7 @@ def _coverage(subject: Subject) -> list[str]:
     if not subject.posterior.data.num_answers:
         return ["There are no answers, so every interval is that of the prior."]
     asked = subject.asked
-    found = []
-    never = np.flatnonzero(asked == 0)
-    if len(never):
-        # Names of more than a few would bury the number.
-        named = [subject.names.inline(int(position)) for position in never[:10]]
-        names = listed([*named, *[""] * (len(never) - len(named))], most=10)
-        word = "was" if len(never) == 1 else "were"
-        rest = "its place rests" if len(never) == 1 else "their places rest"
-        found.append(f"{names} {word} never compared; {rest} on attributes and relations alone.")
+    found = _never(subject, asked == 0)
     typical = float(np.median(asked))
     if typical < _FEW:
         found.append(
@@ -58,6 +52,35 @@ def _coverage(subject: Subject) -> list[str]:
             "The intervals rest to a good part on the prior."
         )
     return found
+
+
+def _never(subject: Subject, never: NDArray[np.bool_]) -> list[str]:
+    """Entities that were never compared, and what their places rest on."""
+    data, parts = subject.posterior.data, parts_of(subject.posterior)
+    linked = np.zeros(data.num_entities, dtype=bool)
+    for part, graph in data.relations.items():
+        if part in parts or not parts:
+            linked[graph.source] = linked[graph.target] = True
+    known = ["attributes"] if data.attribute_names and (ATTRIBUTES in parts or not parts) else []
+    found = []
+    for which, rests in (
+        (never & linked, [*known, "relations"]),
+        (never & ~linked, known or ["the prior"]),
+    ):
+        positions = np.flatnonzero(which)
+        if len(positions):
+            were = "was" if len(positions) == 1 else "were"
+            places = "its place rests" if len(positions) == 1 else "their places rest"
+            found.append(
+                f"{_named(subject, positions)} {were} never compared; {places} on {listed(rests)} alone."
+            )
+    return found
+
+
+def _named(subject: Subject, positions: NDArray[np.intp]) -> str:
+    """Entities by name; of more than a few the names would bury their number."""
+    named = [subject.names.inline(int(position)) for position in positions[:10]]
+    return listed([*named, *[""] * (len(positions) - len(named))], most=10)
 
 
 def _prior(subject: Subject) -> list[str]:
@@ -69,10 +92,8 @@ def _prior(subject: Subject) -> list[str]:
     found = np.flatnonzero((left > _PRIOR_LEFT) & (subject.asked > 0))
     if not len(found):
         return []
-    named = [subject.names.inline(int(position)) for position in found[:10]]
-    names = listed([*named, *[""] * (len(found) - len(named))], most=10)
     share = f"over {_PRIOR_LEFT:.0%} of the uncertainty before any answer is left"
-    return [f"Of {names} the answers say little: {share}."]
+    return [f"Of {_named(subject, found)} the answers say little: {share}."]
 
 
 def _agreement(subject: Subject) -> list[str]:
@@ -103,12 +124,12 @@ def _raters(subject: Subject) -> list[str]:
 def _hyperparameters(subject: Subject) -> list[str]:
     """Values that were maximised from too little, or lie at an edge."""
     posterior = subject.posterior
-    if "evaluations" not in posterior.info or posterior.hyperparameter_draws:
+    answers = posterior.data.num_answers
+    if not answers or "evaluations" not in posterior.info or posterior.hyperparameter_draws:
         return []
     found = []
     values = {name: np.atleast_1d(value) for name, value in posterior.hyperparameters.items()}
     number = sum(value.size for value in values.values())
-    answers = posterior.data.num_answers
     if number and answers < _FEW_EACH * number:
         found.append(
             f"{counted(number, 'hyperparameter')} were set to their best values by {counted(answers, 'answer')}. With so few, the intervals are "
