@@ -21,7 +21,8 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     posterior : UtilityPosterior
         As for `leave_one_out`, of answers with raters.
     false_alarms : float
-        Probability that anybody at all is said to be at odds where all raters are alike, about.
+        Probability that anybody at all is said to be at odds where all raters are alike, as it would be if the model were known; where
+        noises are fitted it is two to three times that, see Notes.
 
     Returns
     -------
@@ -45,6 +46,10 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     tail of the sum is that of a Pearson distribution of type III with its mean, variance and skewness. A rater with few answers can
     be at odds only by very improbable ones. Other answers of the same rater stay: of one who gave most of the answers to an entity,
     they agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
+
+    Where everybody's noise is fitted the median of them is itself uncertain, and a little low. With eight equal raters of 25 answers
+    each, 15 of 613 simulated tables (2.4 %) had somebody at odds at ``false_alarms=0.01``, and 7 at 0.003; with one of the eight at random or contrary,
+    no other rater was in 219.
     """
     if not 0 < false_alarms < 1:
         raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
