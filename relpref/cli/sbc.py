@@ -33,18 +33,23 @@ def run(chosen: argparse.Namespace) -> None:
         engine = chosen.engine or (own if own in _ENGINES else "ep")
         program, args, options = simulated_utilities(posterior)
     out = _folder(chosen)
-    found = calibrate(
-        program,
-        *args,
-        engine=_ENGINES[engine],
-        hyperparameters=chosen.hyperparameters,
-        simulations=chosen.simulations,
-        key=chosen.seed,
-        file=out / _SIMULATIONS,
-        workers=chosen.workers,
-        progress_bar=not chosen.json,
-        **options,
-    )
+    try:
+        found = calibrate(
+            program,
+            *args,
+            engine=_ENGINES[engine],
+            hyperparameters=chosen.hyperparameters,
+            simulations=chosen.simulations,
+            key=chosen.seed,
+            file=out / _SIMULATIONS,
+            workers=chosen.workers,
+            progress_bar=not chosen.json,
+            **options,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; {_kept(out)} simulations are in {out / _SIMULATIONS}, and the same command goes on"
+        ) from None
     picture = found.picture(out / _PICTURE)
     found.summary().to_csv(out / _SUMMARY)
     if chosen.json:
@@ -68,6 +73,12 @@ def _folder(chosen: argparse.Namespace) -> Path:
     except OSError as error:
         raise StorageError(f"{out}: cannot be made ({error.strerror}); name another folder") from error
     return out
+
+
+def _kept(out: Path) -> int:
+    """Finished simulations: lines after the first."""
+    file = out / _SIMULATIONS
+    return max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0
 
 
 def _facts(chosen: argparse.Namespace, found: Calibration, picture: Path) -> dict[str, Any]:

@@ -19,12 +19,40 @@ def test_a_run_is_simulated_and_goes_on(ask: Callable[..., Any], place: Path) ->
     assert {path.name for path in out.iterdir()} == {"simulations.jsonl", "ecdf.svg", "summary.csv"}
     kept = (out / "simulations.jsonl").read_bytes()
     found = json.loads(ask("sbc", "run", "--simulations", 25, "--json").out)
-    assert found["verdict"] == "calibrated" and found["quantities"][0]["simulations"] == 25
+    assert found["verdict"] == "too few" and found["quantities"][0]["simulations"] == 25
     assert (out / "simulations.jsonl").read_bytes().startswith(kept)
     refused = ask("sbc", "run", "--seed", 1)
     assert refused.code == 2 and "run-sbc/simulations.jsonl: its simulations have key" in refused.err
     itself = ask("sbc", "run", "--out", "run")
     assert itself.code == 2 and "this is the run" in itself.err
+
+
+def test_interrupted_it_says_what_is_kept(
+    ask: Callable[..., Any], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any, file: Path, **options: Any) -> None:
+        file.write_text("settings\nfirst\nsecond\nhal", encoding="utf-8")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("relpref.cli.sbc.calibrate", interrupted)
+    said = ask("sbc", "run")
+    kept = Path("run-sbc").absolute() / "simulations.jsonl"
+    assert said.code == 130
+    assert said.err == f"relpref: interrupted; 2 simulations are in {kept}, and the same command goes on\n"
+
+
+def test_a_relation_whose_labels_cannot_be_drawn_is_refused_with_a_remedy(
+    ask: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "nodes.csv").write_text("name,x\na,1\nb,0\nc,2\n", encoding="utf-8")
+    (tmp_path / "known.csv").write_text("source,target,value\na,b,1\nb,c,0.4\n", encoding="utf-8")
+    made = ask(
+        *("conditional", "fit", "--nodes", tmp_path / "nodes.csv", "--relation", tmp_path / "known.csv"),
+        *("--symmetry", "reciprocal", "--out", tmp_path / "run"),
+    )
+    assert made.code == 0, made.err
+    said = ask("sbc", tmp_path / "run")
+    assert said.code == 2 and "relpref conditional fit --loss regression" in said.err
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -50,6 +51,7 @@ def line(slope: Any, spread: Any, x: Any, y: Any = None) -> None:
 X = np.linspace(-1.0, 1.0, 4)
 
 
+@pytest.mark.slow
 def test_ep_is_calibrated_and_laplace_is_not() -> None:
     ep = tried("xpgp", simulations=500)
     check(ep)
@@ -92,6 +94,29 @@ def test_the_ranking_loss_is_calibrated() -> None:
     check(tried(RANKING_LOSS, engine=Exact, simulations=100))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("hyperparameters", ["given", "integrate"])
+def test_nuts_under_the_ranking_loss(hyperparameters: Any) -> None:
+    """Whose labels depend on each other: no engine but the exact one takes it, and samplers."""
+    options = {"draws": 200, "warmup": 200}
+    few = partial(tried, RANKING_LOSS, simulations=3, hyperparameters=hyperparameters)
+    nuts = few(engine="nuts", engine_options=options)
+    assert nuts.results == ("converged",) * 3 and np.all(np.isfinite(nuts.pit))
+    if hyperparameters == "given":
+        np.testing.assert_allclose(nuts.pit, few(engine=Exact).pit, atol=0.12)  # 0.035 would be one error
+
+
+def test_few_simulations_are_no_verdict() -> None:
+    pit = (np.arange(49) + 0.5) / 49
+    few, more = (
+        Calibration({"gap": pit}, ("converged",) * 49),
+        Calibration({"gap": np.append(pit, 0.5)}, ("converged",) * 50),
+    )
+    assert few.verdict() == "too few" and "Too few simulations to tell" in few.sentence
+    assert more.verdict() == "calibrated"
+    assert replace(few, pits={"gap": pit / 4}).verdict() == "shifted"
+
+
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """Also where a kill left half a line, and with more simulations than before."""
     run = partial(calibrate, partial(line, 1.0, 2.0), X, X, hyperparameters="maximise", progress_bar=False)
@@ -116,8 +141,8 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
 def test_the_same_problem_is_known_again_in_another_process() -> None:
     """The order of sets, and of what numpyro keeps in them, is another one there."""
     script = (
-        "from benchmarks.calibration import case; from relpref.diagnostics.calibration.run import _digest; "
-        "print(_digest(case('probabilities')[1:]))"
+        "from benchmarks.calibration import case; from relpref.diagnostics.calibration.fingerprint import fingerprint; "
+        "print(fingerprint(case('probabilities')))"
     )
     said = {
         subprocess.run(
@@ -147,6 +172,62 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file.write_text("winner,loser\n")
     with pytest.raises(StorageError, match="line 1 is damaged"):
         run(X, X)
+
+
+def test_a_file_of_another_program_engine_or_quantity_is_refused(tmp_path: Path) -> None:
+    """Of the same name, with the same data."""
+
+    def factor(number: float) -> Any:
+        return lambda values: number * values["weight"][0]
+
+    def fit(program: Any, given: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        return EP(program, fixed=given, tol=scale).run(key, *args, progress_bar=False, **kwargs)
+
+    file, scale = tmp_path / "sbc.jsonl", 1e-6
+    run = partial(calibrate, simulations=1, hyperparameters="maximise", file=file, progress_bar=False)
+    program = partial(line, 1.0, 2.0)
+    run(program, X, X, engine=fit, quantity=factor(1.0))
+    before = file.read_bytes()
+    run(partial(line, 1.0, 2.0), X, X, engine=fit, quantity=factor(1.0))
+    with pytest.raises(StorageError, match="its simulations have program"):
+        run(partial(line, 1.0, 3.0), X, X, engine=fit, quantity=factor(1.0))
+    with pytest.raises(StorageError, match="its simulations have quantity"):
+        run(program, X, X, engine=fit, quantity=factor(2.0))
+    scale = 1e-7
+    with pytest.raises(StorageError, match="its simulations have engine"):
+        run(program, X, X, engine=fit, quantity=factor(1.0))
+    assert file.read_bytes() == before
+
+
+_KILLED = """
+import sys
+import numpy as np
+from benchmarks.calibration import case
+from relpref.diagnostics import calibrate
+program, args, kwargs = case("xpgp")
+calibrate(program, *args, **kwargs, hyperparameters="maximise", simulations=200, file=sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    file = tmp_path / "sbc.jsonl"
+    for lines in (1, 4, 11):  # the last one that is waited for; killed three times
+        process = subprocess.Popen([sys.executable, "-c", _KILLED, str(file)])
+        try:
+            end = time.monotonic() + 120
+            while (file.read_bytes().count(b"\n") if file.exists() else 0) < lines + 1:
+                assert process.poll() is None and time.monotonic() < end
+                time.sleep(0.01)
+        finally:
+            process.kill()  # SIGKILL
+        assert process.wait() == -9
+    done = file.read_bytes().count(b"\n") - 1
+    assert 11 <= done < 200
+    resumed = tried("xpgp", hyperparameters="maximise", simulations=done + 3, file=file)
+    whole = tried("xpgp", hyperparameters="maximise", simulations=done + 3)
+    np.testing.assert_allclose(resumed.pit, whole.pit, rtol=1e-9)  # another process may use other threads
+    assert resumed.results == whole.results
 
 
 def test_fits_that_fail_are_counted() -> None:

@@ -13,6 +13,7 @@ from relpref.diagnostics.calibration.uniform import Floats
 from relpref.errors import DataError
 
 LEVEL = 0.99  # of the band that pictures show and words go by
+_FEWEST = 50  # simulations of which silence says something
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,13 @@ class Calibration:
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
 
     def verdict(self, quantity: str | None = None) -> str:
-        """``calibrated`` where p is at least 0.01; otherwise what the shape says: ``too narrow``, ``too wide`` or ``shifted``."""
+        """In two words.
+
+        ``calibrated`` where p is at least 0.01, or ``too few`` of less than 50 simulations; otherwise what the shape says:
+        ``too narrow``, ``too wide`` or ``shifted``.
+        """
         if self.p_value(quantity) >= 1 - LEVEL:
-            return "calibrated"
+            return "calibrated" if len(self._finite(quantity)) >= _FEWEST else "too few"
         pit = self._finite(quantity)
         # In standard errors of uniform numbers: their mean has variance 1/12n, their mean square distance from ½ 1/180n.
         shift = (np.mean(pit) - 0.5) * np.sqrt(12 * len(pit))
@@ -123,6 +128,7 @@ class Calibration:
         also = f"; {failed} of the fits did not converge" if failed else ""
         why = {
             "calibrated": f"No sign of miscalibration of the {quantity}",
+            "too few": f"Too few simulations to tell whether the {quantity} is calibrated",
             "too narrow": f"Not calibrated: intervals of the {quantity} are too narrow",
             "too wide": f"Not calibrated: intervals of the {quantity} are too wide",
             "shifted": f"Not calibrated: estimates of the {quantity} are shifted to one side",

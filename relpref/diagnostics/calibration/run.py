@@ -6,9 +6,7 @@ Talts et al. 2018). Hyperparameters are always drawn from their priors. An engin
 calibrated; one that maximises them is not by design, and what that costs can be measured.
 """
 
-import hashlib
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 
 from relpref import parallel
 from relpref.diagnostics.calibration.at_given import below_truths, block_size
+from relpref.diagnostics.calibration.fingerprint import fingerprint
 from relpref.diagnostics.calibration.fits import (
     Engine,
     Hyperparameters,
@@ -29,7 +27,7 @@ from relpref.diagnostics.calibration.fits import (
     fitted,
 )
 from relpref.diagnostics.calibration.journal import Journal, Record
-from relpref.diagnostics.calibration.quantities import Gap, Own, Quantity, below_truth, rank, usual
+from relpref.diagnostics.calibration.quantities import Own, Quantity, below_truth, rank, usual
 from relpref.diagnostics.calibration.result import Calibration
 from relpref.diagnostics.calibration.simulate import Known, Questions, split
 from relpref.errors import DataError
@@ -83,7 +81,8 @@ def calibrate(
     engine_options : mapping, optional
         Options of the engine, such as ``draws`` and ``warmup``; of ``"svi"`` ``steps`` and ``draws``.
     file : path, optional
-        Finished simulations are added to it, and those that are there are not done again.
+        Finished simulations are added to it, and those that are there are not done again. Program, engine and quantity must be the
+        same functions: their code, what it names in their module, and values bound to them are looked at.
     workers : int
         Processes, where fits are done one by one. More than one needs Dask; the program, and an engine of your own, must be importable.
     progress_bar : bool
@@ -97,7 +96,8 @@ def calibrate(
     Raises
     ------
     DataError
-        If an option makes no sense, or answers could not have been drawn from the program.
+        If an option makes no sense, answers could not have been drawn from the program, or it has parts that a file could not tell
+        from others.
     UnsupportedProgramError
         If the program has no Gaussian site that enters its answers linearly.
     StorageError
@@ -108,15 +108,17 @@ def calibrate(
     if workers < 1:
         raise DataError(f"workers is {workers}; it must be at least 1")
     check_engine(engine, hyperparameters)
+    if engine is Exact and quantity is not None:
+        raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
     name = f"{_program_name(program)}, {engine_name(engine)}, hyperparameters {_WORDS[hyperparameters]}"
     with jax.enable_x64(True):
         if fixed:
             call, arrays = split(program, args, kwargs)
             program, args = Known(program), (broadcast_fixed(call, arrays, dict(fixed)), *args)
-        questions = Questions.of(program, args, kwargs, relation=engine is Exact)
+        questions = Questions.of(
+            program, args, kwargs, relation=engine is Exact, sampled=isinstance(engine, str)
+        )
     chosen = usual(questions) if quantity is None else Own(quantity)
-    if engine is Exact and not isinstance(chosen, Gap):
-        raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
     options = dict(engine_options or {})
     together = hyperparameters == "given" and isinstance(engine, type) and issubclass(engine, GaussianEngine)
     size = block_size(questions.layout) if together else _TOGETHER if workers > 1 else 1
@@ -211,10 +213,12 @@ class _Simulator:
 
         return {
             "what": name,
-            "quantity": self.quantity.name,
+            "quantity": f"{self.quantity.name} ({fingerprint(self.quantity)})",
             "options": {option: str(value) for option, value in sorted(self.options.items())},
             "key": [int(word) for word in self.key],
-            "data": _digest((self.questions.args, dict(self.questions.kwargs))),
+            "program": fingerprint(self.questions.program),
+            "engine": fingerprint((self.engine, dict(self.options))),
+            "data": fingerprint((self.questions.args, dict(self.questions.kwargs))),
             "version": __version__,
         }
 
@@ -245,26 +249,3 @@ def _program_name(program: Any) -> str:
     while hasattr(inner, "func"):  # functools.partial
         inner = inner.func
     return str(getattr(inner, "__name__", type(inner).__name__))
-
-
-def _digest(arguments: Any) -> str:
-    """Of everything that a program is called with; objects are told apart by how they are printed, less their addresses."""
-    # A distribution lists its parameters in an order that differs from process to process.
-    leaves, structure = jax.tree.flatten(arguments, is_leaf=lambda leaf: isinstance(leaf, dist.Distribution))
-    text = hashlib.sha256(_printed(structure))
-    for leaf in leaves:
-        parameters: dict[str, Any] = {"": leaf}
-        if isinstance(leaf, dist.Distribution):
-            text.update(type(leaf).__name__.encode())
-            parameters = {name: getattr(leaf, name) for name in sorted(leaf.arg_constraints)}
-        for value in parameters.values():
-            if isinstance(value, np.ndarray | np.generic | jax.Array):
-                array = np.asarray(value)
-                text.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-            else:
-                text.update(_printed(value))
-    return text.hexdigest()[:16]
-
-
-def _printed(value: Any) -> bytes:
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value)).encode()

@@ -12,7 +12,7 @@ from jax import Array
 from numpyro import handlers
 
 from relpref.data import PreferenceData, Rankings
-from relpref.errors import DataError
+from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.class_posterior import DECISION
 from relpref.infer.exact.structure import find_structure
 from relpref.infer.layout import discover, shapes_of, survey
@@ -79,7 +79,13 @@ class Questions:
 
     @classmethod
     def of(
-        cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, relation: bool = False
+        cls,
+        program: Program,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        relation: bool = False,
+        sampled: bool = False,
     ) -> "Questions":
         """Look at a program; inside of ``enable_x64``.
 
@@ -88,6 +94,8 @@ class Questions:
         program, args, kwargs
         relation : bool
             It is one for the exact engine.
+        sampled : bool
+            A sampler takes it, and with it what no Gaussian engine but the exact one does: labels that depend on each other.
 
         Raises
         ------
@@ -99,16 +107,7 @@ class Questions:
         args = tuple(_one_by_one(value) for value in args)
         kwargs = {name: _one_by_one(value) for name, value in kwargs.items()}
         call, arrays = split(program, args, kwargs)
-        if relation:
-            layout = _relation_layout(call, arrays)
-        else:
-            found = discover(call, arrays, {})
-            layout = found.layout
-            if not np.all(np.isin(found.counts, (0.0, 1.0))):
-                raise DataError(
-                    "the program gives some of its answers another weight than one, so that they cannot be drawn; calibrate it "
-                    "without weights"
-                )
+        layout = _relation_layout(call, arrays) if relation else _layout(call, arrays, sampled)
         hidden = tuple(_hidden(value) for value in args)
         return cls(program, hidden, {name: _hidden(value) for name, value in kwargs.items()}, layout)
 
@@ -163,12 +162,26 @@ def split(program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     return call, tuple(in_double(array) for array in arrays)
 
 
+def _layout(call: Call, arrays: tuple[Any, ...], sampled: bool) -> Layout:
+    try:
+        found = discover(call, arrays, {})
+    except UnsupportedProgramError:
+        if not sampled:
+            raise
+        return _relation_layout(call, arrays)
+    if not np.all(np.isin(found.counts, (0.0, 1.0))):
+        raise DataError(
+            "the program gives some of its answers another weight than one, so that they cannot be drawn; calibrate it without weights"
+        )
+    return found.layout
+
+
 def _relation_layout(call: Call, arrays: tuple[Any, ...]) -> Layout:
     structure = find_structure(call, arrays, {})
     if structure.loss == "ranking" and structure.symmetry != "none":
         raise DataError(
             f"the ranking loss uses every label of a {structure.symmetry} relation at both its ends, which is no distribution of labels "
-            "to draw from; calibrate with loss='regression'"
+            "to draw from; take loss='regression', which is relpref conditional fit --loss regression"
         )
     shapes = {site.name: site.shape for site in survey(call, shapes_of(arrays))}
     hyperparameters = tuple((name, shapes[name]) for name in structure.hyperparameters)
