@@ -45,6 +45,16 @@ _READINGS = {
         "Effective draws",
         "of the hyperparameters, the fewest: so many independent draws would say as much",
     ),
+    "solver": ("Solver", "how the scores were found; all ways lead to the same"),
+    "edges": ("Labels used", "those of a symmetric or reciprocal relation count in both directions"),
+    "complete": ("Complete", "whether there is a label for every pair"),
+    "held_out_edges": ("Labels held out", "to tell when to end the iterations"),
+    "held_out_concordance": (
+        "Held-out order",
+        "share of the pairs of those labels that came in the right order",
+    ),
+    "best_iteration": ("Best iteration", "the one at which they did"),
+    "stopped": ("Ended", "why the iterations did"),
     "divergences": ("Divergences", "steps the sampler could not follow; a few in a hundred are too many"),
 }
 _ENGINES = {
@@ -69,13 +79,16 @@ def computation(posterior: AnyPosterior) -> Chapter:
     words = dict(_READINGS)
     if sampled:
         words["iterations"] = ("Draws", "from the posterior, all chains together")
+    elif isinstance(posterior, RelationPosterior):
+        words["iterations"] = ("Iterations", "of conjugate gradients; 0 where there is a closed form")
     notes = []
-    for name, value in info.items():
+    for name in [*words, *sorted(info.keys() - words.keys())]:  # in one order, before and after it was saved
+        value = info.get(name)
         if name in _ELSEWHERE or not isinstance(value, str | int | float | bool):
             continue
         title, reading = words.get(name, (clean(name), ""))
         if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-            notes.append(sentence(value))
+            notes.append(sentence(f"{title}: {value}" if name in words else value))
             continue
         rows.append([cell(title), _value(value), Cell(reading)])
     blocks: list[Block] = [
@@ -107,6 +120,8 @@ def _engine(sampled: bool, info: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> Cell:
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no")
     if isinstance(value, float):
         return Cell(fixed(value, 0) if value.is_integer() and abs(value) < 1e6 else significant(value))
     return cell(value)

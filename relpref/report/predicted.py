@@ -41,11 +41,18 @@ def measures(held: HeldOut) -> Block:
         if name not in _READINGS or not np.isfinite(row["value"]):
             continue
         title, reading = _READINGS[str(name)]
-        if held.forecasts is None:
-            reading = "the average of −log density of what was observed: the lower the better, and negative where densities are high"
+        value = float(row["value"])
+        if name == "log_loss" and (held.outcome < 0).any():
+            title, value = "Log density", -value
+            reading = (
+                "the average of the log density of what was observed: the higher the better; it has no bound, depends on the units, and "
+                "there is no guessing to hold it against, so compare it between models of the same numbers"
+            )
+        elif name == "accuracy" and held.paired and (held.outcome == 1).any():
+            reading = f"{reading}; ties aside"
         error = f"± {fixed(row['se'], 3)}" if np.isfinite(row["se"]) else ""
         base = fixed(row["baseline"], 3) if np.isfinite(row["baseline"]) else ""
-        rows.append([title, fixed(row["value"], 3), error, base, reading])
+        rows.append([title, fixed(value, 3), error, base, reading])
     columns = ("Measure", "Value", "Standard error", "Guessing", "How to read it")
     return grid("What was left out and predicted", columns, rows, (1, 2, 3))
 
@@ -92,9 +99,11 @@ def calibrated(held: HeldOut, posterior: Posterior) -> list[Block]:
         verdict = "That is less than it should be: the model is too sure of itself, and true probabilities are nearer to even."
     elif gap > 2:
         verdict = "That is more than it should be: the model is too careful, and true probabilities are further from even."
+    ties = held.paired and bool((held.outcome == 1).any())
+    tied = ", where a tie counts as a favourite that failed" if ties else ""
     text = (
         f"The model expects its favourites to come true in {percent(expected)} of the cases, give or take {percent(error)}; "
-        f"they did in {percent(observed)}. {verdict}"
+        f"they did in {percent(observed)}{tied}. {verdict}"
     )
     description = (
         "A line that says how often the favourite came true, by the probability that it was given; a dashed diagonal, on which the "

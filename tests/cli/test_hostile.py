@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from relpref.infer.storage import SCHEMA
+
 ENTITIES = "tables/entities.csv"
 COMPARISONS = "tables/comparisons.csv"
 LINKS = "tables/relations/hot.csv"
@@ -120,7 +122,7 @@ def test_inference_that_fails_is_exit_code_1(
 
 
 @pytest.mark.parametrize("command", [("rank",), ("prefer",), ("report",)])
-def test_runs(place: Path, ask: Any, command: tuple[str, ...]) -> None:
+def test_runs(place: Path, ask: Any, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(folder: object) -> str:
         labels = ("tea", "coffee") if command == ("prefer",) else ()
         said = ask(*command, folder, *labels)
@@ -151,3 +153,8 @@ def test_runs(place: Path, ask: Any, command: tuple[str, ...]) -> None:
     newer = record.replace(b'"relpref_run": 1', b'"relpref_run": 2')
     assert "has the schema 2, this relpref reads up to 1; install a newer one" in broken("run.json", newer)
     assert "there is no 'posterior' in it" in broken("run.json", b'{"relpref_run": 1}')
+    # A posterior from a newer version is one whose reader is older.
+    monkeypatch.setattr("relpref.infer.storage.SCHEMA", SCHEMA - 1)
+    assert f"has schema {SCHEMA}; this relpref reads up to {SCHEMA - 1}: install a newer one" in refused(
+        "run"
+    )

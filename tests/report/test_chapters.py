@@ -243,6 +243,12 @@ def test_computation(make: Make, prose: Callable[..., str]) -> None:
     assert "Residual 3.00 × 10⁻⁹" in text and "Sweeps 9" in text and "own 3" in text and "array" not in text
 
 
+def test_the_order_in_which_things_were_noted_does_not_matter(make: Make) -> None:
+    info = {**make().info, "own": 3, "another": True}
+    there = render(make(info=info), relations_evidence=False)
+    assert render(make(info=dict(reversed(info.items()))), relations_evidence=False) == there
+
+
 def test_long_text_does_not_widen_the_column_of_numbers(make: Make, read: Callable[[str], Any]) -> None:
     told = "comparisons: 474 pairs composed from 158 choices or lists"
     page = read(render(make(info={**make().info, "answers": told}), relations_evidence=False))

@@ -65,8 +65,5 @@ def test_many_entities_are_summarised(
     assert len(text) < 500_000
     found = read(text)
     assert f"The first 50 of {size:,} entities".replace(",", "\u202f") in found.text("caption")
-    assert (
-        f"and {size - 40:,} more were never compared".replace(",", "\u202f") in found.prose
-        or "more were never" in found.prose
-    )
+    assert f"and {size - 40:,} more were never compared".replace(",", "\u202f") in found.prose
     assert len(Subject(posterior).ranking) == size

@@ -212,3 +212,19 @@ def test_entities_of_which_the_answers_say_little(
     prior = np.where(np.arange(8) == 2, 1.05, 3.0) * sd
     monkeypatch.setattr("relpref.report.checked.Checked.prior_sd", prior)
     assert "Of c the answers say little: over 90% of the uncertainty" in prose(posterior)
+
+
+def test_densities_are_no_probabilities(make: Make, prose: Callable[..., str]) -> None:
+    table = pd.DataFrame({"probability": [2.0, 3.0], "log_score": np.log([2.0, 3.0])})
+    held = HeldOut(table, "leave-one-out", (), np.full((2, 3), np.nan), np.full(2, -1))
+    text = prose(make(), leave_one_out=held)
+    assert "Log density 0.896" in text and "no guessing to hold it against" in text
+    assert "Log loss" not in text and "prophet" not in text
+
+
+def test_ties_in_accuracy_and_among_favourites(make: Make, prose: Callable[..., str]) -> None:
+    held = held_out([[0.6, 0.2, 0.2]] * 40, [0] * 30 + [1] * 10)
+    text = prose(make(), leave_one_out=held)
+    assert "ties aside" in text and "a tie counts as a favourite that failed" in text
+    without = prose(make(), leave_one_out=held_out([[0.6, 0, 0.4]] * 40, [0] * 40))
+    assert "ties aside" not in without and "a tie counts" not in without
