@@ -2,7 +2,7 @@
 
 import importlib
 import os
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,11 @@ def skip(app: object, what: str, name: str, value: object, skipped: bool, option
     )
 
 
+def link_pages(app: object, name: str, source: list[str]) -> None:
+    """Where a page names the script of a tutorial, lead to the executed page."""
+    source[0] = re.sub(r"\]\(\.\./tutorials/(\w+)\.py\)", r"](tutorials/\1.ipynb)", source[0])
+
+
 def formula(translator: Any, node: Any) -> None:
     """A formula as MathML, which browsers show without scripts and without a network."""
     block = isinstance(node, math_block)
@@ -145,9 +150,9 @@ def formula(translator: Any, node: Any) -> None:
 def setup(app: Any) -> None:
     """Connect the above."""
     app.connect("autodoc-skip-member", skip)
+    app.connect("source-read", link_pages)
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
 
 
-sys.path.insert(0, str(HERE.parent))
 tutorials()
 reference()

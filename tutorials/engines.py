@@ -200,5 +200,5 @@ plt.show()
 #
 # * One program, any engine: the difference between posteriors is then the engine's alone.
 # * EP is as near to the truth as thousands of draws, and much quicker once it is compiled. Laplace and mean-field SVI are quick as well, but their probabilities are off.
-# * `certify` checks a fit on your own data, `leave_one_out` the model against your answers, and `calibrate` engine and model together, before there is any answer.
+# * `certify` checks a fit on your own data, `leave_one_out` the model against your answers, and `calibrate` the engine on data that the model itself made up, before there is any answer.
 # * All of it here was for given hyperparameters. Where these are uncertain, `EP(xpgp, hyperparameters="nuts")` averages over them.

@@ -142,7 +142,7 @@ figure.colorbar(image, label="probability that the row is better than the column
 plt.show()
 
 # %% [markdown]
-# Dark blue is settled. Pale fields are open: pairs of walks that are near each other in the ranking, or about which little was said.
+# Dark blue and dark red are settled. Pale fields are open: pairs of walks that are near each other in the ranking, or about which little was said.
 
 # %% [markdown]
 # ## Why is it up there?
@@ -180,7 +180,14 @@ report = relpref.report.write(again, folder / "report.html", title="Twelve walks
 print(f"{report.name}: {report.stat().st_size / 1000:.0f} kB")
 
 # %% [markdown]
-# The same on the command line: `relpref fit --entities walks.csv --comparisons answers.csv --relation valley=links.csv --out run/`, then
+# The same on the command line, for which a table of entities holds names and numbers only:
+
+# %%
+walks[["length_km", "climb_m"]].to_csv(folder / "attributes.csv")
+links.to_csv(folder / "links.csv", index=False)
+
+# %% [markdown]
+# `relpref fit --entities attributes.csv --comparisons answers.csv --relation valley=links.csv --out run/`, then
 # `relpref rank run/`, `relpref prefer run/ Mill Ferry` and `relpref report run/`.
 #
 # ## What was learned

@@ -11,16 +11,14 @@ from relpref.errors import UnsupportedProgramError
 from relpref.infer.layout import discover, sampled_layout
 from relpref.infer.noncentered import BASE
 from relpref.infer.posterior import Origin
-from relpref.infer.program import Call, Layout, Values, gaussian_parts, unwrap
+from relpref.infer.program import Call, Layout, Values, gaussian_parts, in_double, unwrap
 from relpref.likelihoods import CentredNormal
 
 
 def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:
     """Split an origin's call for JAX and find its layout with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
     call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
-    arrays = tuple(
-        array.astype(float) if jnp.issubdtype(array.dtype, jnp.floating) else array for array in arrays
-    )
+    arrays = tuple(in_double(array) for array in arrays)
     try:
         return call, arrays, discover(call, arrays, {}).layout
     except UnsupportedProgramError:

@@ -74,7 +74,7 @@ def from_samples(
         lengths = {name: len(value) for name, value in (draws | told).items()}
         if len(set(lengths.values())) != 1 or min(lengths.values()) < 2:
             raise DataError(f"samples hold different numbers of draws, or fewer than two: {lengths}")
-        if min(lengths.values()) % num_chains:
+        if num_chains < 1 or min(lengths.values()) % num_chains:
             raise DataError(f"{min(lengths.values())} draws cannot be {num_chains} chains of equal length")
         size = layout.num_latents
         if all(name in draws for name, _ in layout.latents) and not fits(MATRICES * 8.0 * size**2):
