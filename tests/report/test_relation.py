@@ -112,10 +112,14 @@ def test_gaps_and_nodes_without_labels(read: Read) -> None:
 def test_one_kind_of_nodes(symmetry: str, sign: int, read: Read) -> None:
     nodes, _, _ = tables()
     half = np.random.default_rng(1).normal(size=(8, 8))
-    posterior = fitted(half + sign * half.T, nodes, symmetry=symmetry, loss="regression")
+    relation = half + sign * half.T
+    relation[0, 1] = relation[1, 0] = np.nan
+    posterior = fitted(relation, nodes, symmetry=symmetry, loss="regression")
     text = read(render(posterior)).prose
+    given, pairs = (27, 28) if sign < 0 else (35, 36)
+    assert f"It rests on {given} labels of {pairs} pairs" in text
     assert "ranks 8 nodes for one another" in text and f"{symmetry}: " in text
-    assert "the numbers above count each pair of nodes twice" in text
+    assert "what is said of single nodes counts it twice" in text
     subject = Subject(posterior)
     assert 2 not in set(subject.ranking(2)["position"])
 
@@ -140,3 +144,11 @@ def test_many_objects_are_cut(
     assert "Of 6 objects, the 4 with the highest scores are ranked for each node." in text
     assert "Over 5 nodes, evenly spread over the data" in text
     assert "Nothing was left out and predicted" in text
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_no_code_where_labels_have_no_probability(read: Read) -> None:
+    nodes, _, _ = tables()
+    half = np.random.default_rng(1).normal(size=(8, 8))
+    text = read(render(fitted(half - half.T, nodes, symmetry="reciprocal", loss="ranking"))).prose
+    assert "so that none has a probability" in text and "relpref.rls" not in text

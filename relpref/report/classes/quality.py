@@ -13,7 +13,7 @@ from relpref.report.checked import Unknown
 from relpref.report.classes.subject import Subject, example_name
 from relpref.report.grid import grid
 from relpref.report.predicted import calibrated, certified, measures, notes
-from relpref.report.text import clean, counted, percent, whole
+from relpref.report.text import clean, counted, counted_share, percent, whole
 
 _MOST_CLASSES = 12  # in a table of who was taken for whom
 _ROWS = 10
@@ -52,7 +52,7 @@ def _taken_for(subject: Subject, chances: Floats, outcome: NDArray[np.intp]) -> 
     table = np.zeros((size, size), dtype=int)
     np.add.at(table, (outcome, chances.argmax(axis=1)), 1)
     rows: list[list[Cell | str]] = [
-        [name, *(whole(number) for number in row), percent(row[position] / row.sum()) if row.sum() else "–"]
+        [name, *(whole(number) for number in row), counted_share(row[position], row.sum())]
         for position, (name, row) in enumerate(zip(subject.classes, table, strict=True))
     ]
     columns = ("Class", *(f"taken for {name}" for name in subject.classes), "Right")

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from relpref.diagnostics.predictive.relation_out import distinct
 from relpref.kernels import SquaredExponential
 from relpref.report.blocks import Block, Cell, Chapter, Text
 from relpref.report.grid import cell, grid
@@ -28,8 +29,9 @@ def summary(subject: Subject) -> list[str]:
         if subject.one_kind
         else f"ranks {counted(m, 'object')} for each of {counted(p, 'node')}"
     )
-    text = f"This report {what}. It rests on {counted(_labels(subject), 'label')} of {whole(p * m)} pairs"
-    share = _labels(subject) / max(p * m, 1)
+    labels, pairs = _labels(subject)
+    text = f"This report {what}. It rests on {counted(labels, 'label')} of {whole(pairs)} pairs"
+    share = labels / max(pairs, 1)
     text += ": everything is known." if posterior.problem.values.complete else f" ({percent(share)})."
     features = posterior.nodes.feature_names
     if features:
@@ -47,16 +49,15 @@ def known(subject: Subject) -> Chapter:
     problem, values = posterior.problem, posterior.problem.values
     p, m = values.shape
     counts = values.row_counts
+    given, pairs = _labels(subject)
     labels = values.values + posterior.shift
     rows: list[list[Cell | str]] = [
         ["Conditioning nodes", whole(p), _names(subject.nodes.short)],
         ["Objects", whole(m), "the same" if subject.one_kind else _names(subject.objects.short)],
         [
             "Labels",
-            whole(_labels(subject)),
-            f"{percent(_labels(subject) / max(p * m, 1))} of all pairs"
-            if not values.complete
-            else "of every pair",
+            whole(given),
+            f"{percent(given / max(pairs, 1))} of all pairs" if not values.complete else "of every pair",
         ],
         ["Labels of one node", f"{whole(counts.min())} to {whole(counts.max())}", ""],
         ["Nodes without any", whole(int(np.sum(counts == 0))), ""],
@@ -89,7 +90,7 @@ def known(subject: Subject) -> Chapter:
     ]
     constrained = problem.symmetry != "none"
     if constrained:
-        text = "Every label counts in both directions, so the numbers above count each pair of nodes twice."
+        text = "Every label counts for both its nodes, so what is said of single nodes counts it twice."
         facts.append(Text(text, small=True))
     return Chapter("What was known", facts)
 
@@ -105,8 +106,12 @@ def kernel_name(kernel: object) -> str:
     return "of the program" if type(kernel).__name__ == "ProgramKernel" else "a function"
 
 
-def _labels(subject: Subject) -> int:
-    return len(subject.posterior.problem.values.values)
+def _labels(subject: Subject) -> tuple[int, int]:
+    """How many labels were given, and how many pairs could have one: under a constraint both directions are one pair."""
+    problem = subject.posterior.problem
+    p, m = problem.values.shape
+    pairs = {"none": p * m, "symmetric": p * (p + 1) // 2, "reciprocal": p * (p - 1) // 2}
+    return len(distinct(problem.values, problem.symmetry)), pairs[problem.symmetry]
 
 
 def _names(names: list[str]) -> str:

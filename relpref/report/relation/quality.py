@@ -8,7 +8,7 @@ from relpref.infer.belief import Floats
 from relpref.report.blocks import Block, Cell, Chapter, Text
 from relpref.report.grid import cell, grid
 from relpref.report.relation.subject import Subject
-from relpref.report.text import clean, counted, percent, significant
+from relpref.report.text import clean, counted, counted_share, percent, significant
 
 _TITLE = "How far to trust it"
 _FOLDS = 5
@@ -91,7 +91,7 @@ def _worst(subject: Subject, values: Floats) -> Block:
     order = np.argsort(np.where(np.isfinite(values), values, np.inf), kind="stable")[:_WORST]
     counts = subject.posterior.problem.values.row_counts
     rows: list[list[Cell | str]] = [
-        [subject.nodes.short[node], percent(values[node]), str(counts[node])]
+        [subject.nodes.short[node], counted_share(values[node], 1), str(counts[node])]
         for node in order
         if np.isfinite(values[node])
     ]
@@ -106,6 +106,12 @@ def _worst(subject: Subject, values: Floats) -> Block:
 def _labels_out(subject: Subject) -> list[Block]:
     """Setting 1: the errors of labels that were left out one at a time, and whether their intervals were wide enough."""
     posterior, problem = subject.posterior, subject.posterior.problem
+    if problem.symmetry != "none" and problem.loss == "ranking":
+        text = (
+            f"Single labels: not left out, because with the ranking loss of a {problem.symmetry} relation every label is used at both its "
+            "ends, so that none has a probability."
+        )
+        return [Text(text, small=True)]
     if problem.symmetry != "none" and np.prod(problem.values.shape) > _MOST_SINGLE:
         return [
             Text(
