@@ -11,12 +11,10 @@ from relpref.diagnostics.predictive.answers import Given, chances_of, given_answ
 from relpref.diagnostics.predictive.cavity import Predictive, Question
 from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.relation_out import leave_label_out
-from relpref.diagnostics.psis import smoothed
+from relpref.diagnostics.psis import FEWEST, smoothed
 from relpref.errors import DataError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.belief import DrawsBelief, Floats
-
-_FEWEST = 25  # draws whose largest fifth are the five that a Pareto distribution needs
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
@@ -49,7 +47,8 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     and near to fitting again for others (Opper & Winther 2000, "Gaussian processes for classification: mean-field algorithms";
     Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, "Bayesian leave-one-out cross-validation approximations for Gaussian latent
     variable models"). Hyperparameters were fitted to all answers, so that scores are a little better than those of new answers; `k_fold`
-    fits them again. For a complete relation under a constraint, of p nodes, it takes O(p²) for each pair. Reweighting uses Pareto-smoothed importance weights (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model
+    fits them again. The first call for data of some size compiles, which takes one to three seconds; the next takes milliseconds for
+    thousands of answers. For a complete relation under a constraint, of p nodes, it takes O(p²) for each pair. Reweighting uses Pareto-smoothed importance weights (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model
     evaluation using leave-one-out cross-validation and WAIC").
     """
     if isinstance(posterior, RelationPosterior):
@@ -95,9 +94,9 @@ def left_out(posterior: Posterior, values: Mapping[str, Floats] | None = None) -
     question = Question(posterior, classes=isinstance(posterior, ClassPosterior), values=values)
     draws = len(question.components.location)
     alone = draws == 1 and not isinstance(posterior.belief, DrawsBelief)
-    if not alone and draws < _FEWEST:
+    if not alone and draws < FEWEST:
         raise DataError(
-            f"the posterior has {counted(draws, 'draw')}, too few to be reweighted; draw at least {_FEWEST}, better several hundred"
+            f"the posterior has {counted(draws, 'draw')}, too few to be reweighted; draw at least {FEWEST}, better several hundred"
         )
     found = question.answer()
     given = given_answers(posterior, question, found)
