@@ -82,7 +82,7 @@ def test_what_cannot_be_checked(
     assert ask("check", "nowhere").code == 2
     for options in (["--entities", "1"], ["--draws", "3"], ["--chains", "0"], ["--draws", "many"]):
         said = ask("check", "run", *options)
-        assert (said.code, said.err.startswith("relpref: error: ")) == (2, True)
+        assert (said.code, said.out, said.err.startswith("relpref: error: ")) == (2, "", True)
 
     def fails(*_: Any) -> Any:
         raise InferenceError("nothing converged", Result.diverged)

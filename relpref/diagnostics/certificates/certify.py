@@ -88,8 +88,8 @@ def certify(
 
     Notes
     -----
-    Weights of n-dimensional draws vary the more the larger n is, even where every margin is right: from some 600 entities on they fail
-    although EP is right. `check` compares with NUTS then.
+    Weights of n-dimensional draws vary the more the larger n is, even where every margin is right: with hundreds of entities they may
+    fail although EP is right. `check` compares with NUTS then.
     """
     if num_samples < _FEWEST:
         raise DataError(f"num_samples is {num_samples}; weights of fewer than {_FEWEST} draws say nothing")

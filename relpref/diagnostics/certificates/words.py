@@ -14,7 +14,7 @@ from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result
 
 LEAST = 100  # effective draws: below, a tail that looks light may look so by luck
-_MANY = 600  # dimensions from which weights fail of themselves
+_MANY = 600  # dimensions from which weights often fail of themselves
 _AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws that can be relied on (Vehtari et al. 2021)
 _DISAGREE = 1.05
 CHECK = "compare with NUTS instead (relpref check, or relpref.diagnostics.check)"
