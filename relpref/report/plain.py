@@ -4,11 +4,12 @@ import numpy as np
 
 from relpref.infer import Posterior
 from relpref.report.blocks import Block, Chapter, Contents, Text
+from relpref.report.certified import certified
 from relpref.report.checked import Checked, Unknown
 from relpref.report.grid import cell, grid
 from relpref.report.hyperparameters import hyperparameters
 from relpref.report.methods import approximation
-from relpref.report.predicted import calibrated, certified, measures, notes
+from relpref.report.predicted import calibrated, measures, notes
 from relpref.report.text import clean, counted, significant
 
 _ROWS = 50
@@ -41,7 +42,7 @@ def sites(posterior: Posterior) -> Chapter:
 def trust(posterior: Posterior) -> Chapter:
     """How far to trust it."""
     checked = Checked(posterior)
-    blocks: list[Block] = [Text(certified(checked.certificate))]
+    blocks: list[Block] = [*certified(checked.certificate)]
     held = checked.held_out
     if isinstance(held, Unknown):
         blocks.append(Text(f"No observation was left out and predicted: {held.why}."))

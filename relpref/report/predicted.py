@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from relpref.diagnostics import Certificate, HeldOut
+from relpref.diagnostics import HeldOut
 from relpref.infer import Posterior
 from relpref.infer.belief import Floats
 from relpref.report.arviz_pictures import calibration
 from relpref.report.blocks import Block, Cell, Items, Picture, Text
-from relpref.report.checked import Unknown
 from relpref.report.grid import grid
 from relpref.report.plots import NARROW, WIDE
 from relpref.report.text import fixed, percent, sentence
@@ -25,13 +24,6 @@ _READINGS = {
         "how often, of two cases, the one where it came true had the higher probability; 1 for a prophet",
     ),
 }
-
-
-def certified(certificate: Certificate | Unknown) -> str:
-    """What the certificate says."""
-    if isinstance(certificate, Unknown):
-        return f"The approximation was not certified: {certificate.why}. relpref check compares it with a sampler."
-    return sentence(certificate.sentence)
 
 
 def measures(held: HeldOut) -> Block:

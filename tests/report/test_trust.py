@@ -103,6 +103,23 @@ def test_certificate_and_raters(make: Make, prose: Callable[..., str]) -> None:
     assert "at odds with the rest" in text and "as expected" in text
 
 
+def test_certificates_in_plain_words(make: Make, prose: Callable[..., str]) -> None:
+    table = pd.DataFrame({"shift": [0.02, -0.06], "sd_ratio": [0.97, 1.04]})
+    weights: dict[str, Any] = {"k_hat": 0.3, "ess": 2000.0, "num_samples": 4000, "table": table}
+    good = prose(make(), certify=Certificate("good", "k-hat 0.3", **weights))
+    assert (
+        "The approximation is accurate: no mean is off by more than 0.06 of a standard deviation, and intervals are 0.97 to "
+        "1.04 times as wide as they should be. k-hat 0.3."
+    ) in good
+    off = prose(make(), certify=Certificate("doubtful", "k-hat 0.3", **weights))
+    assert "The approximation is not accurate: a mean is off by 0.06" in off
+    unknown = prose(make(), certify=Certificate("failed", "k-hat 8", k_hat=8.0, num_samples=4000))
+    assert "Whether the approximation is accurate could not be shown here" in unknown
+    exact = prose(make(), certify=Certificate("exact", "Every draw has the same weight", num_samples=4000))
+    assert "Nothing was approximated: given the hyperparameters" in exact and "Every draw" not in exact
+    assert "There are no answers." in prose(make(), certify=Certificate("exact", "There are no answers"))
+
+
 def test_surprises(make: Make, prose: Callable[..., str]) -> None:
     data = make().data
     answers = data.comparisons.table(data.entities).head(4)

@@ -9,10 +9,11 @@ from relpref.errors import RelprefError
 from relpref.infer.belief import Floats
 from relpref.likelihoods import Link
 from relpref.report.blocks import Block, Cell, Chapter, Text
+from relpref.report.certified import certified
 from relpref.report.checked import Unknown
 from relpref.report.classes.subject import Subject, example_name
 from relpref.report.grid import grid
-from relpref.report.predicted import calibrated, certified, measures, notes
+from relpref.report.predicted import calibrated, measures, notes
 from relpref.report.text import clean, counted, counted_share, percent, whole
 
 _MOST_CLASSES = 12  # in a table of who was taken for whom
@@ -23,7 +24,7 @@ _SURPRISING = 0.25
 
 def quality(subject: Subject) -> Chapter:
     """How far to trust it."""
-    blocks: list[Block] = [Text(certified(subject.checked.certificate))]
+    blocks: list[Block] = [*certified(subject.checked.certificate)]
     held = subject.checked.held_out
     if isinstance(held, Unknown):
         blocks.append(Text(f"No example was left out and predicted: {held.why}."))

@@ -107,8 +107,8 @@ def _settled(subject: Subject) -> str:
     within = "" if groups is None else " that are in one group"
     share = counted_share(decided, pairs, "none", "every one")
     words = (
-        f"Of the {counted(pairs, 'pair')} among {whose}{within}, the order of {share} is settled: "
-        f"one of the two is better with a probability of at least {_SETTLED:.0%}."
+        f"Of the {counted(pairs, 'pair')} among {whose}{within}, the order of {share} is settled, "
+        f"which means that one of the two is better with a probability of at least {_SETTLED:.0%}."
     )
     if groups is not None:
         return words if pairs > 1 else ""

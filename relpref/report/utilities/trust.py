@@ -3,9 +3,10 @@
 import pandas as pd
 
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
+from relpref.report.certified import certified
 from relpref.report.checked import Unknown
 from relpref.report.grid import cell, grid
-from relpref.report.predicted import calibrated, certified, measures, notes
+from relpref.report.predicted import calibrated, measures, notes
 from relpref.report.text import counted, fixed, whole
 from relpref.report.utilities.subject import Subject
 from relpref.report.utilities.warnings import warnings
@@ -20,7 +21,7 @@ def trust(subject: Subject) -> Chapter:
     if not found:
         text = "Nothing stands out: every entity was asked about, no group stands alone, and the computation went as it should."
         blocks.append(Text(text))
-    blocks.append(Text(certified(subject.checked.certificate)))
+    blocks += certified(subject.checked.certificate)
     held = subject.checked.held_out
     if isinstance(held, Unknown):
         blocks.append(Text(f"No answers were left out and predicted: {held.why}."))

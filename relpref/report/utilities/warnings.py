@@ -132,8 +132,8 @@ def _hyperparameters(subject: Subject) -> list[str]:
     number = sum(value.size for value in values.values())
     if number and answers < _FEW_EACH * number:
         found.append(
-            f"{counted(number, 'hyperparameter')} were set to their best values by {counted(answers, 'answer')}. With so few, the intervals are "
-            'too narrow; hyperparameters="nuts" puts their uncertainty into the intervals.'
+            f"{counted(number, 'hyperparameter')} {'was' if number == 1 else 'were'} set to the best values by {counted(answers, 'answer')}. With so few, the "
+            "intervals are too narrow; a fit that averages over all plausible values, which takes longer, mends that."
         )
     if float(posterior.info.get("gradient_norm", 0.0)) > _STEEP:
         found.append("The search for hyperparameters ended before it came to a maximum.")
