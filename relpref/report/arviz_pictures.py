@@ -47,6 +47,7 @@ def forest(
     shape: Shape = WIDE,
     *,
     quantity: str = "utility",
+    measured: str = " less the average of all",
 ) -> str:
     """Values with intervals, best at the top (`arviz_plots.plot_forest`); a gap in the places is drawn as one."""
     gaps = [row for row in range(1, len(lines)) if lines[row].place > lines[row - 1].place + 1]
@@ -77,7 +78,7 @@ def forest(
         for gap, words in zip(gaps, hidden, strict=True):
             axes.axhline(height[gap] - 1, color=FAINT, linewidth=1)
             axes.text(-(10 + places) / across, height[gap] - 1, drawing.words(words), color=MUTED, **here)
-        label = quantity if shape.narrow else f"{quantity} less the average of all"
+        label = quantity if shape.narrow else f"{quantity}{measured}"
         axes.set_xlabel(drawing.words(f"{label}, with {interval:.0%} intervals"), labelpad=8)
         title = {"utility": "Utilities", "score": "Scores"}[quantity]
         return drawing.svg(name, f"{title} with intervals", description, narrow=shape.narrow)

@@ -93,7 +93,7 @@ class Checked:
         posterior = self.posterior
         if not isinstance(posterior.belief, GaussianBelief):
             return Unknown("there is not one prior but a mixture of them")
-        if why := self._large(_MOST_CERTIFIED):
+        if why := self._refused(answers=False) or self._large(_MOST_CERTIFIED):
             return Unknown(why)
 
         def centred() -> Floats:

@@ -5,7 +5,7 @@ from typing import Any
 
 from relpref.infer import Posterior, RelationPosterior, Result
 from relpref.infer.integrate import UNMIXED
-from relpref.report.blocks import Block, Cell, Chapter, Items, Text
+from relpref.report.blocks import Block, Cell, Chapter, Items
 from relpref.report.grid import cell, grid
 from relpref.report.text import clean, fixed, sentence, significant
 
@@ -96,12 +96,6 @@ def computation(posterior: AnyPosterior) -> Chapter:
     ]
     if notes:
         blocks.append(Items(notes))
-    if sampled:
-        text = (
-            "The draws are taken as they are: this page does not check whether the chains have mixed. "
-            "Look at r_hat and the effective sample sizes of posterior.to_arviz()."
-        )
-        blocks.append(Text(text, small=True))
     return Chapter(_TITLE, blocks)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from relpref.diagnostics.relations import ATTRIBUTES, site_part
-from relpref.infer import Posterior, UtilityPosterior
+from relpref.infer import Posterior, Result, UtilityPosterior
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,
@@ -85,6 +85,8 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
         intro = "Averages over draws from their posterior, with 90% intervals."
     elif "evaluations" in posterior.info and unanswered:
         intro = "Nothing was answered yet, so these are the most probable values under their prior."
+    elif "evaluations" in posterior.info and not Result[posterior.info["result"]].ok:
+        intro = "Values at which the search for the most credible ones stopped, which they may be far from."
     elif "evaluations" in posterior.info:
         intro = "Found by maximising the log evidence plus the log prior: the values under which the answers are most credible."
     else:

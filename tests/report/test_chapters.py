@@ -361,3 +361,9 @@ def test_no_evidence_without_an_origin(make: Make, prose: Callable[..., str]) ->
     assert "was not fitted again without each of its parts" in prose(
         make(origin=None), relations_evidence=True
     )
+
+
+@pytest.mark.filterwarnings("ignore::relpref.infer.InferenceWarning")
+def test_a_search_that_stopped_is_not_called_a_maximum(make: Make, prose: Callable[..., str]) -> None:
+    text = prose(make(info={**make().info, "result": "max_iterations"}))
+    assert "at which the search for the most credible ones stopped" in text and "most credible." not in text

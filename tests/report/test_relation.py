@@ -9,6 +9,7 @@ import pytest
 
 from relpref.infer import RelationPosterior
 from relpref.report.page import render
+from relpref.report.relation.quality import _verdict
 from relpref.report.relation.subject import Subject
 from relpref.report.text import significant
 from relpref.rls import ConditionalRanker, concordance
@@ -152,3 +153,12 @@ def test_no_code_where_labels_have_no_probability(read: Read) -> None:
     half = np.random.default_rng(1).normal(size=(8, 8))
     text = read(render(fitted(half - half.T, nodes, symmetry="reciprocal", loss="ranking"))).prose
     assert "so that none has a probability" in text and "relpref.rls" not in text
+
+
+def test_verdict_on_new_nodes_knows_its_error() -> None:
+    rng = np.random.default_rng(0)
+    assert "± 1.0%" in _verdict(np.tile([0.7, 0.9], 50)) and "about that well" in _verdict(
+        np.tile([0.7, 0.9], 50)
+    )
+    assert "cannot be told from guessing" in _verdict(0.55 + 0.3 * rng.standard_normal(6))
+    assert "Of 3 nodes it cannot be told" in _verdict(np.ones(3))

@@ -17,6 +17,7 @@ _MOST_LABELS = 2000  # without a closed form: folds are solved for by conjugate 
 _MOST_SINGLE = 40_000  # pairs of a constrained relation, where leaving one out costs O(nodes²)
 _REACH = 1.6449  # of a 90% interval, in standard deviations
 _WORST = 5
+_FEWEST_NODES = 5  # whose average concordance has an error that can be estimated
 
 
 def quality(subject: Subject) -> Chapter:
@@ -74,17 +75,21 @@ def _nodes_out(subject: Subject) -> list[Block]:
     text = (
         f"Nodes that were left out with all their labels, {how}, and ranked by their features alone: of the pairs of objects with "
         f"different labels, {percent(found.mean)} come in the right order, on average over {counted(len(values), 'node')}; "
-        f"guessing gets 50%. {_verdict(found.mean)}"
+        f"guessing gets 50%. {_verdict(values)}"
     )
     return [Text(text), _worst(subject, found.values)]
 
 
-def _verdict(concordance: float) -> str:
-    if concordance < 0.55:
-        return "That is hardly better than guessing: do not rank new nodes by this model."
-    return (
-        "New nodes can be ranked about that well." if concordance < 0.9 else "New nodes can be ranked well."
-    )
+def _verdict(values: Floats) -> str:
+    """What the concordances of nodes say: no more than their average is known."""
+    mean, number = float(np.mean(values)), len(values)
+    if number < _FEWEST_NODES:
+        return f"Of {counted(number, 'node')} it cannot be told how well new ones are ranked."
+    error = float(np.std(values, ddof=1) / np.sqrt(number))
+    known = f"The average is known to ± {percent(error)}."
+    if mean - 2 * error <= 0.5:
+        return f"{known} It cannot be told from guessing: do not rank new nodes by this model."
+    return f"{known} New nodes can be ranked about that well."
 
 
 def _worst(subject: Subject, values: Floats) -> Block:

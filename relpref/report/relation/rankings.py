@@ -65,8 +65,18 @@ def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Block:
         for place, row in enumerate(table.head(_DRAWN).to_dict("records"), start=1)
     ]
     description = f"One row for each of {len(lines)} objects, best first for {name}: a dot for the score and a line for its interval."
+    # Without the ranking loss a score is in the unit of the labels, and has a level.
+    measured = " less the average of those ranked" if subject.posterior.loss == "ranking" else ""
     wide, narrow = (
-        forest(lines, f"scores{shape.width:.0f}", description, INTERVAL, shape, quantity="score")
+        forest(
+            lines,
+            f"scores{shape.width:.0f}",
+            description,
+            INTERVAL,
+            shape,
+            quantity="score",
+            measured=measured,
+        )
         for shape in (WIDE, NARROW)
     )
     return Picture(

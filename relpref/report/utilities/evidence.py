@@ -59,7 +59,12 @@ def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
             table = evidence_without_each(posterior)
         except RelprefError as error:
             return Chapter(
-                _TITLE, [Text(f"The model was not fitted again without each of its parts: {clean(error)}.")]
+                _TITLE,
+                [
+                    Text(
+                        f"The model was not fitted again without each of its parts: {clean(error).rstrip('.')}."
+                    )
+                ],
             )
     blocks: list[Block] = [
         Text(
