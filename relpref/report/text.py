@@ -46,9 +46,13 @@ class Names:
 
     def __init__(self, labels: Sequence[Any]) -> None:
         plain = [clean(label) or "(empty)" for label in labels]
-        used = Counter(plain)
-        # 1 and "1" are different entities.
-        told = [text if used[text] == 1 else clean(repr(labels[i])) for i, text in enumerate(plain)]
+        # 1 and "1" are different entities; of "a b" and "a  b" quotation marks would not tell.
+        used, exact = Counter(plain), [clean(repr(label)) for label in labels]
+        times = Counter(exact)
+        told = [
+            text if used[text] == 1 or times[said] > 1 else said
+            for text, said in zip(plain, exact, strict=True)
+        ]
         self.full = _distinct(told)
         self.short = _distinct([shorten(text) for text in self.full], _LONGEST_SHOWN)
 

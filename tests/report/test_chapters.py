@@ -191,9 +191,7 @@ def islands(make: Make, **changes: Any) -> UtilityPosterior:
 def test_groups_are_not_compared(make: Make, prose: Callable[..., str], read: Callable[[str], Any]) -> None:
     posterior = islands(make)
     text = prose(posterior)
-    apart = (
-        "The 6 entities fall into 3 groups that no answer or relation ties together, 1 of them of one entity."
-    )
+    apart = "The 6 entities fall into 3 groups that no answer or relation ties together, 1 of them with a single entity."
     assert text.count(apart) == 2  # in the summary and under the ranking
     # Gaps of 1.4 and 0.6 with a standard deviation of 1/2.
     assert "Of the group of 3 entities, c is better than d with a probability of 99.7% (a gap of 1.40" in text

@@ -19,7 +19,7 @@ def apart(groups: NDArray[np.intp]) -> str:
     """The sentence about them."""
     sizes = np.bincount(groups)
     alone = int(np.sum(sizes == 1))
-    which = f", {whole(alone)} of them of one entity" if alone else ""
+    which = f", {whole(alone)} of them with a single entity" if alone else ""
     return (
         f"The {counted(len(groups), 'entity', 'entities')} fall into {counted(len(sizes), 'group')} that no answer or relation ties together"
         f"{which}. Compare within a group only: between groups, utilities and places rest on nothing but the prior."

@@ -43,7 +43,7 @@ def surprises(subject: Subject) -> Chapter | None:
         chances = np.where(forecasts.chances < _SURPRISING, forecasts.chances, 0.0)
         expected = float(forecasts.weight @ chances.sum(axis=1))
         what = (
-            f"Of {counted(held.num_answers, 'answer')}, {whole(count)} had a probability under {_SURPRISING:.0%} by all the others; "
+            f"Of {counted(held.num_answers, 'answer')}, {whole(count) if count else 'none'} had a probability under {_SURPRISING:.0%} by all the others; "
             f"about {whole(round(expected))} would be expected by chance alone."
         )
         whatever = ", however strongly" if "strength" in table else ""
