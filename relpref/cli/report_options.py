@@ -10,5 +10,5 @@ def report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evidence",
         action="store_true",
-        help="fit again without each part of the model, however long that takes (default: where it takes seconds)",
+        help="fit again without each part of the model, to say what it is worth; takes from seconds to minutes",
     )

@@ -49,8 +49,8 @@ def write(
     sections : sequence of Section
         More to show, after the summary.
     relations_evidence : bool or DataFrame, optional
-        Fit again without each part of the model to see what it is worth, by default where that takes seconds; or the ready
-        table of `relpref.diagnostics.evidence_without_each`; or False to leave that out.
+        True to fit again without each part of the model, to see what it is worth; or the ready table of
+        `relpref.diagnostics.evidence_without_each`; or False to leave out that it can be had.
 
     Returns
     -------

@@ -19,10 +19,6 @@ _NEEDED = ("left_out", "log_evidence", "difference")
 _SLIGHT, _STRONG = 3.0, 6.0
 
 
-# Entities and rows of answers up to which fitting again takes seconds: see `benchmarks/report.py`.
-_MOST_ENTITIES, _MOST_ROWS = 100, 1000
-
-
 def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Chapter | None:
     """The chapter.
 
@@ -30,7 +26,7 @@ def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
     ----------
     posterior : UtilityPosterior
     wanted : bool, DataFrame or None
-        False for none; True to fit again without each part, None to do so where it takes seconds; or the table of
+        False for no chapter, None for one that says how to get it; True to fit again without each part; or the table of
         `evidence_without_each`, ready.
 
     Raises
@@ -48,10 +44,10 @@ def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
             )
     elif wanted is False:
         return None
-    elif wanted is None and not _quick(posterior):
+    elif wanted is None:
         text = (
-            "The model was not fitted again without each of its parts, because that takes long for so many entities or answers: "
-            "relpref report --evidence, or relations_evidence=True, does it."
+            "The model was not fitted again without each of its parts, which would take from seconds to minutes: relpref report --evidence, "
+            "or relations_evidence=True, does it."
         )
         return Chapter(_TITLE, [Text(text)])
     else:
@@ -84,11 +80,6 @@ def evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
         )
     )
     return Chapter(_TITLE, blocks)
-
-
-def _quick(posterior: UtilityPosterior) -> bool:
-    data = posterior.data
-    return data.num_entities <= _MOST_ENTITIES and data.num_comparisons <= _MOST_ROWS
 
 
 def _table(posterior: UtilityPosterior, table: pd.DataFrame) -> Block:
