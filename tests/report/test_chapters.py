@@ -350,6 +350,16 @@ def test_a_ready_table_of_evidence(make: Make, prose: Callable[..., str]) -> Non
     assert "What each part is worth" not in prose(make(), relations_evidence=False)
 
 
+def test_nothing_is_fitted_again_unasked(
+    make: Make, prose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitted(*_: object) -> None:
+        raise AssertionError("fitted again")
+
+    monkeypatch.setattr("relpref.report.utilities.evidence.evidence_without_each", fitted)
+    assert "relpref report --evidence" in prose(make(), relations_evidence=None)
+
+
 def test_a_table_of_evidence_that_is_none(make: Make) -> None:
     with pytest.raises(DataError, match="relations_evidence: the table lacks the column 'log_evidence'"):
         render(make(), relations_evidence=pd.DataFrame({"left_out": ["near"]}))

@@ -161,7 +161,7 @@ def test_banner_where_not_converged(
     tmp_path: Path, make: Callable[..., UtilityPosterior], read: Read
 ) -> None:
     bad = make(info={**make().info, "result": "max_iterations"})
-    found = read(write(bad, tmp_path / "bad.html").read_text("utf-8"))
+    found = read(write(bad, tmp_path / "bad.html", relations_evidence=True).read_text("utf-8"))
     assert {"class": "banner"} in found.all("p")
     assert "did not converge (max iterations)" in found.prose and "Raise max_sweeps" in found.prose
     assert "the fit itself did not converge" in found.prose
