@@ -49,6 +49,7 @@ def line(slope: Any, spread: Any, x: Any, y: Any = None) -> None:
 
 
 X = np.linspace(-1.0, 1.0, 4)
+LINE = partial(line, 1.0, 2.0)  # one object for all tests, for which JAX compiles once
 
 
 @pytest.mark.slow
@@ -72,7 +73,7 @@ def test_a_program_of_ones_own_any_quantity_and_any_function() -> None:
     def slope(values: Any) -> Any:
         return values["weight"][0]
 
-    program = partial(line, 1.0, 2.0)
+    program = LINE
     found = calibrate(program, X, X, simulations=100, quantity=slope)
     check(found)
     again = calibrate(program, X, X, simulations=5, quantity=slope, engine=by_hand)
@@ -119,7 +120,7 @@ def test_few_simulations_are_no_verdict() -> None:
 
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """Also where a kill left half a line, and with more simulations than before."""
-    run = partial(calibrate, partial(line, 1.0, 2.0), X, X, hyperparameters="maximise", progress_bar=False)
+    run = partial(calibrate, LINE, X, X, hyperparameters="maximise", progress_bar=False)
     whole = run(simulations=7)
     file = tmp_path / "sbc.jsonl"
     run(simulations=3, file=file)
@@ -158,7 +159,7 @@ def test_the_same_problem_is_known_again_in_another_process() -> None:
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "sbc.jsonl"
-    run = partial(calibrate, partial(line, 1.0, 2.0), hyperparameters="maximise", simulations=1, file=file)
+    run = partial(calibrate, LINE, hyperparameters="maximise", simulations=1, file=file)
     run(X, X)
     with pytest.raises(StorageError, match=r"sbc.jsonl: its simulations have key \[0, 0\], and \[0, 1\]"):
         run(X, X, key=1)
@@ -185,10 +186,10 @@ def test_a_file_of_another_program_engine_or_quantity_is_refused(tmp_path: Path)
 
     file, scale = tmp_path / "sbc.jsonl", 1e-6
     run = partial(calibrate, simulations=1, hyperparameters="maximise", file=file, progress_bar=False)
-    program = partial(line, 1.0, 2.0)
+    program = LINE
     run(program, X, X, engine=fit, quantity=factor(1.0))
     before = file.read_bytes()
-    run(partial(line, 1.0, 2.0), X, X, engine=fit, quantity=factor(1.0))
+    run(partial(line, 1.0, 2.0), X, X, engine=fit, quantity=factor(1.0))  # made again
     with pytest.raises(StorageError, match="its simulations have program"):
         run(partial(line, 1.0, 3.0), X, X, engine=fit, quantity=factor(1.0))
     with pytest.raises(StorageError, match="its simulations have quantity"):
@@ -239,7 +240,7 @@ def test_fits_that_fail_are_counted() -> None:
         found = EP(program, fixed=given).run(key, *args, progress_bar=False, **kwargs)
         return replace(found, info={**found.info, "result": "max_iterations"})
 
-    found = calibrate(partial(line, 1.0, 2.0), X, X, engine=failing, simulations=4)
+    found = calibrate(LINE, X, X, engine=failing, simulations=4)
     assert set(found.results) == {"diverged", "max_iterations"} and found.not_converged == 4
     assert [np.isnan(pit) for pit in found.pit] == [result == "diverged" for result in found.results]
     assert "4 of the fits did not converge" in found.sentence
@@ -255,7 +256,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"engine": Exact, "hyperparameters": "integrate"}, "Exact does not integrate"),
     ):
         with pytest.raises(DataError, match=message):
-            calibrate(partial(line, 1.0, 2.0), X, X, **options)
+            calibrate(LINE, X, X, **options)
     with pytest.raises(DataError, match="differences of scores only"):
         tried("conditional_ranking", engine=Exact, quantity=len)
 
