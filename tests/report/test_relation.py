@@ -162,3 +162,22 @@ def test_verdict_on_new_nodes_knows_its_error() -> None:
     )
     assert "cannot be told from guessing" in _verdict(0.55 + 0.3 * rng.standard_normal(6))
     assert "Of 3 nodes it cannot be told" in _verdict(np.ones(3))
+
+
+def test_many_labels_without_a_closed_form_are_not_solved_for_again(
+    monkeypatch: pytest.MonkeyPatch, read: Read
+) -> None:
+    nodes, objects, relation = tables()
+    relation[0, 1] = np.nan
+    posterior = fitted(relation, nodes, objects)
+
+    def computed(*_: object, **__: object) -> None:
+        raise AssertionError("that takes long")
+
+    monkeypatch.setattr("relpref.report.relation.subject.MOST_EDGES", 40)
+    monkeypatch.setattr("relpref.report.relation.quality._MOST_LABELS", 40)
+    monkeypatch.setattr("relpref.report.relation.quality.leave_one_out", computed)
+    monkeypatch.setattr("relpref.rls.nodes_out.leave_nodes_out", computed)
+    monkeypatch.setattr(RelationPosterior, "ranking", computed)
+    text = read(render(posterior)).prose
+    assert "Nothing was left out and predicted" in text and "no closed form take long" in text
