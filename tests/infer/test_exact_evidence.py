@@ -95,8 +95,9 @@ def test_hyperparameters_are_found() -> None:
     assert ranked.info["result"] == "converged"
 
 
-def test_labels_without_noise_have_an_answer() -> None:
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", [0, 2])
+def test_labels_without_noise_have_an_answer(seed: int) -> None:
+    rng = np.random.default_rng(seed)
     nodes = pd.DataFrame(rng.normal(size=(12, 2)), columns=["x", "y"])
     weights = rng.normal(size=(2, 2))
     labels = nodes.to_numpy() @ (weights - weights.T) @ nodes.to_numpy().T

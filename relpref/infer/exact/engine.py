@@ -27,7 +27,7 @@ from relpref.infer.result import Result, code
 from relpref.infer.sites import Info, Sites
 from relpref.linalg import Eigen, symmetric_eigen
 
-_STEEP = 1e-4  # largest gradient at a maximum, relative to the objective
+_STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
 
 
 class ExactEvidence(NamedTuple):
@@ -225,9 +225,11 @@ class Exact:
             log_evidence = self._edge_evidence(structure, nodes, objects, noise)
         if search is not None:
             info |= {"evaluations": search.evaluations, "gradient_norm": search.gradient_norm}
-            # A line search may end where the evidence falls off too steeply to go on; that is no maximum.
+            # A line search may end where the evidence falls off too steeply to go on, which is no maximum, or at one that rounding hides:
+            # without noise in the labels the kernel matrix loses twelve digits.
             steep = search.gradient_norm > _STEEP * max(100.0, abs(search.objective))
-            if steep or not search.converged:
+            given_up = not search.converged and search.evaluations >= self.max_evaluations
+            if steep or given_up:
                 info["result"] = "hyperparameters_not_converged"
         info["log_prior"] = float(log_prior)
         result = Result[info["result"]]
