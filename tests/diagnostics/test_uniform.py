@@ -91,3 +91,11 @@ def test_the_picture_is_the_same_every_time(tmp_path: object) -> None:
     found = conjugate(0, 0.8, 100)
     first, second = (found.picture(folder / name).read_bytes() for name in ("a.svg", "b.svg"))
     assert first == second and b"<svg" in first and b"posterior probability below the truth" in first
+
+
+def test_fits_without_a_posterior_are_no_calibration() -> None:
+    rng = np.random.default_rng(0)
+    pits = np.concatenate([rng.uniform(size=240), np.full(160, np.nan)])
+    found = Calibration({"gap": pits}, ("converged",) * 240 + ("nonfinite",) * 160)
+    assert found.missing == 160 and found.verdict() == "not usable"
+    assert found.sentence.startswith("Not usable: 160 of 400 fits left no posterior: 80 % intervals")

@@ -14,6 +14,7 @@ from relpref.errors import DataError
 
 LEVEL = 0.99  # of the band that pictures show and words go by
 _FEWEST = 50  # simulations of which silence says something
+_MISSING = 0.01  # share of fits without a posterior: more say that the engine cannot be used there
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,11 @@ class Calibration:
     def verdict(self, quantity: str | None = None) -> str:
         """In two words.
 
-        ``calibrated`` where p is at least 0.01, or ``too few`` of less than 50 simulations; otherwise what the shape says:
-        ``too narrow``, ``too wide`` or ``shifted``.
+        ``not usable`` where more than one fit in a hundred left no posterior; ``calibrated`` where p is at least 0.01, or ``too few`` of less
+        than 50 simulations; otherwise what the shape says: ``too narrow``, ``too wide`` or ``shifted``.
         """
+        if self.missing > _MISSING * len(self._of(quantity)):
+            return "not usable"
         if self.p_value(quantity) >= 1 - LEVEL:
             return "calibrated" if len(self._finite(quantity)) >= _FEWEST else "too few"
         pit = self._finite(quantity)
@@ -119,6 +122,11 @@ class Calibration:
         return "too narrow" if spread > 0 else "too wide"
 
     @property
+    def missing(self) -> int:
+        """Fits that left no posterior; coverage counts them as misses, the distribution is without them."""
+        return int(np.sum(~np.isfinite(self.pit)))
+
+    @property
     def sentence(self) -> str:
         """The verdict on the latent quantity in plain words."""
         number, quantity = len(self.pit), next(iter(self.pits))
@@ -126,6 +134,8 @@ class Calibration:
         facts = f"80 % intervals held the truth in {100 * held:.1f} % of {number} simulations (± {100 * error:.1f})"
         failed = self.not_converged
         also = f"; {failed} of the fits did not converge" if failed else ""
+        if self.verdict() == "not usable":
+            return f"Not usable: {self.missing} of {number} fits left no posterior: {facts}{also}."
         why = {
             "calibrated": f"No sign of miscalibration of the {quantity}",
             "too few": f"Too few simulations to tell whether the {quantity} is calibrated",

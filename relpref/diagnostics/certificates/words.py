@@ -8,6 +8,7 @@ import pandas as pd
 from relpref.diagnostics.certificates.certificate import Certificate, Verdict, called, off
 from relpref.diagnostics.psis import convergence, threshold
 from relpref.infer.belief import DrawsBelief
+from relpref.infer.integrate import UNMIXED
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
@@ -17,6 +18,7 @@ LEAST = 100  # effective draws: below, a tail that looks light may look so by lu
 _MANY = 600  # dimensions from which weights often fail of themselves
 _AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws that can be relied on (Vehtari et al. 2021)
 _DISAGREE = 1.05
+_FEW = 50  # effective draws of the hyperparameters, over which a posterior is only averaged
 CHECK = "compare with NUTS instead (relpref check, or relpref.diagnostics.check)"
 
 
@@ -122,6 +124,8 @@ def of_weights(
         return Certificate(
             "doubtful" if k_hat <= 1 else "failed", _unreliable(posterior, said, number), **numbers
         )
+    if (unmixed := _unmixed(posterior)) is not None:
+        return Certificate(*unmixed, **numbers)
     means, sds = off(table)
     largest = _largest(table["shift"].abs())
     ratios = f"sds are {table['sd_ratio'].min():.2f} to {table['sd_ratio'].max():.2f} times the exact ones"
@@ -139,6 +143,22 @@ def of_weights(
         "sd, or a more accurate engine.",
         **numbers,
     )
+
+
+def _unmixed(posterior: Posterior) -> tuple[Verdict, str] | None:
+    """Of a mixture whose hyperparameters were drawn too badly: weights cannot see hyperparameters that were never drawn."""
+    r_hat, ess = posterior.info.get("r_hat"), posterior.info.get("ess")
+    if r_hat is None or ess is None:
+        return None
+    said = f"R-hat {r_hat:.3f}, {ess:.0f} effective draws of the hyperparameters"
+    if not r_hat <= UNMIXED:
+        return "failed", f"The chains over the hyperparameters do not agree ({said}); raise draws and warmup."
+    if ess < _FEW:
+        return (
+            "doubtful",
+            f"The hyperparameters were drawn too few times ({said}); raise draws, at least until {_FEW} are effective.",
+        )
+    return None
 
 
 def _largest(values: pd.Series) -> str:

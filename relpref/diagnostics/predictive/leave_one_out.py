@@ -11,7 +11,7 @@ from relpref.diagnostics.predictive.answers import Given, chances_of, given_answ
 from relpref.diagnostics.predictive.cavity import Predictive, Question
 from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.relation_out import leave_label_out
-from relpref.diagnostics.psis import FEWEST, smoothed
+from relpref.diagnostics.psis import FEWEST, smoothed, threshold
 from relpref.errors import DataError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.belief import DrawsBelief, Floats
@@ -57,10 +57,11 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     chances = chances_of(left.given, left.predictive)
     notes: tuple[str, ...] = ()
     if left.k_hat is not None:
-        bad = int(np.sum(left.k_hat > 0.7))
+        limit = threshold(len(left.weights))
+        bad = int(np.sum(left.k_hat > limit))
         if bad:
             notes = (
-                f"the k-hat of {bad} of {len(left.k_hat)} answers is above 0.7: they are not to be relied on; use k_fold",
+                f"the k-hat of {bad} of {len(left.k_hat)} different answers is above {limit:.2f}: they are not to be relied on; use k_fold",
             )
     return labelled(posterior, left.given, chances, left.log_score, "leave-one-out", notes, left.k_hat)
 
