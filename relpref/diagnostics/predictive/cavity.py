@@ -18,9 +18,8 @@ from jax import Array
 
 from relpref.diagnostics.predictive.outcomes import Outcomes, favours, outcomes
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief
+from relpref.infer.belief import DrawsBelief, Floats
 from relpref.infer.layout import broadcast_fixed, discover, shapes_of, survey
-from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.program import Call, Layout, Observation, Reading, Values, in_double, read
 from relpref.infer.result import Result
@@ -205,14 +204,7 @@ def _usable(posterior: Posterior) -> Origin:
 
 
 def _components(posterior: Posterior, draws: Values, num_rows: int, *, taken_out: bool) -> Components:
-    belief = posterior.belief
-    if isinstance(belief, GaussianBelief):
-        location, scale = belief.location[None], belief.scale[None]
-    elif isinstance(belief, MixtureBelief):
-        location, scale = belief.locations, belief.scales
-    else:
-        assert isinstance(belief, DrawsBelief)
-        location, scale = belief.draws, None
+    location, scale = posterior.belief.as_mixture()
     shape = (len(location), num_rows)
     sites = [np.zeros(shape)] * 2
     if taken_out and scale is not None:

@@ -1,7 +1,10 @@
 """What was done, in words: the model of answers and utilities, and how places come about."""
 
+import numpy as np
+
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.infer import UtilityPosterior
+from relpref.infer.belief import GaussianBelief
 from relpref.likelihoods import Logistic
 from relpref.report.methods import approximation
 from relpref.report.utilities.kernels import kernels
@@ -21,9 +24,19 @@ def methods(posterior: UtilityPosterior) -> list[str]:
         paragraphs[-1] += f" {_COVERAGE}"
     paragraphs.append(
         "Places, their intervals and the probabilities of being the best come from draws of all utilities at once, so they "
-        "respect that entities move together. They carry a simulation error of up to one percentage point."
+        f"respect that entities move together. They carry a simulation error of up to {_simulation_error(posterior)}."
     )
     return paragraphs
+
+
+def _simulation_error(posterior: UtilityPosterior) -> str:
+    """Of a probability near one half, from 4000 draws, or from as many as there are."""
+    if isinstance(posterior.belief, GaussianBelief):
+        return "one percentage point"
+    kept = len(posterior.belief.as_mixture()[0])
+    effective = min(float(posterior.info.get("ess", kept)), kept)
+    more = "" if "ess" in posterior.info else ", more where draws resemble each other"
+    return f"{50 / np.sqrt(max(effective, 1.0)):.0f} percentage points{more}"
 
 
 def _answers(posterior: UtilityPosterior) -> str:
