@@ -128,7 +128,8 @@ def of_weights(
         return Certificate(*unmixed, **numbers)
     means, sds = off(table)
     largest = _largest(table["shift"].abs())
-    ratios = f"sds are {table['sd_ratio'].min():.2f} to {table['sd_ratio'].max():.2f} times the exact ones"
+    ends = dict.fromkeys(f"{end:.2f}" for end in (table["sd_ratio"].min(), table["sd_ratio"].max()))
+    ratios = f"sds are {' to '.join(ends)} times the exact ones"
     if not means.any() and not sds.any():
         sentence = (
             f"{engine} is certified: against the exact posterior at its hyperparameters no mean is off by more than {largest}, and "
@@ -163,7 +164,7 @@ def _unmixed(posterior: Posterior) -> tuple[Verdict, str] | None:
 
 def _largest(values: pd.Series) -> str:
     at = int(np.argmax(values.to_numpy()))
-    return f"{values.iloc[at]:.2f} posterior sd ({called(values.index[at])})"
+    return f"{max(values.iloc[at], 0.01):.2f} posterior sd ({called(values.index[at])})"
 
 
 def _unreliable(posterior: Posterior, said: str, number: int) -> str:
