@@ -129,13 +129,22 @@ def run(command: str) -> None:
     assert main(arguments) == 0, command
 
 
+# What a shell runs in the background ignores interrupts, and so would its children.
+LISTEN = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+
+
 def serve(program: list[str]) -> None:
     """Start a server, wait for its address, and end it as Ctrl-C does."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    command = [sys.executable, "-c", LISTEN, *program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         said = next((line for line in process.stdout if line.startswith("Answer at ")), "")
         process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
         assert "http://127.0.0.1:" in said, program
 
 
