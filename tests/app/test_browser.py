@@ -256,6 +256,12 @@ def test_nothing_overflows(
     context.close()
 
 
+def follow(tab: Any, selector: str) -> None:
+    """Click, and wait for the page that the form leads to."""
+    with tab.expect_navigation():
+        tab.click(selector)
+
+
 def test_without_scripts(browser: Any, fake: Callable[..., Any], served: Callable[..., Any]) -> None:
     loop = fake(*range(4), limit=2)
     context = browser.new_context(java_script_enabled=False)
@@ -263,14 +269,14 @@ def test_without_scripts(browser: Any, fake: Callable[..., Any], served: Callabl
     with served(loop) as address:
         tab.goto(address)
         tab.fill("#rater", "ann")
-        tab.click("text=Start")
+        follow(tab, "text=Start")
         old.goto(tab.url)
-        tab.click(LEFT)
-        old.click(RIGHT)
+        follow(tab, LEFT)
+        follow(old, RIGHT)
         assert "answered already" in old.inner_text("[role=alert]") and len(loop.events) == 1
-        old.click(".tie")
+        follow(old, ".tie")
         assert old.url == tab.url and "Nothing is left to ask" in old.inner_text("h1")
-        old.click("[value=undo]")
+        follow(old, "[value=undo]")
         assert old.locator(".card").count() == 2
     assert [kind for kind, _, _ in loop.events] == ["first"]
     context.close()
