@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +33,7 @@ class Smoothed(NamedTuple):
     @property
     def ess(self) -> Floats:
         """Effective sample size of the weights, 1/Σw², shape (...)."""
-        return np.asarray(np.exp(-_log_sum(2 * self.log_weights)))
+        return np.asarray(np.exp(-logsumexp(2 * self.log_weights, axis=-1)))
 
 
 def smoothed(log_weights: Floats) -> Smoothed:
@@ -60,7 +61,7 @@ def smoothed(log_weights: Floats) -> Smoothed:
                 found, shape = array_stats.psislw(-one)
             if np.isfinite(shape) and np.all(np.isfinite(found)):
                 weights[row], k_hat[row] = found, shape
-    weights -= _log_sum(weights)[:, None]
+    weights -= logsumexp(weights, axis=-1, keepdims=True)
     shape = np.shape(log_weights)
     return Smoothed(weights.reshape(shape), k_hat.reshape(shape[:-1]))
 
@@ -96,8 +97,3 @@ def _array_stats() -> Any:
 
     base: Any = arviz_stats.base
     return base.array_stats
-
-
-def _log_sum(values: Floats) -> Floats:
-    highest = values.max(axis=-1, keepdims=True)
-    return np.asarray(np.log(np.exp(values - highest).sum(axis=-1)) + highest[..., 0])

@@ -197,11 +197,7 @@ def _one_by_one(value: Any) -> Any:
     """Every answer a row of its own: to an answer that was given k times belong k simulated ones, which may differ."""
     if not isinstance(value, PreferenceData):
         return value
-    known = value.comparisons
-    rows = np.repeat(np.arange(len(known.count)), known.count)
-    columns: dict[str, Any] = {name: np.asarray(column)[rows] for name, column in known.columns.items()}
-    columns["count"] = np.ones(len(rows), np.int32)
-    return replace(value, comparisons=replace(known, **columns))
+    return replace(value, comparisons=value.comparisons.single())
 
 
 def _hidden(value: Any) -> Any:
