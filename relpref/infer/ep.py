@@ -33,9 +33,9 @@ def evaluate(
     reading = read(call, arrays, layout, unconstrained, fixed)
     problem = build(reading, gap_space, rows)
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
-    cavity = cavities(problem, fit.sites, fit.marginals)
+    cavity = cavities(problem.counts, fit.sites, fit.marginals)
     log_evidence = (
-        _log_evidence(problem.counts, log_normalizer, fit.sites, cavity)
+        log_evidence_of_sites(problem.counts, log_normalizer, fit.sites, cavity)
         - fit.marginals.log_determinant
         + 0.5 * jnp.vdot(problem.counts * fit.sites.shift, fit.marginals.mean)
     )
@@ -54,7 +54,7 @@ def evaluate(
     return found._replace(gradient=jax.grad(surrogate)(unconstrained))
 
 
-def _log_evidence(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
+def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
     """The rows' share of log Z; each of a row's identical sites contributes once."""
     (mean, variance), (tau, nu) = cavity, sites
     # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.

@@ -148,12 +148,12 @@ def init(problem: Problem, sites: Sites) -> State:
     return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, jnp.asarray(-1))
 
 
-def cavities(problem: Problem, sites: Sites, marginals: Marginals) -> Cavity:
+def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
     """Remove one site from each row's marginal: 1/t = v/(1 − vτ), c/t = (m − vν)/(1 − vτ).
 
     Written so, it holds for v = 0, too: two entities that are one and the same to the prior.
     """
-    removed = marginals.variance * jnp.minimum(problem.counts, 1.0)
+    removed = marginals.variance * jnp.minimum(counts, 1.0)
     left = 1 - removed * sites.precision
     mean = (marginals.mean - removed * sites.shift) / left
     return Cavity(mean, marginals.variance / left)
@@ -169,20 +169,55 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
         Bit field of a fresh sweep, 7 of a held one: 1 = finite, 2 = no negative precision, 4 = the marginals were finite.
     """
     sites = state.sites
+
+    def refresh() -> tuple[Fit, Marginals]:
+        fit = posterior(problem, sites)
+        return fit, fit.marginals
+
+    def hold() -> tuple[Fit, Marginals]:
+        def response(pull: Array) -> Array:
+            return problem.space.response(state.fit.factor, pull, problem.projection)
+
+        return state.fit, held(response, problem.counts, state.fit, sites, state.mean)
+
+    fit, marginals = jax.lax.cond(state.held < 0, refresh, hold)
+    moments = problem.tilted(*cavities(problem.counts, sites, marginals))
+    return advance(problem.counts, state, fit, marginals, moments)
+
+
+def advance(
+    counts: Array, state: State, fit: Fit, marginals: Marginals, moments: TiltedMoments
+) -> tuple[State, Array]:
+    """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
+
+    Parameters
+    ----------
+    counts : Array, shape (m,)
+    state : State
+        Before the sweep.
+    fit : Fit
+        Of the sweep, if it is a fresh one, else of the last fresh one.
+    marginals : Marginals
+        Under the state's sites.
+    moments : TiltedMoments
+        Of their cavities.
+
+    Returns
+    -------
+    state : State
+    usable : Array
+        As of `step`.
+    """
+    sites = state.sites
     fresh = state.held < 0
-    fit = jax.lax.cond(fresh, lambda: posterior(problem, sites), lambda: state.fit)
-    marginals = _held(problem, fit, sites, state.mean, fresh)
-    cavity = cavities(problem, sites, marginals)
-    moments = problem.tilted(cavity.mean, cavity.variance)
+    cavity = cavities(counts, sites, marginals)
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
     target = Sites(moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink)
     tilted_mean = cavity.mean + cavity.variance * moments.gradient
     spread = jnp.where(marginals.variance == 0, 1.0, jnp.sqrt(marginals.variance))
     mean_error = jnp.abs(tilted_mean - marginals.mean) / spread
     variance_error = jnp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
-    residual = jnp.max(
-        jnp.where(problem.counts > 0, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0
-    )
+    residual = jnp.max(jnp.where(counts > 0, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0)
 
     prior_ok = jnp.all(jnp.isfinite(marginals.variance)) & jnp.all(jnp.isfinite(marginals.mean))
     finite = (
@@ -224,18 +259,15 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
     ), usable
 
 
-def _held(problem: Problem, fit: Fit, sites: Sites, mean: Array, fresh: Array) -> Marginals:
+def held(response: Callable[[Array], Array], counts: Array, fit: Fit, sites: Sites, mean: Array) -> Marginals:
     """Marginals under new sites, with the covariance Γ and the cavity precisions of the last fresh sweep.
 
-    The mean solves m = Γ(ν − (τ − τ₀) m), Γ belonging to the sites τ₀; one step of that iteration is taken. At a fresh sweep, where
-    τ = τ₀, it is exact.
+    The mean solves m = Γ(ν − (τ − τ₀) m), Γ belonging to the sites τ₀; one step of that iteration is taken. ``response`` is Γ times
+    a vector.
     """
-    before, _, known = fit.sites, fit.factor, fit.marginals
-    change = problem.counts * (sites.precision - before.precision)
-    pull = problem.counts * sites.shift - jnp.where(fresh, 0.0, change * mean)
-    moved = problem.space.response(fit.factor, pull, problem.projection)
-    variance = known.variance / (1 + known.variance * (sites.precision - before.precision))
-    return Marginals(moved, jnp.where(fresh, known.variance, variance), known.log_determinant)
+    change, variance = sites.precision - fit.sites.precision, fit.marginals.variance
+    moved = response(counts * sites.shift - counts * change * mean)
+    return Marginals(moved, variance / (1 + variance * change), fit.marginals.log_determinant)
 
 
 def posterior(problem: Problem, sites: Sites) -> Fit:
@@ -259,20 +291,34 @@ def run(
     info : Info
     """
 
-    def unfinished(carry: tuple[State, Array, Array]) -> Array:
+    def more(carry: tuple[State, Array, Array]) -> Array:
         state, sweeps, usable = carry
-        stuck = state.damping < _HOPELESS
-        hopeless = (usable != 7) & ~jnp.isfinite(state.residual)
-        arrived = (state.residual <= tolerance) & (usable == 7)
-        return ~arrived & (sweeps < max_sweeps) & ~stuck & ~hopeless
+        return unfinished(state, usable, tolerance) & (sweeps < max_sweeps)
 
     def sweep(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
         state, usable = step(problem, carry[0])
         return state, carry[1] + (carry[0].held < 0), usable
 
     start = (init(problem, sites), jnp.asarray(0), jnp.asarray(7))
-    state, sweeps, usable = jax.lax.while_loop(unfinished, sweep, start)
-    outcome = jnp.select(
+    state, sweeps, usable = jax.lax.while_loop(more, sweep, start)
+    return (
+        state.fit,
+        state.log_normalizer,
+        Info(sweeps, state.residual, state.damping, outcome(state, usable, tolerance), problem.space.jitter),
+    )
+
+
+def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
+    """Whether another sweep may bring the sites nearer to a fixed point."""
+    stuck = state.damping < _HOPELESS
+    hopeless = (usable != 7) & ~jnp.isfinite(state.residual)
+    arrived = (state.residual <= tolerance) & (usable == 7)
+    return ~arrived & ~stuck & ~hopeless
+
+
+def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
+    """How sweeps that ended so ended: an index into `relpref.infer.result.CODES`."""
+    return jnp.select(
         [
             state.residual <= tolerance,
             usable & 4 == 0,
@@ -288,11 +334,6 @@ def run(
             code(Result.diverged),
         ],
         code(Result.max_iterations),
-    )
-    return (
-        state.fit,
-        state.log_normalizer,
-        Info(sweeps, state.residual, state.damping, outcome, problem.space.jitter),
     )
 
 
