@@ -19,6 +19,7 @@ from typing import Any
 
 from relpref.data.folder import Files
 from relpref.data.kind_words import path_and_kind
+from relpref.data.table_files import suffix_of
 from relpref.errors import DataError, StorageError
 from relpref.folders import previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
@@ -96,7 +97,7 @@ def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
             content = Path(path).read_bytes()
         except OSError as error:
             raise DataError(f"{path}: the file cannot be read ({error.strerror}); check its name") from error
-        found.append(Copy(f"{TABLES}/{name}{Path(path).suffix.lower()}", Path(path).name, content))
+        found.append(Copy(f"{TABLES}/{name}{suffix_of(path)}", Path(path).name, content))
     return tuple(found)
 
 

@@ -30,7 +30,7 @@ LEVEL = {
     "demo": 5,
     "runs": 3,
 }
-OPEN = ("errors", "files", "folders", "parallel", "data_loaders")
+OPEN = ("errors", "files", "folders", "memory", "parallel", "data_loaders")
 
 
 def imports(path: Path) -> set[str]:

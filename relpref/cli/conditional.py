@@ -13,7 +13,7 @@ from relpref.cli.output import document, say
 from relpref.cli.rank import for_people
 from relpref.data.entities import index_entities, read_entities
 from relpref.data.messages import counted, listed, nearest, shown
-from relpref.data.tables import read_table
+from relpref.data.table_files import read_table
 from relpref.errors import DataError, InferenceError
 from relpref.infer import RelationPosterior
 from relpref.infer.exact.domain import Domain

@@ -11,7 +11,8 @@ from relpref.data.relation_data import RelationData
 from relpref.data.relation_tables import read_relation
 from relpref.data.relation_values import RelationValues
 from relpref.data.spectrum import Spectrum
-from relpref.data.tables import Table, read_table
+from relpref.data.table_files import read_table
+from relpref.data.tables import Table
 
 __all__ = [
     "Comparisons",

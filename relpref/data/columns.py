@@ -49,6 +49,36 @@ def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) ->
     return values
 
 
+class NumberColumn:
+    """A column that arrives in pieces and is read as if it were whole, see `numbers`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column, for messages.
+    text : bool
+        Whether cells are text to be read as numbers.
+    remedy : str
+        What to do about a cell that is not a number.
+    """
+
+    def __init__(self, name: str, *, text: bool, remedy: str) -> None:
+        self._name, self._text, self._remedy = name, text, remedy
+        self._first: tuple[str, str] | None = None
+
+    def read(self, column: Any, where: Place) -> NDArray[np.float64]:
+        """Return the next piece as finite numbers; ``where`` maps its rows to their places."""
+        how: Any = {"text": self._text, "remedy": self._remedy}
+        if self._first is None:
+            if self._text and len(column):
+                self._first = where(0), column.iloc[0]
+            return numbers(column, self._name, where, **how)
+        # Whether true and false are numbers depends on all cells, of which the first one tells enough.
+        place, cell = self._first
+        whole = pd.concat([pd.Series([cell], dtype=object), column])
+        return numbers(whole, self._name, lambda row: where(row - 1) if row else place, **how)[1:]
+
+
 def _from_text(cells: list[str]) -> NDArray[np.float64] | None:
     if cells and all(cell in _TRUTH for cell in cells):
         return np.asarray([_TRUTH[cell] for cell in cells])

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.data.columns import numbers
+from relpref.data.columns import NumberColumn
 from relpref.data.graph import LARGEST_WEIGHT, SMALLEST_WEIGHT
-from relpref.data.labels import LabelIndex, Place, plain_labels
+from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
 from relpref.data.messages import counted, shown
 from relpref.data.tables import Table, check_columns
 from relpref.errors import DataError
@@ -102,13 +102,15 @@ def ends_of(
     return starts, targets.locate(ends, at_target)
 
 
-def edges_from_table(table: Table, entities: LabelIndex, targets: TargetIndex | None = None) -> Edges:
+def edges_from_tables(
+    tables: Iterable[Table], entities: LabelIndex, targets: TargetIndex | None = None
+) -> Edges:
     """Read the columns source, target and, if there, weight.
 
     Parameters
     ----------
-    table : Table
-        One link per row.
+    tables : iterable of Table
+        One link per row; a table, or the pieces of one.
     entities : LabelIndex
         The known labels.
     targets : TargetIndex, optional
@@ -126,19 +128,32 @@ def edges_from_table(table: Table, entities: LabelIndex, targets: TargetIndex | 
     UnknownLabelError
         If a node is no entity.
     """
-    check_columns(table, ("source", "target"), ("weight",))
-    frame = table.frame
-    if len(frame) == 0:
-        raise DataError(
-            f"{table.name}: the table has no rows; give at least one edge or leave the relation out"
-        )
-    places = (_in_column(table.place, column) for column in ("source", "target"))
-    ends = ends_of(frame["source"], frame["target"], entities, targets, *places)
-    if "weight" in frame.columns:
-        weight = numbers(frame["weight"], "weight", table.place, text=table.text, remedy=_WEIGHT_REMEDY)
-    else:
-        weight = np.ones(len(frame))
-    return Edges(*ends, weight, table.place)
+    pieces: list[Edges] = []
+    weights: NumberColumn | None = None
+    for table in tables:
+        check_columns(table, ("source", "target"), ("weight",))
+        frame = table.frame
+        if len(frame) == 0:
+            raise DataError(
+                f"{table.name}: the table has no rows; give at least one edge or leave the relation out"
+            )
+        places = (_in_column(table.place, column) for column in ("source", "target"))
+        ends = ends_of(frame["source"], frame["target"], entities, targets, *places)
+        weights = weights or NumberColumn("weight", text=table.text, remedy=_WEIGHT_REMEDY)
+        if "weight" in frame.columns:
+            weight = weights.read(frame["weight"], table.place)
+        else:
+            weight = np.ones(len(frame))
+        pieces.append(Edges(*ends, weight, table.place))
+    return pieces[0] if len(pieces) == 1 else _joined(pieces)
+
+
+def _joined(pieces: Sequence[Edges]) -> Edges:
+    where = joined_places([piece.source.size for piece in pieces], [piece.where for piece in pieces])
+    source, target, weight = (
+        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("source", "target", "weight")
+    )
+    return Edges(source, target, weight, where)
 
 
 def _in_column(place: Place, column: str) -> Place:

@@ -1,7 +1,9 @@
 """The entities: their labels and their numeric attributes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,15 +11,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import read_only
-from relpref.data.columns import numbers
-from relpref.data.labels import LabelIndex, Place, plain_labels
+from relpref.data.columns import NumberColumn
+from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
 from relpref.data.messages import counted, listed, nearest, shown
+from relpref.data.table_files import read_pieces
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
 MOST_ATTRIBUTES = 5000
 _LARGEST_VALUE = 1e100
 _NAME = "entities"
+_Columns = dict[str, NumberColumn]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +51,7 @@ def read_entities(value: Any) -> Entities:
 
     Parameters
     ----------
-    value : DataFrame, Table or sequence of labels
+    value : DataFrame, Table, Path or sequence of labels
         A DataFrame has the labels as its index; a table from a file has them in its first column.
 
     Returns
@@ -60,10 +64,12 @@ def read_entities(value: Any) -> Entities:
     DataError
         If there are none, a label is missing, an attribute is not a finite number, or there are too many.
     """
+    if isinstance(value, Path):
+        return _from_pieces(read_pieces(value, max_columns=MOST_ATTRIBUTES + 1))
     if isinstance(value, Table):
-        return _from_table(value)
+        return _from_table(value, {})
     if isinstance(value, pd.DataFrame):
-        return _from_frame(value.index, value, Table(value, _NAME))
+        return _from_frame(value.index, value, Table(value, _NAME), {})
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | pd.Index | pd.Series | np.ndarray):
         raise DataError(
             f"{_NAME}: expected a DataFrame (index = labels) or a sequence of labels, got {type(value).__name__}; "
@@ -82,12 +88,23 @@ def read_entities(value: Any) -> Entities:
     return Entities(labels, np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}")
 
 
-def _from_table(table: Table) -> Entities:
+def _from_pieces(tables: Iterable[Table]) -> Entities:
+    columns: _Columns = {}
+    pieces = [_from_table(table, columns) for table in tables]
+    if len(pieces) == 1:
+        return pieces[0]
+    labels = list(chain.from_iterable(piece.labels for piece in pieces))
+    attributes = np.concatenate([piece.attributes for piece in pieces])
+    where = joined_places([len(piece.labels) for piece in pieces], [piece.where for piece in pieces])
+    return Entities(labels, attributes, pieces[0].attribute_names, where)
+
+
+def _from_table(table: Table, readers: _Columns) -> Entities:
     frame = table.frame
     # Parquet keeps the index of a DataFrame; one with a name, or of text, was made on purpose.
     index = frame.index
     if not table.text and (index.names != [None] or not pd.api.types.is_integer_dtype(index.dtype)):
-        return _from_frame(index, frame, table)
+        return _from_frame(index, frame, table, readers)
     labels = frame.iloc[:, 0]
     if table.text:
         for row, label in enumerate(labels.tolist()):
@@ -95,10 +112,10 @@ def _from_table(table: Table) -> Entities:
                 raise DataError(
                     f"{table.place(row)}, column {frame.columns[0]!r}: the label is empty; give every row a label"
                 )
-    return _from_frame(labels, frame.iloc[:, 1:], table)
+    return _from_frame(labels, frame.iloc[:, 1:], table, readers)
 
 
-def _from_frame(index: Any, columns: Any, table: Table) -> Entities:
+def _from_frame(index: Any, columns: Any, table: Table, readers: _Columns) -> Entities:
     if len(columns) == 0:
         raise DataError(f"{table.name}: the table has no rows; give at least one entity")
     if columns.shape[1] > MOST_ATTRIBUTES:
@@ -108,8 +125,10 @@ def _from_frame(index: Any, columns: Any, table: Table) -> Entities:
         )
     labels = plain_labels(index, table.place)
 
+    called, first, at = table.name, table.first, None if table.lines is None else table.place
+
     def where(row: int) -> str:
-        place = f"{table.name}, row {row}" if table.lines is None else table.place(row)
+        place = f"{called}, row {first + row}" if at is None else at(row)
         return f"{place} (label {shown(labels[row])})"
 
     names = tuple(str(name) for name in columns.columns)
@@ -126,7 +145,8 @@ def _from_frame(index: Any, columns: Any, table: Table) -> Entities:
     if table.text:
         remedy = "encode the column as numbers or drop it (the labels are the first column)"
     for position, name in enumerate(names):
-        values = numbers(columns.iloc[:, position], name, where, text=table.text, remedy=remedy)
+        reader = readers.setdefault(name, NumberColumn(name, text=table.text, remedy=remedy))
+        values = reader.read(columns.iloc[:, position], where)
         large = np.abs(values) > _LARGEST_VALUE
         if large.any():
             row = int(np.argmax(large))

@@ -1,14 +1,14 @@
 """A folder of tables: entities, comparisons, and one file per relation."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relpref.data.kind_words import path_and_kind, says_kind, with_kind
+from relpref.data.matrix_files import MATRICES
 from relpref.data.messages import shown
 from relpref.data.relation import Relation
-from relpref.data.tables import SUFFIXES, read_table
+from relpref.data.table_files import SUFFIXES, suffix_of
 from relpref.errors import DataError
 
 
@@ -20,17 +20,12 @@ class Files(NamedTuple):
     entities, comparisons : path
         One table each; no comparisons where nothing was asked yet.
     relations : dict of str to path or Relation
-        One table per relation, sorted by name; a `Relation` holds the path as its table.
+        One file per relation, sorted by name; a `Relation` holds the path as its table.
     """
 
     entities: Path
     comparisons: Path | None
     relations: dict[str, Path | Relation]
-
-
-def read_file(given: Any) -> Any:
-    """Read the table of a relation given as a path or as a `Relation` of one."""
-    return replace(given, table=read_table(given.table)) if isinstance(given, Relation) else read_table(given)
 
 
 def find_files(path: str | os.PathLike[str]) -> Files:
@@ -40,8 +35,8 @@ def find_files(path: str | os.PathLike[str]) -> Files:
     ----------
     path : path
         Folder with ``entities`` and ``comparisons`` and, optionally, a folder ``relations``; the tables end
-        in ``.csv`` or ``.parquet``, before which the file of a relation may have a kind, see `relpref.data.kind_words`: ``cites.directed.csv``.
-        Other files are left alone.
+        in ``.csv``, ``.csv.gz`` or ``.parquet``, and matrices of a relation in ``.mtx``, ``.mtx.gz`` or ``.npz``. Before the ending the file
+        of a relation may have a kind, see `relpref.data.kind_words`: ``cites.directed.csv``. Other files are left alone.
 
     Returns
     -------
@@ -70,11 +65,13 @@ def find_files(path: str | os.PathLike[str]) -> Files:
             ) from error
         for file in found:
             # Desktop systems leave hidden files such as ._links.csv behind.
-            if file.suffix.lower() not in SUFFIXES or file.name.startswith("."):
+            suffix = suffix_of(file)
+            if suffix not in (*SUFFIXES, *MATRICES) or file.name.startswith("."):
                 continue
-            name, _, word = file.stem.partition(".")
+            stem = file.name[: -len(suffix)]
+            name, _, word = stem.partition(".")
             if not says_kind(word):
-                name, word = file.stem, ""
+                name, word = stem, ""
             if name in relations:
                 other = path_and_kind(relations[name])[0].name
                 raise DataError(

@@ -1,8 +1,9 @@
 """Labels of entities: plain Python values, unique, looked up all at once."""
 
 import cmath
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,17 @@ from relpref.errors import DataError, UnknownLabelError
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
+
+
+def joined_places(sizes: Sequence[int], places: Sequence[Place]) -> Place:
+    """Return the place of a row of the whole, given the sizes of its pieces and what maps their rows to words."""
+    starts = [0, *accumulate(sizes)]
+
+    def where(row: int) -> str:
+        piece = bisect_right(starts, row) - 1
+        return places[piece](row - starts[piece])
+
+    return where
 
 
 def plain_label(value: Any) -> Any:

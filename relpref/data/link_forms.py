@@ -1,6 +1,8 @@
 """The links of a relation, from any form in which they may be given."""
 
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +11,11 @@ import pandas as pd
 import scipy.sparse
 
 from relpref.data.columns import numbers
-from relpref.data.edges import Edges, TargetIndex, edges_from_table, ends_of, how_to_say_the_kind
+from relpref.data.edges import Edges, TargetIndex, edges_from_tables, ends_of, how_to_say_the_kind
 from relpref.data.labels import LabelIndex
+from relpref.data.matrix_files import is_matrix_file, read_matrix
 from relpref.data.messages import counted, shown
+from relpref.data.table_files import read_pieces
 from relpref.data.tables import Table
 from relpref.errors import DataError
 
@@ -25,7 +29,7 @@ def read_links(
     ----------
     name : str
         Name of the relation.
-    table : DataFrame, Table, networkx graph or scipy sparse matrix
+    table : DataFrame, Table, networkx graph, scipy sparse matrix, or path of a file
         Its links.
     kind : str or None
         See `Relation`.
@@ -49,10 +53,15 @@ def read_links(
         If an end is no entity but should be one.
     """
     called = f"relation {name!r}"
+    if isinstance(table, str | os.PathLike):
+        if not is_matrix_file(table):
+            return edges_from_tables(_named(read_pieces(table), called), entities, targets), ()
+        called = f"{called} ({os.fspath(table)})"
+        table = read_matrix(table)
     if isinstance(table, Table):
-        return edges_from_table(replace(table, name=f"{called} ({table.name})"), entities, targets), ()
+        return edges_from_tables(_named(iter([table]), called), entities, targets), ()
     if isinstance(table, pd.DataFrame):
-        return edges_from_table(Table(table, called), entities, targets), ()
+        return edges_from_tables([Table(table, called)], entities, targets), ()
     if _is_networkx(table):
         return _edges_of_networkx(table, called, entities, targets, kind), ()
     if scipy.sparse.issparse(table):
@@ -65,6 +74,10 @@ def read_links(
         f"{called}: expected a DataFrame of edges, a networkx graph or a scipy sparse matrix, "
         f"got {type(table).__name__}; for a dense array pass scipy.sparse.csr_array(array)"
     )
+
+
+def _named(tables: Iterator[Table], called: str) -> Iterator[Table]:
+    return (replace(table, name=f"{called} ({table.name})") for table in tables)
 
 
 def _edges_of_matrix(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,14 +16,9 @@ from relpref.data.answers import NAME as COMPARISONS
 from relpref.data.answers import Comparisons, chosen_rows, with_known_raters
 from relpref.data.arrays import read_only
 from relpref.data.comparisons import read_comparisons
-from relpref.data.entities import (
-    MOST_ATTRIBUTES,
-    index_entities,
-    read_entities,
-    standardization,
-)
+from relpref.data.entities import index_entities, read_entities, standardization
 from relpref.data.extension import extended
-from relpref.data.folder import find_files, read_file
+from relpref.data.folder import find_files
 from relpref.data.graph import Graph
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.links import Links, part_names, read_relations
@@ -30,7 +26,7 @@ from relpref.data.messages import counted, shown
 from relpref.data.preference_tree import register_as_pytree
 from relpref.data.relation import Relation, check_known, checked_relations
 from relpref.data.summary import describe, groups, to_tables
-from relpref.data.tables import read_table
+from relpref.data.table_files import read_table
 from relpref.errors import DataError
 
 
@@ -91,7 +87,7 @@ class PreferenceData:
             (as reported, that the first is the better). Optional columns: ``tie`` (true or false), ``strength``
             (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank where
             that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`).
-        relations : mapping of str to DataFrame, networkx graph, scipy sparse matrix or Relation, optional
+        relations : mapping of str to DataFrame, networkx graph, scipy sparse matrix, path of a file or Relation, optional
             Edges by name. A DataFrame has the columns ``source``, ``target`` and, optionally, ``weight``;
             see `Relation`.
         columns : mapping of str to str, optional
@@ -135,14 +131,15 @@ class PreferenceData:
         *,
         columns: Mapping[str, str] | None = None,
     ) -> "PreferenceData":
-        """Read CSV or Parquet files, see `from_tables`; labels from CSV are always text.
+        """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; labels from CSV are always text.
 
         Parameters
         ----------
         entities_path, comparisons_path : path
             Tables of entities (the first column holds the labels) and of answers.
         relations : mapping of str to path or Relation, optional
-            Edge tables by name; a `Relation` holds the path as its table.
+            Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the order of the entities
+            (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
             See `from_tables`.
 
@@ -152,15 +149,15 @@ class PreferenceData:
             If a file cannot be read or its content cannot be used; the message names file and line.
         """
         return cls.from_tables(
-            read_table(entities_path, max_columns=MOST_ATTRIBUTES + 1),
+            Path(entities_path),
             None if comparisons_path is None else read_table(comparisons_path),
-            {name: read_file(given) for name, given in checked_relations(relations).items()},
+            relations,
             columns=columns,
         )
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
-        """Read ``entities.csv``, ``comparisons.csv`` and ``relations/*.csv`` (or ``.parquet``) of a folder.
+        """Read ``entities.csv``, ``comparisons.csv`` and ``relations/*.csv`` (or other formats, see `from_files`) of a folder.
 
         Parameters
         ----------

@@ -21,9 +21,11 @@ class Relation:
 
     Parameters
     ----------
-    table : DataFrame, networkx graph or scipy sparse matrix
+    table : DataFrame, networkx graph, scipy sparse matrix, or path of a file
         Columns source, target and optionally weight (default 1); or a graph whose nodes are labels, with
         the edge attribute weight (default 1); or an n x n matrix of weights in the order of the entities (row to column).
+        A file holds a table (``.csv``, ``.csv.gz``, ``.parquet``), which is read in pieces, so that ten million lines need little
+        memory; or a matrix (MatrixMarket, ``.mtx`` or ``.mtx.gz``; ``.npz`` as `scipy.sparse.save_npz` writes it).
     kind : {"undirected", "directed", "bipartite"}, optional
         Undirected: entities are joined by the edges as they stand. Not needed where both directions agree; say
         ``"undirected"`` for a table, matrix or ``DiGraph`` whose directions differ: the larger of the two weights is used then.

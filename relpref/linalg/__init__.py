@@ -5,9 +5,9 @@ from relpref.linalg.cholesky import Factor, cholesky
 from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
 from relpref.linalg.eigen import Eigen, checked_symmetric, factor_eigen, nearest_semidefinite, symmetric_eigen
 from relpref.linalg.kronecker import Kronecker
-from relpref.linalg.memory import fits, require_memory
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
 from relpref.linalg.pivoted import pivoted_cholesky
+from relpref.memory import fits, require_memory
 
 __all__ = [
     "BlockDiagonal",

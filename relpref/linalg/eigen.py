@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, svd
 
 from relpref.errors import DataError
-from relpref.linalg.memory import require_memory
+from relpref.memory import require_memory
 
 Floats = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
-from relpref.linalg.memory import require_memory
+from relpref.memory import require_memory
 
 # Relative to the largest diagonal entry. Kernels are computed in float64 with relative errors of about 1e-13 and the
 # updates add some; what is below is rounding, what is as far below zero is not.

@@ -78,7 +78,10 @@ def test_the_file_is_named(place: Path, ask: Any) -> None:
     assert "missing.csv: there is no such file" in ask("fit", *arguments).err
     (place / "items.xlsx").write_bytes(b"PK")
     arguments[1] = "items.xlsx"
-    assert "items.xlsx: tables are read from files ending in .csv or .parquet" in ask("fit", *arguments).err
+    assert (
+        "items.xlsx: tables are read from files ending in .csv, .csv.gz or .parquet"
+        in ask("fit", *arguments).err
+    )
     arguments[1] = "tables"
     assert "tables are read from files ending in" in ask("fit", *arguments).err
     (place / "folder.csv").mkdir()

@@ -147,7 +147,7 @@ def test_missing_files(folder: Any, tmp_path: Any) -> None:
         PreferenceData.from_folder(folder / "entities.csv")
     with pytest.raises(DataError, match="no such file"):
         read_table(folder / "nothing.csv")
-    with pytest.raises(DataError, match="ending in .csv or .parquet, not '.xlsx'"):
+    with pytest.raises(DataError, match="ending in .csv, .csv.gz or .parquet, not '.xlsx'"):
         read_table(folder / "table.xlsx")
     with pytest.raises(DataError, match="not 'no ending'"):
         read_table(folder / "table")

@@ -154,7 +154,7 @@ def test_draws_and_chains_must_fit(data: PreferenceData, hyperparameters: dict[s
 def test_what_does_not_fit_into_memory(
     data: PreferenceData, hyperparameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relpref.linalg.memory.available_memory", lambda: 4000.0)
+    monkeypatch.setattr("relpref.memory.available_memory", lambda: 4000.0)
     with pytest.raises(DataError, match="the prior covariance of 12 values needs"):
         EP(xpgp, fixed=hyperparameters).run(0, data)
     samples = {name: np.stack([np.asarray(value)] * 3) for name, value in hyperparameters.items()}

@@ -162,7 +162,7 @@ def test_no_rankings() -> None:
 
 
 def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.linalg.memory.available_memory", lambda: 8.0 * 9)
+    monkeypatch.setattr("relpref.memory.available_memory", lambda: 8.0 * 9)
     kernels: list[Any] = [
         kendall_kernel,
         lambda positions: cut_kernel(positions, graph=np.ones((5, 5))),

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from relpref import memory
 from relpref.errors import DataError
-from relpref.linalg import memory, nearest_semidefinite, require_memory, symmetric_eigen
+from relpref.linalg import nearest_semidefinite, require_memory, symmetric_eigen
 
 
 def gram(n: int = 12, d: int = 3) -> np.ndarray:

@@ -10,7 +10,7 @@ from relpref.data import PreferenceData
 from relpref.data.comparisons import read_comparisons
 from relpref.data.labels import LabelIndex
 from relpref.data.messages import listed
-from relpref.data.tables import read_table
+from relpref.data.table_files import read_table
 from relpref.errors import DataError
 from relpref.explore.store.answer_store import AnswerStore
 from relpref.files import replaced

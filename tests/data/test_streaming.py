@@ -1,0 +1,283 @@
+"""Files that are read in pieces: the same data, the same words about what is wrong, at every seam."""
+
+import csv
+import gzip
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relpref import memory
+from relpref.data import PreferenceData, Relation, csv_text, read_table, table_files
+from relpref.data.table_files import read_pieces
+from relpref.errors import DataError, UnknownLabelError
+
+LABELS = [f"n{k}" for k in range(40)]
+CELLS = st.sampled_from(["a", "", "7", "é", "x y", "1.5", 'q"', "a,b", "two\nlines", "\r", " "])
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Pieces of a few bytes and rows."""
+
+    def make(size: int) -> None:
+        monkeypatch.setattr(csv_text, "BLOCK", size)
+        monkeypatch.setattr(csv_text, "ROWS", 3)
+        monkeypatch.setattr(table_files, "ROWS", size)
+
+    return make
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Path:
+    """Links of 40 entities, some loops, repeated ones and both directions, on 301 lines; line k + 2 holds link k."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.integers(40, size=(300, 2)), columns=["source", "target"])
+    frame["weight"] = 1.0 + (frame["source"] + frame["target"]) % 3
+    frame.iloc[5] = [1, 2, 0.0]
+    for end in ("source", "target"):
+        frame[end] = frame[end].map(LABELS.__getitem__)
+    file = tmp_path / "links.csv"
+    frame.to_csv(file, index=False)
+    return file
+
+
+def data_of(relation: Any) -> PreferenceData:
+    return PreferenceData.from_tables(LABELS, relations={"links": relation})
+
+
+def assert_same(one: PreferenceData, other: PreferenceData) -> None:
+    assert one.notes == other.notes and list(one.relations) == list(other.relations)
+    for name, graph in one.relations.items():
+        for part in ("source", "target", "weight"):
+            np.testing.assert_array_equal(getattr(graph, part), getattr(other.relations[name], part))
+
+
+def outcome(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except DataError as error:
+        return str(error)
+
+
+def whole_and_lines(tables: Any) -> Any:
+    found = list(tables)
+    rows = [row for table in found for row in table.frame.to_numpy().tolist()]
+    places = [table.place(row) for table in found for row in range(len(table.frame))]
+    return list(found[0].frame.columns), rows, places
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=12),
+    end=st.sampled_from(["\n", "\r\n"]),
+    quoted=st.booleans(),
+    broken=st.sampled_from(["", "\n", "\n\n", "one\n", "a,b,c\n", '"', "\xe9"]),
+    at=st.integers(0, 200),
+    size=st.integers(1, 40),
+)
+def test_pieces_are_what_the_whole_is(
+    tmp_path: Path, rows: Any, end: str, quoted: bool, broken: str, at: int, size: int
+) -> None:
+    text = io.StringIO()
+    style: Any = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+    csv.writer(text, lineterminator=end, quoting=style).writerows([["h", "k"], *rows])
+    content = text.getvalue().encode()
+    content = content[:at] + broken.encode("latin-1") + content[at:]
+    file = tmp_path / "table.csv"
+    file.write_bytes(content)
+    whole = outcome(lambda: whole_and_lines([read_table(file)]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_text, "BLOCK", size)
+        patch.setattr(csv_text, "ROWS", 2)
+        assert outcome(lambda: whole_and_lines(read_pieces(file))) == whole
+        assert outcome(lambda: whole_and_lines([read_table(file)])) == whole
+    if not broken:
+        # Against the reader of the standard library, all at once.
+        reader = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+        expected = [row for row in reader if row]
+        assert [whole[0], *whole[1]] == expected
+
+
+@pytest.mark.parametrize("size", [7, 10_000])
+@pytest.mark.parametrize("kind", [None, "directed", "bipartite"])
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+def test_edges_of_files(
+    links: Path, small: Callable[[int], None], size: int, kind: Any, ending: str, tmp_path: Path
+) -> None:
+    table = pd.read_csv(links)
+    if kind == "bipartite":
+        table["target"] = "tag " + table["target"]
+    file = tmp_path / f"edges{ending}"
+    if ending == ".parquet":
+        table.to_parquet(file, index=False)
+    else:
+        table.to_csv(file, index=False)
+    small(size)
+    assert_same(data_of(Relation(file, kind)), data_of(Relation(table, kind)))
+    assert_same(data_of(Relation(str(file), kind)), data_of(Relation(table, kind)))
+
+
+def test_a_wrong_line_far_down_is_named(links: Path, small: Callable[[int], None]) -> None:
+    small(50)
+    right = links.read_text().splitlines()
+
+    def refused(number: int, line: str, kind: type[DataError] = DataError) -> str:
+        links.write_text("\n".join([*right[: number - 1], line, *right[number:]]))
+        with pytest.raises(kind) as caught:
+            data_of(links)
+        assert f"links.csv), line {number}" in str(caught.value) or f"links.csv, line {number}" in str(
+            caught.value
+        )
+        return str(caught.value)
+
+    assert "'n40' is not the label of an entity; nearest: 'n4'" in refused(201, "n1,n40,1", UnknownLabelError)
+    assert "2 cells where the header has 3" in refused(202, "n1,n2")
+    assert "'heavy' is not a number" in refused(203, "n1,n2,heavy")
+    assert "column 'weight': the value is missing" in refused(204, "n1,n2,")
+    assert "weight -1.0 is negative" in refused(205, "n1,n2,-1")
+    assert "line 206: the row that begins here is not valid CSV" in refused(206, 'n1,"n2,1')
+    # Line 7 has the weight 0, so that the first of the two is the other one.
+    refused(299, f"{right[20].rpartition(',')[0]},9")
+
+
+def test_true_is_no_number_among_numbers(tmp_path: Path, small: Callable[[int], None]) -> None:
+    file = tmp_path / "entities.csv"
+    small(8)
+    file.write_text("name,x\n" + "".join(f"{label},{k % 2 == 0}\n" for k, label in enumerate(LABELS)))
+    np.testing.assert_array_equal(PreferenceData.from_files(file).attributes[:, 0], np.arange(40) % 2 == 0)
+    for cells, line in ((["True"] * 39 + ["2"], 2), (["2"] * 39 + ["True"], 41)):
+        rows = zip(LABELS, cells, strict=True)
+        file.write_text("name,x\n" + "".join(f"{label},{cell}\n" for label, cell in rows))
+        with pytest.raises(DataError, match=rf"csv, line {line} \(label .*'True' is not a number"):
+            PreferenceData.from_files(file)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+def test_entities_in_pieces(tmp_path: Path, small: Callable[[int], None], ending: str) -> None:
+    table = pd.DataFrame(
+        {"x": np.linspace(0, 1, 40), "y": np.arange(40)}, index=pd.Index(LABELS, name="name")
+    )
+    file = tmp_path / f"entities{ending}"
+    table.to_parquet(file) if ending == ".parquet" else table.to_csv(file)
+    small(16)
+    data, expected = PreferenceData.from_files(file), PreferenceData.from_tables(table)
+    assert data.entities == expected.entities and data.attribute_names == expected.attribute_names
+    np.testing.assert_array_equal(data.attributes, expected.attributes)
+
+
+def test_a_label_that_comes_again_in_another_piece(tmp_path: Path, small: Callable[[int], None]) -> None:
+    file = tmp_path / "entities.csv"
+    file.write_text("name\n" + "\n".join([*LABELS, "n3"]) + "\n")
+    small(16)
+    with pytest.raises(DataError, match=r"line 42 \(label 'n3'\).*already used at .*line 5"):
+        PreferenceData.from_files(file)
+
+
+def test_a_compressed_file_that_was_cut_off(links: Path, small: Callable[[int], None]) -> None:
+    content = gzip.compress(links.read_bytes())
+    file = links.with_name("links.csv.gz")
+    small(64)
+    for damaged in (content[: len(content) // 2], content[:-12], b"source,target\n"):
+        file.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"links\.csv\.gz: the file cannot be read to its end"):
+            data_of(file)
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_parquet_rows_are_numbered_through(tmp_path: Path, small: Callable[[int], None], rows: int) -> None:
+    file = tmp_path / "links.parquet"
+    table = pd.DataFrame({"source": ["n1"] * rows, "target": ["n2"] * (rows - 1) + ["m"] * (rows > 0)})
+    table.to_parquet(file)
+    small(2)
+    with pytest.raises(
+        DataError, match=r"parquet\), row 4 \(index label 4\), column 'target': 'm'" if rows else "no rows"
+    ):
+        data_of(file)
+
+
+@pytest.fixture
+def matrix() -> Any:
+    rng = np.random.default_rng(5)
+    upper = scipy.sparse.triu(scipy.sparse.random(40, 40, 0.1, rng=rng), k=1)
+    return scipy.sparse.coo_array(upper + upper.T)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("ending", [".mtx", ".mtx.gz", ".npz"])
+def test_matrices_of_files(tmp_path: Path, matrix: Any, ending: str, symmetric: bool) -> None:
+    if not symmetric:
+        matrix = scipy.sparse.coo_array(scipy.sparse.triu(matrix))
+    given = matrix if symmetric else Relation(matrix, "directed")
+    file = tmp_path / f"links{ending}"
+    if ending == ".npz":
+        scipy.sparse.save_npz(file, matrix)
+    elif ending == ".mtx":
+        scipy.io.mmwrite(file, matrix)
+    else:
+        buffer = io.BytesIO()
+        scipy.io.mmwrite(buffer, matrix)
+        file.write_bytes(gzip.compress(buffer.getvalue()))
+    assert_same(data_of(file if symmetric else Relation(file, "directed")), data_of(given))
+
+
+def test_matrices_that_cannot_be_used(tmp_path: Path, matrix: Any, monkeypatch: Any) -> None:
+    file = tmp_path / "links.mtx"
+    with pytest.raises(DataError, match=r"links\.mtx: there is no such file"):
+        data_of(file)
+    scipy.io.mmwrite(file, scipy.sparse.coo_array((3, 3)))
+    with pytest.raises(
+        DataError, match=r"relation 'links' \(.*links\.mtx\): the matrix has the shape \(3, 3\)"
+    ):
+        data_of(file)
+    scipy.io.mmwrite(file, np.ones((40, 40)))
+    with pytest.raises(DataError, match=r"links\.mtx: the matrix is dense"):
+        data_of(file)
+    scipy.io.mmwrite(file, matrix)
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"links\.mtx: this is not a readable sparse matrix"):
+        data_of(file)
+    file.write_bytes(content)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000.0)
+    with pytest.raises(DataError, match=r"links\.mtx: a matrix of \d+ entries needs"):
+        data_of(file)
+    archive = tmp_path / "links.npz"
+    for content in (b"", b"PK\x03\x04 and then nothing"):
+        archive.write_bytes(content)
+        with pytest.raises(DataError, match=r"links\.npz: this is not a readable sparse matrix"):
+            data_of(archive)
+    np.savez(archive, format="csr", data=np.array([None]))  # would have to be unpickled
+    with pytest.raises(DataError, match=r"links\.npz: this is not a readable sparse matrix"):
+        data_of(archive)
+
+
+def test_a_folder_may_hold_all_forms(tmp_path: Path, links: Path, matrix: Any) -> None:
+    (tmp_path / "relations").mkdir()
+    (tmp_path / "entities.csv.gz").write_bytes(gzip.compress(("name\n" + "\n".join(LABELS)).encode()))
+    (tmp_path / "comparisons.csv").write_text("winner,loser\nn1,n2\n")
+    (tmp_path / "relations" / "cites.directed.csv.gz").write_bytes(gzip.compress(links.read_bytes()))
+    scipy.sparse.save_npz(tmp_path / "relations" / "near.npz", matrix)
+    scipy.io.mmwrite(tmp_path / "relations" / "far.mtx", matrix)
+    data = PreferenceData.from_folder(tmp_path)
+    assert list(data.relations) == ["cites_linking", "cites_linked", "far", "near"]
+    np.testing.assert_array_equal(data.relations["far"].weight, data_of(matrix).relations["links"].weight)
+    scipy.sparse.save_npz(tmp_path / "relations" / "far.npz", matrix)
+    with pytest.raises(DataError, match=r"the relation 'far' is also in far\.mtx"):
+        PreferenceData.from_folder(tmp_path)
+
+
+def test_an_interrupted_read_leaves_no_open_file(links: Path, small: Callable[[int], None]) -> None:
+    small(20)
+    pieces = read_pieces(links)
+    assert len(next(pieces).frame) > 0
+    pieces.close()  # type: ignore[attr-defined]
+    assert list(pieces) == []
