@@ -4,22 +4,42 @@ from relpref.linalg.arrays import real
 from relpref.linalg.cholesky import Factor, cholesky
 from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
 from relpref.linalg.eigen import Eigen, checked_symmetric, factor_eigen, nearest_semidefinite, symmetric_eigen
+from relpref.linalg.implicit import (
+    BlockCG,
+    ImplicitCovariance,
+    ImplicitSum,
+    KernelMatrix,
+    LaplacianSolver,
+    LowRank,
+    Solution,
+    SparsePrecision,
+    block_cg,
+)
 from relpref.linalg.kronecker import Kronecker
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
 from relpref.linalg.pivoted import pivoted_cholesky
 from relpref.memory import fits, require_memory
 
 __all__ = [
+    "BlockCG",
     "BlockDiagonal",
     "CGResult",
     "CovarianceOperator",
     "Dense",
     "Eigen",
     "Factor",
+    "ImplicitCovariance",
+    "ImplicitSum",
+    "KernelMatrix",
     "Kronecker",
+    "LaplacianSolver",
     "LinearMap",
+    "LowRank",
     "NamedSum",
+    "Solution",
+    "SparsePrecision",
     "Spectral",
+    "block_cg",
     "checked_symmetric",
     "cholesky",
     "conjugate_gradient",

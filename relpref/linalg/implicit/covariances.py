@@ -1,0 +1,157 @@
+"""Covariances of very many entities that are never written down: products and chosen blocks are all that is asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError
+from relpref.linalg.implicit.laplacian_solver import LaplacianSolver
+from relpref.linalg.implicit.threads import Progress
+
+Floats = NDArray[np.float64]
+
+
+class ImplicitCovariance(Protocol):
+    """A positive semidefinite K of shape (n, n) by what can be asked of it."""
+
+    @property
+    def size(self) -> int:
+        """Number of entities n."""
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """K times vectors of shape (n,) or (n, k)."""
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """K[rows][:, columns] of positions of shapes (r,) and (c,)."""
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """Mean of each of some rows, shape (r,): the covariance of an entity with the average of all."""
+
+    def scaled(self, factor: float) -> "ImplicitCovariance":
+        """K times a positive number."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparsePrecision:
+    """scale (Δ + shift I)⁻¹ of a graph (XPGP eq. 2 with shift = 1/ι²): its inverse is sparse.
+
+    Parameters
+    ----------
+    solver : LaplacianSolver
+        Of the graph; shared by all shifts and scales.
+    shift, scale : float
+        Positive.
+    tol : float
+        Tolerance of the solutions, see `LaplacianSolver.solve`.
+    progress : callable, optional
+        Told how many columns of how many are solved.
+    """
+
+    solver: LaplacianSolver
+    shift: float
+    scale: float = 1.0
+    tol: float = 1e-6
+    progress: Progress | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of nodes n."""
+        return self.solver.size
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """K times vectors of shape (n,) or (n, k)."""
+        return self.scale * self.solver.solve(self.shift, vectors, self.tol, self.progress).values
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """K[rows][:, columns]; what was asked for before is kept, see `LaplacianSolver.block`."""
+        return self.scale * self.solver.block(self.shift, rows, columns, self.tol, self.progress)
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """Mean of each of some rows: every row adds up to scale / shift, as Δ1 = 0."""
+        return np.full(np.size(rows), self.scale / self.shift / self.size)
+
+    def scaled(self, factor: float) -> "SparsePrecision":
+        """K times a positive number."""
+        return replace(self, scale=factor * self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """F Fᵀ.
+
+    Parameters
+    ----------
+    factor : array, shape (n, r)
+        F.
+    left_out : float
+        Share of the trace that it leaves out of the matrix that it stands for.
+    """
+
+    factor: Floats
+    left_out: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Number of rows n."""
+        return int(self.factor.shape[0])
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """K times vectors of shape (n,) or (n, k)."""
+        return np.asarray(self.factor @ (self.factor.T @ np.asarray(vectors, dtype=np.float64)))
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """K[rows][:, columns]."""
+        return np.asarray(self.factor[np.asarray(rows)] @ self.factor[np.asarray(columns)].T)
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """Mean of each of some rows."""
+        return np.asarray(self.factor[np.asarray(rows)] @ self.factor.mean(axis=0))
+
+    def scaled(self, factor: float) -> "LowRank":
+        """K times a positive number."""
+        return replace(self, factor=np.sqrt(factor) * self.factor)
+
+
+@dataclass(frozen=True, eq=False)
+class ImplicitSum:
+    """A sum that remembers its parts.
+
+    Parameters
+    ----------
+    parts : mapping of str to ImplicitCovariance
+        At least one, all of one size.
+    """
+
+    parts: Mapping[str, ImplicitCovariance]
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        sizes = {name: part.size for name, part in self.parts.items()}
+        if len(set(sizes.values())) != 1:
+            raise DataError(f"the parts of a sum have one size, not {sizes or 'none at all'}")
+        object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
+
+    @property
+    def size(self) -> int:
+        """Number of rows n."""
+        return next(iter(self.parts.values())).size
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """K times vectors of shape (n,) or (n, k)."""
+        return np.asarray(sum(part.matmul(vectors) for part in self.parts.values()))
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """K[rows][:, columns]."""
+        return np.asarray(sum(part.block(rows, columns) for part in self.parts.values()))
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """Mean of each of some rows."""
+        return np.asarray(sum(part.row_means(rows) for part in self.parts.values()))
+
+    def scaled(self, factor: float) -> "ImplicitSum":
+        """K times a positive number."""
+        return ImplicitSum({name: part.scaled(factor) for name, part in self.parts.items()})

@@ -1,0 +1,241 @@
+"""Solutions with a graph's Laplacian plus a multiple of the identity: products with a graph prior's covariance."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError, InferenceError
+from relpref.linalg.implicit.laplacian import OrderedLaplacian
+from relpref.linalg.implicit.refinement import Refinement, Solved
+from relpref.linalg.implicit.seen import SeenBlock
+from relpref.linalg.implicit.threads import Progress, in_threads
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+# Columns solved together: more of them share each pass over the links, fewer need less memory.
+WIDTH = 32
+# Numbers in a block of columns at most: 1 GB with all that conjugate gradients keep, for each core.
+_BLOCK = 2**25
+# Beyond this share of all pairs (and so many nodes) a graph is no sparse one.
+_DENSE, _DENSE_SIZE = 0.1, 4000
+
+
+class Solution(NamedTuple):
+    """Solutions of (Δ + shift I) X = B.
+
+    Attributes
+    ----------
+    values : array of float64, of the shape of B
+    iterations : int
+        Products with the Laplacian for the block of columns that needed most.
+    residual : float
+        Largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift, r = b − (Δ + shift I) x computed anew in double
+        precision.
+    method : str
+        What solved them.
+    """
+
+    values: Floats
+    iterations: int
+    residual: float
+    method: str
+
+
+class LaplacianSolver:
+    """Solves with Δ + shift I, Δ = D − W, of an undirected graph of up to millions of nodes.
+
+    Where that is cheap (few nodes, a forest), by a sparse factorisation; else by conjugate gradients on blocks of columns, with
+    the diagonal as preconditioner, in single precision with residuals in double, on all cores that the process may use. The
+    constants of each component are eigenvectors (Δ1 = 0) and are treated exactly, so that the smallest shift does no harm.
+
+    Parameters
+    ----------
+    adjacency : scipy sparse array, shape (n, n)
+        W: symmetric, positive weights, no loops.
+
+    Raises
+    ------
+    DataError
+        If it is something else, or holds so many links that it is no sparse matrix.
+    """
+
+    def __init__(self, adjacency: Any) -> None:
+        self._laplacian = OrderedLaplacian.of(adjacency)
+        self.size = self._laplacian.size
+        links = self._laplacian.links
+        if self.size >= _DENSE_SIZE and links > _DENSE * self.size * (self.size - 1) / 2:
+            raise DataError(
+                f"the graph has {links} links between {self.size} nodes, more than {_DENSE:.0%} of all pairs: too many for the "
+                "sparse structure; drop weak links, or use the dense structure on fewer entities"
+            )
+        self._refinement = Refinement(self._laplacian)
+        self._seen = SeenBlock()
+
+    def solve(
+        self, shift: float, rhs: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
+    ) -> Solution:
+        """Solve (Δ + shift I) X = B.
+
+        Parameters
+        ----------
+        shift : float
+            Positive.
+        rhs : array, shape (n,) or (n, k)
+            B.
+        tol : float
+            Bound on the residual, see `Solution`.
+        progress : callable, optional
+            Told how many columns of how many are solved.
+
+        Returns
+        -------
+        Solution
+
+        Raises
+        ------
+        DataError
+            If the shift is not positive, or B not finite or of another length.
+        InferenceError
+            If the tolerance was not reached.
+        """
+        given = np.asarray(rhs, dtype=np.float64)
+        if given.ndim not in (1, 2) or given.shape[0] != self.size:
+            raise DataError(
+                f"a right-hand side has shape {given.shape}; its first dimension is the {self.size} nodes"
+            )
+        if not np.all(np.isfinite(given)):
+            raise DataError("a right-hand side is not finite everywhere; look for NaN in the data")
+        matrix = given.reshape(self.size, -1)
+        values = np.empty_like(matrix)
+        order = self._laplacian.order
+
+        def solve(part: slice) -> Solved:
+            return self._refined(shift, matrix[order, part], tol)
+
+        iterations, residual, methods = 0, 0.0, []
+        for part, found in in_threads(solve, self._parts(matrix.shape[1]), progress):
+            values[order, part] = found.values
+            iterations, residual = max(iterations, found.steps), max(residual, found.residual)
+            methods.append(found.method)
+        return Solution(
+            values.reshape(given.shape), iterations, residual, ", ".join(dict.fromkeys(methods)) or "none"
+        )
+
+    def block(
+        self,
+        shift: float,
+        rows: ArrayLike,
+        columns: ArrayLike,
+        tol: float = 1e-6,
+        progress: Progress | None = None,
+    ) -> Floats:
+        """Entries of the inverse, (Δ + shift I)⁻¹[rows][:, columns].
+
+        The entries among the positions seen at the last shift are kept, so that a further position costs one solution. An
+        interruption loses only the columns that were being solved.
+
+        Parameters
+        ----------
+        shift : float
+            Positive.
+        rows, columns : array of int, shapes (r,) and (c,)
+            Positions of nodes, in any order, also repeated.
+        tol, progress
+            As in `solve`. What was kept with a larger tolerance is computed anew.
+
+        Returns
+        -------
+        array, shape (r, c)
+        """
+        row, row_at = np.unique(self._positions(rows), return_inverse=True)
+        column, column_at = np.unique(self._positions(columns), return_inverse=True)
+        if self._seen.shift != shift or tol < self._seen.tol:
+            self._seen = SeenBlock(shift, tol)
+        seen = self._seen
+        fresh = seen.missing(np.union1d(row, column))
+        if fresh.size <= min(row.size, column.size) and seen.takes(fresh.size):
+            wanted = np.union1d(seen.positions, fresh)
+            for part, values in self._inverse(shift, fresh, wanted, tol, progress):
+                seen.add(fresh[part], wanted, values)
+            return seen.block(row, column)[np.ix_(row_at, column_at)]
+        # Many rows of few columns, or more than are kept: the fewer are solved for in full.
+        if row.size < column.size:
+            return self.block(shift, column, row, tol, progress).T[np.ix_(row_at, column_at)]
+        entries = np.empty((row.size, column.size))
+        for part, values in self._inverse(shift, column, row, tol, progress):
+            entries[:, part] = values
+        return entries[np.ix_(row_at, column_at)]
+
+    def slope(
+        self, shift: float, positions: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
+    ) -> Floats:
+        """Entries of the inverse's square, (Δ + shift I)⁻²[positions][:, positions]: minus the derivative by the shift.
+
+        Parameters
+        ----------
+        shift : float
+            Positive.
+        positions : array of int, shape (t,)
+        tol, progress
+            As in `solve`. Each position costs two solutions.
+
+        Returns
+        -------
+        array, shape (t, t)
+        """
+        position, at = np.unique(self._positions(positions), return_inverse=True)
+        entries = np.empty((position.size, position.size))
+        for part, values in self._inverse(shift, position, position, tol, progress, twice=True):
+            entries[:, part] = values
+        return (0.5 * (entries + entries.T))[np.ix_(at, at)]
+
+    def _inverse(
+        self,
+        shift: float,
+        columns: Positions,
+        rows: Positions,
+        tol: float,
+        progress: Progress | None,
+        twice: bool = False,
+    ) -> Iterator[tuple[slice, Floats]]:
+        """Columns of the inverse (or its square), as they come: which, and their entries in some rows."""
+        at, rows = self._laplacian.rank[columns], self._laplacian.rank[rows]
+
+        def solve(part: slice) -> Floats:
+            units = np.zeros((self.size, at[part].size))
+            units[at[part], np.arange(at[part].size)] = 1.0
+            found = self._refined(shift, units, tol).values
+            if twice:
+                found = self._refined(shift, found, tol).values
+            return found[rows]
+
+        yield from in_threads(solve, self._parts(columns.size), progress)
+
+    def _refined(self, shift: float, rhs: Floats, tol: float) -> Solved:
+        """A block solved, in the order of the layout."""
+        if not (np.isfinite(shift) and shift > 0):
+            raise DataError(f"the shift is {shift}; it is positive and finite (one over the range squared)")
+        found = self._refinement.solve(shift, rhs, tol)
+        if not found.residual <= tol:
+            raise InferenceError(
+                f"{found.method} left a residual of {found.residual:.2g} after {found.steps} products with the graph of "
+                f"{self.size} nodes, {tol:.2g} was asked for; a shorter range (a larger shift, here {shift:.3g}), fewer links "
+                "or a larger tolerance make that easier",
+                found,
+            )
+        return found
+
+    def _parts(self, count: int) -> list[slice]:
+        width = max(1, min(WIDTH, _BLOCK // max(self.size, 1)))
+        return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+
+    def _positions(self, positions: ArrayLike) -> Positions:
+        given = np.asarray(positions, dtype=np.intp).reshape(-1)
+        if given.size and (given.min() < 0 or given.max() >= self.size):
+            raise DataError(
+                f"positions lie between 0 and {self.size - 1}, not {given.min()} to {given.max()}"
+            )
+        return given

@@ -1,0 +1,64 @@
+"""The block of a symmetric matrix among the positions seen so far, which grows by columns."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref.linalg.memory import require_memory
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+# 0.5 GB of entries.
+MOST = 8192
+
+
+@dataclass
+class SeenBlock:
+    """K_SS of a matrix K = K(shift) for the positions S seen so far, to a tolerance.
+
+    Attributes
+    ----------
+    shift, tol : float
+        What its entries were computed for; NaN before anything was.
+    positions : array of int
+        S, in the order of arrival.
+    """
+
+    shift: float = np.nan
+    tol: float = np.inf
+    positions: Positions = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    _entries: Floats = field(default_factory=lambda: np.empty((0, 0)))
+
+    def missing(self, positions: Positions) -> Positions:
+        """Those not seen yet, each once."""
+        return np.setdiff1d(positions, self.positions)
+
+    def takes(self, count: int) -> bool:
+        """Whether so many more are kept."""
+        return self.positions.size + count <= MOST
+
+    def add(self, fresh: Positions, rows: Positions, columns: Floats) -> None:
+        """Keep the columns K[rows, fresh]; ``rows``, ascending, holds S and ``fresh``."""
+        count, total = self.positions.size, self.positions.size + fresh.size
+        if total > self._entries.shape[0]:
+            capacity = min(MOST, max(2 * total, 64))
+            require_memory(8.0 * capacity**2, f"the covariance of {capacity} entities")
+            larger = np.empty((capacity, capacity))
+            larger[:count, :count] = self._entries[:count, :count]
+            self._entries = larger
+        old = columns[np.searchsorted(rows, self.positions)]
+        own = columns[np.searchsorted(rows, fresh)]
+        self._entries[:count, count:total] = old
+        self._entries[count:total, :count] = old.T
+        self._entries[count:total, count:total] = 0.5 * (own + own.T)
+        self.positions = np.concatenate([self.positions, fresh])
+
+    def block(self, rows: Positions, columns: Positions) -> Floats:
+        """K[rows][:, columns] of positions seen."""
+        order = np.argsort(self.positions)
+        at_rows, at_columns = (
+            order[np.searchsorted(self.positions, wanted, sorter=order)] for wanted in (rows, columns)
+        )
+        return self._entries[np.ix_(at_rows, at_columns)]
