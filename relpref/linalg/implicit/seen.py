@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.linalg.memory import require_memory
+from relpref.memory import require_memory
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
