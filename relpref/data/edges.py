@@ -226,7 +226,7 @@ def directed(
         If a weight is negative or out of range, two weights of one link contradict each other, or no link is left.
     """
     edges, notes = _positive(edges, name, loops=loops)
-    order = np.lexsort((edges.target, edges.source))
+    order = _order(edges.source, edges.target)
     source, target, weight = edges.source[order], edges.target[order], edges.weight[order]
     same = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
     _refuse_conflict(edges, order, same & (weight[1:] != weight[:-1]), labels)
@@ -287,6 +287,14 @@ def _check_weights(edges: Edges) -> None:
             raise DataError(f"{edges.where(row)}: the weight {weight[row]} {words}")
 
 
+def _order(first: NDArray[Any], second: NDArray[Any], third: NDArray[Any] | int = 0) -> NDArray[np.int64]:
+    """Stable order of rows by two positions (below 2**31) and a bit, sorted as one number."""
+    key = first.astype(np.int64) << 32
+    key |= second.astype(np.int64) << 1
+    key |= third
+    return np.argsort(key, kind="stable")
+
+
 def _keep(edges: Edges, kept: NDArray[np.bool_]) -> tuple[Edges, int]:
     dropped = int(kept.size - kept.sum())
     return (edges.chosen(kept) if dropped else edges), dropped
@@ -297,7 +305,7 @@ def _merge(edges: Edges, name: str, label: Label, *, explicit: bool) -> Edges:
     low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
     backward = edges.source > edges.target
     # Links of one edge next to each other, forward ones first, each direction in the order of the rows.
-    order = np.lexsort((backward, high, low))
+    order = _order(low, high, backward)
     low, high, backward, weight = low[order], high[order], backward[order], edges.weight[order]
     same = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
     other = same & (weight[1:] != weight[:-1])

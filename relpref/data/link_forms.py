@@ -12,7 +12,7 @@ import scipy.sparse
 
 from relpref.data.columns import numbers
 from relpref.data.edges import Edges, TargetIndex, edges_from_tables, ends_of, how_to_say_the_kind
-from relpref.data.labels import LabelIndex
+from relpref.data.labels import LabelIndex, Place
 from relpref.data.matrix_files import is_matrix_file, read_matrix
 from relpref.data.messages import counted, shown
 from relpref.data.table_files import read_pieces
@@ -91,45 +91,58 @@ def _edges_of_matrix(
         )
     if matrix.dtype.kind not in "fiub":
         raise DataError(f"{called}: the matrix has the type {matrix.dtype}; convert it to float")
-    # By way of CSR, because repeated entries of a COO matrix mean their sum.
+    # By way of CSR, because repeated entries of a COO matrix mean their sum. What the user holds stays as it is.
     matrix = scipy.sparse.csr_array(matrix, dtype=np.float64)
-    matrix.sum_duplicates()
-    stored = matrix.tocoo()
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    stored = matrix
 
     def where(entry: int) -> str:
-        labels = (entities.labels[int(stored.row[entry])], entities.labels[int(stored.col[entry])])
-        return f"{called}, entry ({int(stored.row[entry])}, {int(stored.col[entry])}) for {shown(labels)}"
+        row, column = int(np.searchsorted(stored.indptr, entry, side="right")) - 1, int(stored.indices[entry])
+        labels = (entities.labels[row], entities.labels[column])
+        return f"{called}, entry ({row}, {column}) for {shown(labels)}"
 
-    wrong = ~(np.isfinite(stored.data) & (stored.data >= 0))
+    wrong = ~(np.isfinite(matrix.data) & (matrix.data >= 0))
     if wrong.any():
         entry = int(np.argmax(wrong))
         raise DataError(
-            f"{where(entry)}: the weight {stored.data[entry]} is not a finite positive number; correct or remove it"
+            f"{where(entry)}: the weight {matrix.data[entry]} is not a finite positive number; correct or remove it"
         )
     notes: tuple[str, ...] = ()
-    zeros = int((stored.data == 0).sum())
+    zeros = int((matrix.data == 0).sum())
     if zeros:
         notes = (f"{called}: {counted(zeros, 'stored entry', 'stored entries')} of weight 0 left out",)
+        matrix = matrix.copy()
         matrix.eliminate_zeros()
     if matrix.nnz == 0:
         raise DataError(
             f"{called}: the matrix has no entries; give at least one edge or leave the relation out"
         )
+    stored = matrix
     if kind == "directed":
-        stored = matrix.tocoo()
-        return Edges(stored.row.astype(np.int32), stored.col.astype(np.int32), stored.data, where), notes
-    difference = (matrix - matrix.T).tocoo()
-    differs = difference.data != 0
-    if differs.any() and kind is None:
-        entry = int(np.argmax(differs))
+        return _edges_of_entries(matrix.tocoo(copy=False), where), notes
+    transposed = scipy.sparse.csr_array(matrix.T)
+    symmetric = all(
+        np.array_equal(getattr(matrix, part), getattr(transposed, part))
+        for part in ("indptr", "indices", "data")
+    )
+    if not symmetric and kind is None:
+        difference = (matrix - transposed).tocoo()
+        entry = int(np.argmax(difference.data != 0))
         row, column = int(difference.row[entry]), int(difference.col[entry])
         raise DataError(
             f"{called}: the matrix is not symmetric: entry ({row}, {column}) is {matrix[row, column]}, entry "
             f"({column}, {row}) is {matrix[column, row]}; {how_to_say_the_kind()}"
         )
     # One link per edge from here on: the two triangles of a symmetric matrix are not a repetition.
-    stored = scipy.sparse.triu(matrix.maximum(matrix.T), format="coo")
-    return Edges(stored.row.astype(np.int32), stored.col.astype(np.int32), stored.data, where), notes
+    stored = scipy.sparse.triu(matrix if symmetric else matrix.maximum(transposed), format="csr")
+    return _edges_of_entries(stored.tocoo(copy=False), where), notes
+
+
+def _edges_of_entries(entries: Any, where: Place) -> Edges:
+    row, column = (end.astype(np.int32, copy=False) for end in entries.coords)
+    return Edges(row, column, entries.data, where)
 
 
 def _is_networkx(value: Any) -> bool:
