@@ -304,6 +304,7 @@ NAMES = {
         "require_memory",
         "symmetric_eigen",
     ],
+    "relpref.linalg.sharded": ["ShardedEdges", "ShardedLaplacian"],
     "relpref.models": [
         "conditional_ranking",
         "edge_landmarks",

@@ -44,9 +44,9 @@ class Progress:
         return self
 
     def step(self, count: int, objective: float) -> None:
-        """One evaluation more."""
+        """One evaluation more, or as many as are counted."""
         if self._bar is not None:
-            self._bar.update()
+            self._bar.update(max(count - self._bar.n, 1))
             self._bar.set_postfix_str(self._note.format(objective))
 
     def __exit__(

@@ -69,6 +69,9 @@ class ConditionalRanker(BaseEstimator):
     patience : int
     warm_start : bool
         Start the iterations from the last solution where the edges are the same.
+    mesh : jax.sharding.Mesh, optional
+        Of one axis: devices that share the products of the conjugate gradients, which then take the closed form's place. For
+        ``pair_kernel="kronecker"``, a positive ``regularization`` and no early stopping. A mesh cannot be pickled.
     random_state : int
         For the nodes held out, and for Monte Carlo answers.
 
@@ -106,6 +109,7 @@ class ConditionalRanker(BaseEstimator):
         early_stopping: float | bool = False,
         patience: int = 10,
         warm_start: bool = False,
+        mesh: Any = None,
         random_state: int = 0,
     ) -> None:
         self.kernel = kernel
@@ -126,6 +130,7 @@ class ConditionalRanker(BaseEstimator):
         self.early_stopping = early_stopping
         self.patience = patience
         self.warm_start = warm_start
+        self.mesh = mesh
         self.random_state = random_state
 
     def fit(
@@ -186,8 +191,10 @@ class ConditionalRanker(BaseEstimator):
             "loss": self.loss,
             "symmetry": self.symmetry,
             "pair_kernel": self.pair_kernel,
+            "solver": self.solver,
+            "mesh": self.mesh,
         }
-        return RelationProblem(first, second, constrained, **options, solver=self.solver, shift=shift)  # type: ignore[arg-type]
+        return RelationProblem(first, second, constrained, **options, shift=shift)
 
     def _domain(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> Domain:
         return read_nodes(nodes, NodeKernel(kernel, self.gamma, self.degree, self.coef0, params), name)
@@ -254,7 +261,6 @@ class ConditionalRanker(BaseEstimator):
         with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
 
             def each(iteration: int, dual: Floats, residual: float) -> bool:
-                progress.step(iteration, residual)
                 wanted = callback is not None and bool(callback(iteration, dual, residual))
                 return (stopping is not None and stopping(iteration, dual, residual)) or wanted
 
@@ -263,7 +269,8 @@ class ConditionalRanker(BaseEstimator):
                 start=None if start is None else start.reshape(-1),
                 tol=self.tol,
                 max_iterations=self.max_iter,
-                callback=each,
+                callback=None if callback is None and stopping is None else each,
+                progress=progress.step,
                 # Few iterations regularise, and then those of the smallest residual do it better.
                 minimise="residual" if stopping is not None or self.regularization == 0 else "error",
             )

@@ -63,6 +63,9 @@ class Exact:
         ``callback(iteration, dual, residual)`` after each of them; True ends them, and answers warn then.
     start : RelationPosterior, optional
         Of the same edges by conjugate gradients, such as at other hyperparameters: where the iterations start.
+    mesh : jax.sharding.Mesh, optional
+        Of one axis: devices that share the products of the conjugate gradients, which then take the closed form's place. The
+        search for hyperparameters and the variances stay with the host.
     max_evaluations : int
         Of the evidence.
     throw : bool
@@ -82,6 +85,7 @@ class Exact:
         max_iterations: int | None = None,
         callback: Callback | None = None,
         start: RelationPosterior | None = None,
+        mesh: Any = None,
         max_evaluations: int = 100,
         throw: bool = True,
     ) -> None:
@@ -106,6 +110,7 @@ class Exact:
         self.max_iterations = max_iterations
         self.callback = callback
         self.start = start
+        self.mesh = mesh
         self.max_evaluations = max_evaluations
         self.throw = throw
 
@@ -178,7 +183,13 @@ class Exact:
             kernel = ProgramKernel(self.program, arguments, data, values, structure.field, "objects", right)
             objects = Domain(labels[1], None, kernel, "object", names[1])
         problem = RelationProblem(
-            nodes, objects, structure.values, structure.loss, structure.symmetry, solver=self.solver
+            nodes,
+            objects,
+            structure.values,
+            structure.loss,
+            structure.symmetry,
+            solver=self.solver,
+            mesh=self.mesh,
         )
         info: dict[str, Any] = {"engine": self.name, "result": "converged", **problem.describe()}
         log_evidence: float | None = None
@@ -196,17 +207,13 @@ class Exact:
                 info["noise_floor"] = edge_floor(nodes.gram, objects.gram)
                 noise += float(info["noise_floor"])
             with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
-
-                def each(iteration: int, dual: Any, residual: float) -> bool:
-                    progress.step(iteration, residual)
-                    return self.callback is not None and bool(self.callback(iteration, dual, residual))
-
                 scores, found = problem.iterate(
                     noise,
                     start=self._start_of(problem),
                     tol=self.tol,
                     max_iterations=self.max_iterations,
-                    callback=each,
+                    callback=self.callback,
+                    progress=progress.step,
                     scale=1.0,
                 )
             wanted = found.reason == "stopped"

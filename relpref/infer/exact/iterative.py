@@ -6,16 +6,21 @@ gradients will do.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
 from relpref.kernels.edge_gram import EdgeGram
+from relpref.kernels.pairwise import Kronecker, Reciprocal, Symmetric
 from relpref.linalg.conjugate_gradient import CGResult, Minimise, conjugate_gradient
+from relpref.linalg.sharded import ShardedEdges
+from relpref.linalg.sharded.edges import Swap
 
 Floats = NDArray[np.float64]
+
+_SWAPS: dict[type, Swap] = {Kronecker: "none", Symmetric: "symmetric", Reciprocal: "reciprocal"}
 
 
 class EdgeSolution(NamedTuple):
@@ -44,6 +49,8 @@ def solve_edges(
     tol: float = 1e-8,
     max_iterations: int | None = None,
     callback: Callable[[int, Floats, float], bool | None] | None = None,
+    progress: Callable[[int, float], Any] | None = None,
+    mesh: Any = None,
 ) -> EdgeSolution:
     """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centred within each group of edges.
 
@@ -67,6 +74,11 @@ def solve_edges(
     minimise, tol, max_iterations, callback
         As for `relpref.linalg.conjugate_gradient`; see `EarlyStopping`. Where stopping early is all the regularisation,
         ``minimise="residual"`` is the better choice by far.
+    progress : callable, optional
+        ``progress(iteration, residual)`` after each iteration; on a mesh now and then.
+    mesh : jax.sharding.Mesh, optional
+        Of one axis: the devices that the products are shared out to, see `ShardedEdges`. For the Kronecker, the symmetric and the
+        reciprocal kernel, groups that are the conditioning nodes, and iterations to the end.
 
     Returns
     -------
@@ -75,8 +87,8 @@ def solve_edges(
     Raises
     ------
     DataError
-        If labels or groups do not fit the edges or are not finite, if λ or the tolerance is negative, or if there are to be no
-        iterations.
+        If labels or groups do not fit the edges or are not finite, if λ or the tolerance is negative, if there are to be no
+        iterations, or if the problem is none for a mesh.
     """
     targets = np.asarray(labels, dtype=np.float64)
     if targets.shape != (len(gram),):
@@ -92,24 +104,58 @@ def solve_edges(
     def centred(values: Floats) -> Floats:
         return values if centring is None else centring(values)
 
+    def each(iteration: int, dual: Floats, residual: float) -> bool:
+        if progress is not None:
+            progress(iteration, residual)
+        return callback is not None and bool(callback(iteration, dual, residual))
+
     def system(dual: Floats) -> Floats:
         # With a in the range of C, C K C a = C K a.
         scores = centred(gram @ dual)
         scores += regularization * dual
         return scores
 
-    found = conjugate_gradient(
-        system,
-        centred(targets),
-        start=None if start is None else centred(start),
-        minimise=minimise,
-        tol=tol,
-        max_iterations=max_iterations,
-        callback=callback,
-    )
+    rhs, first = centred(targets), None if start is None else centred(start)
+    if mesh is None:
+        found = conjugate_gradient(
+            system,
+            rhs,
+            start=first,
+            minimise=minimise,
+            tol=tol,
+            max_iterations=max_iterations,
+            callback=each,
+        )
+    else:
+        found = _on_devices(gram, groups, mesh, minimise, callback).solve(
+            rhs, regularization, start=first, tol=tol, max_iterations=max_iterations, progress=progress
+        )
     # Rounding adds up outside the range, and scores of other edges would depend on it.
     dual = centred(found.solution)
     return EdgeSolution(dual, found._replace(solution=dual))
+
+
+def _on_devices(
+    gram: EdgeGram, groups: ArrayLike | None, mesh: Any, minimise: Minimise, callback: Any
+) -> ShardedEdges:
+    """The edges on a mesh."""
+    swap = _SWAPS.get(type(gram.kernel))
+    if swap is None:
+        raise DataError(
+            f"mesh: the {type(gram.kernel).__name__} kernel is not for several devices; leave the mesh out, or take the Kronecker kernel"
+        )
+    if groups is not None and not np.array_equal(np.asarray(groups), gram.rows):
+        raise DataError(
+            "mesh: edges are dealt out by their conditioning node, and the groups are others; leave the mesh out"
+        )
+    if callback is not None or minimise != "error":
+        raise DataError(
+            "mesh: the iterations on several devices go on to the solution, without a callback or early stopping and with a positive "
+            "regularization; leave those or the mesh out"
+        )
+    left = gram.left.kernel
+    right = left if gram.right is gram.left else gram.right.kernel
+    return ShardedEdges(left, right, gram.rows, gram.columns, mesh, swap=swap, centred=groups is not None)
 
 
 class _Centring(NamedTuple):

@@ -67,6 +67,8 @@ class RelationProblem:
     solver : {"auto", "closed", "cg"}
     shift : float
         What was subtracted from the labels.
+    mesh : jax.sharding.Mesh, optional
+        Devices to iterate on; then there is no closed form.
 
     Raises
     ------
@@ -82,6 +84,7 @@ class RelationProblem:
     pair_kernel: str = "kronecker"
     solver: Solver = "auto"
     shift: float = 0.0
+    mesh: Any = None
     kernel: PairwiseKernel = field(init=False)
 
     def __post_init__(self) -> None:
@@ -181,6 +184,7 @@ class RelationProblem:
         tol: float = 1e-8,
         max_iterations: int | None = None,
         callback: Callback | None = None,
+        progress: Callable[[int, float], Any] | None = None,
         scale: float | None = None,
         minimise: Minimise = "error",
     ) -> tuple[EdgeScores, CGResult]:
@@ -208,7 +212,9 @@ class RelationProblem:
             tol=tol,
             max_iterations=max_iterations,
             callback=callback,
+            progress=progress,
             minimise=minimise,
+            mesh=self.mesh,
         )
         if found.result.reason == "breakdown":
             self.nodes.require_semidefinite()
@@ -255,6 +261,8 @@ class RelationProblem:
             raise DataError("relation: all labels say that there is no preference; there is nothing to learn")
 
     def _why_not_closed(self) -> str:
+        if self.mesh is not None:
+            return "several devices iterate"
         if not self.values.complete:
             return "the relation is incomplete or has repeated edges"
         if self.pair_kernel != "kronecker":

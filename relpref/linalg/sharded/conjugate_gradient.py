@@ -1,0 +1,235 @@
+"""Conjugate gradients on arrays whose rows are dealt out over devices: only inner products travel."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, PartitionSpec
+from numpy.typing import NDArray
+
+from relpref.errors import RelprefError
+from relpref.linalg.conjugate_gradient import Reason
+from relpref.linalg.sharded.shards import Shards
+
+# Of the columns of a right-hand side. A column that the recurrence takes for solved is REACHED until its residual is computed anew.
+RUNNING, REACHED, CONVERGED, BREAKDOWN = range(4)
+Product = Callable[[Any, Array], Array]
+Progress = Callable[[int, float], Any]
+
+_STEPS = 25  # in one call of the devices; between two of them there is news
+
+
+class ShardedResult(NamedTuple):
+    """How conjugate gradients ended.
+
+    Attributes
+    ----------
+    solution : Array
+        Dealt out like the right-hand side.
+    iterations : int
+    residuals : array, shape (k,)
+        ‖b − A x‖ / ‖b‖ of each column.
+    codes : array of int, shape (k,)
+        CONVERGED; BREAKDOWN: A is not positive semidefinite, a product was not finite, or the tolerance is out of
+        reach; RUNNING: there were not enough iterations.
+    """
+
+    solution: Array
+    iterations: int
+    residuals: NDArray[np.float64]
+    codes: NDArray[np.int32]
+
+    @property
+    def reason(self) -> Reason:
+        """Of the worst column, as `relpref.linalg.CGResult` calls it."""
+        if np.any(self.codes == BREAKDOWN):
+            return "breakdown"
+        return "converged" if np.all(self.codes == CONVERGED) else "max_iterations"
+
+
+class _State(NamedTuple):
+    """Vectors of shape (n, k), dealt out, and numbers of shape (k,), the same everywhere."""
+
+    solution: Array
+    residual: Array
+    direction: Array
+    gain: Array
+    """rᵀ M⁻¹ r."""
+    squared: Array
+    """rᵀ r."""
+    target: Array
+    """bᵀ b."""
+    verified: Array
+    """rᵀ r when it was last computed anew."""
+    code: Array
+    iterations: Array
+    """A number."""
+
+
+def conjugate_gradient(
+    product: Product,
+    operands: Any,
+    rhs: Array,
+    start: Array,
+    inverse_diagonal: Array,
+    shards: Shards,
+    *,
+    tol: float,
+    max_iterations: int,
+    progress: Progress | None = None,
+) -> ShardedResult:
+    """Solve A X = B for every column of B at once; a column that is solved waits for the others.
+
+    Parameters
+    ----------
+    product : callable
+        ``product(operands, x)`` is A x as one device sees it: from its rows of x and of the operands to its rows of A x, with
+        collectives over the mesh's axis. Hashable: what is equal is compiled once.
+    operands : pytree of Array
+        Those of two axes are dealt out by rows, the others are everywhere.
+    rhs, start : Array, shape (n, k)
+        B, and the first guess.
+    inverse_diagonal : Array, shape (n, 1) or ()
+        Jacobi's preconditioner; 1 for none.
+    shards : Shards
+    tol, max_iterations
+        Relative residual of every column, and iterations at most.
+    progress : callable, optional
+        Called now and then with the iterations so far and the largest relative residual.
+
+    Raises
+    ------
+    RelprefError
+        If a process that takes part is gone.
+    """
+    system = (product, shards.mesh, operands, inverse_diagonal)
+    tolerance = np.float64(tol)
+    try:
+        state = _start(*system, rhs, start, tolerance)
+        while True:
+            limit = np.int32(min(int(state.iterations) + _STEPS, max_iterations))
+            state = _advance(*system, state, tolerance, limit)
+            ended = int(state.iterations) >= max_iterations
+            if ended or not np.any(np.asarray(state.code) == RUNNING):
+                state = _verify(*system, rhs, state, tolerance)
+            codes = np.asarray(state.code)
+            # A right-hand side of zeros is solved by zeros.
+            target = np.maximum(np.asarray(state.target), np.finfo(np.float64).tiny)
+            residuals = np.sqrt(np.asarray(state.squared) / target)
+            if progress is not None:
+                progress(int(state.iterations), float(residuals.max(initial=0.0)))
+            if ended or not np.any(codes == RUNNING):
+                return ShardedResult(state.solution, int(state.iterations), residuals, codes)
+    except jax.errors.JaxRuntimeError as error:
+        if shards.processes == 1:
+            raise
+        raise RelprefError(
+            f"the {shards.processes} processes lost one another: one has ended or cannot be reached, and the others cannot go on; look "
+            f"at its output and start them all again ({str(error).splitlines()[0]})"
+        ) from error
+
+
+class _Local(NamedTuple):
+    """The system as one device sees it."""
+
+    apply: Callable[[Array], Array]
+    precondition: Callable[[Array], Array]
+    dot: Callable[[Array, Array], Array]
+
+
+def _on_devices(function: Callable[..., _State]) -> Callable[..., _State]:
+    """Compile what one device does for all devices of a mesh."""
+
+    @partial(jax.jit, static_argnums=(0, 1))
+    def compiled(product: Product, mesh: Mesh, operands: Any, inverse: Array, *arrays: Any) -> _State:
+        (axis,) = mesh.axis_names
+        dealt: Any = PartitionSpec(axis)
+        everywhere: Any = PartitionSpec()
+
+        def local(operands: Any, inverse: Array, *arrays: Any) -> _State:
+            system = _Local(
+                partial(product, operands),
+                lambda vectors: vectors * inverse,
+                lambda x, y: jax.lax.psum(jnp.sum(x * y, axis=0), axis),
+            )
+            return function(system, *arrays)
+
+        given = (operands, inverse, *arrays)
+        specs = jax.tree.map(lambda leaf: dealt if jnp.ndim(leaf) > 1 else everywhere, given)
+        out = _State(dealt, dealt, dealt, *[everywhere] * 6)
+        return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=out)(*given)
+
+    return compiled
+
+
+@_on_devices
+def _start(system: _Local, rhs: Array, start: Array, tol: Array) -> _State:
+    target = system.dot(rhs, rhs)
+    solution = jnp.where(target > 0, start, 0.0)
+    residual = rhs - system.apply(solution)
+    direction = system.precondition(residual)
+    squared = system.dot(residual, residual)
+    code = jnp.where(squared <= tol**2 * target, REACHED, RUNNING)
+    return _State(
+        solution,
+        residual,
+        direction,
+        system.dot(residual, direction),
+        squared,
+        target,
+        jnp.full_like(target, jnp.inf),
+        jnp.where(jnp.isfinite(squared), code, BREAKDOWN),
+        jnp.zeros((), dtype=jnp.int32),
+    )
+
+
+@_on_devices
+def _advance(system: _Local, state: _State, tol: Array, limit: Array) -> _State:
+    def unfinished(state: _State) -> Array:
+        return jnp.any(state.code == RUNNING) & (state.iterations < limit)
+
+    def step(state: _State) -> _State:
+        image = system.apply(state.direction)
+        curvature = system.dot(state.direction, image)
+        sound = jnp.isfinite(curvature) & (curvature > 0)
+        running = (state.code == RUNNING) & sound
+        length = jnp.where(running, state.gain / curvature, 0.0)
+        residual = state.residual - jnp.where(running, length * image, 0.0)
+        pushed = system.precondition(residual)
+        squared, gain = system.dot(residual, residual), system.dot(residual, pushed)
+        code = jnp.where(squared <= tol**2 * state.target, REACHED, RUNNING)
+        turn = jnp.where(running, gain / state.gain, 0.0)
+        return state._replace(
+            solution=state.solution + jnp.where(running, length * state.direction, 0.0),
+            residual=residual,
+            direction=pushed + turn * state.direction,
+            gain=gain,
+            squared=squared,
+            code=jnp.where(state.code == RUNNING, jnp.where(sound, code, BREAKDOWN), state.code),
+            iterations=state.iterations + 1,
+        )
+
+    return jax.lax.while_loop(unfinished, step, state)
+
+
+@_on_devices
+def _verify(system: _Local, rhs: Array, state: _State, tol: Array) -> _State:
+    # Rounding takes the recurrence's residual away from the true one: look, and go on from the true one.
+    looked = state.code == REACHED
+    residual = jnp.where(looked, rhs - system.apply(state.solution), state.residual)
+    direction = jnp.where(looked, system.precondition(residual), state.direction)
+    squared = jnp.where(looked, system.dot(residual, residual), state.squared)
+    solved, better = squared <= tol**2 * state.target, squared < 0.5 * state.verified
+    code = jnp.where(solved, CONVERGED, jnp.where(better, RUNNING, BREAKDOWN))
+    return state._replace(
+        residual=residual,
+        direction=direction,
+        gain=jnp.where(looked, system.dot(residual, direction), state.gain),
+        squared=squared,
+        verified=jnp.where(looked, squared, state.verified),
+        code=jnp.where(looked, code, state.code),
+    )

@@ -1,0 +1,219 @@
+"""Regularised least squares on edges with the Kronecker product of two kernels, K A G, on several devices."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError
+from relpref.linalg.conjugate_gradient import CGResult
+from relpref.linalg.sharded.conjugate_gradient import Progress, conjugate_gradient
+from relpref.linalg.sharded.shards import Shards, Slots
+
+Floats = NDArray[np.float64]
+Swap = Literal["none", "symmetric", "reciprocal"]
+
+_SIGN = {"symmetric": 1.0, "reciprocal": -1.0}
+
+
+class _Operands(NamedTuple):
+    """What a device holds of the system: rows of the kernels, and the edges of these rows, with empty places."""
+
+    left: Array
+    """K, shape (p, p)."""
+    right: Array | None
+    """G, shape (m, m); None where it is K."""
+    rows: Array
+    """Row of each edge among those of its device, shape (places, 1)."""
+    columns: Array
+    """Column of each edge."""
+    taken: Array
+    """1 where there is an edge, 0 in an empty place."""
+    share: Array
+    """1 over the number of edges of each row, shape (p, 1)."""
+    noise: Array
+    """λ, a number."""
+
+
+class ShardedEdges:
+    """The kernel matrix of q edges, Kronecker's K(v, v') G(w, w'), with the conditioning nodes dealt out over devices.
+
+    A device holds its share of the rows of K and of G, of the edges by their conditioning node, and of the (p, m) matrix of
+    coefficients. In a product the blocks of the kernels' other rows come by in turn, from neighbour to neighbour. So a product
+    takes each of N devices O((p²m + pm²)/N) operations and the memory of (p² + m² + 4pm)/N numbers.
+
+    Parameters
+    ----------
+    left : array-like, shape (p, p)
+        K, symmetric: an array, or anything that has a shape and gives slices of rows (``np.memmap``): a process reads only the
+        rows of its own devices.
+    right : array-like, shape (m, m)
+        G; the same object where it is K, which is then held once.
+    rows, columns : array of int, shape (q,)
+        The nodes that each edge joins; an edge may occur several times.
+    mesh : jax.sharding.Mesh
+        Of one axis, at most p devices. With those of several processes each process calls the same functions in the same order.
+    swap : {"none", "symmetric", "reciprocal"}
+        With ½(A ± Aᵀ) in place of A: the symmetric and the reciprocal kernel.
+    centred : bool
+        Subtract from each edge's score the mean of its row's edges: the system of the ranking loss.
+
+    Raises
+    ------
+    DataError
+        If the mesh does not fit.
+    """
+
+    def __init__(
+        self,
+        left: Any,
+        right: Any,
+        rows: NDArray[np.intp],
+        columns: NDArray[np.intp],
+        mesh: Any,
+        *,
+        swap: Swap = "none",
+        centred: bool = False,
+    ) -> None:
+        p = left.shape[0]
+        self._shards = shards = Shards.of(mesh, p, "nodes")
+        block = shards.block(p)
+        owners = rows // block
+        self._slots = Slots.of(owners, shards.count)
+        self._product = _Product(shards.axis, shards.count, _SIGN.get(swap, 0.0), centred)
+        share = np.zeros((block * shards.count, 1))
+        share[:p, 0] = 1.0 / np.maximum(np.bincount(rows, minlength=p), 1)
+        with jax.enable_x64(True):
+            self._operands = _Operands(
+                shards.place_matrix(left),
+                None if right is left else shards.place_matrix(right),
+                self._placed((rows - owners * block).astype(np.int32)),
+                self._placed(columns.astype(np.int32)),
+                self._placed(np.ones(len(rows))),
+                shards.place_values(share),
+                jnp.zeros(()),
+            )
+
+    def solve(
+        self,
+        labels: Floats,
+        noise: float,
+        *,
+        start: ArrayLike | None = None,
+        tol: float = 1e-8,
+        max_iterations: int | None = None,
+        progress: Progress | None = None,
+    ) -> CGResult:
+        """The coefficients a with (K + λ) a = y, or where it is centred (C K C + λ) a = C y with a in the range of C.
+
+        Parameters
+        ----------
+        labels : array, shape (q,)
+            y; centred where the system is.
+        noise : float
+            λ.
+        start : array, shape (q,), optional
+        tol, max_iterations
+            As for `relpref.linalg.conjugate_gradient`.
+        progress : callable, optional
+            ``progress(iterations, residual)`` now and then.
+
+        Returns
+        -------
+        CGResult
+            Its solution in every process.
+
+        Raises
+        ------
+        DataError
+            If the labels or the start are not finite.
+        RelprefError
+            If a process that takes part is gone.
+        """
+        first = np.zeros(len(labels)) if start is None else np.asarray(start, dtype=np.float64)
+        for name, given in (("right-hand side", labels), ("start", first)):
+            if not np.all(np.isfinite(given)):
+                raise DataError(
+                    f"the {name} of conjugate gradients is not finite everywhere; look for NaN in the data"
+                )
+        with jax.enable_x64(True):
+            found = conjugate_gradient(
+                self._product,
+                self._operands._replace(noise=jnp.asarray(noise, dtype=jnp.float64)),
+                self._placed(labels),
+                self._placed(first),
+                jnp.ones(()),  # a preconditioner would lead out of the range of the centring
+                self._shards,
+                tol=tol,
+                max_iterations=10 * len(labels) if max_iterations is None else max_iterations,
+                progress=progress,
+            )
+            solution = self._shards.gather(found.solution)[self._slots.places, 0]
+        return CGResult(solution, found.iterations, float(found.residuals[0]), found.reason)
+
+    def _placed(self, values: Any) -> Array:
+        return self._shards.place_values(self._slots.spread(values)[:, None])
+
+
+@dataclass(frozen=True)
+class _Product:
+    """(C K C + λ) a, as one device sees it."""
+
+    axis: str
+    count: int
+    sign: float
+    centred: bool
+
+    def __call__(self, operands: _Operands, dual: Array) -> Array:
+        rows, columns = operands.rows[:, 0], operands.columns[:, 0]
+        left = operands.left
+        right = left if operands.right is None else operands.right
+        height, width = len(left), right.shape[1]
+        weights = jnp.zeros((height, width)).at[rows, columns].add(dual[:, 0])
+        if self.sign:
+            weights = 0.5 * (weights + self.sign * self._transposed(weights))
+        scores = self._from_left(left, self._from_right(weights, right))
+        found = scores[rows, columns][:, None] * operands.taken
+        if self.centred:
+            means = jax.ops.segment_sum(found[:, 0], rows, height)[:, None] * operands.share
+            found = (found - means[rows]) * operands.taken
+        return found + operands.noise * dual
+
+    def _from_left(self, left: Array, matrix: Array) -> Array:
+        """K B, from the rows of both that the device holds."""
+        height = len(matrix)
+
+        def part(owner: Array, block: Array) -> Array:
+            return lax.dynamic_slice_in_dim(left, owner * height, height, axis=1) @ block
+
+        return self._round(matrix, part)
+
+    def _from_right(self, matrix: Array, right: Array) -> Array:
+        """B G."""
+        height = len(right)
+
+        def part(owner: Array, block: Array) -> Array:
+            return lax.dynamic_slice_in_dim(matrix, owner * height, height, axis=1) @ block
+
+        return self._round(right, part)
+
+    def _round(self, block: Array, part: Callable[[Array, Array], Array]) -> Array:
+        """Σ over the devices of ``part(device, its block)``; the blocks go round, so that none has more than two at a time."""
+        here = lax.axis_index(self.axis)
+        neighbours = [(device, (device - 1) % self.count) for device in range(self.count)]
+
+        def step(turn: Array, carried: tuple[Array, Array]) -> tuple[Array, Array]:
+            total, block = carried
+            block = lax.ppermute(block, self.axis, neighbours)
+            return total + part((here + turn) % self.count, block), block
+
+        return lax.fori_loop(1, self.count, step, (part(here, block), block))[0]
+
+    def _transposed(self, matrix: Array) -> Array:
+        """The device's rows of Aᵀ."""
+        return lax.all_to_all(matrix, self.axis, split_axis=1, concat_axis=0, tiled=True).T
