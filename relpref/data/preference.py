@@ -54,6 +54,8 @@ class PreferenceData:
         False if only the questions are meant, see `without_answers`.
     notes : tuple of str
         What was tidied while reading, one sentence each.
+    implicit : bool
+        Whether covariances are to be evaluated where they are wanted, see `relpref.data.marginal`.
     """
 
     entities: tuple[Any, ...]
@@ -66,6 +68,7 @@ class PreferenceData:
     _links: dict[str, Links] = field(default_factory=dict)
     answered: bool = True
     notes: tuple[str, ...] = ()
+    implicit: bool = False
 
     @classmethod
     def from_tables(

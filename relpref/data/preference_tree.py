@@ -34,6 +34,7 @@ def register_as_pytree(cls: type["PreferenceData"]) -> None:
             attribute_names=attribute_names,
             entities=entities,
             notes=notes,
+            implicit=False,
         )
         return data
 

@@ -1,6 +1,6 @@
 """What the engines that approximate a posterior by a Gaussian share: options, the search for hyperparameters, the result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -9,8 +9,7 @@ import numpy as np
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.belief import as_key
-from relpref.infer.em import expectation_maximisation
-from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
+from relpref.infer.evidence import Evaluation
 from relpref.infer.faces import (
     Component,
     assemble,
@@ -19,20 +18,17 @@ from relpref.infer.faces import (
     thinned,
 )
 from relpref.infer.integrate import UNMIXED, Given, Target, integrate
-from relpref.infer.layout import unconstrained_values
-from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
+from relpref.infer.large.fit import fit, is_large
 from relpref.infer.posterior import Origin, Posterior
-from relpref.infer.prepare import constrained, prepare, prior_draws
-from relpref.infer.program import Call, Layout, Program, Values
-from relpref.infer.progress import Progress
+from relpref.infer.prepare import constrained, prepare
+from relpref.infer.program import Program
 from relpref.infer.result import CODES, Result
+from relpref.infer.settle import CLOSE, Setting, describe, in_gap_space, settle
 from relpref.infer.sites import Info, Sites
 
 Strategy = Literal["maximise", "em", "nuts"]
 
 _STRATEGIES = ("maximise", "em", "nuts")
-# Where the approximation itself is wanted, and not only its evidence, the sites have to settle further than for a search.
-_CLOSE = 1e-6
 
 
 class GaussianEngine:
@@ -62,6 +58,9 @@ class GaussianEngine:
         Of the evidence, for each start.
     space : {"auto", "entity", "gap"}
         Where the algebra happens; "auto" takes the cheaper.
+    structure : {"auto", "dense", "sparse"}
+        How covariances of entities are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
+        are evaluated where they are wanted, see `relpref.infer.large`; "auto" takes the second above 4000 entities.
     padding : bool
         Let rows that stand for no answer fill the answers up to a round number, so that fits to a growing number of answers share
         what JAX compiles. Of no effect for a program that would make something of such rows.
@@ -85,6 +84,7 @@ class GaussianEngine:
         max_sweeps: int = 500,
         max_evaluations: int = 200,
         space: Literal["auto", "entity", "gap"] = "auto",
+        structure: Literal["auto", "dense", "sparse"] = "auto",
         padding: bool = False,
         throw: bool = True,
     ) -> None:
@@ -97,8 +97,12 @@ class GaussianEngine:
                 f"hyperparameters is {hyperparameters!r}; it is 'maximise', 'em' or 'nuts'; "
                 "give known values with fixed="
             )
-        if space not in ("auto", "entity", "gap"):
-            raise DataError(f"space is {space!r}; it is 'auto', 'entity' or 'gap'")
+        for name, given, known in (
+            ("space", space, ("auto", "entity", "gap")),
+            ("structure", structure, ("auto", "dense", "sparse")),
+        ):
+            if given not in known:
+                raise DataError(f"{name} is {given!r}; it is {known[0]!r}, {known[1]!r} or {known[2]!r}")
         for name, number, least in (
             ("restarts", restarts, 1),
             ("draws", draws, 8),
@@ -121,6 +125,7 @@ class GaussianEngine:
             "max_sweeps": max_sweeps,
             "max_evaluations": max_evaluations,
             "space": space,
+            "structure": structure,
             "padding": padding,
             "throw": throw,
         }
@@ -206,58 +211,21 @@ class GaussianEngine:
         progress_bar: bool,
         at_first: Mapping[str, Any] | None,
     ) -> Posterior:
-        call, arrays, fixed, (layout, medians, entries, _), answered = prepare(
-            self.program, args, kwargs, self.fixed, self.options["padding"]
-        )
-        gap_space = self._gap_space(layout)
-        if self.options["hyperparameters"] == "em" and not layout.constant_projection:
-            raise DataError(
-                "hyperparameters is 'em', but hyperparameters change what the answers look at, which EM holds fixed; "
-                "use 'maximise' or 'nuts'"
-            )
-        cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
-        first = cold
-        if start is not None:
-            spare = (0, layout.num_rows - len(start["precision"]))
-            first = Sites(*(jnp.asarray(np.pad(start[name], spare)) for name in ("precision", "shift")))
-        searching = bool(layout.hyperparameters)
-        most = self.options["max_sweeps"]
-
-        def at(unconstrained: Values, sites: Sites, tolerance: float, whole: bool = False) -> Evidence:
-            static = (call, layout, gap_space, searching)
-            return self.evaluate(
-                *static, arrays, entries, unconstrained, fixed, sites, tolerance, most, whole
-            )
-
-        search: Search | None = None
-        unconstrained: Values = {}
-        if searching:
-            drawn = prior_draws(call, layout, arrays, fixed, key, self.options["restarts"] - 1)
-            context = (call, layout, arrays, fixed)
-            if at_first is not None:
-                medians = {**medians, **unconstrained_values(call, arrays, at_first, medians)}
-            with Progress(f"{self.name}: maximising the evidence", progress_bar) as progress:
-                search = self._search([medians, *drawn], at, first, progress, context)
-            unconstrained, first = search.unconstrained, search.evidence.sites
-        final = at(unconstrained, first, self.options["tol"], whole=True)
-        result = CODES[int(final.info.code)]
-        if not result.ok and first is not cold:
-            retried = at(unconstrained, cold, self.options["tol"], whole=True)
-            if CODES[int(retried.info.code)].ok:
-                final, result = retried, Result.converged
-        if result.ok and search is not None and not search.converged:
-            result = Result.hyperparameters_not_converged
-        if gap_space and not positive_definite(final):
+        if is_large(self.options["structure"], args, kwargs):
+            return fit(self, start, key, args, kwargs, progress_bar, at_first)
+        prepared = prepare(self.program, args, kwargs, self.fixed, self.options["padding"])
+        call, arrays, fixed, (layout, _, entries, _), answered = prepared
+        settled = settle(self.setting, prepared, start, key, progress_bar, at_first)
+        final, result, info = settled.evidence, settled.result, settled.info
+        if settled.gap_space and not positive_definite(final):
             result = Result.prior_not_positive_definite
-        info = self._describe(gap_space, result, final.info, search)
-        info["log_prior"] = float(final.log_prior)
-        if not result.ok and self.options["throw"]:
-            raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
-        if self.options["hyperparameters"] == "nuts" and searching and not result.empty:
+            info["result"] = result.name
+        self.raise_unless_ok(result, info)
+        if self.options["hyperparameters"] == "nuts" and layout.hyperparameters and not result.empty:
             draws = integrate(
-                Target(self.evaluate, call, layout, gap_space),
-                Given(arrays, entries, fixed, final.sites, _CLOSE, most),
-                unconstrained,
+                Target(self.evaluate, call, layout, settled.gap_space),
+                Given(arrays, entries, fixed, final.sites, CLOSE, self.options["max_sweeps"]),
+                settled.unconstrained,
                 key,
                 self.options["draws"],
                 self.options["warmup"],
@@ -265,8 +233,18 @@ class GaussianEngine:
             )
             values = constrained(call, layout, arrays, fixed, draws.values)
             return self._mixture(values, key, args, kwargs, {**_search_info(info), **draws.info})
-        origin = self._origin(args, kwargs)
+        origin = self.origin(args, kwargs)
         return assemble(layout, fixed, final, info, key, origin, answered)
+
+    @property
+    def setting(self) -> Setting:
+        """What `settle` wants to know."""
+        return Setting(self.name, self.evaluate, self.options)
+
+    def raise_unless_ok(self, result: Result, info: Mapping[str, Any]) -> None:
+        """Raise what ``throw`` wants to be raised."""
+        if not result.ok and self.options["throw"]:
+            raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
 
     def _mixture(
         self,
@@ -287,7 +265,7 @@ class GaussianEngine:
         if layout.hyperparameters:
             raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
         rows = thinned(rows, layout.num_latents)
-        gap_space = self._gap_space(layout)
+        gap_space = in_gap_space(self.options, layout)
         cold = sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
         static = (call, layout, gap_space, False)
         limits = (self.options["tol"], self.options["max_sweeps"])
@@ -309,68 +287,16 @@ class GaussianEngine:
         if result.ok and more.get("r_hat", 1.0) > UNMIXED:
             result = Result.hyperparameters_not_mixed
         assert worst is not None  # there are draws
-        info = self._describe(gap_space, result, worst, None) | {"hyperparameters": "nuts"}
+        info = describe(self.setting, gap_space, result, worst, None) | {"hyperparameters": "nuts"}
         info |= {**more, "draws": len(rows)}
-        if not result.ok and self.options["throw"]:
-            raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
+        self.raise_unless_ok(result, info)
         fixed = {name: value for name, value in given.items() if name not in draws}
         kept = {name: np.stack([row[name] for row in rows]) for name in draws}
-        return assemble_mixture(layout, fixed, components, kept, info, key, self._origin(args, kwargs))
+        return assemble_mixture(layout, fixed, components, kept, info, key, self.origin(args, kwargs))
 
-    def _origin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Origin:
+    def origin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Origin:
+        """How a posterior of this engine comes about."""
         return Origin(self.program, args, kwargs, {"engine": self.name, **self.options, "fixed": self.fixed})
-
-    def _gap_space(self, layout: Layout) -> bool:
-        if self.options["space"] == "auto":
-            return use_gap_space(layout)
-        return bool(self.options["space"] == "gap")
-
-    def _search(
-        self,
-        starts: list[Values],
-        at: Callable[..., Evidence],
-        sites: Sites,
-        progress: Progress,
-        context: tuple[Call, Layout, tuple[Any, ...], Values],
-    ) -> Search:
-        """The best of all starts."""
-        most = self.options["max_evaluations"]
-        if self.options["hyperparameters"] == "em":
-            tolerance = max(self.options["tol"], _CLOSE)  # EM needs q itself, not only its evidence
-            found = [
-                expectation_maximisation(
-                    context, lambda u, s: at(u, s, tolerance, True), start, sites, most, progress.step
-                )
-                for start in starts
-            ]
-        else:
-            tolerance = max(self.options["tol"], SEARCH_TOLERANCE)
-            found = [
-                maximise(lambda u, s: at(u, s, tolerance), start, sites, most, progress.step)
-                for start in starts
-            ]
-        return max(found, key=lambda one: one.objective)
-
-    def _describe(
-        self, gap_space: bool, result: Result, found: Info, search: Search | None
-    ) -> dict[str, Any]:
-        info: dict[str, Any] = {
-            "engine": self.name,
-            "result": result.name,
-            "iterations": int(found.sweeps),
-            "residual": float(found.residual),
-            "damping": float(found.damping),
-            "space": "gap" if gap_space else "entity",
-            "jitter": float(found.jitter),
-        }
-        if search is not None:
-            info |= {
-                "hyperparameters": self.options["hyperparameters"],
-                "evaluations": search.evaluations,
-                "gradient_norm": search.gradient_norm,
-                "failed_evaluations": len(search.failures),
-            }
-        return info
 
 
 def _state(info: Mapping[str, Any]) -> str:

@@ -1,13 +1,15 @@
 """Ranks and intervals of the entries of a belief, with the user's labels."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from relpref.errors import DataError
 from relpref.infer.belief import Belief
+from relpref.infer.large.belief import ImplicitBelief
 
 # Draws behind ranks: the error of a probability is at most 0.8 percentage points (one standard error).
 RANK_DRAWS = 4000
@@ -51,6 +53,49 @@ def ranking_table(
     ranks = {} if rng is None else _rank_columns(belief, interval, rng)
     table = pd.DataFrame(columns | ranks, index=index)
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
+
+
+def ranking_of_the_best(
+    belief: ImplicitBelief, labels: Sequence[Hashable], interval: float, top: int
+) -> pd.DataFrame:
+    """The entities, highest mean first, with intervals for the best.
+
+    Parameters
+    ----------
+    belief : ImplicitBelief
+        About n utilities.
+    labels : sequence of n labels
+    interval : float
+        Probability of the intervals.
+    top : int
+        How many get one, from 0.
+
+    Returns
+    -------
+    DataFrame
+        ``mean``, ``sd``, ``lower``, ``upper``, less the average of all; the last three NaN below the first ``top``.
+
+    Raises
+    ------
+    DataError
+        If ``top`` is no whole number from 0.
+    """
+    if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
+        raise DataError(
+            f"top is {top!r}; give a whole number from 0, of how many of the best intervals are wanted"
+        )
+    means = belief.mean() - belief.mean().mean()
+    order = np.argsort(-means, kind="stable")
+    columns = {name: np.full(belief.size, np.nan) for name in ("sd", "lower", "upper")}
+    best = order[:top]
+    if len(best) and np.all(np.isfinite(means)):
+        mean, sd = belief.relative(best)
+        reach = float(ndtri(0.5 + interval / 2)) * sd
+        known = {"sd": sd, "lower": mean - reach, "upper": mean + reach}
+        for name, values in known.items():
+            columns[name][: len(best)] = values
+    index = pd.Index(objects(labels[at] for at in order), name="entity", tupleize_cols=False)
+    return pd.DataFrame({"mean": means[order], **columns}, index=index)
 
 
 def check_interval(interval: float) -> None:

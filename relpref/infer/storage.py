@@ -24,6 +24,8 @@ from relpref.infer.encoding import (
     encode_likelihood,
     encode_origin,
 )
+from relpref.infer.large import storage as large
+from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.relation_posterior import RelationPosterior
@@ -136,6 +138,8 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
     arrays: dict[str, Any] = {"key": posterior.key}
     if isinstance(belief, GaussianBelief):
         arrays |= {"mean": belief.location, "covariance": belief.scale}
+    elif isinstance(belief, ImplicitBelief):
+        arrays |= large.pack(belief)
     elif isinstance(belief, MixtureBelief):
         arrays |= {"means": belief.locations, "covariances": belief.scales}
     elif isinstance(belief, DrawsBelief):
@@ -149,10 +153,9 @@ def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
         f"hyperparameter_draws/{name}": value for name, value in posterior.hyperparameter_draws.items()
     }
     for row, parts in enumerate(posterior.parts.values()):
-        for column, (mean, covariance) in enumerate(
-            zip(parts.means.values(), parts.covariances.values(), strict=True)
-        ):
-            arrays |= {f"parts/mean_{row}_{column}": mean, f"parts/covariance_{row}_{column}": covariance}
+        for kind, named in (("mean", parts.means), ("covariance", parts.covariances)):
+            for column, values in enumerate(named.values()):
+                arrays[f"parts/{kind}_{row}_{column}"] = values
     content: dict[str, Any] = {
         "slices": {name: [rows.start, rows.stop] for name, rows in posterior.slices.items()},
         "parts": {site: list(parts.means) for site, parts in posterior.parts.items()},
@@ -199,12 +202,12 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
     parts = {}
     for row, (site, names) in enumerate(content["parts"].items()):
         means = {name: arrays[f"parts/mean_{row}_{column}"] for column, name in enumerate(names)}
-        covariances = {name: arrays[f"parts/covariance_{row}_{column}"] for column, name in enumerate(names)}
-        parts[site] = Parts(means, covariances)
+        found = {name: arrays.get(f"parts/covariance_{row}_{column}") for column, name in enumerate(names)}
+        parts[site] = Parts(means, {name: value for name, value in found.items() if value is not None})
     hyperparameters = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
     drawn = {name: arrays.get(f"hyperparameter_draws/{name}") for name in hyperparameters}
     common: dict[str, Any] = {
-        "belief": _unpack_belief(arrays),
+        "belief": None if large.is_packed(arrays) else _unpack_belief(arrays),
         "hyperparameter_draws": {name: value for name, value in drawn.items() if value is not None},
         "slices": {name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
         "parts": parts,
@@ -222,6 +225,8 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
         return Posterior(**common)
     data = unpack_data(arrays, content["data"])
     origin, likelihood = decode_origin(content["origin"], data), decode(content["likelihood"])
+    if large.is_packed(arrays):
+        common["belief"] = large.unpack(arrays, origin, common["hyperparameters"])
     return UtilityPosterior(**common, data=data, origin=origin, likelihood=likelihood)
 
 

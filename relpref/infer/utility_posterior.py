@@ -9,9 +9,10 @@ import pandas as pd
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.prediction import expectations, questions
-from relpref.infer.ranks import check_interval, objects, pairs_of_labels, ranking_table
+from relpref.infer.ranks import check_interval, objects, pairs_of_labels, ranking_of_the_best, ranking_table
 from relpref.kernels import Precomputed
 from relpref.likelihoods import AnswerModel, Probit
 
@@ -30,7 +31,9 @@ class UtilityPosterior(Posterior):
     data: PreferenceData = field(kw_only=True)
     likelihood: AnswerModel = field(default_factory=Probit, kw_only=True)
 
-    def ranking(self, interval: float = 0.9, key: Any = None, *, ranks: bool = True) -> pd.DataFrame:
+    def ranking(
+        self, interval: float = 0.9, key: Any = None, *, ranks: bool = True, top: int = 1000
+    ) -> pd.DataFrame:
         """The entities, best first, each against the average of all.
 
         Parameters
@@ -41,22 +44,47 @@ class UtilityPosterior(Posterior):
             For the ranks, which come from 4000 draws.
         ranks : bool
             Without them it takes milliseconds.
+        top : int
+            How many of the best get intervals, where there are too many entities for a matrix of covariances (NaN for the others);
+            `about` has those of any others.
 
         Returns
         -------
         DataFrame
             By entity: ``mean``, ``sd``, ``lower``, ``upper`` of its utility less the average over the entities; with ranks
-            ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best) and ``p_best``.
+            ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best) and ``p_best``, but not of too many entities for a matrix.
         """
         check_interval(interval)
         self._warn_if_not_converged()
+        if isinstance(self.belief, ImplicitBelief):
+            return ranking_of_the_best(self.belief, self.data.entities, interval, top)
         rng = self._rng(key) if ranks else None
         return ranking_table(self.belief.centred(), self.data.entities, interval, rng, "entity")
 
+    def about(self, labels: Iterable[Any]) -> "UtilityPosterior":
+        """The same beliefs about some of the entities, with the answers and links among them.
+
+        Of many entities that is what can be asked for more than means: draws, ranks, a report.
+
+        Parameters
+        ----------
+        labels : iterable of labels
+
+        Raises
+        ------
+        UnknownLabelError
+            If a label is no entity.
+        """
+        from relpref.infer.about import about
+
+        return about(self, np.unique(self.data.index(labels)).astype(np.int64))
+
     def utilities(self, interval: float = 0.9) -> pd.DataFrame:
-        """Raw utilities in the data's order: ``mean``, ``sd``, ``lower``, ``upper``."""
+        """Raw utilities in the data's order: ``mean``, ``sd``, ``lower``, ``upper``; of too many entities for a matrix the mean alone."""
         check_interval(interval)
         self._warn_if_not_converged()
+        if isinstance(self.belief, ImplicitBelief):
+            return pd.DataFrame({"mean": self.belief.mean()}, index=self._labels())
         lower, upper = self.belief.interval(interval)
         columns = {"mean": self.belief.mean(), "sd": self.belief.sd(), "lower": lower, "upper": upper}
         return pd.DataFrame(columns, index=self._labels())
@@ -114,7 +142,7 @@ class UtilityPosterior(Posterior):
         DataFrame
             By entity, in the data's order: one column for each part (``attributes``, each relation) with its signed
             contribution, ``mean`` with their sum, and ``share_<part>`` = Cov(part, total)/Var(total) under the posterior of that
-            entity; an entity's shares add up to 1.
+            entity; an entity's shares add up to 1. Of too many entities for a matrix the shares are left out; `about` has them.
         """
         self._warn_if_not_converged()
         parts = self._parts()

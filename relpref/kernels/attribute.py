@@ -55,6 +55,10 @@ class Stationary(ABC):
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
         return Dense(self.correlation(squared_distances(attributes / lengthscale)))
 
+    def cross(self, rows: Array, columns: Array, *, lengthscale: Array) -> Array:
+        """Covariances of some entities with others, shape (r, c), from their attributes."""
+        return self.correlation(cross_distances(rows / lengthscale, columns / lengthscale))
+
     @abstractmethod
     def correlation(self, squared: Array) -> Array:
         """The kernel, elementwise, from r²; 1 at 0."""
@@ -117,11 +121,21 @@ class Linear:
 
     def __call__(self, attributes: Array, *, lengthscale: Array | float = 1.0) -> Dense:
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
-        # Relative to the shortest, because ℓ⁻² may overflow; a common factor of the ℓ changes nothing.
-        shortest = jax.lax.stop_gradient(jnp.min(jnp.asarray(lengthscale), initial=jnp.inf))
-        relative = jnp.broadcast_to(shortest / lengthscale, attributes.shape[1:])
-        scaled = attributes * relative / jnp.sqrt(jnp.sum(jnp.square(relative)))
+        scaled = attributes * _shares(lengthscale, attributes.shape[1])
         return Dense(scaled @ scaled.T)
+
+    def cross(self, rows: Array, columns: Array, *, lengthscale: Array | float = 1.0) -> Array:
+        """Covariances of some entities with others, shape (r, c), from their attributes."""
+        shares = _shares(lengthscale, rows.shape[1])
+        return (rows * shares) @ (columns * shares).T
+
+
+def _shares(lengthscale: Array | float, number: int) -> Array:
+    """√w_d of every attribute."""
+    # Relative to the shortest, because ℓ⁻² may overflow; a common factor of the ℓ changes nothing.
+    shortest = jax.lax.stop_gradient(jnp.min(jnp.asarray(lengthscale), initial=jnp.inf))
+    relative = jnp.broadcast_to(shortest / lengthscale, (number,))
+    return relative / jnp.sqrt(jnp.sum(jnp.square(relative)))
 
 
 def squared_distances(points: Array) -> Array:
@@ -130,6 +144,14 @@ def squared_distances(points: Array) -> Array:
     norms = jnp.sum(jnp.square(centred), axis=1)
     squared = jnp.maximum(norms[:, None] + norms[None, :] - 2 * centred @ centred.T, 0.0)
     return squared * (1 - jnp.eye(points.shape[0], dtype=squared.dtype))
+
+
+def cross_distances(rows: Array, columns: Array) -> Array:
+    """Squared Euclidean distance of every row from every column, shape (r, c); never negative."""
+    centre = jnp.mean(columns, axis=0)
+    rows, columns = rows - centre, columns - centre
+    norms = jnp.sum(jnp.square(rows), axis=1)[:, None] + jnp.sum(jnp.square(columns), axis=1)[None, :]
+    return jnp.maximum(norms - 2 * rows @ columns.T, 0.0)
 
 
 def safe_sqrt(squared: Array) -> Array:

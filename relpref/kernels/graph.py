@@ -10,7 +10,8 @@ import numpyro.distributions as dist
 from jax import Array
 
 from relpref.data import Graph
-from relpref.linalg import CovarianceOperator, Spectral, real
+from relpref.kernels.implicit import gap_scale, solver_of
+from relpref.linalg import CovarianceOperator, SparsePrecision, Spectral, real
 
 
 class GraphKernel(Protocol):
@@ -50,6 +51,14 @@ class RegularizedLaplacian:
         """Covariance of the nodes."""
         precision = 1 / jnp.square(range)
         return _spectral(graph, lambda eigenvalues: 1 / (eigenvalues + precision), normalize)
+
+    def implicit(self, graph: Graph, *, normalize: bool = True, range: float) -> SparsePrecision:
+        """The same for a graph too large for its spectrum: a sparse precision."""
+        shift = 1 / range**2
+        scale = (
+            gap_scale(graph.reference, lambda eigenvalues: 1 / (eigenvalues + shift)) if normalize else 1.0
+        )
+        return SparsePrecision(solver_of(graph), shift, scale)
 
 
 @jax.tree_util.register_static

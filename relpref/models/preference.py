@@ -12,7 +12,13 @@ from numpyro import handlers
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
-from relpref.kernels import AttributeKernel, GaussianProcess, GraphKernel
+from relpref.kernels import (
+    AttributeKernel,
+    GaussianProcess,
+    GraphKernel,
+    attribute_covariance,
+    graph_covariance,
+)
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.models import PLATES
 from relpref.linalg import CovarianceOperator, NamedSum, real
@@ -50,7 +56,8 @@ class Hyperparameters:
         amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR)
         defaults = kernel.parameters(data.attributes.shape[1])
         values = {name: self.sample(f"{prefix}attributes_{name}", prior) for name, prior in defaults.items()}
-        return kernel(attributes, **values).scaled(jnp.square(amplitude))
+        covariance = attribute_covariance(kernel, attributes, getattr(data, "implicit", False), **values)
+        return covariance.scaled(jnp.square(amplitude))
 
     def relation_part(
         self,
@@ -67,7 +74,8 @@ class Hyperparameters:
         try:
             defaults = kernel.parameters(graph)
             values = {key: self.sample(f"{prefix}{name}_{key}", prior) for key, prior in defaults.items()}
-            return kernel(graph, normalize=normalize, **values).scaled(jnp.square(amplitude))
+            covariance = graph_covariance(kernel, graph, normalize=normalize, **values)
+            return covariance.scaled(jnp.square(amplitude))
         except DataError as error:
             raise DataError(f"relation {name!r}: {error}") from None
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from relpref.data.messages import listed, shown
 from relpref.errors import DataError
+from relpref.explore.questions.candidates import narrowed
 from relpref.explore.questions.limits import Asked, Limits, whole_number
 from relpref.explore.questions.screen import screened
 from relpref.explore.questions.select import best
@@ -82,7 +83,7 @@ def next_pairs(
     """
     limits = Limits(entities, pairs, repeats, most_appearances, hardest, avoid)
     chosen = plan(posterior, k, score, limits, rater, key)
-    return _table(posterior, rater, chosen.questions)
+    return _table(chosen.posterior, rater, chosen.questions)
 
 
 class Plan(NamedTuple):
@@ -90,6 +91,8 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
+    posterior : UtilityPosterior
+        Of the entities that were looked at, to which positions refer.
     questions : list of (position, position, score)
     before : Belief
     last : Belief
@@ -97,6 +100,7 @@ class Plan(NamedTuple):
     answers : Answers
     """
 
+    posterior: UtilityPosterior
     questions: list[tuple[int, int, float]]
     before: Belief
     last: Belief
@@ -119,6 +123,7 @@ def plan(
     chosen_by = score_of(score)
     whole_number("k", k, 1)
     rng = posterior._rng(None) if key is None else generator(key)
+    posterior, limits = narrowed(posterior, limits, rng)
     asked = Asked(posterior.data, limits)
     answers = answers_of(posterior, rater)
     now = belief = belief_of(posterior)
@@ -136,7 +141,7 @@ def plan(
         first, second = int(gaps.first[0]), int(gaps.second[0])
         found.append((first, second, float(values[0])))
         asked.add(first, second)
-    return Plan(found, now, belief, answers)
+    return Plan(posterior, found, now, belief, answers)
 
 
 def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:

@@ -1,0 +1,90 @@
+"""Of more entities than a matrix has room for, those that questions are chosen among."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref.errors import DataError
+from relpref.explore.questions.limits import Limits
+from relpref.infer import UtilityPosterior
+from relpref.infer.large.belief import ImplicitBelief
+from relpref.infer.large.problem import touched
+from relpref.infer.ranks import pairs_of_labels
+
+MOST = 1000  # candidates; those that the user names, up to three times as many
+# Entities that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
+# be more than the last.
+_MOST_NEW, _WORK = 200, 2e9
+
+
+def narrowed(
+    posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
+) -> tuple[UtilityPosterior, Limits]:
+    """A posterior of some of the entities to choose questions by; itself where there is a matrix of all.
+
+    Half of the candidates that answers are about are the best of them, half are drawn at random, and so are others: so nobody is left
+    out for ever.
+
+    Raises
+    ------
+    DataError
+        If more entities are named than can be looked at.
+    """
+    if not isinstance(posterior.belief, ImplicitBelief):
+        return posterior, limits
+    chosen: NDArray[np.integer[Any]]
+    if limits.pairs is not None:
+        pairs = pairs_of_labels(limits.pairs)
+        limits = replace(limits, pairs=pairs)
+        chosen = posterior.data.index([label for pair in pairs for label in pair])
+    elif limits.entities is not None:
+        entities = list(limits.entities)
+        limits = replace(limits, entities=entities)
+        chosen = posterior.data.index(entities)
+    else:
+        chosen = _chosen(posterior, limits, rng)
+    positions = np.unique(chosen)
+    if len(positions) > 3 * MOST:
+        raise DataError(
+            f"questions can be chosen among {3 * MOST} entities at a time where there are so many, and {len(positions)} were named; "
+            "name fewer"
+        )
+    labels = [posterior.data.entities[at] for at in positions]
+    avoid = [
+        pair
+        for pair in pairs_of_labels(limits.avoid)
+        if np.all(np.isin(posterior.data.index(list(pair)), positions))
+    ]
+    if limits.pairs is None:
+        limits = replace(limits, entities=None)
+    return posterior.about(labels), replace(limits, avoid=avoid)
+
+
+def _chosen(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> NDArray[np.int64]:
+    data, mean = posterior.data, posterior.belief.mean()
+    open_ = np.ones(data.num_entities, dtype=bool)
+    if limits.most_appearances is not None:
+        ends = np.concatenate([data.winner, data.loser])
+        often = np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_entities)
+        open_ = often < limits.most_appearances
+    known = np.zeros(data.num_entities, dtype=bool)
+    known[touched(data)] = True
+    links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
+    new = int(np.clip(_WORK / max(links, 1), 20, _MOST_NEW))
+    parts = [
+        _best_and_others(np.flatnonzero(group), mean, number, rng)
+        for group, number in ((known & open_, MOST - new), (~known & open_, new))
+    ]
+    return np.concatenate(parts)
+
+
+def _best_and_others(
+    group: NDArray[np.int64], mean: NDArray[np.float64], number: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    if len(group) <= number:
+        return group
+    best = group[np.argpartition(-mean[group], number // 2)[: number // 2]]
+    others = np.setdiff1d(group, best, assume_unique=True)
+    return np.concatenate([best, rng.choice(others, number - len(best), replace=False)])

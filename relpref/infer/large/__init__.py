@@ -1,0 +1,1 @@
+"""Preference programs with more entities than a matrix has room for."""

@@ -1,0 +1,180 @@
+"""The posterior covariance of all entities from what a fit of the touched ones left behind."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from relpref.errors import InferenceError
+from relpref.infer.belief import Floats
+from relpref.infer.result import Result
+from relpref.linalg import ImplicitCovariance
+
+Positions = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioned:
+    """K − K_·T Aᵀ M A K_T·, the covariance of a Gaussian that was looked at through r projections of a few entries T.
+
+    Parameters
+    ----------
+    prior : ImplicitCovariance
+        K, of size n.
+    touched : array of int, shape (t,)
+        T.
+    projection : sparse array, shape (r, t)
+        A; the identity where there are more answers than entries.
+    weights : array, shape (r, r)
+        M, positive semidefinite.
+    """
+
+    prior: ImplicitCovariance
+    touched: Positions
+    projection: Any
+    weights: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of rows, n."""
+        return self.prior.size
+
+    def block(self, rows: Positions, columns: Positions) -> Floats:
+        """Rows and columns of it, shape (r, c)."""
+        rows, columns = np.asarray(rows), np.asarray(columns)
+        left = self._seen(rows)
+        right = left if np.array_equal(rows, columns) else self._seen(columns)
+        found: Floats = self.prior.block(rows, columns) - left @ (self.weights @ right.T)
+        return found
+
+    def matmul(self, vectors: Floats) -> Floats:
+        """It times vectors."""
+        once = self.prior.matmul(vectors)
+        pulled = self.projection.T @ (self.weights @ (self.projection @ once[self.touched]))
+        scattered = np.zeros(once.shape)
+        scattered[self.touched] = pulled
+        found: Floats = once - self.prior.matmul(scattered)
+        return found
+
+    def row_means(self, rows: Positions) -> Floats:
+        """Covariance of some entries with the average of all."""
+        average = self.projection @ self.prior.row_means(self.touched)
+        found: Floats = self.prior.row_means(rows) - self._seen(rows) @ (self.weights @ average)
+        return found
+
+    def average(self) -> float:
+        """Variance of the average of all entries."""
+        average = self.projection @ self.prior.row_means(self.touched)
+        return float(self.prior.average() - average @ self.weights @ average)
+
+    def scaled(self, factor: float) -> "Conditioned":
+        """``factor`` times it."""
+        return Conditioned(self.prior.scaled(factor), self.touched, self.projection, self.weights / factor)
+
+    def shares(self, part: ImplicitCovariance, rows: Positions) -> Floats:
+        """Covariance of each entry's part with its total: K_p − K_p R K, the diagonal."""
+        seen = part.block(rows, self.touched) @ self.projection.T
+        own = np.concatenate(
+            [np.diagonal(part.block(some, some)) for some in np.array_split(rows, max(1, len(rows) // 1000))]
+        )
+        return np.asarray(own - np.sum(seen * (self._seen(rows) @ self.weights), axis=1))
+
+    def _seen(self, rows: Positions) -> Floats:
+        """K_·T Aᵀ."""
+        return np.asarray((self.projection @ self.prior.block(self.touched, rows)).T)
+
+
+def dual_weights(
+    covariance: Floats, projection: Any, precision: Floats, gap_space: bool
+) -> tuple[Any, Floats]:
+    """Of the posterior precision K⁻¹ + AᵀTA, what `Conditioned` wants: a projection and its weights.
+
+    Parameters
+    ----------
+    covariance : array, shape (t, t)
+        K.
+    projection : sparse array, shape (m, t)
+        A.
+    precision : array, shape (m,)
+        Diagonal of T.
+    gap_space : bool
+        Work in the m x m space: weights T^½ (I + T^½ A K Aᵀ T^½)⁻¹ T^½ on the projections; or on the entries, R = Q − QΣQ.
+
+    Raises
+    ------
+    InferenceError
+        If the prior covariance is not positive definite.
+    """
+    try:
+        if gap_space:
+            root = np.sqrt(precision)
+            gram = projection @ (projection @ covariance).T
+            gram *= root[:, None] * root
+            gram[np.diag_indices_from(gram)] += 1.0
+            half = solve_triangular(
+                cholesky(gram, lower=True, overwrite_a=True), np.diag(root), lower=True, overwrite_b=True
+            )
+            return projection, half.T @ half
+        pulled = projection.T @ scipy.sparse.diags_array(precision) @ projection  # Q
+        lower = cholesky(covariance, lower=True)
+        cross = pulled @ lower
+        inner = lower.T @ cross
+        inner[np.diag_indices_from(inner)] += 1.0
+        weights = pulled.toarray() - cross @ cho_solve(cho_factor(inner, lower=True), cross.T)
+        return scipy.sparse.eye_array(len(covariance), format="csr"), 0.5 * (weights + weights.T)
+    except np.linalg.LinAlgError:
+        result = Result.prior_not_positive_definite
+        raise InferenceError(f"{result.name}: {result.value}", result) from None
+
+
+def projection_of(probes: Floats, answers: Floats, ends: NDArray[np.integer[Any]], size: int) -> Any | None:
+    """The projection A, shape (m, t), if each of its rows looks at no more than the two entities of its answer.
+
+    Parameters
+    ----------
+    probes : array, shape (3, t)
+        Random vectors.
+    answers : array, shape (3, m)
+        What the projection makes of them.
+    ends : array of int, shape (2, m)
+        The entities of each answer.
+    size : int
+        t.
+
+    Returns
+    -------
+    sparse array or None
+        None if a row looks at others, too.
+    """
+    first, second = probes[:, ends[0]], probes[:, ends[1]]
+    determinant = first[0] * second[1] - first[1] * second[0]
+    here = np.array(
+        [
+            (answers[0] * second[1] - answers[1] * second[0]) / determinant,
+            (first[0] * answers[1] - first[1] * answers[0]) / determinant,
+        ]
+    )
+    slack = 1e-6 * (1 + np.abs(answers[2]))
+    if np.any(np.abs(here[0] * first[2] + here[1] * second[2] - answers[2]) > slack):
+        return None
+    rounded = np.round(here)
+    entries = np.where(np.abs(here - rounded) < 1e-6, rounded, here)  # a comparison's are 1 and −1
+    rows = np.arange(ends.shape[1])
+    both = (np.concatenate([rows, rows]), ends.ravel())
+    return scipy.sparse.csr_array((entries.ravel(), both), shape=(ends.shape[1], size))
+
+
+def means_by_part(
+    parts: Mapping[str, ImplicitCovariance], touched: Positions, alpha: Floats
+) -> dict[str, Floats]:
+    """E[part | answers] = K_p α for all entities."""
+    found = {}
+    for name, part in parts.items():
+        scattered = np.zeros(part.size)
+        scattered[touched] = alpha
+        found[name] = part.matmul(scattered)
+    return found

@@ -1,0 +1,171 @@
+"""A program's call with data that is too large for matrices, and what stands in for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref.data import Graph, PreferenceData, ScaleReference
+from relpref.data.marginal import MarginalGraph, Table, implicit, marginal, with_references
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.padding import preference_data
+from relpref.infer.program import Call, Program, Values
+from relpref.kernels.implicit import as_implicit, scale_reference
+from relpref.linalg import ImplicitCovariance, ImplicitSum
+
+UTILITY = "utility"
+_REFERENCES: WeakKeyDictionary[Graph, tuple[ScaleReference, float]] = WeakKeyDictionary()
+
+Positions = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a program makes of a relation.
+
+    Attributes
+    ----------
+    kernel : GraphKernel
+    normalize : bool
+    sites : dict from the kernel's hyperparameter to the program's site
+    """
+
+    kernel: Any
+    normalize: bool
+    sites: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class LargeProblem:
+    """A call of a preference program.
+
+    Attributes
+    ----------
+    program : callable
+    args, kwargs
+        As it was called, with ``data`` in place of what was given.
+    data : PreferenceData
+        With scales for its graphs.
+    scale_error : dict from relation to float
+        Relative standard error of the scale of a graph whose spectrum was only estimated.
+    """
+
+    program: Program
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    data: PreferenceData
+    scale_error: Mapping[str, float]
+
+    @classmethod
+    def of(cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "LargeProblem":
+        """Estimate the scales of graphs that have none yet."""
+        data = preference_data(args, kwargs)
+        assert data is not None  # or it would not be large
+        references, errors = {}, {}
+        for name, graph in data.relations.items():
+            if graph.frozen_reference is None:
+                if graph not in _REFERENCES:
+                    _REFERENCES[graph] = scale_reference(graph)
+                references[name], errors[name] = _REFERENCES[graph]
+        scaled = with_references(data, references) if references else data
+        return cls(program, *_swapped(args, kwargs, data, scaled), scaled, errors)
+
+    def called_with(self, data: PreferenceData) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with other data."""
+        return _swapped(self.args, self.kwargs, self.data, data)
+
+    def sites(self, data: PreferenceData, values: Values) -> dict[str, dict[str, Any]]:
+        """Every site of the program on other data, at given values; run as it is, not compiled."""
+        args, kwargs = self.called_with(data)
+        call, nothing = Call.split(partial(self.program, *args, **kwargs), (), {})
+        found = call.trace(nothing, {**values, UTILITY: jnp.zeros(data.num_entities)})
+        if UTILITY not in found:
+            raise UnsupportedProgramError(
+                f"the program has no site {UTILITY!r}, which programs for so many entities need; name the utilities so"
+            )
+        return found
+
+    def requests(self, positions: Positions, values: Values) -> dict[str, Request]:
+        """What the program makes of each relation."""
+        data = marginal(self.data, positions)
+        sites = self.sites(data, values)
+        found: dict[str, Request] = {}
+        for name, graph in data.relations.items():
+            assert isinstance(graph, MarginalGraph)
+            if len(graph.requests) != 1:
+                raise UnsupportedProgramError(
+                    f"the program makes {len(graph.requests)} covariances of the relation {name!r}; for so many entities it is to make one "
+                    "(relpref.kernels.graph_covariance): merge them, or fit with structure='dense'"
+                )
+            kernel, normalize, keys = graph.requests[0]
+            named = {key: [site for site in sites if site.endswith(f"{name}_{key}")] for key in keys}
+            lost = [key for key, candidates in named.items() if len(candidates) != 1]
+            if lost:
+                raise UnsupportedProgramError(
+                    f"relation {name!r}: no site of the program is called {name}_{lost[0]}, so nobody knows what is to be learned"
+                )
+            found[name] = Request(kernel, normalize, {key: sites_of[0] for key, sites_of in named.items()})
+        return found
+
+    def with_tables(self, positions: Positions, tables: Mapping[str, Table]) -> PreferenceData:
+        """The data of some entities, with their covariances by every relation."""
+        data = marginal(self.data, positions)
+        graphs: Any = {
+            name: MarginalGraph(len(positions), graph.reference, tables[name])
+            for name, graph in self.data.relations.items()
+        }
+        return replace(data, _graphs=graphs)
+
+    def prior(self, values: Values) -> ImplicitSum:
+        """The prior covariance of all entities at given hyperparameters, by its named parts."""
+        covariance = self.sites(implicit(self.data), values)[UTILITY]["fn"].covariance
+        parts: dict[str, ImplicitCovariance] = {
+            name: as_implicit(part) for name, part in covariance.parts.items()
+        }
+        return ImplicitSum(parts)
+
+    def subset(self, most_touched: int, most_answers: int, rng: np.random.Generator) -> PreferenceData:
+        """The data with so many answers, drawn at random, that no more than so many entities are touched."""
+        data = self.data
+        if data.num_comparisons <= most_answers and len(touched(data)) <= most_touched:
+            return data
+        seen: set[int] = set()
+        rows = []
+        for row in rng.permutation(data.num_comparisons):
+            both = {int(data.winner[row]), int(data.loser[row])}
+            if len(seen | both) <= most_touched:
+                seen |= both
+                rows.append(int(row))
+            if len(rows) == most_answers or len(seen) == most_touched:
+                break
+        return data.select_comparisons(np.sort(rows))
+
+
+def touched(data: PreferenceData) -> NDArray[np.int64]:
+    """Positions of the entities that occur in answers, ascending.
+
+    Raises
+    ------
+    DataError
+        If there are no answers.
+    """
+    found = np.unique(np.concatenate([data.winner, data.loser])).astype(np.int64)
+    if not len(found):
+        raise DataError(
+            "the data has no answers; so many entities can be fitted only with some: ask first about a few that you choose"
+        )
+    return found
+
+
+def _swapped(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], old: Any, new: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (
+        tuple(new if a is old else a for a in args),
+        {name: new if a is old else a for name, a in kwargs.items()},
+    )
