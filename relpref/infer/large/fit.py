@@ -69,8 +69,9 @@ def fit(
             "take 'maximise' or 'em', or structure='dense' where memory allows it"
         )
     problem = LargeProblem.of(engine.program, args, kwargs)
-    found = _hyperparameters(engine, problem, key, progress_bar, at_first)
-    values = {**engine.fixed, **found.values}
+    fixed = problem.known(engine.fixed)
+    found = _hyperparameters(engine, problem, fixed, key, progress_bar, at_first)
+    values = {**fixed, **found.values}
     prior = problem.prior(values)
     data, positions = problem.data, touched(problem.data)
 
@@ -131,6 +132,7 @@ class _Found(NamedTuple):
 def _hyperparameters(
     engine: "GaussianEngine",
     problem: LargeProblem,
+    fixed: Mapping[str, Any],
     key: Any,
     progress_bar: bool,
     at_first: Mapping[str, Any] | None,
@@ -141,7 +143,6 @@ def _hyperparameters(
     some = problem.subset(most, _MOST_ANSWERS, generator(key))
     positions = touched(some)
     part = LargeProblem(problem.program, *problem.called_with(some), some, problem.scale_error)
-    fixed = {name: np.asarray(value, dtype=np.float64) for name, value in engine.fixed.items()}
     requests = part.requests(positions, fixed)
     sites = part.sites(marginal(part.data, positions), fixed)
     free = [
@@ -160,7 +161,7 @@ def _hyperparameters(
         }
     small = part.with_tables(positions, tables)
     args, kwargs = part.called_with(small)
-    prepared = prepare(engine.program, args, kwargs, engine.fixed, False)
+    prepared = prepare(engine.program, args, kwargs, fixed, False)
     # In gap space an interpolated covariance need not be positive definite.
     inner = engine.setting._replace(options={**engine.options, "space": "gap"})
     settled = settle(inner, prepared, None, key, progress_bar, at_first, whole=False)

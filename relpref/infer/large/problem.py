@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from relpref.data import Graph, PreferenceData, ScaleReference
 from relpref.data.marginal import MarginalGraph, Table, implicit, marginal, with_references
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.layout import broadcast_fixed
 from relpref.infer.padding import preference_data
-from relpref.infer.program import Call, Program, Values
+from relpref.infer.program import Call, Program, Values, in_double
 from relpref.kernels.implicit import as_implicit, scale_reference
 from relpref.linalg import ImplicitCovariance, ImplicitSum
 
@@ -79,7 +80,13 @@ class LargeProblem:
         """The arguments with other data."""
         return _swapped(self.args, self.kwargs, self.data, data)
 
-    def sites(self, data: PreferenceData, values: Values) -> dict[str, dict[str, Any]]:
+    def known(self, fixed: Mapping[str, Any]) -> Values:
+        """Fixed hyperparameters in the shapes of their sites; errors as of `broadcast_fixed`."""
+        args, kwargs = self.called_with(marginal(self.data, touched(self.data)))
+        call, arrays = Call.split(self.program, args, kwargs)
+        return broadcast_fixed(call, tuple(in_double(array) for array in arrays), dict(fixed))
+
+    def sites(self, data: PreferenceData, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Every site of the program on other data, at given values; run as it is, not compiled."""
         args, kwargs = self.called_with(data)
         call, nothing = Call.split(partial(self.program, *args, **kwargs), (), {})
@@ -90,7 +97,7 @@ class LargeProblem:
             )
         return found
 
-    def requests(self, positions: Positions, values: Values) -> dict[str, Request]:
+    def requests(self, positions: Positions, values: Mapping[str, Any]) -> dict[str, Request]:
         """What the program makes of each relation."""
         data = marginal(self.data, positions)
         sites = self.sites(data, values)
@@ -121,7 +128,7 @@ class LargeProblem:
         }
         return replace(data, _graphs=graphs)
 
-    def prior(self, values: Values) -> ImplicitSum:
+    def prior(self, values: Mapping[str, Any]) -> ImplicitSum:
         """The prior covariance of all entities at given hyperparameters, by its named parts."""
         covariance = self.sites(implicit(self.data), values)[UTILITY]["fn"].covariance
         parts: dict[str, ImplicitCovariance] = {

@@ -1,0 +1,249 @@
+"""Many entities: what EP finds without a matrix of them is what it finds with one."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.data import PreferenceData
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
+from relpref.explore import next_pairs, worth
+from relpref.infer import EP, Laplace, UtilityPosterior
+from relpref.infer.large import belief as large_belief
+from relpref.infer.large.problem import LargeProblem, touched
+from relpref.kernels import HiddenCommonCause
+from relpref.models import xpgp
+from relpref.models.preference import Hyperparameters
+
+N, M = 60, 30
+FIXED = {
+    "attributes_amplitude": 1.2,
+    "attributes_lengthscale": [0.9, 1.6],
+    "cites_amplitude": 0.8,
+    "cites_range": 0.7,
+}
+
+
+def make(seed: int = 0, num_answers: int = M) -> PreferenceData:
+    """A ring with chords, a component of three, and two entities that nothing links to."""
+    rng = np.random.default_rng(seed)
+    labels = [f"e{row}" for row in range(N)]
+    entities = pd.DataFrame(rng.standard_normal((N, 2)), index=labels, columns=["x", "y"])
+    ring = [(row, (row + 1) % (N - 5)) for row in range(N - 5)]
+    chords = {tuple(sorted(rng.choice(N - 5, 2, replace=False).tolist())) for _ in range(40)}
+    pairs = sorted({tuple(sorted(pair)) for pair in ring} | chords) + [(N - 5, N - 4), (N - 4, N - 3)]
+    links = pd.DataFrame([(labels[i], labels[j]) for i, j in pairs], columns=["source", "target"])
+    links["weight"] = rng.uniform(0.5, 2, len(links))
+    winner = rng.integers(0, N, num_answers)
+    loser = (winner + rng.integers(1, N, num_answers)) % N
+    better = entities["x"].to_numpy()[winner] + 0.5 * rng.standard_normal(num_answers)
+    flip = better < entities["x"].to_numpy()[loser]
+    ends = np.where(flip, [loser, winner], [winner, loser])
+    answers = pd.DataFrame({"winner": [labels[i] for i in ends[0]], "loser": [labels[i] for i in ends[1]]})
+    answers["count"] = rng.choice([1, 1, 2], num_answers)
+    return PreferenceData.from_tables(entities, answers, {"cites": links})
+
+
+def fit(data: PreferenceData, structure: str, **options: Any) -> UtilityPosterior:
+    options = {"fixed": FIXED, **options}
+    found = EP(xpgp, structure=structure, **options).run(0, data, normalize=False)
+    assert isinstance(found, UtilityPosterior)
+    return found
+
+
+@pytest.fixture(scope="module")
+def data() -> PreferenceData:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def dense(data: PreferenceData) -> UtilityPosterior:
+    return fit(data, "dense")
+
+
+@pytest.fixture(scope="module")
+def sparse(data: PreferenceData) -> UtilityPosterior:
+    return fit(data, "sparse")
+
+
+def close(one: Any, other: Any) -> None:
+    """To the solver's tolerance."""
+    np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=2e-5)
+
+
+def test_posterior_is_that_of_matrices(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+    close(sparse.mean(), dense.mean())
+    close(sparse.covariance(), dense.covariance())
+    assert sparse.log_evidence == pytest.approx(dense.log_evidence, abs=1e-4)
+    assert sparse.info["structure"] == "sparse" and sparse.info["entities"] == N
+    assert sparse.info["touched"] == len(touched(sparse.data)) < N
+    for site, value in dense.hyperparameters.items():
+        np.testing.assert_array_equal(sparse.hyperparameters[site], value)
+
+
+def test_more_answers_than_touched_entities(data: PreferenceData) -> None:
+    many = data.with_comparisons(
+        pd.DataFrame(
+            [(f"e{i}", f"e{j}") for i in range(8) for j in range(8) if i != j], columns=["winner", "loser"]
+        )
+    )
+    one, other = fit(many, "dense", space="entity"), fit(many, "sparse")
+    assert other.info["space"] == "entity"
+    close(other.mean(), one.mean())
+    close(other.covariance(), one.covariance())
+
+
+def test_scale_within_its_error(data: PreferenceData) -> None:
+    found = {
+        name: EP(xpgp, fixed=FIXED, structure=name).run(0, data) for name in ("dense", "sparse")  # type: ignore[arg-type]
+    }
+    error = found["sparse"].info["scale_error"]
+    assert 0 <= error < 0.1
+    # The amplitude's share of a gap's sd is at most its relative error; four standard errors, and what the solver leaves.
+    off = np.abs(found["sparse"].mean() - found["dense"].mean()) / found["dense"].sd()
+    assert off.max() < 4 * error + 1e-4
+
+
+@pytest.mark.slow
+def test_hyperparameters_are_found(data: PreferenceData) -> None:
+    free = {"fixed": {}, "restarts": 1}
+    one, other = fit(data, "dense", **free), fit(data, "sparse", **free)
+    assert other.info["searched_answers"] == data.num_answers
+    for site, value in one.hyperparameters.items():
+        np.testing.assert_allclose(np.log(other.hyperparameters[site]), np.log(value), atol=0.02)
+    assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_laplace_too(data: PreferenceData) -> None:
+    one, other = (
+        Laplace(xpgp, fixed=FIXED, structure=structure).run(0, data, normalize=False)  # type: ignore[arg-type]
+        for structure in ("dense", "sparse")
+    )
+    close(other.mean(), one.mean())
+
+
+def test_ranking_has_intervals_for_the_best(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+    table, whole = sparse.ranking(top=7), dense.ranking(ranks=False)
+    assert list(table.index) == list(whole.index)
+    close(table["mean"], whole["mean"])
+    close(table.iloc[:7], whole.iloc[:7])
+    assert table["sd"].iloc[7:].isna().all()
+    with pytest.raises(DataError, match="top is -1"):
+        sparse.ranking(top=-1)
+
+
+def test_everything_about_some(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+    labels = [f"e{row}" for row in range(5, 25)]
+    one, other = dense.about(labels), sparse.about(labels)
+    close(other.covariance(), one.covariance())
+    close(other.explain(), one.explain())
+    close(other.ranking(ranks=False), one.ranking(ranks=False))
+    assert other.data.num_comparisons == len(other.sites["precision"]) > 0
+    assert other.info["about"] == f"20 of {N} entities"
+    close(sparse.prefer([("e1", "e2"), ("e3", "e1")]).iloc[:, 2:], dense.prefer([("e1", "e2"), ("e3", "e1")]).iloc[:, 2:])
+    weights = np.eye(N)[[3, 9]]
+    close(sparse.covariance(weights), dense.covariance(weights))
+    with pytest.raises(DataError, match="two entities or more"):
+        sparse.about(["e1"])
+
+
+def test_update_and_newcomers(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+    answers = [("e1", "e2"), ("e40", "e41")]
+    close(sparse.update(answers).mean(), dense.update(answers).mean())
+    with pytest.raises(UnsupportedProgramError, match="quick"):
+        sparse.update(answers, quick=True)
+
+
+@pytest.mark.slow
+def test_newcomers(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+    entities = pd.DataFrame({"x": [0.1], "y": [-1.0]}, index=["new"])
+    links = {"cites": pd.DataFrame({"source": ["new"], "target": ["e3"]})}
+    close(sparse.extend(entities, links).mean(), dense.extend(entities, links).mean())
+
+
+def test_questions(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+    one, other = next_pairs(dense, 3), next_pairs(sparse, 3)
+    assert one.iloc[:, :2].equals(other.iloc[:, :2])
+    some = next_pairs(sparse, 2, entities=["e1", "e2", "e7"], avoid=[("e1", "e2"), ("e8", "e9")])
+    assert set(some["first"]) | set(some["second"]) <= {"e1", "e2", "e7"}
+    assert worth(sparse, 2).wrong_now == pytest.approx(worth(dense, 2).wrong_now, abs=1e-5)
+
+
+def test_storage(sparse: UtilityPosterior, tmp_path: Any) -> None:
+    sparse.save(tmp_path / "one.nc")
+    again = relpref.load(tmp_path / "one.nc")
+    assert isinstance(again, UtilityPosterior)
+    np.testing.assert_array_equal(again.mean(), sparse.mean())
+    close(again.sd(), sparse.sd())
+    again.save(tmp_path / "two.nc")
+    assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
+
+
+def test_what_needs_a_matrix_is_refused(
+    sparse: UtilityPosterior, monkeypatch: pytest.MonkeyPatch, data: PreferenceData
+) -> None:
+    monkeypatch.setattr(large_belief, "_WHOLE", 10)
+    for ask in (sparse.sd, sparse.covariance, sparse.sample, sparse.to_datatree):
+        with pytest.raises(DataError, match=f"{N} entities.*about"):
+            ask()  # type: ignore[operator]
+    with pytest.raises(UnsupportedProgramError, match="nuts"):
+        EP(xpgp, hyperparameters="nuts", structure="sparse").run(0, data)
+    with pytest.raises(DataError, match="HiddenCommonCause has no form"):
+        EP(xpgp, structure="sparse", fixed={"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "cites_amplitude": 1.0}).run(
+            0, data, relation_kernels={"cites": HiddenCommonCause()}
+        )
+    with pytest.raises(DataError, match="no answers"):
+        fit(data.select_comparisons([]), "sparse")
+    with pytest.raises(DataError, match="structure is 'thin'"):
+        EP(xpgp, structure="thin")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedProgramError, match="PreferenceData"):
+        EP(lambda: numpyro.sample("x", numpyro.distributions.Normal()), structure="sparse").run(0)
+
+
+def test_a_program_that_looks_at_others_is_refused(data: PreferenceData) -> None:
+    from relpref.likelihoods import Probit
+    from relpref.models.preference import sample_utilities
+
+    def against_the_average(data: PreferenceData) -> None:
+        hyperparameters = Hyperparameters(None)
+        part = hyperparameters.attribute_part(data, relpref.kernels.SquaredExponential(), True)
+        utility = sample_utilities({"attributes": part})
+        answers = data.comparisons
+        with numpyro.plate("comparison", len(answers.winner)):
+            gap = utility[answers.winner] - utility.mean()
+            numpyro.sample("answer", Probit()(gap, answers), obs=Probit().value(answers))
+
+    with pytest.raises(UnsupportedProgramError, match="other utilities"):
+        fixed = {name: FIXED[name] for name in ("attributes_amplitude", "attributes_lengthscale")}
+        EP(against_the_average, fixed=fixed, structure="sparse").run(0, data.without_relation("cites"))
+
+
+def test_a_search_looks_at_some_answers(data: PreferenceData) -> None:
+    problem = LargeProblem.of(xpgp, (data,), {})
+    some = problem.subset(20, 100, np.random.default_rng(0))
+    assert 0 < len(touched(some)) <= 20
+    assert 0 < some.num_comparisons < data.num_comparisons
+    assert problem.subset(N, 100, np.random.default_rng(0)) is problem.data
+
+
+def test_file_of_a_program_of_ones_own_keeps_means(data: PreferenceData, tmp_path: Any) -> None:
+    def mine(data: PreferenceData) -> None:
+        xpgp(data, normalize=False)
+
+    found = EP(mine, fixed=FIXED, structure="sparse").run(0, data)
+    found.save(tmp_path / "mine.nc")
+    again = relpref.load(tmp_path / "mine.nc")
+    assert isinstance(again, UtilityPosterior)
+    np.testing.assert_array_equal(again.mean(), found.mean())
+    with pytest.raises(StorageError, match="fit again"):
+        again.about(["e1", "e2"])
+
+
+def test_x64_is_left_alone(sparse: UtilityPosterior) -> None:
+    assert not jax.config.jax_enable_x64
+    assert sparse.about(["e1", "e2", "e3"]).belief.mean().dtype == np.float64
