@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from relpref.errors import InferenceError
@@ -43,7 +43,7 @@ class Conditioned:
         """Number of rows, n."""
         return self.prior.size
 
-    def block(self, rows: Positions, columns: Positions) -> Floats:
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Rows and columns of it, shape (r, c)."""
         rows, columns = np.asarray(rows), np.asarray(columns)
         left = self._seen(rows)
@@ -51,7 +51,7 @@ class Conditioned:
         found: Floats = self.prior.block(rows, columns) - left @ (self.weights @ right.T)
         return found
 
-    def matmul(self, vectors: Floats) -> Floats:
+    def matmul(self, vectors: ArrayLike) -> Floats:
         """It times vectors."""
         once = self.prior.matmul(vectors)
         pulled = self.projection.T @ (self.weights @ (self.projection @ once[self.touched]))
@@ -60,7 +60,7 @@ class Conditioned:
         found: Floats = once - self.prior.matmul(scattered)
         return found
 
-    def row_means(self, rows: Positions) -> Floats:
+    def row_means(self, rows: ArrayLike) -> Floats:
         """Covariance of some entries with the average of all."""
         average = self.projection @ self.prior.row_means(self.touched)
         found: Floats = self.prior.row_means(rows) - self._seen(rows) @ (self.weights @ average)
@@ -83,7 +83,7 @@ class Conditioned:
         )
         return np.asarray(own - np.sum(seen * (self._seen(rows) @ self.weights), axis=1))
 
-    def _seen(self, rows: Positions) -> Floats:
+    def _seen(self, rows: ArrayLike) -> Floats:
         """K_·T Aᵀ."""
         return np.asarray((self.projection @ self.prior.block(self.touched, rows)).T)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from relpref.linalg.implicit.threads import Progress
 Floats = NDArray[np.float64]
 
 
+@runtime_checkable
 class ImplicitCovariance(Protocol):
     """A positive semidefinite K of shape (n, n) by what can be asked of it."""
 
@@ -30,6 +31,9 @@ class ImplicitCovariance(Protocol):
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Mean of each of some rows, shape (r,): the covariance of an entity with the average of all."""
+
+    def average(self) -> float:
+        """Mean of all entries: the variance of the average."""
 
     def scaled(self, factor: float) -> "ImplicitCovariance":
         """K times a positive number."""
@@ -72,11 +76,15 @@ class SparsePrecision:
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Mean of each of some rows: every row adds up to scale / shift, as Δ1 = 0."""
-        return np.full(np.size(rows), self.scale / self.shift / self.size)
+        return np.full(np.size(rows), self.average())
+
+    def average(self) -> float:
+        """Mean of all entries."""
+        return self.scale / self.shift / self.size
 
     def scaled(self, factor: float) -> "SparsePrecision":
         """K times a positive number."""
-        return replace(self, scale=factor * self.scale)
+        return replace(self, scale=float(factor) * self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +119,13 @@ class LowRank:
         """Mean of each of some rows."""
         return np.asarray(self.factor[np.asarray(rows)] @ self.factor.mean(axis=0))
 
+    def average(self) -> float:
+        """Mean of all entries."""
+        return float(np.sum(np.square(self.factor.mean(axis=0))))
+
     def scaled(self, factor: float) -> "LowRank":
         """K times a positive number."""
-        return replace(self, factor=np.sqrt(factor) * self.factor)
+        return replace(self, factor=np.sqrt(float(factor)) * self.factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +163,10 @@ class ImplicitSum:
     def row_means(self, rows: ArrayLike) -> Floats:
         """Mean of each of some rows."""
         return np.asarray(sum(part.row_means(rows) for part in self.parts.values()))
+
+    def average(self) -> float:
+        """Mean of all entries."""
+        return float(sum(part.average() for part in self.parts.values()))
 
     def scaled(self, factor: float) -> "ImplicitSum":
         """K times a positive number."""
