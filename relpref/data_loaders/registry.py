@@ -209,6 +209,15 @@ DATA_SETS = {
             cite="Greene & Hensher 1997",
         ),
         DataSet(
+            name="power-law",
+            title="Power law: a graph with hubs and communities, of any size, and answers, drawn at random",
+            loader="power_law(num_entities, num_links, answers)",
+            folder="",
+            address="https://doi.org/10.1073/pnas.252631999",
+            terms="Drawn at random by this package.",
+            cite="Chung & Lu 2002",
+        ),
+        DataSet(
             name="preflib",
             title="PrefLib: orders of elections, courses, films, ..., each set in a folder of its own",
             loader='preflib.load("00009-00000001.soc")',
