@@ -103,15 +103,23 @@ class ImplicitGraph:
         return self.graph.reference
 
 
-def marginal(data: "PreferenceData", positions: NDArray[Any]) -> "PreferenceData":
+def marginal(data: "PreferenceData", positions: NDArray[Any], spare: int = 0) -> "PreferenceData":
     """The data of the entities at some ascending positions, among which all answers must be.
 
-    Its relations are `MarginalGraph` without tables.
+    Its relations are `MarginalGraph` without tables. The first entity's labels and attributes fill ``spare`` places at the end.
     """
     graphs: dict[str, Any] = {
-        name: MarginalGraph(len(positions), graph.reference) for name, graph in data.relations.items()
+        name: MarginalGraph(len(positions) + spare, graph.reference) for name, graph in data.relations.items()
     }
-    return replace(_at(data, positions), _graphs=graphs, _links={})
+    found = _at(data, positions)
+    if spare:
+        rows = np.concatenate([np.arange(len(positions)), np.zeros(spare, dtype=int)])
+        found = replace(
+            found,
+            entities=tuple(found.entities[row] for row in rows),
+            attributes=read_only(found.attributes[rows]),
+        )
+    return replace(found, _graphs=graphs, _links={})
 
 
 def induced(data: "PreferenceData", positions: NDArray[Any]) -> tuple["PreferenceData", NDArray[np.int64]]:

@@ -86,12 +86,21 @@ def attribute_covariance(kernel: Any, attributes: Any, implicit: bool, **values:
             "others, which so many entities need; write it, or fit with structure='dense'"
         )
 
+    compiled = jax.jit(cross)
+
     def some(rows: Floats, columns: Floats) -> Floats:
+        shape = len(rows), len(columns)
         with jax.enable_x64(True):
-            return np.asarray(cross(jnp.asarray(rows), jnp.asarray(columns), **values))
+            return np.asarray(compiled(_filled(rows), _filled(columns), **values))[: shape[0], : shape[1]]
 
     lazy: Any = KernelMatrix(some, np.asarray(attributes))
     return lazy
+
+
+def _filled(points: Floats) -> Floats:
+    """Points, the last of them repeated up to a round number, so that few shapes are compiled for."""
+    step = max(64, 1 << max(0, len(points).bit_length() - 3))
+    return np.pad(points, ((0, -len(points) % step), (0, 0)), mode="edge") if len(points) else points
 
 
 def _looked_up(

@@ -1,7 +1,7 @@
 """The belief about more values than their covariance has room for."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,13 @@ from relpref.linalg import ImplicitCovariance
 _WHOLE = 3000  # values of which the covariance is simply worked out
 
 
+class PosteriorCovariance(ImplicitCovariance, Protocol):
+    """A covariance that knows how entries vary about the average of all."""
+
+    def relative_variance(self, rows: Any) -> Floats:
+        """Variance of some entries less the average of all, shape (r,)."""
+
+
 @dataclass(frozen=True, eq=False)
 class ImplicitBelief:
     """A Gaussian whose covariance is evaluated where it is asked for.
@@ -21,12 +28,12 @@ class ImplicitBelief:
     Parameters
     ----------
     location : array, shape (n,)
-    implicit : ImplicitCovariance
+    implicit : PosteriorCovariance
         Of size n.
     """
 
     location: Floats
-    implicit: ImplicitCovariance
+    implicit: PosteriorCovariance
 
     @property
     def size(self) -> int:
@@ -45,11 +52,8 @@ class ImplicitBelief:
 
     def relative(self, positions: NDArray[np.integer[Any]]) -> tuple[Floats, Floats]:
         """Mean and standard deviation of some entries less the average of all."""
-        own = np.concatenate(
-            [np.diagonal(self.implicit.block(some, some)) for some in _portions(np.asarray(positions))]
-        )
-        variance = own - 2 * self.implicit.row_means(positions) + self.implicit.average()
-        return self.location[positions] - self.location.mean(), np.sqrt(np.maximum(variance, 0.0))
+        variance = self.implicit.relative_variance(positions)
+        return self.location[positions] - self.location.mean(), np.sqrt(variance)
 
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """The belief about every u[first] − u[second], one by one."""
@@ -98,7 +102,3 @@ class ImplicitBelief:
                 f"{what} {number} entities were asked for; of so many they are worked out for some at a time: "
                 "posterior.about(labels) is the posterior of those, and ranking(top=...) gives intervals of the best"
             )
-
-
-def _portions(positions: NDArray[Any]) -> list[NDArray[Any]]:
-    return np.array_split(positions, max(1, len(positions) // 1000))

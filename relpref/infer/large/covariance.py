@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from relpref.errors import InferenceError
 from relpref.infer.belief import Floats
 from relpref.infer.result import Result
 from relpref.linalg import ImplicitCovariance
+
+_TOGETHER = 1000  # entries that are looked at together
 
 Positions = NDArray[np.integer[Any]]
 
@@ -62,14 +65,28 @@ class Conditioned:
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Covariance of some entries with the average of all."""
-        average = self.projection @ self.prior.row_means(self.touched)
-        found: Floats = self.prior.row_means(rows) - self._seen(rows) @ (self.weights @ average)
+        found: Floats = self.prior.row_means(rows) - self._seen(rows) @ (self.weights @ self._average)
         return found
 
     def average(self) -> float:
         """Variance of the average of all entries."""
-        average = self.projection @ self.prior.row_means(self.touched)
-        return float(self.prior.average() - average @ self.weights @ average)
+        return float(self.prior.average() - self._average @ self.weights @ self._average)
+
+    def relative_variance(self, rows: Positions) -> Floats:
+        """Variance of some entries less the average of all, shape (r,)."""
+        found, average = np.empty(len(rows)), self.prior.average()
+        for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // _TOGETHER)):
+            some = rows[part]
+            seen = self._seen(some)
+            seen_less = seen - self._average
+            own = np.diagonal(self.prior.block(some, some)) - 2 * self.prior.row_means(some)
+            found[part] = own + average - np.sum(seen_less * (seen_less @ self.weights), axis=1)
+        return np.maximum(found, 0.0)
+
+    @cached_property
+    def _average(self) -> Floats:
+        """What the projections have to do with the average of all entries."""
+        return np.asarray(self.projection @ self.prior.row_means(self.touched))
 
     def scaled(self, factor: float) -> "Conditioned":
         """``factor`` times it."""
@@ -79,7 +96,10 @@ class Conditioned:
         """Covariance of each entry's part with its total: K_p − K_p R K, the diagonal."""
         seen = part.block(rows, self.touched) @ self.projection.T
         own = np.concatenate(
-            [np.diagonal(part.block(some, some)) for some in np.array_split(rows, max(1, len(rows) // 1000))]
+            [
+                np.diagonal(part.block(some, some))
+                for some in np.array_split(rows, max(1, len(rows) // _TOGETHER))
+            ]
         )
         return np.asarray(own - np.sum(seen * (self._seen(rows) @ self.weights), axis=1))
 

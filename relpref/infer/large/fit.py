@@ -13,7 +13,6 @@ from jax import Array
 from numpy.typing import NDArray
 
 from relpref.data import PreferenceData
-from relpref.data.marginal import marginal
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.belief import Floats, generator, key_words
 from relpref.infer.evidence import Evidence
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 DENSE = 4000  # entities up to which a covariance matrix of all is the simpler and the faster way
 # A search for hyperparameters looks at no more answers and entities than these, and at fewer where solves take long: the number of
 # stored links times entities times nodes stays below the last.
+_ROUND = 256  # a few touched entities more are not to compile everything anew
 _MOST_ANSWERS, _MOST_SEARCHED, _LEAST_SEARCHED, _WORK = 1500, 1500, 100, 2e10
 
 
@@ -75,15 +75,20 @@ def fit(
     prior = problem.prior(values)
     data, positions = problem.data, touched(problem.data)
 
-    requests = problem.requests(positions, values)
+    requests = problem.requests(values)
     with _progress(engine, progress_bar) as progress:
         tables = {}
         for name, request in requests.items():
             tables[name] = constant(data.relations[name], request, positions, values)
             progress.step(1, 0.0)
-    small = problem.with_tables(positions, tables)
-    prepared = _prepared(engine, problem, small, values)
-    settled = settle(engine.setting, prepared, start, key, progress_bar, None, whole=False)
+    # In gap space nobody minds how many entities there are, so their number may be a round one.
+    gap_space = _in_gap_space(engine, data.num_comparisons, len(positions))
+    spare = -len(positions) % _ROUND if gap_space else 0
+    small = problem.with_tables(positions, tables, spare)
+    small_args, small_kwargs = problem.called_with(small)
+    prepared = prepare(engine.program, small_args, small_kwargs, values, gap_space)
+    setting = engine.setting._replace(options={**engine.options, "space": "gap" if gap_space else "entity"})
+    settled = settle(setting, prepared, start, key, progress_bar, None, whole=False)
     evidence, result = settled.evidence, settled.result
     if result.ok and found.result is not None and not found.result.ok:
         result = found.result
@@ -101,13 +106,13 @@ def fit(
         info["scale_error"] = max(problem.scale_error.values())
     engine.raise_unless_ok(result, info)
 
-    alpha = np.asarray(evidence.alpha)
+    alpha = np.asarray(evidence.alpha)[: len(positions)]
     means = means_by_part(prior.parts, positions, alpha)
     location = np.sum(list(means.values()), axis=0)
     if result.empty:
         location = np.full(len(location), np.nan)
         means = dict.fromkeys(means, location)
-    covariance = _conditioned(data, prior, prepared, positions, evidence, settled.gap_space)
+    covariance = _conditioned(data, prior, prepared, positions, evidence, gap_space)
     common = {
         "belief": ImplicitBelief(location, covariance),
         "parts": {UTILITY: Parts(means, {})},
@@ -143,8 +148,8 @@ def _hyperparameters(
     some = problem.subset(most, _MOST_ANSWERS, generator(key))
     positions = touched(some)
     part = LargeProblem(problem.program, *problem.called_with(some), some, problem.scale_error)
-    requests = part.requests(positions, fixed)
-    sites = part.sites(marginal(part.data, positions), fixed)
+    requests = part.requests(fixed)
+    sites = part.sites(part.sample, fixed)
     free = [
         name
         for name, site in sites.items()
@@ -183,11 +188,10 @@ def _hyperparameters(
     return _Found(values, info, settled.result)
 
 
-def _prepared(
-    engine: "GaussianEngine", problem: LargeProblem, small: PreferenceData, values: Mapping[str, Any]
-) -> Prepared:
-    args, kwargs = problem.called_with(small)
-    return prepare(engine.program, args, kwargs, values, False)
+def _in_gap_space(engine: "GaussianEngine", answers: int, entities: int) -> bool:
+    """By the numbers without anything that fills them up."""
+    space = engine.options["space"]
+    return bool(answers <= entities if space == "auto" else space == "gap")
 
 
 def _progress(engine: "GaussianEngine", wanted: bool) -> Progress:
@@ -204,8 +208,8 @@ def _conditioned(
 ) -> Conditioned:
     """The posterior covariance of all entities."""
     ends = np.searchsorted(positions, np.stack([data.winner, data.loser]))
-    probes = np.random.default_rng(0).standard_normal((3, len(positions)))
-    looked = _projected(prepared, probes)
+    probes = np.random.default_rng(0).standard_normal((3, prepared.discovery.layout.num_latents))
+    looked = _projected(prepared, probes)[:, : prepared.answered]
     projection = (
         projection_of(probes, looked, ends, len(positions)) if looked.shape[1] == ends.shape[1] else None
     )
@@ -214,7 +218,9 @@ def _conditioned(
             "an answer of the program looks at other utilities than those of its two entities, which programs for so many entities may "
             "not do; fit with structure='dense'"
         )
-    precision = np.asarray(prepared.discovery.counts) * np.asarray(evidence.sites.precision)
+    precision = (np.asarray(prepared.discovery.counts) * np.asarray(evidence.sites.precision))[
+        : prepared.answered
+    ]
     covariance = prior.block(positions, positions)
     return Conditioned(prior, positions, *dual_weights(covariance, projection, precision, gap_space))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -67,6 +67,7 @@ class LargeProblem:
         """Estimate the scales of graphs that have none yet."""
         data = preference_data(args, kwargs)
         assert data is not None  # or it would not be large
+        touched(data)  # refuses data without answers
         references, errors = {}, {}
         for name, graph in data.relations.items():
             if graph.frozen_reference is None:
@@ -82,7 +83,7 @@ class LargeProblem:
 
     def known(self, fixed: Mapping[str, Any]) -> Values:
         """Fixed hyperparameters in the shapes of their sites; errors as of `broadcast_fixed`."""
-        args, kwargs = self.called_with(marginal(self.data, touched(self.data)))
+        args, kwargs = self.called_with(self.sample)
         call, arrays = Call.split(self.program, args, kwargs)
         return broadcast_fixed(call, tuple(in_double(array) for array in arrays), dict(fixed))
 
@@ -97,9 +98,15 @@ class LargeProblem:
             )
         return found
 
-    def requests(self, positions: Positions, values: Mapping[str, Any]) -> dict[str, Request]:
+    @cached_property
+    def sample(self) -> PreferenceData:
+        """The data of one answer, from which it can be told what the program is."""
+        one = self.data.select_comparisons([0])
+        return marginal(one, touched(one))
+
+    def requests(self, values: Mapping[str, Any]) -> dict[str, Request]:
         """What the program makes of each relation."""
-        data = marginal(self.data, positions)
+        data = replace(self.sample, _graphs=fresh(self.sample.relations))
         sites = self.sites(data, values)
         found: dict[str, Request] = {}
         for name, graph in data.relations.items():
@@ -119,11 +126,16 @@ class LargeProblem:
             found[name] = Request(kernel, normalize, {key: sites_of[0] for key, sites_of in named.items()})
         return found
 
-    def with_tables(self, positions: Positions, tables: Mapping[str, Table]) -> PreferenceData:
-        """The data of some entities, with their covariances by every relation."""
-        data = marginal(self.data, positions)
+    def with_tables(
+        self, positions: Positions, tables: Mapping[str, Table], spare: int = 0
+    ) -> PreferenceData:
+        """The data of some entities, with their covariances by every relation.
+
+        ``spare`` entities more, which no answer is about, change nothing but the shape, for which a program is compiled.
+        """
+        data = marginal(self.data, positions, spare)
         graphs: Any = {
-            name: MarginalGraph(len(positions), graph.reference, tables[name])
+            name: MarginalGraph(data.num_entities, graph.reference, padded(tables[name], spare))
             for name, graph in self.data.relations.items()
         }
         return replace(data, _graphs=graphs)
@@ -151,6 +163,21 @@ class LargeProblem:
             if len(rows) == most_answers or len(seen) == most_touched:
                 break
         return data.select_comparisons(np.sort(rows))
+
+
+def fresh(graphs: Mapping[str, Any]) -> Any:
+    """The graphs of a sample, of which nothing was asked yet."""
+    return {name: MarginalGraph(graph.num_nodes, graph.reference) for name, graph in graphs.items()}
+
+
+def padded(table: Table, spare: int) -> Table:
+    """A table with entities more that are independent of all others."""
+    if not spare:
+        return table
+    grown = np.pad(np.asarray(table.coefficients), ((0, 0), (0, spare), (0, spare)))
+    at = np.arange(grown.shape[1] - spare, grown.shape[1])
+    grown[0, at, at] = 1.0
+    return replace(table, coefficients=grown)
 
 
 def touched(data: PreferenceData) -> NDArray[np.int64]:
