@@ -1,7 +1,7 @@
 """Solutions with a graph's Laplacian plus a multiple of the identity: products with a graph prior's covariance."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,6 +62,8 @@ class LaplacianSolver:
         If it is something else, or holds so many links that it is no sparse matrix.
     """
 
+    _workers: ClassVar[int | None] = None  # all cores
+
     def __init__(self, adjacency: Any) -> None:
         self._laplacian = OrderedLaplacian.of(adjacency)
         self.size = self._laplacian.size
@@ -116,7 +118,7 @@ class LaplacianSolver:
             return self._refined(shift, matrix[order, part], tol)
 
         iterations, residual, methods = 0, 0.0, []
-        for part, found in in_threads(solve, self._parts(matrix.shape[1]), progress):
+        for part, found in in_threads(solve, self._parts(matrix.shape[1]), progress, self._workers):
             values[order, part] = found.values
             iterations, residual = max(iterations, found.steps), max(residual, found.residual)
             methods.append(found.method)
@@ -212,7 +214,7 @@ class LaplacianSolver:
                 found = self._refined(shift, found, tol).values
             return found[rows]
 
-        yield from in_threads(solve, self._parts(columns.size), progress)
+        yield from in_threads(solve, self._parts(columns.size), progress, self._workers)
 
     def _refined(self, shift: float, rhs: Floats, tol: float) -> Solved:
         """A block solved, in the order of the layout."""

@@ -16,7 +16,10 @@ def cores() -> int:
 
 
 def in_threads(
-    function: Callable[[slice], Found], parts: Sequence[slice], progress: Progress | None = None
+    function: Callable[[slice], Found],
+    parts: Sequence[slice],
+    progress: Progress | None = None,
+    workers: int | None = None,
 ) -> Iterator[tuple[slice, Found]]:
     """Call a function with each part and hand the results over as they come.
 
@@ -28,6 +31,8 @@ def in_threads(
         Runs of columns.
     progress : callable, optional
         Told, after each part, how many columns of how many are done.
+    workers : int, optional
+        How many parts at a time, by default one for each core.
 
     Yields
     ------
@@ -35,8 +40,7 @@ def in_threads(
     result
     """
     total, done = sum(part.stop - part.start for part in parts), 0
-    workers = min(cores(), len(parts))
-    with ThreadPoolExecutor(max(workers, 1)) as pool:
+    with ThreadPoolExecutor(max(min(workers or cores(), len(parts)), 1)) as pool:
         futures: dict[Future[Found], slice] = {}
         waiting = iter(parts)
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,22 @@ from relpref.linalg.sharded.shards import Shards
 
 # Of the columns of a right-hand side. A column that the recurrence takes for solved is REACHED until its residual is computed anew.
 RUNNING, REACHED, CONVERGED, BREAKDOWN = range(4)
-Product = Callable[[Any, Array], Array]
 Progress = Callable[[int, float], Any]
 
 _STEPS = 25  # in one call of the devices; between two of them there is news
+
+
+class System(Protocol):
+    """P A P with a projection P, as one device sees it; hashable: what is equal is compiled once.
+
+    From its rows of the operands and of vectors of shape (n, k) to its rows of the product, with collectives over the mesh's axis.
+    """
+
+    def apply(self, operands: Any, vectors: Array) -> Array:
+        """A X."""
+
+    def project(self, operands: Any, vectors: Array) -> Array:
+        """P X."""
 
 
 class ShardedResult(NamedTuple):
@@ -28,11 +40,11 @@ class ShardedResult(NamedTuple):
 
     Attributes
     ----------
-    solution : Array
+    solution : Array, shape (n, k)
         Dealt out like the right-hand side.
     iterations : int
     residuals : array, shape (k,)
-        ‖b − A x‖ / ‖b‖ of each column.
+        √(rᵀM⁻¹r / bᵀM⁻¹b) of each column, with r = P (b − A x) and the diagonal M.
     codes : array of int, shape (k,)
         CONVERGED; BREAKDOWN: A is not positive semidefinite, a product was not finite, or the tolerance is out of
         reach; RUNNING: there were not enough iterations.
@@ -59,19 +71,17 @@ class _State(NamedTuple):
     direction: Array
     gain: Array
     """rᵀ M⁻¹ r."""
-    squared: Array
-    """rᵀ r."""
     target: Array
-    """bᵀ b."""
+    """bᵀ M⁻¹ b."""
     verified: Array
-    """rᵀ r when it was last computed anew."""
+    """rᵀ M⁻¹ r when r was last computed anew."""
     code: Array
     iterations: Array
     """A number."""
 
 
 def conjugate_gradient(
-    product: Product,
+    system: System,
     operands: Any,
     rhs: Array,
     start: Array,
@@ -82,44 +92,42 @@ def conjugate_gradient(
     max_iterations: int,
     progress: Progress | None = None,
 ) -> ShardedResult:
-    """Solve A X = B for every column of B at once; a column that is solved waits for the others.
+    """Solve P A P X = P B for every column of B at once; a column that is solved waits for the others.
 
     Parameters
     ----------
-    product : callable
-        ``product(operands, x)`` is A x as one device sees it: from its rows of x and of the operands to its rows of A x, with
-        collectives over the mesh's axis. Hashable: what is equal is compiled once.
+    system : System
     operands : pytree of Array
         Those of two axes are dealt out by rows, the others are everywhere.
     rhs, start : Array, shape (n, k)
-        B, and the first guess.
+        B, and the first guess, in the range of P.
     inverse_diagonal : Array, shape (n, 1) or ()
-        Jacobi's preconditioner; 1 for none.
+        M⁻¹, Jacobi's preconditioner; 1 for none.
     shards : Shards
     tol, max_iterations
-        Relative residual of every column, and iterations at most.
+        Largest residual, see `ShardedResult`, and iterations at most.
     progress : callable, optional
-        Called now and then with the iterations so far and the largest relative residual.
+        Called now and then with the iterations so far and the largest residual.
 
     Raises
     ------
     RelprefError
         If a process that takes part is gone.
     """
-    system = (product, shards.mesh, operands, inverse_diagonal)
+    given = (system, shards.mesh, operands, inverse_diagonal)
     tolerance = np.float64(tol)
     try:
-        state = _start(*system, rhs, start, tolerance)
+        state = _start(*given, rhs, start, tolerance)
         while True:
             limit = np.int32(min(int(state.iterations) + _STEPS, max_iterations))
-            state = _advance(*system, state, tolerance, limit)
+            state = _advance(*given, state, tolerance, limit)
             ended = int(state.iterations) >= max_iterations
             if ended or not np.any(np.asarray(state.code) == RUNNING):
-                state = _verify(*system, rhs, state, tolerance)
+                state = _verify(*given, rhs, state, tolerance)
             codes = np.asarray(state.code)
             # A right-hand side of zeros is solved by zeros.
             target = np.maximum(np.asarray(state.target), np.finfo(np.float64).tiny)
-            residuals = np.sqrt(np.asarray(state.squared) / target)
+            residuals = np.sqrt(np.asarray(state.gain) / target)
             if progress is not None:
                 progress(int(state.iterations), float(residuals.max(initial=0.0)))
             if ended or not np.any(codes == RUNNING):
@@ -137,7 +145,10 @@ class _Local(NamedTuple):
     """The system as one device sees it."""
 
     apply: Callable[[Array], Array]
-    precondition: Callable[[Array], Array]
+    """P A x."""
+    project: Callable[[Array], Array]
+    scale: Callable[[Array], Array]
+    """M⁻¹ x."""
     dot: Callable[[Array, Array], Array]
 
 
@@ -145,22 +156,23 @@ def _on_devices(function: Callable[..., _State]) -> Callable[..., _State]:
     """Compile what one device does for all devices of a mesh."""
 
     @partial(jax.jit, static_argnums=(0, 1))
-    def compiled(product: Product, mesh: Mesh, operands: Any, inverse: Array, *arrays: Any) -> _State:
+    def compiled(system: System, mesh: Mesh, operands: Any, inverse: Array, *arrays: Any) -> _State:
         (axis,) = mesh.axis_names
         dealt: Any = PartitionSpec(axis)
         everywhere: Any = PartitionSpec()
 
         def local(operands: Any, inverse: Array, *arrays: Any) -> _State:
-            system = _Local(
-                partial(product, operands),
+            seen = _Local(
+                lambda vectors: system.project(operands, system.apply(operands, vectors)),
+                partial(system.project, operands),
                 lambda vectors: vectors * inverse,
                 lambda x, y: jax.lax.psum(jnp.sum(x * y, axis=0), axis),
             )
-            return function(system, *arrays)
+            return function(seen, *arrays)
 
         given = (operands, inverse, *arrays)
         specs = jax.tree.map(lambda leaf: dealt if jnp.ndim(leaf) > 1 else everywhere, given)
-        out = _State(dealt, dealt, dealt, *[everywhere] * 6)
+        out = _State(dealt, dealt, dealt, *[everywhere] * 5)
         return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=out)(*given)
 
     return compiled
@@ -168,21 +180,20 @@ def _on_devices(function: Callable[..., _State]) -> Callable[..., _State]:
 
 @_on_devices
 def _start(system: _Local, rhs: Array, start: Array, tol: Array) -> _State:
-    target = system.dot(rhs, rhs)
+    target = system.dot(rhs, system.scale(rhs))
     solution = jnp.where(target > 0, start, 0.0)
-    residual = rhs - system.apply(solution)
-    direction = system.precondition(residual)
-    squared = system.dot(residual, residual)
-    code = jnp.where(squared <= tol**2 * target, REACHED, RUNNING)
+    residual = system.project(rhs) - system.apply(solution)
+    direction = system.project(system.scale(residual))
+    gain = system.dot(residual, direction)
+    code = jnp.where(gain <= tol**2 * target, REACHED, RUNNING)
     return _State(
         solution,
         residual,
         direction,
-        system.dot(residual, direction),
-        squared,
+        gain,
         target,
         jnp.full_like(target, jnp.inf),
-        jnp.where(jnp.isfinite(squared), code, BREAKDOWN),
+        jnp.where(jnp.isfinite(gain), code, BREAKDOWN),
         jnp.zeros((), dtype=jnp.int32),
     )
 
@@ -199,16 +210,15 @@ def _advance(system: _Local, state: _State, tol: Array, limit: Array) -> _State:
         running = (state.code == RUNNING) & sound
         length = jnp.where(running, state.gain / curvature, 0.0)
         residual = state.residual - jnp.where(running, length * image, 0.0)
-        pushed = system.precondition(residual)
-        squared, gain = system.dot(residual, residual), system.dot(residual, pushed)
-        code = jnp.where(squared <= tol**2 * state.target, REACHED, RUNNING)
+        pushed = system.project(system.scale(residual))
+        gain = system.dot(residual, pushed)
+        code = jnp.where(gain <= tol**2 * state.target, REACHED, RUNNING)
         turn = jnp.where(running, gain / state.gain, 0.0)
         return state._replace(
             solution=state.solution + jnp.where(running, length * state.direction, 0.0),
             residual=residual,
             direction=pushed + turn * state.direction,
             gain=gain,
-            squared=squared,
             code=jnp.where(state.code == RUNNING, jnp.where(sound, code, BREAKDOWN), state.code),
             iterations=state.iterations + 1,
         )
@@ -220,16 +230,15 @@ def _advance(system: _Local, state: _State, tol: Array, limit: Array) -> _State:
 def _verify(system: _Local, rhs: Array, state: _State, tol: Array) -> _State:
     # Rounding takes the recurrence's residual away from the true one: look, and go on from the true one.
     looked = state.code == REACHED
-    residual = jnp.where(looked, rhs - system.apply(state.solution), state.residual)
-    direction = jnp.where(looked, system.precondition(residual), state.direction)
-    squared = jnp.where(looked, system.dot(residual, residual), state.squared)
-    solved, better = squared <= tol**2 * state.target, squared < 0.5 * state.verified
+    residual = jnp.where(looked, system.project(rhs) - system.apply(state.solution), state.residual)
+    direction = jnp.where(looked, system.project(system.scale(residual)), state.direction)
+    gain = jnp.where(looked, system.dot(residual, direction), state.gain)
+    solved, better = gain <= tol**2 * state.target, gain < 0.5 * state.verified
     code = jnp.where(solved, CONVERGED, jnp.where(better, RUNNING, BREAKDOWN))
     return state._replace(
         residual=residual,
         direction=direction,
-        gain=jnp.where(looked, system.dot(residual, direction), state.gain),
-        squared=squared,
-        verified=jnp.where(looked, squared, state.verified),
+        gain=gain,
+        verified=jnp.where(looked, gain, state.verified),
         code=jnp.where(looked, code, state.code),
     )

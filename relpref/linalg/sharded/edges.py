@@ -85,7 +85,7 @@ class ShardedEdges:
         block = shards.block(p)
         owners = rows // block
         self._slots = Slots.of(owners, shards.count)
-        self._product = _Product(shards.axis, shards.count, _SIGN.get(swap, 0.0), centred)
+        self._system = _System(shards.axis, shards.count, _SIGN.get(swap, 0.0), centred)
         share = np.zeros((block * shards.count, 1))
         share[:p, 0] = 1.0 / np.maximum(np.bincount(rows, minlength=p), 1)
         with jax.enable_x64(True):
@@ -114,7 +114,7 @@ class ShardedEdges:
         Parameters
         ----------
         labels : array, shape (q,)
-            y; centred where the system is.
+            y.
         noise : float
             λ.
         start : array, shape (q,), optional
@@ -143,11 +143,11 @@ class ShardedEdges:
                 )
         with jax.enable_x64(True):
             found = conjugate_gradient(
-                self._product,
+                self._system,
                 self._operands._replace(noise=jnp.asarray(noise, dtype=jnp.float64)),
                 self._placed(labels),
                 self._placed(first),
-                jnp.ones(()),  # a preconditioner would lead out of the range of the centring
+                jnp.ones(()),  # the diagonal of a kernel varies little
                 self._shards,
                 tol=tol,
                 max_iterations=10 * len(labels) if max_iterations is None else max_iterations,
@@ -161,28 +161,32 @@ class ShardedEdges:
 
 
 @dataclass(frozen=True)
-class _Product:
-    """(C K C + λ) a, as one device sees it."""
+class _System:
+    """K + λ, within the range of the centring C of each row's edges."""
 
     axis: str
     count: int
     sign: float
     centred: bool
 
-    def __call__(self, operands: _Operands, dual: Array) -> Array:
+    def apply(self, operands: _Operands, dual: Array) -> Array:
+        """(K + λ) a."""
         rows, columns = operands.rows[:, 0], operands.columns[:, 0]
         left = operands.left
         right = left if operands.right is None else operands.right
-        height, width = len(left), right.shape[1]
-        weights = jnp.zeros((height, width)).at[rows, columns].add(dual[:, 0])
+        weights = jnp.zeros((len(left), right.shape[1])).at[rows, columns].add(dual[:, 0])
         if self.sign:
             weights = 0.5 * (weights + self.sign * self._transposed(weights))
         scores = self._from_left(left, self._from_right(weights, right))
-        found = scores[rows, columns][:, None] * operands.taken
-        if self.centred:
-            means = jax.ops.segment_sum(found[:, 0], rows, height)[:, None] * operands.share
-            found = (found - means[rows]) * operands.taken
-        return found + operands.noise * dual
+        return scores[rows, columns][:, None] * operands.taken + operands.noise * dual
+
+    def project(self, operands: _Operands, values: Array) -> Array:
+        """C a."""
+        if not self.centred:
+            return values
+        rows = operands.rows[:, 0]
+        means = jax.ops.segment_sum(values[:, 0], rows, len(operands.left))[:, None] * operands.share
+        return (values - means[rows]) * operands.taken
 
     def _from_left(self, left: Array, matrix: Array) -> Array:
         """K B, from the rows of both that the device holds."""

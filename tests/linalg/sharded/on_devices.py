@@ -18,9 +18,9 @@ import pandas as pd
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import spsolve
 
 from relpref.errors import RelprefError
+from relpref.linalg.implicit import SparsePrecision
 from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian
 
 Floats = NDArray[np.float64]
@@ -62,24 +62,40 @@ def edges(swap: Any, centred: bool, complete: bool, mesh: Mesh) -> float:
     return apart(found.solution, np.linalg.solve(system, labels))
 
 
-def laplacian(mesh: Mesh, columns: int = 11) -> float:
-    """A hub, nodes without links, and right-hand sides of which one is zero."""
+def graph() -> tuple[Any, Floats]:
+    """Links with a hub and nodes without any, and the Laplacian as a dense matrix."""
     rng = np.random.default_rng(4)
-    n = 61
-    source, target = (
-        np.append(rng.integers(0, 50, 120), np.zeros(40)),
-        np.append(rng.integers(0, 50, 120), np.arange(1, 41)),
+    ends = np.append(rng.integers(0, 50, (2, 120)), [np.zeros(40, dtype=int), np.arange(1, 41)], axis=1)
+    dense = np.zeros((61, 61))
+    dense[ends[0], ends[1]] = rng.uniform(0.5, 2.0, 160)
+    dense += dense.T
+    np.fill_diagonal(dense, 0.0)
+    return sparse.csr_array(dense), np.diag(dense.sum(axis=1)) - dense
+
+
+def laplacian(mesh: Mesh) -> float:
+    """More right-hand sides than are solved together, among them zeros and a constant."""
+    adjacency, dense = graph()
+    rhs = np.random.default_rng(7).standard_normal((61, 11))
+    rhs[:, 1], rhs[:, 9] = 0.0, 3.0
+    found = ShardedLaplacian(adjacency, mesh).solve(0.2, rhs, 1e-12)
+    assert f"on {mesh.size} devices" in found.method
+    return apart(found.values, np.linalg.solve(dense + 0.2 * np.eye(61), rhs))
+
+
+def covariance(mesh: Mesh) -> float:
+    """A graph's prior: products, blocks and the slope, also at a small shift."""
+    adjacency, dense = graph()
+    solver = ShardedLaplacian(adjacency, mesh)
+    shift, vector = 1e-3, np.random.default_rng(8).standard_normal(61)
+    prior = SparsePrecision(solver, shift, 2.0, tol=1e-13)
+    inverse = np.linalg.inv(dense + shift * np.eye(61))
+    rows, columns = np.array([3, 60, 0]), np.array([0, 41, 7, 3, 12])
+    return max(
+        apart(prior.matmul(vector), 2.0 * inverse @ vector),
+        apart(prior.block(rows, columns), 2.0 * inverse[np.ix_(rows, columns)]),
+        apart(solver.slope(shift, rows, 1e-13), (inverse @ inverse)[np.ix_(rows, rows)]),
     )
-    weights = sparse.coo_array((rng.uniform(0.5, 2.0, 160), (source, target)), shape=(n, n)).tocsr()
-    weights = (weights + weights.T) - sparse.diags_array(2 * weights.diagonal())
-    weights.eliminate_zeros()
-    system = sparse.diags_array(np.asarray(weights.sum(axis=1)).ravel() + 0.2) - weights
-    rhs = rng.standard_normal((n, columns))
-    rhs[:, 1:2] = 0.0
-    solver = ShardedLaplacian(weights, mesh)
-    found = solver.solve(0.2, rhs, 1e-13)
-    assert found.reason == "converged"
-    return apart(found.solution, spsolve(system.tocsc(), rhs).reshape(n, columns))
 
 
 def exact(mesh: Mesh) -> float:
@@ -122,14 +138,14 @@ def other_device(mesh: Mesh) -> float:
 
 def deserted(mesh: Mesh) -> float:
     """A long solve in the midst of which the last process ends."""
-    chain = sparse.diags_array([np.ones(999), np.ones(999)], offsets=[-1, 1], shape=(1000, 1000)).tocsr()
+    adjacency, _ = graph()
 
-    def leave(iterations: int, residual: float) -> None:
+    def leave(*_: int) -> None:
         if jax.process_index() == jax.process_count() - 1:
             os._exit(3)
 
     try:
-        ShardedLaplacian(chain, mesh).solve(1e-4, np.arange(1000.0), 1e-13, progress=leave)
+        ShardedLaplacian(adjacency, mesh).solve(0.2, np.eye(61), progress=leave)
     except RelprefError as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(1)  # the others are not waited for
@@ -138,7 +154,7 @@ def deserted(mesh: Mesh) -> float:
 
 CASES: dict[str, Callable[[Mesh], float]] = {
     "laplacian": laplacian,
-    "vector": partial(laplacian, columns=1),
+    "covariance": covariance,
     "exact": exact,
     "deserted": deserted,
     "other_device": other_device,

@@ -62,7 +62,7 @@ def test_eight_devices() -> None:
 
 @pytest.mark.slow
 def test_every_kind_on_eight_devices() -> None:
-    found = differences(start([*KINDS, "vector", "exact", "other_device"], 8))
+    found = differences(start([*KINDS, "covariance", "exact", "other_device"], 8))
     assert found.pop("devices") == 8
     assert len(found) == 15
     assert max(found.values()) < 1e-10
