@@ -5,6 +5,7 @@ The engine itself runs on the touched entities, with the prior covariance that t
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from relpref.infer.large.tables import NODES, at_boundary, constant, interpolate
 from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.prepare import Prepared, prepare
-from relpref.infer.program import read
+from relpref.infer.program import Call, Layout, Values, read
 from relpref.infer.progress import Progress
 from relpref.infer.result import Result
 from relpref.infer.settle import settle
@@ -228,10 +229,9 @@ def _conditioned(
 def _projected(prepared: Prepared, probes: Floats) -> Floats:
     """What the program's predictors make of some vectors, less what they are without."""
     call, arrays, fixed, discovery, _ = prepared
+    return np.asarray(_project(call, discovery.layout, arrays, fixed, probes))
 
-    @jax.jit
-    def project(vectors: Array) -> Array:
-        reading = read(call, arrays, discovery.layout, {}, fixed)
-        return jax.vmap(reading.projection.apply)(vectors)
 
-    return np.asarray(project(probes))
+@partial(jax.jit, static_argnums=(0, 1))
+def _project(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, vectors: Array) -> Array:
+    return jax.vmap(read(call, arrays, layout, {}, fixed).projection.apply)(vectors)
