@@ -142,7 +142,11 @@ class Info(NamedTuple):
 def init(problem: Problem, sites: Sites) -> State:
     """Start from given sites (zeros, or those of a similar problem)."""
     shapes = jax.eval_shape(lambda: posterior(problem, sites))
-    fit = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return begin(sites, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+
+
+def begin(sites: Sites, fit: Fit) -> State:
+    """The state before the first sweep; the fit is there for its shapes."""
     one = jnp.ones((), sites.precision.dtype)
     mean, nowhere = fit.marginals.mean, one * jnp.inf
     return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, jnp.asarray(-1))
