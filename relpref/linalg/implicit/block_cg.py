@@ -35,7 +35,7 @@ def block_cg(
     precondition: Callable[[Block, Block], object],
     rhs: Block,
     *,
-    tol: float,
+    tol: float | NDArray[np.float64],
     max_steps: int,
 ) -> BlockCG:
     """Solve A X = B for a symmetric positive definite A; every column has step lengths of its own.
@@ -49,8 +49,8 @@ def block_cg(
         From a block and an array of its shape, into which they write A or M⁻¹ times the block.
     rhs : array, shape (n, k)
         B, of the precision to compute in; overwritten.
-    tol : float
-        Bound on √(rᵀM⁻¹r / bᵀM⁻¹b). This norm weighs an entry by its own scale, so that one bound suits entries with a
+    tol : float or array, shape (k,)
+        Bound on √(rᵀM⁻¹r / bᵀM⁻¹b), also column by column. This norm weighs an entry by its own scale, so that one bound suits entries with a
         million links and with one.
     max_steps : int
 
@@ -63,12 +63,13 @@ def block_cg(
     precondition(residual, image)
     squared = inner(residual, image)
     start, found = squared.copy(), squared.copy()
+    enough = np.square(tol) * start
     direction = image.copy()
     live, solution = np.arange(rhs.shape[1]), values
     steps = 0
     while True:
         found[live] = squared
-        open_ = squared > tol**2 * start[live]  # false for NaN, too
+        open_ = squared > enough[live]  # false for NaN, too
         if not open_.any() or steps == max_steps:
             break
         if 2 * np.count_nonzero(open_) <= live.size:

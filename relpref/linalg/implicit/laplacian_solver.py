@@ -76,6 +76,11 @@ class LaplacianSolver:
         self._refinement = Refinement(self._laplacian)
         self._seen = SeenBlock()
 
+    def laplacian(self) -> Any:
+        """Δ as a SciPy CSR array, shape (n, n), in the order of the nodes; a copy."""
+        rank = self._laplacian.rank
+        return self._laplacian.matrix[rank][:, rank]
+
     def solve(
         self, shift: float, rhs: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
     ) -> Solution:

@@ -10,11 +10,9 @@ import scipy.linalg
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.errors import DataError
+from relpref.errors import DataError, InferenceError
 from relpref.infer.belief import as_key
 from relpref.infer.ep import log_evidence_of_sites
-from relpref.infer.large.sparse._stub import ImplicitCovariance
-from relpref.infer.large.sparse.equations import NotSolved
 from relpref.infer.large.sparse.latents import Latents
 from relpref.infer.large.sparse.posterior import SparsePosterior
 from relpref.infer.large.sparse.relations import Factorised, Iterative, Noise, Relations, Sampled
@@ -32,6 +30,7 @@ from relpref.infer.sites import (
 )
 from relpref.infer.spaces import Marginals
 from relpref.likelihoods import TiltedMoments
+from relpref.linalg import ImplicitCovariance
 
 Floats = NDArray[np.float64]
 
@@ -154,7 +153,9 @@ def fit(
         raise DataError(f"samples is {samples}; it must be at least 8")
     latents, counts, first = _checked(parts, column, entry, counts, start)
     with jax.enable_x64(True):
-        sampled = latents.copies > 0 and (variances == "sampled" or (variances == "auto" and not latents.small))
+        sampled = latents.copies > 0 and (
+            variances == "sampled" or (variances == "auto" and not latents.small)
+        )
         noise = _noise(latents, key, samples) if sampled else None
         return _sweep(_Algebra(latents, counts, 0.01 * tol, noise), tilted, first, tol, max_sweeps, progress)
 
@@ -178,7 +179,8 @@ class _Algebra:
 
     def refresh(self, sites: Sites) -> Fit:
         """The posterior under the sites."""
-        latents, weights = self.latents, self.counts * sites.precision
+        latents = self.latents
+        weights = np.asarray(self.counts * np.asarray(sites.precision))
         relations: Relations = (
             Factorised(latents, weights)
             if self._noise is None
@@ -186,10 +188,10 @@ class _Algebra:
         )
         self.relations, self.posterior = relations, SparsePosterior.under(latents, relations, weights)
         variance, self.error = self.posterior.gap_variances(relations.variances())
-        mean = self.response(self.counts * sites.shift)
-        return Fit(sites, _NO_FACTOR, Marginals(mean, variance, np.zeros(())))
+        mean = self.response(self.counts * np.asarray(sites.shift))
+        return Fit(sites, _NO_FACTOR, _marginals(mean, variance))
 
-    def response(self, pull: Floats) -> Floats:
+    def response(self, pull: Any) -> Any:
         """Posterior covariance of the projections times a vector."""
         assert self.posterior is not None
         self.parts = self.posterior.by_part(self.latents.projection.T @ pull, "mean")
@@ -216,8 +218,9 @@ def _sweep(
     progress: Callable[[int, float], object] | None,
 ) -> SparseFit:
     """`relpref.infer.sites.run`, with the algebra on the host."""
-    counts, nothing = algebra.counts, np.zeros_like(algebra.counts)
-    fit = Fit(first, _NO_FACTOR, Marginals(nothing, nothing, np.zeros(())))
+    counts: Any = algebra.counts
+    nothing = np.zeros(len(counts))
+    fit = Fit(first, _NO_FACTOR, _marginals(nothing, nothing))
     state, usable, more, sweeps = begin(first, fit), np.asarray(7), True, 0
 
     def info(result: Result, detail: str = "") -> SparseInfo:
@@ -226,13 +229,13 @@ def _sweep(
 
     try:
         while more and sweeps < max_sweeps:
-            sites = Sites(*map(np.asarray, state.sites))
+            sites = _sites(*state.sites)
             fresh = bool(state.held < 0)
             if fresh:
                 fit = algebra.refresh(sites)
                 marginals = fit.marginals
             else:
-                marginals = held(algebra.response, counts, fit, sites, np.asarray(state.mean))
+                marginals = held(algebra.response, counts, fit, sites, state.mean)
             moments = tilted(*_cavities(counts, sites, marginals))
             state, usable, going = _advance(counts, state, fit, marginals, moments, tol)
             more, sweeps = bool(going), sweeps + fresh
@@ -242,7 +245,7 @@ def _sweep(
         if result.empty or algebra.posterior is None:
             return _nothing(algebra, info(result))
         return _found(algebra, fit, state, info(result))
-    except NotSolved as error:
+    except InferenceError as error:
         return _nothing(algebra, info(Result.iterations_not_converged, str(error)))
     except scipy.linalg.LinAlgError as error:
         return _nothing(algebra, info(Result.prior_not_positive_definite, str(error)))
@@ -252,16 +255,17 @@ def _found(algebra: _Algebra, fit: Fit, state: State, info: SparseInfo) -> Spars
     """The posterior of the last fresh sweep, and its evidence (`relpref.infer.ep.evaluate`)."""
     posterior, relations = algebra.posterior, algebra.relations
     assert posterior is not None and relations is not None
-    counts, shift = algebra.counts, fit.sites.shift
+    counts, shift = algebra.counts, np.asarray(fit.sites.shift)
     gap_mean = algebra.response(counts * shift)  # held sweeps have moved it
     half, error = posterior.half_log_ratio(relations.half_log_ratio())
     rows = _evidence_of_rows(counts, state.log_normalizer, fit.sites, fit.marginals)
+    variance: Any = fit.marginals.variance
     return SparseFit(
         fit.sites,
         algebra.mean,
         algebra.parts,
         gap_mean,
-        fit.marginals.variance,
+        variance,
         algebra.error,
         float(rows) - float(half) + 0.5 * float((counts * shift) @ gap_mean),
         float(error),
@@ -276,7 +280,7 @@ def _nothing(algebra: _Algebra, info: SparseInfo) -> SparseFit:
     rows, entities = np.full(len(algebra.counts), np.nan), np.full(latents.size, np.nan)
     parts = dict.fromkeys([*latents.relations, *latents.factors], entities)
     return SparseFit(
-        Sites(rows, rows), entities, parts, rows, rows, rows, float("nan"), float("nan"), info, None
+        _sites(rows, rows), entities, parts, rows, rows, rows, float("nan"), float("nan"), info, None
     )
 
 
@@ -300,16 +304,27 @@ def _checked(
             f"column reaches from {columns.min()} to {columns.max()}; the {latents.size} entities are counted from 0"
         )
     nothing = np.zeros_like(number)
-    first = (
-        Sites(nothing, nothing) if start is None else Sites(*(np.array(site, np.float64) for site in start))
-    )
-    for name, values in (("entry", entries), ("counts", number), *first._asdict().items()):
+    first = _sites(nothing, nothing) if start is None else _sites(*start)
+    for name, values in (
+        ("entry", entries),
+        ("counts", number),
+        ("the sites' precision", first.precision),
+        ("the sites' shift", first.shift),
+    ):
         if not np.all(np.isfinite(values)):
             raise DataError(f"{name} is not finite everywhere; look for NaN in the data")
     for name, values in (("counts", number), ("the sites' precision", first.precision)):
-        if np.any(values < 0):
-            raise DataError(f"{name} has the negative entry {values.min()}; it must not be negative")
+        if np.any(np.asarray(values) < 0):
+            raise DataError(f"{name} has the negative entry {np.min(values)}; it must not be negative")
     return latents, number, first
+
+
+def _sites(precision: Any, shift: Any) -> Sites:
+    return Sites(np.asarray(precision, np.float64), np.asarray(shift, np.float64))  # type: ignore[arg-type]  # on the host
+
+
+def _marginals(mean: Any, variance: Any) -> Marginals:
+    return Marginals(mean, variance, np.zeros(()))  # type: ignore[arg-type]  # the determinant comes last
 
 
 _NO_FACTOR: Any = ()  # the host keeps it

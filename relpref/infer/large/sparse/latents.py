@@ -11,7 +11,7 @@ import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
-from relpref.infer.large.sparse._stub import ImplicitCovariance, LowRank, SparsePrecision
+from relpref.linalg import ImplicitCovariance, LowRank, SparsePrecision
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.integer]
@@ -110,9 +110,8 @@ class Latents:
             return scipy.sparse.csr_array((0, 0))
         blocks = []
         for part in self.relations.values():
-            weights = part.solver.adjacency
-            diagonal = scipy.sparse.diags_array(np.asarray(weights.sum(axis=1)).ravel() + part.shift)
-            blocks.append((diagonal - weights) / part.scale)
+            identity = scipy.sparse.eye_array(self.size, format="csr")
+            blocks.append((part.solver.laplacian() + part.shift * identity) / part.scale)
         return scipy.sparse.csr_array(scipy.sparse.block_diag(blocks, format="csr"))
 
     def precision(self, weights: Floats) -> Any:
@@ -139,7 +138,7 @@ class Latents:
         blocks = []
         for part in self.relations.values():
             number, label = scipy.sparse.csgraph.connected_components(
-                part.solver.adjacency + answers, directed=False
+                abs(part.solver.laplacian()) + answers, directed=False
             )
             entries = (np.ones(self.size), label, np.arange(self.size + 1))
             blocks.append(scipy.sparse.csr_array(entries, shape=(self.size, number)))
@@ -163,7 +162,7 @@ class Latents:
         """Draws from N(0, Q), shape (R·n, number): a Laplacian's root is its weighted incidence matrix, nothing is factorised."""
         drawn = np.empty((self.copies * self.size, number))
         for place, part in enumerate(self.relations.values()):
-            edges = scipy.sparse.triu(part.solver.adjacency, 1, format="coo")
+            edges = scipy.sparse.triu(-part.solver.laplacian(), 1, format="coo")
             source, target = edges.coords
             root = np.sqrt(edges.data)
             block = drawn[place * self.size : (place + 1) * self.size]

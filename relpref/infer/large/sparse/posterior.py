@@ -8,9 +8,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.infer.large.sparse._stub import ImplicitCovariance
 from relpref.infer.large.sparse.latents import Latents
 from relpref.infer.large.sparse.relations import Estimate, Factorised, Iterative, Solver
+from relpref.linalg import ImplicitCovariance
 
 Floats = NDArray[np.float64]
 

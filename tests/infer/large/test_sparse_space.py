@@ -1,0 +1,213 @@
+"""EP with a sparse posterior precision against EP by dense factors, and its estimates against exact numbers."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from jax.scipy.special import log_ndtr
+from numpy.typing import NDArray
+
+from relpref.infer.ep import log_evidence_of_sites
+from relpref.infer.large.sparse import SparseFit, SparsePosterior, fit
+from relpref.infer.result import Result
+from relpref.infer.rows import DenseRows
+from relpref.infer.sites import Problem, Sites, cavities, run
+from relpref.infer.spaces import EntitySpace, Map
+from relpref.likelihoods import TiltedMoments
+from relpref.linalg import LaplacianSolver, LowRank, SparsePrecision
+from relpref.linalg.cholesky import cholesky
+
+Floats = NDArray[np.float64]
+
+NUM_ENTITIES, NUM_ROWS = 120, 260
+
+
+@jax.jit
+def probit(mean: jax.Array, variance: jax.Array) -> TiltedMoments:
+    """Of answers that the first entity of each row is preferred (Rasmussen & Williams eq. 3.58)."""
+    scale = 1 / jnp.sqrt(1 + variance)
+    z = mean * scale
+    ratio = jnp.exp(-0.5 * z * z - 0.5 * jnp.log(2 * jnp.pi) - log_ndtr(z))
+    return TiltedMoments(log_ndtr(z), ratio * scale, ratio * (z + ratio) * scale**2)
+
+
+class Case(NamedTuple):
+    """A problem of the one shape."""
+
+    parts: dict[str, Any]
+    column: NDArray[np.intp]
+    entry: Floats
+    counts: Floats
+
+
+class Truth(NamedTuple):
+    """What the dense engine's algebra finds."""
+
+    sites: Sites
+    mean: Floats
+    covariance: Floats
+    gap_variance: Floats
+    log_evidence: float
+    sweeps: int
+
+
+def graph(rng: np.random.Generator, kind: str) -> Any:
+    """Adjacency of a random, a star-like or a chain-like graph with isolated nodes."""
+    n = NUM_ENTITIES
+    if kind == "chain":
+        ends = np.stack([np.arange(n - 21), np.arange(1, n - 20)], axis=1)
+    elif kind == "hub":
+        ends = np.stack([np.zeros(n - 1, int), np.arange(1, n)], axis=1)
+    else:
+        ends = np.unique(np.sort(rng.integers(0, n, (3 * n, 2)), axis=1), axis=0)
+        ends = ends[ends[:, 0] != ends[:, 1]]
+    weight = rng.uniform(0.5, 2, len(ends))
+    upper = scipy.sparse.coo_array((weight, tuple(ends.T)), shape=(n, n))
+    return scipy.sparse.csr_array(upper + upper.T)
+
+
+def relation(kind: str, shift: float = 0.5, scale: float = 8.0, seed: int = 0) -> SparsePrecision:
+    return SparsePrecision(LaplacianSolver(graph(np.random.default_rng(seed), kind)), shift, scale)
+
+
+def attributes(rank: int = 5) -> LowRank:
+    return LowRank(np.random.default_rng(9).standard_normal((NUM_ENTITIES, rank)))
+
+
+def case(parts: dict[str, Any], seed: int = 0, gaps: bool = True) -> Case:
+    """Random rows; those that are no gaps look at one entity, at one twice, or with other weights."""
+    rng = np.random.default_rng(seed)
+    column = rng.integers(0, NUM_ENTITIES, (NUM_ROWS, 2))
+    entry = np.tile([1.0, -1.0], (NUM_ROWS, 1))
+    if gaps:
+        column[:, 1] = (column[:, 0] + rng.integers(1, NUM_ENTITIES, NUM_ROWS)) % NUM_ENTITIES
+    else:
+        entry *= rng.uniform(0.5, 2, entry.shape)
+        entry[::5, 1] = 0
+        column[::7, 1] = column[::7, 0]
+    return Case(parts, column, entry, rng.choice([0.0, 1, 1, 1, 3], NUM_ROWS))
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "one relation": lambda: case({"cites": relation("random")}),
+    "a hub": lambda: case({"cites": relation("hub")}),
+    "long ranges and isolated nodes": lambda: case({"next": relation("chain", 1e-3, 0.5)}),
+    "relations and attributes": lambda: case(
+        {"cites": relation("random"), "next": relation("chain", 0.1), "attributes": attributes()}
+    ),
+    "attributes alone": lambda: case({"attributes": attributes()}),
+    "rows that are no gaps": lambda: case({"cites": relation("random")}, gaps=False),
+}
+
+
+def prior(parts: dict[str, Any]) -> Floats:
+    total = np.zeros((NUM_ENTITIES, NUM_ENTITIES))
+    for part in parts.values():
+        if isinstance(part, LowRank):
+            total += part.factor @ part.factor.T
+        else:
+            precision = part.solver.laplacian().toarray() + part.shift * np.eye(NUM_ENTITIES)
+            total += part.scale * np.linalg.inv(precision)
+    return total
+
+
+def rows_of(problem: Case) -> Floats:
+    matrix = np.zeros((NUM_ROWS, NUM_ENTITIES))
+    np.add.at(matrix, (np.arange(NUM_ROWS)[:, None], problem.column), problem.entry)
+    return matrix
+
+
+@jax.jit
+def dense_ep(covariance: jax.Array, matrix: jax.Array, counts: jax.Array) -> Any:
+    projection = Map(lambda vector: matrix @ vector, lambda vector: matrix.T @ vector)
+    root = cholesky(covariance).lower
+    space = EntitySpace(root, DenseRows(matrix), jnp.zeros(()))
+    problem = Problem(space, projection, counts, probit)
+    nothing = jnp.zeros(len(counts))
+    found, log_normalizer, info = run(problem, Sites(nothing, nothing), 1e-9, 300)
+    cavity = cavities(counts, found.sites, found.marginals)
+    pull = counts * found.sites.shift
+    log_evidence = (
+        log_evidence_of_sites(counts, log_normalizer, found.sites, cavity)
+        - found.marginals.log_determinant
+        + 0.5 * jnp.vdot(pull, found.marginals.mean)
+    )
+    white = found.factor.white
+    mean = white @ (white.T @ (matrix.T @ pull))
+    return found.sites, mean, white @ white.T, found.marginals.variance, log_evidence, info.sweeps
+
+
+def truth_of(problem: Case) -> Truth:
+    with jax.enable_x64(True):
+        found = dense_ep(prior(problem.parts), rows_of(problem), problem.counts)
+        return Truth(*jax.tree.map(np.asarray, found))
+
+
+def run_sparse(problem: Case, **options: Any) -> SparseFit:
+    return fit(*problem, probit, **{"tol": 1e-8, **options})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_fixed_point_as_dense_factors(name: str) -> None:
+    problem = CASES[name]()
+    truth, found = truth_of(problem), run_sparse(problem)
+    answered = problem.counts > 0
+    assert found.info.result is Result.converged
+    assert found.info.method == "factorised"
+    assert found.info.sweeps <= truth.sweeps
+    for ours, theirs in zip(found.sites, truth.sites, strict=True):
+        np.testing.assert_allclose(np.asarray(ours)[answered], np.asarray(theirs)[answered], atol=1e-6)
+    deviation = np.sqrt(np.diag(truth.covariance))
+    assert np.max(np.abs(found.mean - truth.mean) / deviation) < 1e-5
+    np.testing.assert_allclose(found.gap_variance, truth.gap_variance, rtol=1e-5)
+    np.testing.assert_allclose(found.gap_mean, rows_of(problem) @ truth.mean, atol=1e-5)
+    assert found.log_evidence == pytest.approx(truth.log_evidence, abs=1e-6)
+    assert found.log_evidence_error == 0
+    np.testing.assert_array_equal(found.gap_variance_error, 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_posterior_covariance(name: str) -> None:
+    problem = CASES[name]()
+    truth, found = truth_of(problem), run_sparse(problem)
+    weights = problem.counts * np.asarray(found.sites.precision)
+    sparse = fit(*problem, probit, start=found.sites, tol=1e-8, variances="sampled", max_sweeps=1).covariance
+    restored = SparsePosterior.at(problem.parts, problem.column, problem.entry, weights)
+    scale = np.max(np.diag(truth.covariance))
+    for covariance in (found.covariance, sparse, restored):
+        assert covariance is not None
+        few, many = np.array([3, 100, 3]), np.arange(NUM_ENTITIES)
+        np.testing.assert_allclose(covariance.block(many, few), truth.covariance[:, few], atol=1e-5 * scale)
+        np.testing.assert_allclose(covariance.block(few, many), truth.covariance[few], atol=1e-5 * scale)
+        np.testing.assert_allclose(
+            covariance.row_means(few), truth.covariance[few].mean(axis=1), atol=1e-5 * scale
+        )
+        vectors = np.random.default_rng(0).standard_normal((NUM_ENTITIES, 2))
+        np.testing.assert_allclose(
+            covariance.scaled(2.0).matmul(vectors), 2 * truth.covariance @ vectors, atol=1e-4 * scale
+        )
+
+
+def test_parts_add_up_and_are_their_own() -> None:
+    """E[part | answers] is the part's prior covariance times Aᵀβ, β the dual vector."""
+    problem = CASES["relations and attributes"]()
+    found = run_sparse(problem)
+    np.testing.assert_allclose(sum(found.parts.values()), found.mean)
+    shift, precision = (
+        problem.counts * np.asarray(site) for site in (found.sites.shift, found.sites.precision)
+    )
+    pull = rows_of(problem).T @ (shift - precision * found.gap_mean)
+    for name, part in problem.parts.items():
+        np.testing.assert_allclose(found.parts[name], prior({name: part}) @ pull, atol=1e-5)
+
+
+def test_a_part_of_no_amplitude_is_left_out() -> None:
+    problem = CASES["one relation"]()
+    off = {"off": relation("chain", scale=0.0), **problem.parts}
+    with_it, without = run_sparse(problem._replace(parts=off)), run_sparse(problem)
+    np.testing.assert_allclose(with_it.mean, without.mean)
+    assert set(with_it.parts) == {"cites"}
