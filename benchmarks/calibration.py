@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="(default: all)")
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--key", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--scheduler", help="where, as of relpref sbc (default: one by one)")
     parser.add_argument("--kept", action="store_true", help="simulate nothing, show what the folder has")
     parser.add_argument("--out", type=Path, default=Path("calibration"))
     args = parser.parse_args()
@@ -99,7 +99,7 @@ def calibrated(name: str, way: str, simulations: int, file: Path, args: argparse
         key=args.key,
         engine_options=options,
         file=file,
-        workers=args.workers,
+        scheduler=args.scheduler,
         **keywords,
     )
 

@@ -45,3 +45,7 @@ class InferenceError(RelprefError, RuntimeError):
 
 class StorageError(RelprefError, OSError):
     """A saved run cannot be written or read."""
+
+
+class ClusterError(RelprefError, RuntimeError):
+    """Other processes that computed went away or cannot be used; the message says where, what is kept and how to go on."""

@@ -14,6 +14,7 @@ from relpref import errors
         (errors.UnknownLabelError, (errors.DataError, KeyError, ValueError)),
         (errors.UnsupportedProgramError, (errors.RelprefError, TypeError)),
         (errors.StorageError, (errors.RelprefError, OSError)),
+        (errors.ClusterError, (errors.RelprefError, RuntimeError)),
     ],
 )
 def test_hierarchy_and_plain_text(error: Any, bases: Any) -> None:

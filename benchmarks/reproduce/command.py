@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relpref.errors import RelprefError
+from relpref.parallel import FORMS
 
 
 def carry_out(work: Callable[[], None], out: Path) -> int:
@@ -26,9 +27,7 @@ def carry_out(work: Callable[[], None], out: Path) -> int:
 
 def common(parser: argparse.ArgumentParser, page: str) -> None:
     """Add where to compute and where the results go."""
-    parser.add_argument(
-        "--scheduler", help="processes, processes:N or the address of a Dask scheduler (default: one by one)"
-    )
+    parser.add_argument("--scheduler", help=f"{FORMS} (default: one by one)")
     parser.add_argument(
         "--out", type=Path, default=Path("reproduction"), help="rows, tables, figures (default: reproduction)"
     )

@@ -42,7 +42,7 @@ def run(chosen: argparse.Namespace) -> None:
             simulations=chosen.simulations,
             key=chosen.seed,
             file=out / _SIMULATIONS,
-            workers=chosen.workers,
+            scheduler=chosen.scheduler,
             progress_bar=not chosen.json,
             **options,
         )

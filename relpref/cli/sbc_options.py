@@ -2,7 +2,7 @@
 
 import argparse
 
-from relpref.cli.values import positive
+from relpref.cli.values import positive, scheduler
 
 ENGINES = ("ep", "laplace", "exact", "nuts", "svi")
 
@@ -25,11 +25,11 @@ def sbc_options(parser: argparse.ArgumentParser) -> None:
         help="whether the engine is told those of the simulation, samples them, or takes the best (default: given)",
     )
     parser.add_argument(
-        "--workers",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="processes (default: 1; more need Dask, pip install 'relpref[dask]')",
+        "--scheduler",
+        type=scheduler,
+        metavar="WHERE",
+        help="threads, processes, threads:N, processes:N, or tcp://HOST:PORT of a Dask scheduler; all but threads need Dask, pip install "
+        "'relpref[dask]' (default: one simulation after the other)",
     )
     parser.add_argument(
         "--out",

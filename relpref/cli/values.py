@@ -2,6 +2,9 @@
 
 import argparse
 
+from relpref.errors import DataError
+from relpref.parallel import FORMS, Scheduler
+
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""
@@ -33,6 +36,15 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def scheduler(text: str) -> str:
+    """Where many computations are done."""
+    try:
+        Scheduler.read(text)
+    except DataError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {FORMS}") from None
+    return text
 
 
 def regularizations(text: str) -> list[float]:

@@ -5,6 +5,7 @@ covariance operators, and the observed sites' predictors are linearised in the l
 as a map, with no design matrix. Whatever does not fit this shape is refused by name, before anything is computed.
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense, real
 Values = dict[str, Any]
 Program = Callable[..., None]
 _ARRAYS = (np.ndarray, np.generic, jax.Array)
+# Whoever runs a program holds it: numpyro's handlers are one stack for all threads.
+running = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,9 @@ class Call:
         """Run the program with the given values of latent sites, others drawn from their priors; record every site."""
         args, kwargs = self.arguments(arrays)
         seeded = handlers.seed(self.program, rng_seed=seed)
-        sites: dict[str, dict[str, Any]] = handlers.trace(handlers.substitute(seeded, data=values)).get_trace(
-            *args, **kwargs
-        )
+        with running:
+            traced = handlers.trace(handlers.substitute(seeded, data=values))
+            sites: dict[str, dict[str, Any]] = traced.get_trace(*args, **kwargs)
         return sites
 
 

@@ -249,7 +249,7 @@ def test_fits_that_fail_are_counted() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     for options, message in (
         ({"simulations": 0}, "simulations is 0"),
-        ({"workers": 0}, "workers is 0"),
+        ({"scheduler": "many"}, "scheduler is 'many'"),
         ({"engine": "stan"}, "engine is 'stan'"),
         ({"hyperparameters": "guess"}, "hyperparameters is 'guess'"),
         ({"engine": "svi", "hyperparameters": "maximise"}, "maximises no hyperparameters"),
@@ -300,9 +300,13 @@ def test_an_answer_given_five_times_is_five_answers(make_counted: Callable[[], P
 
 @pytest.mark.slow
 def test_workers_find_the_same(tmp_path: Path) -> None:
-    """Up to rounding: their linear algebra has one thread."""
     alone = tried("xpgp", simulations=12, hyperparameters="maximise")
-    together = tried(
-        "xpgp", simulations=12, hyperparameters="maximise", workers=2, file=tmp_path / "sbc.jsonl"
-    )
-    np.testing.assert_allclose(together.pit, alone.pit, rtol=1e-9)
+    for number, scheduler in enumerate(["threads:2", "processes:2"]):
+        together = tried(
+            "xpgp",
+            simulations=12,
+            hyperparameters="maximise",
+            scheduler=scheduler,
+            file=tmp_path / f"sbc{number}.jsonl",
+        )
+        assert together.pit.tobytes() == alone.pit.tobytes()

@@ -17,7 +17,7 @@ from relpref.infer import Exact, RelationPosterior, from_samples, noncentered
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.integrate import UNMIXED
 from relpref.infer.posterior import Posterior
-from relpref.infer.program import Call, Values
+from relpref.infer.program import Call, Values, running
 from relpref.infer.result import Result
 
 Hyperparameters = Literal["given", "integrate", "maximise"]
@@ -112,7 +112,8 @@ def _sampled(
     call, arrays = split(questions.program, questions.args, questions.kwargs)
     with jax.enable_x64(True):
         observed = {**answers, **given}
-        samples, result = (_nuts if engine == "nuts" else _svi)(call, arrays, observed, key, **options)
+        with running:  # the samplers run the program by themselves
+            samples, result = (_nuts if engine == "nuts" else _svi)(call, arrays, observed, key, **options)
         number = len(next(iter(samples.values())))
         samples |= {name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()}
     found = from_samples(

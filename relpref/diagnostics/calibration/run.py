@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from relpref import parallel
 from relpref.diagnostics.calibration.at_given import below_truths, block_size
 from relpref.diagnostics.calibration.fingerprint import fingerprint
 from relpref.diagnostics.calibration.fits import (
@@ -36,8 +35,9 @@ from relpref.infer.belief import as_key, key_words
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.layout import broadcast_fixed
 from relpref.infer.program import Program
+from relpref.parallel import Scheduler, run_all
 
-_TOGETHER = 5  # simulations that a worker process is handed at a time, where they are fitted one by one
+_TOGETHER = 5  # simulations that a worker is handed at a time, where they are fitted one by one
 
 
 def calibrate(
@@ -51,7 +51,7 @@ def calibrate(
     fixed: Mapping[str, Any] | None = None,
     engine_options: Mapping[str, Any] | None = None,
     file: str | os.PathLike[str] | None = None,
-    workers: int = 1,
+    scheduler: str | None = None,
     progress_bar: bool = True,
     **kwargs: Any,
 ) -> Calibration:
@@ -83,8 +83,8 @@ def calibrate(
     file : path, optional
         Finished simulations are added to it, and those that are there are not done again. Program, engine and quantity must be the
         same functions: their code, what it names in their module, and values bound to them are looked at.
-    workers : int
-        Processes, where fits are done one by one. More than one needs Dask; the program, and an engine of your own, must be importable.
+    scheduler : str, optional
+        Where simulations are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
     progress_bar : bool
         Show how far it is, where a person watches.
 
@@ -102,11 +102,12 @@ def calibrate(
         If the program has no Gaussian site that enters its answers linearly.
     StorageError
         If the file is of other simulations, or cannot be written.
+    ClusterError
+        If other processes went away; the same call goes on with what is in the file.
     """
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")
-    if workers < 1:
-        raise DataError(f"workers is {workers}; it must be at least 1")
+    Scheduler.read(scheduler)
     check_engine(engine, hyperparameters)
     if engine is Exact and quantity is not None:
         raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
@@ -121,7 +122,7 @@ def calibrate(
     chosen = usual(questions) if quantity is None else Own(quantity)
     options = dict(engine_options or {})
     together = hyperparameters == "given" and isinstance(engine, type) and issubclass(engine, GaussianEngine)
-    size = block_size(questions.layout) if together else _TOGETHER if workers > 1 else 1
+    size = block_size(questions.layout) if together else 1 if scheduler is None else _TOGETHER
     words = key_words(as_key(key))
     simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
     journal = None if file is None else Journal(file, simulator.settings(name))
@@ -131,9 +132,9 @@ def calibrate(
         for s in range(0, simulations, size)
         if not all(i in records for i in range(s, min(s + size, simulations)))
     ]
-    scheduler = f"processes:{workers}" if workers > 1 and not together else None
     label = f"simulations ({'blocks of ' + str(size) if size > 1 else name})"
-    for _, found in parallel.run_all(simulator, starts, scheduler, label=label, progress_bar=progress_bar):
+    batches = run_all(simulator, starts, scheduler, label=label, kept=file, progress_bar=progress_bar)
+    for _, found in batches:
         new = [
             record for record in found if record.simulation < simulations and record.simulation not in records
         ]

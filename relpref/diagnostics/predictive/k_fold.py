@@ -1,6 +1,7 @@
 """Answers as predicted by fits to the others, some at a time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -70,6 +71,8 @@ def k_fold(
         If the posterior does not know its program or its engine (draws), or its program is not one of answers or examples in rows.
     InferenceError
         If the fit to a fold did not converge.
+    ClusterError
+        If other processes went away.
     """
     if folds < 2:
         raise DataError(f"folds is {folds}; at least 2")
@@ -95,9 +98,10 @@ def k_fold(
     data, groups, name = _groups(posterior, origin, question, by)
     fold = fold_of(groups, folds, rng, name)
     fixed = posterior.hyperparameters if hyperparameters == "keep" else origin.engine.get("fixed") or {}
-    work = [_Fold(posterior, data, np.flatnonzero(fold != number), dict(fixed)) for number in range(folds)]
+    predict = partial(_predict, posterior, data, dict(fixed))
+    trained = [np.flatnonzero(fold != number) for number in range(folds)]
     log_score, chances = np.full(len(groups), np.nan), np.empty((0, 0))
-    for number, found in run_all(_predict, work, scheduler, label="folds", progress_bar=progress_bar):
+    for number, found in run_all(predict, trained, scheduler, label="folds", progress_bar=progress_bar):
         test = fold == number
         scores = by_answer(found, given)
         log_score[test] = (logsumexp(scores, axis=0) - np.log(len(scores)))[test]
@@ -109,22 +113,12 @@ def k_fold(
     return labelled(posterior, given, chances, log_score, method, lists_leave=by == "rater")
 
 
-@dataclass(frozen=True)
-class _Fold:
-    """A fit to some of the answers: whose, and the positions of those that are there."""
-
-    posterior: Posterior
-    data: Any
-    train: Positions
-    fixed: dict[str, Any]
-
-
-def _predict(fold: _Fold) -> Predictive:
-    """What a fit to some of the answers says of all."""
-    posterior, origin = fold.posterior, fold.posterior.origin
+def _predict(posterior: Posterior, data: Any, fixed: dict[str, Any], trained: Positions) -> Predictive:
+    """What a fit to the answers at some positions says of all."""
+    origin = posterior.origin
     assert origin is not None  # checked
-    less = origin.with_argument(fold.data, _some(fold.data, fold.train))
-    engine = engine_again(origin, fixed=fold.fixed, padding=True)
+    less = origin.with_argument(data, _some(data, trained))
+    engine = engine_again(origin, fixed=fixed, padding=True)
     fitted = engine.run_from(
         None, posterior.key, *less.args, progress_bar=False, at=posterior.hyperparameters, **less.kwargs
     )

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -17,20 +17,42 @@ from relpref.parallel import run_all
 
 Row = dict[str, Any]
 KEY = ["strategy", "seed", "answers"]
-_RUNS_AT_ONCE = 10  # of one strategy, for other processes
+_RUNS_AT_ONCE = 10  # of one strategy, for threads and other processes
 
 
-@dataclass(frozen=True)
-class _Item:
+class _Item(NamedTuple):
     """Some runs of one strategy: they share what JAX compiles."""
 
-    truth: Truth | Callable[[int], Truth]
     name: str
     strategy: Strategy
     seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Simulator:
+    """What all runs have in common."""
+
+    truth: Truth | Callable[[int], Truth]
     answers: int
     fit: Fit
     limits: Mapping[str, Any]
+
+    def __call__(self, item: _Item) -> list[Row]:
+        """All rows of some runs."""
+        return [
+            {"strategy": item.name, "seed": seed} | row
+            for seed in item.seeds
+            for row in self._run(item.strategy, seed)
+        ]
+
+    def _run(self, strategy: Strategy, seed: int) -> Iterator[Row]:
+        truth = self.truth if isinstance(self.truth, Truth) else self.truth(seed)
+        start = self.fit(truth.data)
+        yield {"answers": 0, **truth.judge(start.belief), "probability": float("nan")}
+        steps = simulate_steps(truth, strategy, seed, start=start, limits=self.limits)
+        for number, step in zip(range(1, self.answers + 1), steps, strict=False):
+            judged = truth.judge(step.posterior.belief)
+            yield {"answers": number, **judged, "probability": step.probability}
 
 
 def simulate(
@@ -66,8 +88,8 @@ def simulate(
     limits : mapping, optional
         Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``hardest``, ``entities``.
     scheduler : str, optional
-        None, ``"processes:4"`` or the address of a Dask scheduler, see `relpref.parallel.run_all`; truth, strategies and fit must be
-        picklable then.
+        Where runs are computed, see `relpref.parallel.run_all`; here, one after the other, by default. For other processes truth,
+        strategies and fit must be picklable.
     resume : path, optional
         A CSV file that keeps finished runs; the same call goes on where an earlier one stopped, and more seeds and strategies may be
         added. It knows the truth by its content, and callables (one from a seed to a truth, ``fit``, a strategy) by their names:
@@ -88,6 +110,8 @@ def simulate(
     DataError
         If an argument cannot be used, or the file holds runs with another truth, fit, limits, number of answers, or another
         strategy of the same name.
+    ClusterError
+        If other processes went away; the same call goes on with what is in the file.
     """
     named = dict(strategies) if isinstance(strategies, Mapping) else {name: name for name in strategies}
     chosen = tuple(dict.fromkeys(int(seed) for seed in seeds))
@@ -103,29 +127,23 @@ def simulate(
         left = [seed for seed in chosen if (name, seed) not in done]
         step = len(left) if scheduler is None and resume is None else _RUNS_AT_ONCE
         for at in range(0, len(left), max(step, 1)):
-            some = tuple(left[at : at + step])
-            items.append(_Item(truth, name, strategy, some, answers, fit, limits))
+            items.append(_Item(name, strategy, tuple(left[at : at + step])))
     rows: list[Row] = []
-    for _, found in run_all(_compute, items, scheduler, label="simulations", progress_bar=progress_bar):
+    runs = run_all(
+        _Simulator(truth, answers, fit, limits),
+        items,
+        scheduler,
+        label="groups of simulations",
+        kept=resume,
+        progress_bar=progress_bar,
+    )
+    for _, found in runs:
         rows += found
         if kept is not None:
             kept.add(found)
     table = pd.DataFrame(rows if kept is None else kept.rows)
     mine = table[table["strategy"].isin(list(named)) & table["seed"].isin(chosen)]
     return mine.sort_values(KEY, ignore_index=True)
-
-
-def _compute(item: _Item) -> list[Row]:
-    return [{"strategy": item.name, "seed": seed} | row for seed in item.seeds for row in _run(item, seed)]
-
-
-def _run(item: _Item, seed: int) -> Iterator[Row]:
-    truth = item.truth if isinstance(item.truth, Truth) else item.truth(seed)
-    start = item.fit(truth.data)
-    yield {"answers": 0, **truth.judge(start.belief), "probability": float("nan")}
-    steps = simulate_steps(truth, item.strategy, seed, start=start, limits=item.limits)
-    for number, step in zip(range(1, item.answers + 1), steps, strict=False):
-        yield {"answers": number, **truth.judge(step.posterior.belief), "probability": step.probability}
 
 
 def _check(strategies: Mapping[str, Strategy], seeds: tuple[int, ...], answers: int) -> None:
