@@ -6,14 +6,19 @@ from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
 from relpref.linalg.eigen import Eigen, checked_symmetric, factor_eigen, nearest_semidefinite, symmetric_eigen
 from relpref.linalg.implicit import (
     BlockCG,
+    GapQuadrature,
     ImplicitCovariance,
     ImplicitSum,
     KernelMatrix,
     LaplacianSolver,
     LowRank,
+    Quadrature,
     Solution,
     SparsePrecision,
     block_cg,
+    gap_quadrature,
+    log_determinant,
+    quadrature,
 )
 from relpref.linalg.kronecker import Kronecker
 from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
@@ -28,6 +33,7 @@ __all__ = [
     "Dense",
     "Eigen",
     "Factor",
+    "GapQuadrature",
     "ImplicitCovariance",
     "ImplicitSum",
     "KernelMatrix",
@@ -36,6 +42,7 @@ __all__ = [
     "LinearMap",
     "LowRank",
     "NamedSum",
+    "Quadrature",
     "Solution",
     "SparsePrecision",
     "Spectral",
@@ -45,8 +52,11 @@ __all__ = [
     "conjugate_gradient",
     "factor_eigen",
     "fits",
+    "gap_quadrature",
+    "log_determinant",
     "nearest_semidefinite",
     "pivoted_cholesky",
+    "quadrature",
     "real",
     "require_memory",
     "symmetric_eigen",

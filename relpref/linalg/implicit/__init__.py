@@ -2,17 +2,24 @@
 
 from relpref.linalg.implicit.block_cg import BlockCG, block_cg
 from relpref.linalg.implicit.covariances import ImplicitCovariance, ImplicitSum, LowRank, SparsePrecision
+from relpref.linalg.implicit.gaps import GapQuadrature, gap_quadrature
 from relpref.linalg.implicit.kernel_matrix import KernelMatrix
+from relpref.linalg.implicit.lanczos import Quadrature, log_determinant, quadrature
 from relpref.linalg.implicit.laplacian_solver import LaplacianSolver, Solution
 
 __all__ = [
     "BlockCG",
+    "GapQuadrature",
     "ImplicitCovariance",
     "ImplicitSum",
     "KernelMatrix",
     "LaplacianSolver",
     "LowRank",
+    "Quadrature",
     "Solution",
     "SparsePrecision",
     "block_cg",
+    "gap_quadrature",
+    "log_determinant",
+    "quadrature",
 ]

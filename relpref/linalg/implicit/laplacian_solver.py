@@ -15,10 +15,9 @@ from relpref.linalg.implicit.threads import Progress, in_threads
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
-# Columns solved together: more of them share each pass over the links, fewer need less memory.
-WIDTH = 32
-# Numbers in a block of columns at most: 1 GB with all that conjugate gradients keep, for each core.
-_BLOCK = 2**25
+# Columns solved together share each pass over the links; where their vectors would leave the cache, or for fewer than so many
+# columns, one after the other takes no longer and less memory.
+WIDTH, FEW, _BLOCK = 32, 12, 2**22
 # Beyond this share of all pairs (and so many nodes) a graph is no sparse one.
 _DENSE, _DENSE_SIZE = 0.1, 4000
 
@@ -80,6 +79,23 @@ class LaplacianSolver:
         """Δ as a SciPy CSR array, shape (n, n), in the order of the nodes; a copy."""
         rank = self._laplacian.rank
         return self._laplacian.matrix[rank][:, rank]
+
+    @property
+    def degree(self) -> Floats:
+        """Weighted degree of each node, shape (n,)."""
+        return np.asarray(self._laplacian.degree[self._laplacian.rank])
+
+    @property
+    def component_sizes(self) -> NDArray[np.intp]:
+        """Number of nodes in the connected component of each node, shape (n,)."""
+        sizes = self._laplacian.sizes
+        return np.asarray(np.repeat(sizes, sizes)[self._laplacian.rank])
+
+    def centred(self, vectors: ArrayLike) -> Floats:
+        """Vectors of shape (n, k) without their mean over each component."""
+        ordered = np.asarray(vectors, dtype=np.float64)[self._laplacian.order]
+        self._laplacian.center(ordered)
+        return np.asarray(ordered[self._laplacian.rank])
 
     def solve(
         self, shift: float, rhs: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
@@ -236,7 +252,7 @@ class LaplacianSolver:
         return found
 
     def _parts(self, count: int) -> list[slice]:
-        width = max(1, min(WIDTH, _BLOCK // max(self.size, 1)))
+        width = WIDTH if count >= FEW and WIDTH * self.size <= _BLOCK else 1
         return [slice(start, min(start + width, count)) for start in range(0, count, width)]
 
     def _positions(self, positions: ArrayLike) -> Positions:
