@@ -75,12 +75,13 @@ class TargetIndex:
         DataError
             If a label is that of an entity.
         """
-        for row, label in enumerate(labels):
-            if label in self._entities:
-                raise DataError(
-                    f"{where(row)}: {shown(label)} is an entity, but a bipartite relation links entities to something else; "
-                    'if entities link to each other use kind="directed" or "undirected", otherwise rename the targets'
-                )
+        if not self._entities.keys().isdisjoint(labels):
+            row = next(row for row, label in enumerate(labels) if label in self._entities)
+            raise DataError(
+                f"{where(row)}: {shown(labels[row])} is an entity, but a bipartite relation links entities to something else; "
+                'if entities link to each other use kind="directed" or "undirected", otherwise rename the targets'
+            )
+        for label in dict.fromkeys(labels):
             self.positions.setdefault(label, len(self.positions))
         return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
 

@@ -3,6 +3,7 @@
 import cmath
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
 from itertools import accumulate, repeat
 from typing import Any
 
@@ -11,7 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.messages import nearest, shown
+from relpref.data.text_table import TextTable, words_of
 from relpref.errors import DataError, UnknownLabelError
+
+# From so many labels on, looked up among so many, arrays are faster than a dictionary.
+MANY = 1 << 14
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
@@ -152,11 +157,25 @@ class LabelIndex:
         UnknownLabelError
             If a label is not known; the message names the closest known ones.
         """
-        found = np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+        found = self._found(labels)
         if found.size and found.min() < 0:
             position = int(np.argmin(found))
             self.refuse(labels[position], where(position), remedy)
         return found
+
+    def _found(self, labels: Sequence[Any]) -> NDArray[np.int32]:
+        """Positions, −1 for a label that is not known."""
+        many = min(len(self), len(labels)) >= MANY and set(map(type, labels)) == {str}
+        words = words_of(labels, self._texts.width) if many and self._texts is not None else None
+        if self._texts is not None and words is not None:
+            return self._texts.positions(words)
+        return np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+
+    @cached_property
+    def _texts(self) -> TextTable | None:
+        """The labels as a table, where all of them are texts that it can hold."""
+        words = words_of(self.labels) if set(map(type, self.labels)) == {str} else None  # type: ignore[arg-type]
+        return None if words is None else TextTable(words)
 
     def refuse(self, label: Any, place: str, remedy: str) -> None:
         """Raise the error for an unknown label."""

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relpref import memory
-from relpref.data import PreferenceData, Relation, csv_text, read_table, table_files
+from relpref.data import PreferenceData, Relation, csv_text, labels, read_table, table_files
 from relpref.data.table_files import read_pieces
 from relpref.errors import DataError, UnknownLabelError
 
@@ -32,6 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(csv_text, "BLOCK", size)
         monkeypatch.setattr(csv_text, "ROWS", 3)
         monkeypatch.setattr(table_files, "ROWS", size)
+        monkeypatch.setattr(labels, "MANY", 1)
 
     return make
 
@@ -75,7 +76,7 @@ def whole_and_lines(tables: Any) -> Any:
     return list(found[0].frame.columns), rows, places
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=12),
     end=st.sampled_from(["\n", "\r\n"]),

@@ -1,0 +1,97 @@
+"""Many texts looked up at once: arrays instead of a dictionary, whose every look-up waits for memory several times."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Longer texts are left to a dictionary.
+LONGEST = 64
+_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
+
+
+class TextTable:
+    """A hash table from distinct texts to their positions, in buckets that lie one after the other.
+
+    Parameters
+    ----------
+    words : array of uint64, shape (n, k)
+        The texts, see `words_of`.
+    """
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self._words = words
+        # Two buckets for each text: most hold one or none.
+        self._shift = np.uint64(64 - (2 * len(words)).bit_length())
+        bucket = self._bucket(words)
+        self._order = np.argsort(bucket, kind="stable").astype(np.int32)
+        counts = np.bincount(bucket, minlength=1 << (64 - int(self._shift)))
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    @property
+    def width(self) -> int:
+        """Number of words k of a text."""
+        return int(self._words.shape[1])
+
+    def positions(self, words: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Return the position of each of m texts, −1 where it is none of these."""
+        bucket = self._bucket(words)
+        at, end = self._starts[bucket], self._starts[bucket + 1]
+        found = np.full(len(words), -1, dtype=np.int32)
+        rows = np.flatnonzero(at < end)
+        while rows.size:
+            candidate = self._order[at[rows]]
+            same = np.ones(rows.size, dtype=np.bool_)
+            for column in range(self.width):
+                same &= self._words[candidate, column] == words[rows, column]
+            found[rows[same]] = candidate[same]
+            rows = rows[~same]
+            at[rows] += 1
+            rows = rows[at[rows] < end[rows]]
+        return found
+
+    def _bucket(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The highest bits of a product, which depend on all bits of the words."""
+        mixed = np.zeros(len(words), dtype=np.uint64)
+        for column in range(words.shape[1]):
+            mixed = (mixed ^ words[:, column]) * _ODD[0]
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * _ODD[1]
+        return (mixed >> self._shift).astype(np.int64)
+
+
+def words_of(texts: Sequence[str], width: int | None = None) -> NDArray[np.uint64] | None:
+    """Return texts as words of eight bytes of UTF-8, so that equal texts have equal words.
+
+    Parameters
+    ----------
+    texts : sequence of str, length m
+    width : int, optional
+        Number of words k of a text; by default as many as the longest text needs.
+
+    Returns
+    -------
+    array of uint64, shape (m, k), or None
+        Filled up with zeros. None where a text is too long or has a zero character or none that UTF-8 could say.
+    """
+    try:
+        encoded = list(map(str.encode, texts))
+    except UnicodeEncodeError:
+        return None
+    content = b"".join(encoded)
+    sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    longest = int(sizes.max(initial=1))
+    if b"\0" in content or longest > (LONGEST if width is None else 8 * width):
+        return None
+    width = width or -(-longest // 8)
+    starts = np.cumsum(sizes) - sizes
+    # Word by word from every byte on, without a copy; those past the end of a text are blanked.
+    padded = np.frombuffer(content + bytes(8 * width), dtype=np.uint8)
+    each = np.ndarray((padded.size - 7,), dtype="<u8", buffer=padded, strides=(1,))
+    words = np.empty((len(encoded), width), dtype=np.uint64)
+    for column in range(width):
+        bits = 8 * np.clip(sizes - 8 * column, 0, 8)
+        # A shift by 64 is undefined, so it is made in two.
+        half = (bits // 2).astype(np.uint64)
+        mask = ~((~np.uint64(0) << half) << (bits.astype(np.uint64) - half))
+        words[:, column] = each[starts + 8 * column] & mask
+    return words
