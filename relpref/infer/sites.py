@@ -163,6 +163,12 @@ def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
     return Cavity(mean, marginals.variance / left)
 
 
+def matched(cavity: Cavity, moments: TiltedMoments) -> Sites:
+    """The sites that take the cavities to the tilted moments."""
+    shrink = 1 - cavity.variance * moments.curvature
+    return Sites(moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink)
+
+
 def step(problem: Problem, state: State) -> tuple[State, Array]:
     """One sweep: refresh the marginals, match every row's moments, move by the damping.
 
@@ -216,7 +222,7 @@ def advance(
     fresh = state.held < 0
     cavity = cavities(counts, sites, marginals)
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
-    target = Sites(moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink)
+    target = matched(cavity, moments)
     tilted_mean = cavity.mean + cavity.variance * moments.gradient
     spread = jnp.where(marginals.variance == 0, 1.0, jnp.sqrt(marginals.variance))
     mean_error = jnp.abs(tilted_mean - marginals.mean) / spread

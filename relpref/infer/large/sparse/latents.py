@@ -56,6 +56,8 @@ class Latents:
         """
         relations: dict[str, SparsePrecision] = {}
         factors: dict[str, Floats] = {}
+        if not parts:
+            raise DataError("the prior has no parts; give a relation or attributes")
         size = next(iter(parts.values())).size
         for name, part in parts.items():
             if isinstance(part, SparsePrecision):

@@ -4,6 +4,7 @@ Exactly, by one dense factorisation, where the relations' vectors are short; oth
 determinant from posterior samples that are the same random numbers in every sweep.
 """
 
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from relpref.infer.large.sparse.latents import Latents
 
 Floats = NDArray[np.float64]
 
+_COLUMNS = 64  # that are solved for together
 _CHUNK = 2**22  # numbers of an intermediate array at a time
 # ∫₀¹ f(λ) dλ with λ = x⁶ and sixteen Gauss-Legendre nodes: log(1 + e) = ∫ e/(1 + λe) dλ comes out within 1e-4 up to e = 1e3 and
 # within 0.01 up to 1e6. The samples' error is far larger than that of loose solves.
@@ -41,8 +43,13 @@ class Solver(Protocol):
 class Relations(Solver, Protocol):
     """With what EP needs of it."""
 
+    @property
     def variances(self) -> Estimate:
         """Of the m gaps, shape (m,)."""
+
+    @property
+    def deviations(self) -> Floats:
+        """How much each of the N samples adds to the error of the m variances, shape (m, N)."""
 
     def half_log_ratio(self) -> Estimate:
         """½ log|S| − ½ log|Q|, shape ()."""
@@ -68,6 +75,12 @@ class Factorised:
         """S⁻¹ times an array."""
         return np.asarray(scipy.linalg.cho_solve((self._lower, True), rhs))
 
+    @property
+    def deviations(self) -> Floats:
+        """None."""
+        return np.zeros((len(self._latents.column), 0))
+
+    @cached_property
     def variances(self) -> Estimate:
         """Squared rows of A V with V = (1ᵀ ⊗ I) L⁻ᵀ, so that entities that are nearly the same do not cancel."""
         latents = self._latents
@@ -172,12 +185,19 @@ class Sampled(Iterative):
         super().__init__(latents, weights, tol, last)
         self._weights, self._noise = weights, noise
 
+    @cached_property
     def variances(self) -> Estimate:
         """Of the gaps, with standard errors."""
-        local, drawn = self._conditional()
+        local, drawn = self._conditional
         squared = np.mean(drawn**2, axis=1)
         # The conditional means are Gaussian: the variance of their square is twice its mean squared.
         return Estimate(local + squared, squared * np.sqrt(2 / drawn.shape[1]))
+
+    @property
+    def deviations(self) -> Floats:
+        """From the squared conditional means."""
+        squared = self._conditional[1] ** 2
+        return np.asarray((squared - np.mean(squared, axis=1, keepdims=True)) / squared.shape[1])
 
     def half_log_ratio(self) -> Estimate:
         """½ ∫₀¹ tr((Q + λAᵀTA)⁻¹ AᵀTA) dλ, the trace being the sum of the gaps' variances times their precisions."""
@@ -185,10 +205,11 @@ class Sampled(Iterative):
         for position, length in sorted(zip(_POSITIONS, _LENGTHS, strict=True), reverse=True):
             weights = position * self._weights
             part = Sampled(self._latents, weights, max(_LOOSE, self._tol), self._last, self._noise)
-            local, drawn = part._conditional()
+            local, drawn = part._conditional
             each += 0.5 * length * (self._weights @ local + self._weights @ drawn**2)
         return Estimate(np.asarray(np.mean(each)), np.asarray(np.std(each, ddof=1) / np.sqrt(len(each))))
 
+    @cached_property
     def _conditional(self) -> tuple[Floats, Floats]:
         """Each gap given everything but its two entities: its variance, shape (m,), and its mean at each sample, shape (m, N)."""
         latents = self._latents
@@ -209,3 +230,22 @@ class Sampled(Iterative):
         for place in range(inside.shape[1]):
             mean -= weights[:, place, None] * rhs[inside[:, place]]
         return np.sum(gap * weights, axis=1), mean
+
+
+def exact_variances(latents: Latents, relations: Solver) -> Floats:
+    """Of the gaps given the attributes' weights, shape (m,): one solve for each entity that a row looks at."""
+    touched = np.unique(latents.column)
+    place = np.searchsorted(touched, latents.column)
+    found = np.zeros(len(place))
+    for first in range(0, len(touched), _COLUMNS):
+        some = touched[first : first + _COLUMNS]
+        units = np.zeros((latents.size, len(some)))
+        units[some, np.arange(len(some))] = 1.0
+        columns = latents.total(relations.solve(latents.spread(units)))
+        for end, other in ((0, 1), (1, 0)):
+            here = np.flatnonzero((place[:, end] >= first) & (place[:, end] < first + len(some)))
+            column, entry = place[here, end] - first, latents.entry[here]
+            found[here] += entry[:, end] ** 2 * columns[latents.column[here, end], column]
+            # Σ_ij of a pair is met from both ends.
+            found[here] += entry[:, 0] * entry[:, 1] * columns[latents.column[here, other], column]
+    return found
