@@ -154,6 +154,9 @@ class Slots:
         """From the device that each item belongs to, in their order."""
         numbers = np.bincount(owners, minlength=count)
         width = max(int(numbers.max(initial=0)), 1)
+        # Rounded up by at most an eighth, so that problems of about the same size share what is compiled.
+        step = 1 << max(0, width.bit_length() - 4)
+        width += -width % step
         order = np.argsort(owners, kind="stable")
         starts = np.cumsum(numbers) - numbers
         places = np.empty(len(owners), dtype=np.intp)
