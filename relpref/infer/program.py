@@ -236,12 +236,13 @@ def read(
         location=location,
         offset=offset,
         projection=Map(apply, lambda vector: transpose(vector)[0]),
-        observations=tuple(_observation(sites[name]) for name in layout.observed),
+        observations=tuple(observation(sites[name]) for name in layout.observed),
         log_prior=log_prior,
     )
 
 
-def _observation(site: dict[str, Any]) -> Observation:
+def observation(site: dict[str, Any]) -> Observation:
+    """One observed site."""
     likelihood = as_likelihood(site["fn"])
     value = jnp.broadcast_to(site["value"], jnp.shape(likelihood.predictor))
     return Observation(likelihood, value, counts_of(site))

@@ -151,24 +151,22 @@ def dual_weights(
         raise InferenceError(f"{result.name}: {result.value}", result) from None
 
 
-def projection_of(probes: Floats, answers: Floats, ends: NDArray[np.integer[Any]], size: int) -> Any | None:
-    """The projection A, shape (m, t), if each of its rows looks at no more than the two entities of its answer.
+def entries_of(probes: Floats, answers: Floats, ends: NDArray[np.integer[Any]]) -> Floats | None:
+    """With which weights answers look at their two entities, if they look at no others.
 
     Parameters
     ----------
-    probes : array, shape (3, t)
+    probes : array, shape (3, n)
         Random vectors.
     answers : array, shape (3, m)
         What the projection makes of them.
     ends : array of int, shape (2, m)
         The entities of each answer.
-    size : int
-        t.
 
     Returns
     -------
-    sparse array or None
-        None if a row looks at others, too.
+    array, shape (2, m), or None
+        None if an answer looks at others, too.
     """
     first, second = probes[:, ends[0]], probes[:, ends[1]]
     determinant = first[0] * second[1] - first[1] * second[0]
@@ -182,10 +180,7 @@ def projection_of(probes: Floats, answers: Floats, ends: NDArray[np.integer[Any]
     if np.any(np.abs(here[0] * first[2] + here[1] * second[2] - answers[2]) > slack):
         return None
     rounded = np.round(here)
-    entries = np.where(np.abs(here - rounded) < 1e-6, rounded, here)  # a comparison's are 1 and −1
-    rows = np.arange(ends.shape[1])
-    both = (np.concatenate([rows, rows]), ends.ravel())
-    return scipy.sparse.csr_array((entries.ravel(), both), shape=(ends.shape[1], size))
+    return np.where(np.abs(here - rounded) < 1e-6, rounded, here)  # a comparison's are 1 and −1
 
 
 def means_by_part(

@@ -5,31 +5,23 @@ The engine itself runs on the touched entities, with the prior covariance that t
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
-from jax import Array
-from numpy.typing import NDArray
 
-from relpref.data import PreferenceData
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.belief import Floats, generator, key_words
-from relpref.infer.evidence import Evidence
+from relpref.infer.belief import generator, key_words
 from relpref.infer.faces import choose, plain, sites_of
 from relpref.infer.large.belief import ImplicitBelief
-from relpref.infer.large.covariance import Conditioned, dual_weights, means_by_part, projection_of
+from relpref.infer.large.covariance import Conditioned, dual_weights, means_by_part
 from relpref.infer.large.problem import UTILITY, LargeProblem, touched
 from relpref.infer.large.tables import NODES, at_boundary, constant, interpolated
 from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Parts, Posterior
-from relpref.infer.prepare import Prepared, prepare
-from relpref.infer.program import Call, Layout, Values, read
+from relpref.infer.prepare import prepare
 from relpref.infer.progress import Progress
 from relpref.infer.result import Result
 from relpref.infer.settle import settle
-from relpref.linalg import ImplicitSum
 
 if TYPE_CHECKING:
     from relpref.infer.engine import GaussianEngine
@@ -73,7 +65,7 @@ def fit(
     fixed = problem.known(engine.fixed)
     found = _hyperparameters(engine, problem, fixed, key, progress_bar, at_first)
     values = {**fixed, **found.values}
-    prior = problem.prior(values)
+    reading = problem.read(values)
     data, positions = problem.data, touched(problem.data)
 
     requests = problem.requests(values)
@@ -108,12 +100,16 @@ def fit(
     engine.raise_unless_ok(result, info)
 
     alpha = np.asarray(evidence.alpha)[: len(positions)]
-    means = means_by_part(prior.parts, positions, alpha)
+    means = means_by_part(reading.prior.parts, positions, alpha)
     location = np.sum(list(means.values()), axis=0)
     if result.empty:
         location = np.full(len(location), np.nan)
         means = dict.fromkeys(means, location)
-    covariance = _conditioned(data, prior, prepared, positions, evidence, gap_space)
+    precision = reading.counts * np.asarray(evidence.sites.precision)[: data.num_comparisons]
+    dual = dual_weights(
+        reading.prior.block(positions, positions), reading.projection(positions), precision, gap_space
+    )
+    covariance = Conditioned(reading.prior, positions, *dual)
     common = {
         "belief": ImplicitBelief(location, covariance),
         "parts": {UTILITY: Parts(means, {})},
@@ -197,41 +193,3 @@ def _in_gap_space(engine: "GaussianEngine", answers: int, entities: int) -> bool
 
 def _progress(engine: "GaussianEngine", wanted: bool) -> Progress:
     return Progress(f"{engine.name}: covariances of the touched entities", wanted, "steps", "")
-
-
-def _conditioned(
-    data: PreferenceData,
-    prior: ImplicitSum,
-    prepared: Prepared,
-    positions: NDArray[np.int64],
-    evidence: Evidence,
-    gap_space: bool,
-) -> Conditioned:
-    """The posterior covariance of all entities."""
-    ends = np.searchsorted(positions, np.stack([data.winner, data.loser]))
-    probes = np.random.default_rng(0).standard_normal((3, prepared.discovery.layout.num_latents))
-    looked = _projected(prepared, probes)[:, : prepared.answered]
-    projection = (
-        projection_of(probes, looked, ends, len(positions)) if looked.shape[1] == ends.shape[1] else None
-    )
-    if projection is None:
-        raise UnsupportedProgramError(
-            "an answer of the program looks at other utilities than those of its two entities, which programs for so many entities may "
-            "not do; fit with structure='dense'"
-        )
-    precision = (np.asarray(prepared.discovery.counts) * np.asarray(evidence.sites.precision))[
-        : prepared.answered
-    ]
-    covariance = prior.block(positions, positions)
-    return Conditioned(prior, positions, *dual_weights(covariance, projection, precision, gap_space))
-
-
-def _projected(prepared: Prepared, probes: Floats) -> Floats:
-    """What the program's predictors make of some vectors, less what they are without."""
-    call, arrays, fixed, discovery, _ = prepared
-    return np.asarray(_project(call, discovery.layout, arrays, fixed, probes))
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _project(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, vectors: Array) -> Array:
-    return jax.vmap(read(call, arrays, layout, {}, fixed).projection.apply)(vectors)

@@ -3,20 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from relpref.data import Graph, PreferenceData, ScaleReference
 from relpref.data.marginal import MarginalGraph, Table, implicit, marginal, with_references
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.belief import Floats
+from relpref.infer.large.covariance import entries_of
 from relpref.infer.layout import broadcast_fixed
 from relpref.infer.padding import preference_data
-from relpref.infer.program import Call, Program, Values, in_double
+from relpref.infer.program import Call, Observation, Program, Values, in_double, observation
 from relpref.kernels.implicit import as_implicit, scale_reference
+from relpref.likelihoods import as_likelihood
 from relpref.linalg import ImplicitCovariance, ImplicitSum
 
 UTILITY = "utility"
@@ -39,6 +43,41 @@ class Request:
     kernel: Any
     normalize: bool
     sites: Mapping[str, str]
+
+
+class LargeReading(NamedTuple):
+    """A program at known hyperparameters.
+
+    Attributes
+    ----------
+    prior : ImplicitSum
+        The prior covariance of all entities, by its named parts.
+    observations : tuple of Observation
+    offset : array, shape (m,)
+        The predictors where all utilities are 0.
+    ends : array of int, shape (2, m)
+        The entities of each answer.
+    entries : array, shape (2, m)
+        With which weights its predictor looks at them.
+    """
+
+    prior: ImplicitSum
+    observations: tuple[Observation, ...]
+    offset: Floats
+    ends: Positions
+    entries: Floats
+
+    @property
+    def counts(self) -> Floats:
+        """How many answers each row stands for, shape (m,)."""
+        return np.concatenate([np.asarray(one.counts) for one in self.observations])
+
+    def projection(self, positions: Positions) -> Any:
+        """The projection on some entities, all that answers are about among them: a sparse array, shape (m, t)."""
+        number = self.ends.shape[1]
+        rows = np.arange(number)
+        both = (np.concatenate([rows, rows]), np.searchsorted(positions, self.ends).ravel())
+        return scipy.sparse.csr_array((self.entries.ravel(), both), shape=(number, len(positions)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +126,14 @@ class LargeProblem:
         call, arrays = Call.split(self.program, args, kwargs)
         return broadcast_fixed(call, tuple(in_double(array) for array in arrays), dict(fixed))
 
-    def sites(self, data: PreferenceData, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Every site of the program on other data, at given values; run as it is, not compiled."""
+    def sites(
+        self, data: PreferenceData, values: Mapping[str, Any], utility: Any = None
+    ) -> dict[str, dict[str, Any]]:
+        """Every site of the program on other data, at given values (and utilities, or none); run as it is, not compiled."""
         args, kwargs = self.called_with(data)
         call, nothing = Call.split(partial(self.program, *args, **kwargs), (), {})
-        found = call.trace(nothing, {**values, UTILITY: jnp.zeros(data.num_entities)})
+        at = jnp.zeros(data.num_entities) if utility is None else jnp.asarray(utility)
+        found = call.trace(nothing, {**values, UTILITY: at})
         if UTILITY not in found:
             raise UnsupportedProgramError(
                 f"the program has no site {UTILITY!r}, which programs for so many entities need; name the utilities so"
@@ -140,13 +182,37 @@ class LargeProblem:
         }
         return replace(data, _graphs=graphs)
 
-    def prior(self, values: Mapping[str, Any]) -> ImplicitSum:
-        """The prior covariance of all entities at given hyperparameters, by its named parts."""
-        covariance = self.sites(implicit(self.data), values)[UTILITY]["fn"].covariance
+    def read(self, values: Mapping[str, Any]) -> "LargeReading":
+        """What the program is at given hyperparameters.
+
+        Raises
+        ------
+        UnsupportedProgramError
+            If an answer looks at more than the utilities of its two entities.
+        """
+        data = implicit(self.data)
+        sites = self.sites(data, values)
+        observed = [name for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]]
+        observations = tuple(observation(sites[name]) for name in observed)
+
+        def predictors(found: Mapping[str, dict[str, Any]]) -> Floats:
+            return np.concatenate([np.ravel(as_likelihood(found[name]["fn"]).predictor) for name in observed])
+
+        offset = predictors(sites)
+        probes = np.random.default_rng(0).standard_normal((3, self.data.num_entities))
+        looked = np.stack([predictors(self.sites(data, values, probe)) - offset for probe in probes])
+        ends = np.stack([self.data.winner, self.data.loser])
+        entries = entries_of(probes, looked, ends) if looked.shape[1] == ends.shape[1] else None
+        if entries is None:
+            raise UnsupportedProgramError(
+                "an answer of the program looks at other utilities than those of its two entities, which programs for so many entities "
+                "may not do; fit with structure='dense'"
+            )
+        covariance = sites[UTILITY]["fn"].covariance
         parts: dict[str, ImplicitCovariance] = {
             name: as_implicit(part) for name, part in covariance.parts.items()
         }
-        return ImplicitSum(parts)
+        return LargeReading(ImplicitSum(parts), observations, offset, ends, entries)
 
     def subset(self, most_touched: int, most_answers: int, rng: np.random.Generator) -> PreferenceData:
         """The data with so many answers, drawn at random, that no more than so many entities are touched."""

@@ -12,7 +12,6 @@ from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.covariance import Conditioned
 from relpref.infer.large.problem import LargeProblem
 from relpref.infer.posterior import Origin
-from relpref.linalg import ImplicitSum
 
 _GROUP = "dual"
 
@@ -53,10 +52,8 @@ def unpack(
     prior: Any = _Forgotten(len(location))
     if origin is not None:
         with jax.enable_x64(True):
-            prior = LargeProblem.of(origin.program, origin.args, origin.kwargs).prior(
-                {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
-            )
-        assert isinstance(prior, ImplicitSum)
+            values = {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
+            prior = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values).prior
     shape = (len(dual["weights"]), len(touched))
     projection = scipy.sparse.csr_array((dual["data"], dual["indices"], dual["indptr"]), shape=shape)
     return ImplicitBelief(location, Conditioned(prior, touched, projection, dual["weights"]))
