@@ -10,7 +10,6 @@ from relpref.data.marginal import induced
 from relpref.errors import DataError
 from relpref.infer.belief import Belief
 from relpref.infer.large.belief import ImplicitBelief
-from relpref.infer.large.covariance import Conditioned
 from relpref.infer.posterior import Parts
 
 if TYPE_CHECKING:
@@ -54,8 +53,4 @@ def _parts(belief: Belief, parts: Parts, positions: NDArray[Any]) -> Parts:
     means = {name: mean[positions] for name, mean in parts.means.items()}
     if not isinstance(belief, ImplicitBelief):
         return Parts(means, {name: value[positions] for name, value in parts.covariances.items()})
-    implicit = belief.implicit
-    if not isinstance(implicit, Conditioned):
-        return Parts(means, {})
-    prior: Any = implicit.prior
-    return Parts(means, {name: implicit.shares(prior.parts[name], positions) for name in parts.means})
+    return Parts(means, belief.implicit.shares(positions))

@@ -15,10 +15,13 @@ _WHOLE = 3000  # values of which the covariance is simply worked out
 
 
 class PosteriorCovariance(ImplicitCovariance, Protocol):
-    """A covariance that knows how entries vary about the average of all."""
+    """A covariance that knows what people ask of it."""
 
     def relative_variance(self, rows: Any) -> Floats:
         """Variance of some entries less the average of all, shape (r,)."""
+
+    def shares(self, rows: Any) -> dict[str, Floats]:
+        """Covariance of each part of the prior with the total of some entries, shape (r,)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from relpref.errors import InferenceError
 from relpref.infer.belief import Floats
 from relpref.infer.result import Result
-from relpref.linalg import ImplicitCovariance
+from relpref.linalg import ImplicitCovariance, ImplicitSum
 
 _TOGETHER = 1000  # entries that are looked at together
 
@@ -26,7 +26,7 @@ class Conditioned:
 
     Parameters
     ----------
-    prior : ImplicitCovariance
+    prior : ImplicitSum
         K, of size n.
     touched : array of int, shape (t,)
         T.
@@ -36,7 +36,7 @@ class Conditioned:
         M, positive semidefinite.
     """
 
-    prior: ImplicitCovariance
+    prior: ImplicitSum
     touched: Positions
     projection: Any
     weights: Floats
@@ -92,20 +92,54 @@ class Conditioned:
         """``factor`` times it."""
         return Conditioned(self.prior.scaled(factor), self.touched, self.projection, self.weights / factor)
 
-    def shares(self, part: ImplicitCovariance, rows: Positions) -> Floats:
-        """Covariance of each entry's part with its total: K_p − K_p R K, the diagonal."""
-        seen = part.block(rows, self.touched) @ self.projection.T
-        own = np.concatenate(
-            [
-                np.diagonal(part.block(some, some))
-                for some in np.array_split(rows, max(1, len(rows) // _TOGETHER))
-            ]
-        )
-        return np.asarray(own - np.sum(seen * (self._seen(rows) @ self.weights), axis=1))
+    def shares(self, rows: Positions) -> dict[str, Floats]:
+        """Covariance of each part of some entries with their total, shape (r,): K_p − K_p R K, the diagonal."""
+        pulled = self._seen(rows) @ self.weights
+        portions = np.array_split(rows, max(1, len(rows) // _TOGETHER))
+        found = {}
+        for name, part in self.prior.parts.items():
+            seen = part.block(rows, self.touched) @ self.projection.T
+            own = np.concatenate([np.diagonal(part.block(some, some)) for some in portions])
+            found[name] = own - np.sum(seen * pulled, axis=1)
+        return found
 
     def _seen(self, rows: ArrayLike) -> Floats:
         """K_·T Aᵀ."""
         return np.asarray((self.projection @ self.prior.block(self.touched, rows)).T)
+
+
+class Unknown:
+    """Where nothing is known of how values vary, because no sweep gave a posterior: NaN throughout."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.parts: dict[str, Any] = {}
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """NaN."""
+        return np.full((np.size(rows), np.size(columns)), np.nan)
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """NaN."""
+        return np.full(np.shape(vectors), np.nan)
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """NaN."""
+        return np.full(np.size(rows), np.nan)
+
+    relative_variance = row_means
+
+    def average(self) -> float:
+        """NaN."""
+        return float("nan")
+
+    def shares(self, rows: ArrayLike) -> dict[str, Floats]:
+        """None."""
+        return {}
+
+    def scaled(self, factor: float) -> "Unknown":
+        """The same."""
+        return self
 
 
 def dual_weights(

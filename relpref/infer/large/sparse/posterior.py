@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -124,7 +125,36 @@ class SparsePosterior:
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Covariance of entries with the average of all, shape (r,)."""
-        return self.matmul(np.full(self.size, 1 / self.size))[np.asarray(rows, dtype=np.intp)]
+        return self._averages[np.asarray(rows, dtype=np.intp)]
+
+    def average(self) -> float:
+        """Variance of the average of all."""
+        return float(self._averages.mean())
+
+    def relative_variance(self, rows: ArrayLike) -> Floats:
+        """Variance of some entries less the average of all, shape (r,): one solve for each."""
+        rows = np.asarray(rows, dtype=np.intp)
+        found = np.empty(rows.size)
+        for first in range(0, rows.size, _COLUMNS):
+            some = rows[first : first + _COLUMNS]
+            found[first : first + _COLUMNS] = np.diagonal(self.block(some, some))
+        return np.maximum(found - 2 * self._averages[rows] + self.average(), 0.0)
+
+    def shares(self, rows: ArrayLike) -> dict[str, Floats]:
+        """Covariance of each part of some entries with their total, shape (r,): one solve for each."""
+        rows = np.asarray(rows, dtype=np.intp)
+        found: dict[str, list[Floats]] = {}
+        for first in range(0, rows.size, _COLUMNS):
+            some = rows[first : first + _COLUMNS]
+            units = np.zeros((self.size, some.size))
+            units[some, np.arange(some.size)] = 1.0
+            for name, part in self.by_part(units).items():
+                found.setdefault(name, []).append(part[some, np.arange(some.size)])
+        return {name: np.concatenate(part) for name, part in found.items()}
+
+    @cached_property
+    def _averages(self) -> Floats:
+        return self.matmul(np.full(self.size, 1 / self.size))
 
     def scaled(self, factor: float) -> Self:
         """A multiple of it."""
