@@ -8,10 +8,18 @@ import jax.numpy as jnp
 from jax import Array
 
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.evidence import Evaluation, Evidence, build, conclude, prior_surrogate, tilted
+from relpref.infer.evidence import (
+    Evaluation,
+    Evidence,
+    build,
+    conclude,
+    log_evidence_of_sites,
+    prior_surrogate,
+    tilted,
+)
 from relpref.infer.program import Call, Layout, Values, read
 from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Cavity, Sites, cavities, run
+from relpref.infer.sites import Sites, cavities, run
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -52,15 +60,6 @@ def evaluate(
         return prior(moving) + jnp.sum(problem.counts * answers.log_normalizer) + moving.log_prior
 
     return found._replace(gradient=jax.grad(surrogate)(unconstrained))
-
-
-def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
-    """The rows' share of log Z; each of a row's identical sites contributes once."""
-    (mean, variance), (tau, nu) = cavity, sites
-    # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
-    quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
-    correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
-    return jnp.sum(counts * (log_normalizer + correction))
 
 
 class EP(GaussianEngine):

@@ -11,7 +11,7 @@ from jax import Array
 from relpref.infer.program import Call, Layout, Observation, Reading, Values
 from relpref.infer.result import Result, code
 from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Fit, Info, Problem, Sites
+from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites
 from relpref.infer.spaces import EntitySpace, GapSpace, Marginals, Space
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import CovarianceOperator
@@ -159,6 +159,15 @@ def conclude(
 def dual_vector(problem: Problem, fit: Fit) -> Array:
     """β = ν − T·mean: the posterior mean of the projections is their prior covariance times β."""
     return problem.counts * (fit.sites.shift - fit.sites.precision * fit.marginals.mean)
+
+
+def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
+    """The rows' share of log Z; each of a row's identical sites contributes once."""
+    (mean, variance), (tau, nu) = cavity, sites
+    # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
+    quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
+    correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
+    return jnp.sum(counts * (log_normalizer + correction))
 
 
 def prior_surrogate(

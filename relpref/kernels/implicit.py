@@ -19,11 +19,13 @@ from relpref.linalg import (
     ImplicitCovariance,
     KernelMatrix,
     LaplacianSolver,
+    gap_quadrature,
     real,
 )
 
 Floats = NDArray[np.float64]
 
+EXACT = 1000  # nodes up to which a spectrum costs less than its estimate
 _SOLVERS: WeakKeyDictionary[Graph, LaplacianSolver] = WeakKeyDictionary()
 
 
@@ -130,8 +132,11 @@ def solver_of(graph: Graph) -> LaplacianSolver:
 
 
 def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
-    """What kernels on a graph are scaled by, and the relative standard error of that scale."""
-    return graph.reference, 0.0
+    """What kernels on a graph are scaled by, and the largest relative standard error of that scale; without the spectrum of a large one."""
+    if graph.num_nodes <= EXACT:
+        return graph.reference, 0.0
+    eigenvalues, gap_weights, error = gap_quadrature(solver_of(graph))
+    return ScaleReference(eigenvalues, gap_weights, graph.mean_degree, graph.component), error
 
 
 def gap_scale(reference: ScaleReference, function: Any) -> float:

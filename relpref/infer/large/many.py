@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.belief import Floats, generator
@@ -17,7 +18,7 @@ from relpref.infer.large.sparse import SparseFit
 from relpref.infer.large.sparse import fit as fit_sparse
 from relpref.infer.progress import Progress
 from relpref.infer.sites import Sites
-from relpref.linalg import ImplicitCovariance, KernelMatrix, nystrom
+from relpref.linalg import ImplicitCovariance, KernelMatrix, LowRank, pivoted_cholesky
 
 if TYPE_CHECKING:
     from relpref.infer.engine import GaussianEngine
@@ -69,6 +70,7 @@ def fit_many(
         "log_prior": 0.0,
         "variances": found.info.method,
         "gap_sd_error": _worst(found),
+        "mean_error": float(np.max(found.mean_error, initial=0.0)),
         "log_evidence_error": found.log_evidence_error,
     }
     if left_out is not None:
@@ -85,8 +87,8 @@ def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, ImplicitC
     left_out: float | None = None
     for name, part in reading.prior.parts.items():
         if isinstance(part, KernelMatrix):
-            few = nystrom(part.function, part.points, INDUCING, LEFT_OUT, generator(key))
-            found[name], left_out = few.scaled(part.scale), few.left_out
+            few = _nystrom(part, generator(key))
+            found[name], left_out = few, few.left_out
         else:
             found[name] = part
     return found, left_out
@@ -98,6 +100,20 @@ def check_engine(name: str) -> None:
         raise UnsupportedProgramError(
             f"{name} has no way through so many answers about so many entities; take EP, or fewer answers"
         )
+
+
+def _nystrom(part: KernelMatrix, rng: np.random.Generator) -> LowRank:
+    """K_·Z L⁻ᵀ with K_ZZ = L Lᵀ, Z chosen at random by what the others leave unexplained."""
+    everyone = np.arange(part.size)
+    diagonal = np.concatenate(
+        [np.diagonal(part.block(some, some)) for some in np.array_split(everyone, max(1, part.size // 500))]
+    )
+    chosen, left_out = pivoted_cholesky(
+        diagonal, lambda at: part.block(everyone, np.array([at]))[:, 0], INDUCING, LEFT_OUT, rng=rng
+    )
+    lower = np.linalg.cholesky(part.block(chosen, chosen) + 1e-10 * diagonal.max() * np.eye(len(chosen)))
+    factor = solve_triangular(lower, part.block(everyone, chosen).T, lower=True).T
+    return LowRank(factor, left_out)
 
 
 def _worst(found: SparseFit) -> float:

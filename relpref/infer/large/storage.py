@@ -10,10 +10,12 @@ import scipy.sparse
 from relpref.errors import StorageError
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.covariance import Conditioned
+from relpref.infer.large.many import low_rank_parts
 from relpref.infer.large.problem import LargeProblem
+from relpref.infer.large.sparse import SparsePosterior
 from relpref.infer.posterior import Origin
 
-_GROUP = "dual"
+_DUAL, _SPARSE = "dual", "sparse"  # groups of a file
 
 
 def pack(belief: ImplicitBelief) -> dict[str, Any]:
@@ -22,44 +24,53 @@ def pack(belief: ImplicitBelief) -> dict[str, Any]:
     Raises
     ------
     StorageError
-        If the belief is of another kind than `relpref.infer.large.fit` makes.
+        If the fit gave no posterior, or the file it was read from did not keep all of it.
     """
     implicit = belief.implicit
+    if isinstance(implicit, SparsePosterior):
+        return {"mean": belief.location, f"{_SPARSE}/weights": implicit.weights}
     if not isinstance(implicit, Conditioned):
-        raise StorageError(f"a belief with a {type(implicit).__name__} cannot be stored")
+        raise StorageError(
+            "so many entities without a covariance cannot be stored; fit again, and save what converged"
+        )
     projection = scipy.sparse.csr_array(implicit.projection)
     return {
         "mean": belief.location,
-        f"{_GROUP}/touched": implicit.touched,
-        f"{_GROUP}/data": projection.data,
-        f"{_GROUP}/indices": projection.indices,
-        f"{_GROUP}/indptr": projection.indptr,
-        f"{_GROUP}/weights": implicit.weights,
+        f"{_DUAL}/touched": implicit.touched,
+        f"{_DUAL}/data": projection.data,
+        f"{_DUAL}/indices": projection.indices,
+        f"{_DUAL}/indptr": projection.indptr,
+        f"{_DUAL}/weights": implicit.weights,
     }
 
 
 def is_packed(arrays: Mapping[str, Any]) -> bool:
     """Whether a file holds such a belief."""
-    return f"{_GROUP}/weights" in arrays
+    return f"{_DUAL}/weights" in arrays or f"{_SPARSE}/weights" in arrays
 
 
 def unpack(
     arrays: Mapping[str, Any], origin: Origin | None, hyperparameters: Mapping[str, Any]
 ) -> ImplicitBelief:
     """The inverse of `pack`."""
-    dual = {name.partition("/")[2]: value for name, value in arrays.items() if name.startswith(f"{_GROUP}/")}
-    location, touched = np.asarray(arrays["mean"]), dual["touched"]
-    prior: Any = _Forgotten(len(location))
-    if origin is not None:
-        with jax.enable_x64(True):
-            values = {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
-            prior = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values).prior
-    shape = (len(dual["weights"]), len(touched))
+    location = np.asarray(arrays["mean"])
+    if origin is None:
+        return ImplicitBelief(location, Forgotten(len(location)))
+    with jax.enable_x64(True):
+        values = {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
+        reading = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values)
+        if f"{_SPARSE}/weights" in arrays:
+            parts, _ = low_rank_parts(reading, arrays["key"])
+            weights = arrays[f"{_SPARSE}/weights"]
+            posterior = SparsePosterior.at(parts, reading.ends.T, reading.entries.T, weights)
+            return ImplicitBelief(location, posterior)
+    dual = {name.partition("/")[2]: value for name, value in arrays.items() if name.startswith(f"{_DUAL}/")}
+    shape = (len(dual["weights"]), len(dual["touched"]))
     projection = scipy.sparse.csr_array((dual["data"], dual["indices"], dual["indptr"]), shape=shape)
-    return ImplicitBelief(location, Conditioned(prior, touched, projection, dual["weights"]))
+    return ImplicitBelief(location, Conditioned(reading.prior, dual["touched"], projection, dual["weights"]))
 
 
-class _Forgotten:
+class Forgotten:
     """The prior of a program of one's own, which no file keeps."""
 
     def __init__(self, size: int) -> None:
@@ -71,4 +82,4 @@ class _Forgotten:
             "the file keeps the means of so many entities, but not the program of your own that says how they vary together; fit again"
         )
 
-    block = matmul = row_means = scaled = average = _refuse
+    block = matmul = row_means = scaled = average = relative_variance = shares = _refuse

@@ -13,7 +13,7 @@ from jax.scipy.special import log_ndtr
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
-from relpref.infer.ep import log_evidence_of_sites
+from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse import SparseFit, SparsePosterior, fit
 from relpref.infer.result import Result
 from relpref.infer.rows import DenseRows

@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from relpref.infer.ep import log_evidence_of_sites
+from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse.algebra import NO_FACTOR, Algebra, marginals, sites
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import (
