@@ -205,6 +205,7 @@ NAMES = {
         "RelationPosterior",
         "Result",
         "UtilityPosterior",
+        "fit_many",
         "from_samples",
         "noncentered",
     ],

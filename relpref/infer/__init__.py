@@ -4,6 +4,7 @@ from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.ep import EP
 from relpref.infer.exact import Exact
 from relpref.infer.laplace import Laplace
+from relpref.infer.many import fit_many
 from relpref.infer.noncentered import noncentered
 from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
@@ -22,6 +23,7 @@ __all__ = [
     "RelationPosterior",
     "Result",
     "UtilityPosterior",
+    "fit_many",
     "from_samples",
     "noncentered",
 ]

@@ -142,8 +142,7 @@ def _local_cluster(workers: int) -> Any:
     from distributed import LocalCluster
 
     settings = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
-    # Dask holds BLAS and OpenMP to one thread; XLA has its own pool.
-    settings["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    # XLA's own threads stay as they are here: what it compiles for fewer of them rounds differently.
     # Dask lets freed memory go back to the system at once. Matrices of some megabytes, freed and wanted again at every step, would
     # be paged in anew each time: that took more than half of the time of fits of a thousand entities.
     # Tasks run beside the main thread, where only a single arena can grow large enough.

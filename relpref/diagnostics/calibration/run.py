@@ -17,7 +17,6 @@ import numpy as np
 from jax import Array
 
 from relpref.diagnostics.calibration.at_given import below_truths, block_size
-from relpref.diagnostics.calibration.fingerprint import fingerprint
 from relpref.diagnostics.calibration.fits import (
     Engine,
     Hyperparameters,
@@ -33,6 +32,7 @@ from relpref.errors import DataError
 from relpref.infer import EP, Exact
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.engine import GaussianEngine
+from relpref.infer.fingerprint import fingerprint
 from relpref.infer.layout import broadcast_fixed
 from relpref.infer.program import Program
 from relpref.parallel import Scheduler, run_all

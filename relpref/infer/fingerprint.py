@@ -137,7 +137,7 @@ def _instance(value: Any) -> tuple[Any, ...]:
     if " at 0x" not in repr(value):
         return "object", _name(kind), repr(value)
     raise DataError(
-        f"{value!r} cannot be told from others of its kind, so that a file of simulations would not be known again; leave file out, or give "
+        f"{value!r} cannot be told from others of its kind, so that files of its results would not be known again; keep none, or give "
         "a function, a functools.partial or a frozen dataclass in its place"
     )
 

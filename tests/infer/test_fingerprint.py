@@ -10,9 +10,9 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 
-from relpref.diagnostics.calibration.fingerprint import fingerprint
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
+from relpref.infer.fingerprint import fingerprint
 from relpref.models import preference_gp, xpgp
 
 SLOPE = 1.0
@@ -113,5 +113,5 @@ def test_what_a_function_of_the_same_module_uses_counts(monkeypatch: pytest.Monk
 
 
 def test_what_cannot_be_told_apart_is_refused() -> None:
-    with pytest.raises(DataError, match="leave file out, or give a function"):
+    with pytest.raises(DataError, match="keep none, or give a function"):
         fingerprint(times(Opaque()))

@@ -1,0 +1,147 @@
+"""One program fitted to many problems: queries, users, simulated data sets."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from relpref import __version__
+from relpref.errors import InferenceError, StorageError
+from relpref.infer.belief import as_key, key_words
+from relpref.infer.engine import GaussianEngine
+from relpref.infer.exact import Exact
+from relpref.infer.fingerprint import fingerprint
+from relpref.infer.padding import preference_data
+from relpref.infer.posterior import Posterior
+from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.storage import load
+from relpref.infer.utility_posterior import UtilityPosterior
+from relpref.parallel import run_all
+
+Found = Posterior | RelationPosterior
+
+
+class _Problem(NamedTuple):
+    """What one fit is about, and its random key."""
+
+    label: Any
+    args: tuple[Any, ...]
+    key: NDArray[np.uint32]
+
+
+def fit_many(
+    engine: GaussianEngine | Exact,
+    problems: Mapping[Any, Any] | Sequence[Any],
+    *,
+    key: Any = 0,
+    scheduler: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress_bar: bool = True,
+    **kwargs: Any,
+) -> Iterator[tuple[Any, Found]]:
+    """Fit a program to each of many data sets, independently, and hand the posteriors over as they come.
+
+    Parameters
+    ----------
+    engine : EP, Laplace or Exact
+        With its program and options. With ``throw=False`` a fit that does not converge does not end the others.
+    problems : mapping or sequence
+        From the label of each problem to its data, a tuple where the program takes several arguments; the labels of a sequence are
+        the positions.
+    key : JAX key or int
+        Each problem has a key of its own, from this one and its label: a posterior does not depend on what else is fitted.
+    scheduler : str, optional
+        Where, see `relpref.parallel.run_all`; here, one after the other, by default. The posteriors are the same.
+    folder : path, optional
+        Finished posteriors are saved there, each in a file of its own, and read back by the next call, which fits only what is missing
+        or has other data, options or key.
+    progress_bar : bool
+        Show how many are done, where a person watches.
+    **kwargs
+        Keywords of the program, common to all problems.
+
+    Yields
+    ------
+    label
+    posterior : Posterior or RelationPosterior
+        First those of the folder, then the others in the order in which they are finished; ``dict(fit_many(...))`` has them all.
+
+    Raises
+    ------
+    InferenceError
+        If a fit did not converge; it says which.
+    StorageError
+        If the folder cannot be written, or a file in it is damaged.
+    DataError
+        If ``folder`` is given and there is something in the call that nothing tells from others of its kind.
+    ClusterError
+        If other processes went away; with a folder the same call does only the rest.
+    """
+    named = problems if isinstance(problems, Mapping) else dict(enumerate(problems))
+    root = as_key(key)
+    asked = [
+        _Problem(label, data if isinstance(data, tuple) else (data,), _key(root, label))
+        for label, data in named.items()
+    ]
+    left, files = asked, []
+    if folder is not None:
+        kept = _made(folder)
+        known = fingerprint((__version__, type(engine).__name__, vars(engine), kwargs))
+        every = [kept / _file_name(problem, known) for problem in asked]
+        left = [problem for problem, file in zip(asked, every, strict=True) if not file.exists()]
+        files = [file for file in every if not file.exists()]
+        for problem, file in zip(asked, every, strict=True):
+            if file.exists():
+                yield problem.label, _read(file, engine, problem, kwargs)
+    fitted = run_all(
+        partial(_fit, engine, kwargs), left, scheduler, label="fits", kept=folder, progress_bar=progress_bar
+    )
+    for position, posterior in fitted:
+        if files:
+            posterior.save(files[position])
+        yield left[position].label, posterior
+
+
+def _fit(engine: GaussianEngine | Exact, kwargs: Mapping[str, Any], problem: _Problem) -> Found:
+    try:
+        return engine.run(problem.key, *problem.args, progress_bar=False, **kwargs)
+    except InferenceError as error:
+        raise InferenceError(f"{problem.label!r}: {error}", error.result) from error
+
+
+def _key(root: Any, label: Any) -> NDArray[np.uint32]:
+    word = int.from_bytes(hashlib.sha256(repr(label).encode()).digest()[:4], "big")
+    return key_words(jax.random.fold_in(root, np.uint32(word)))
+
+
+def _made(folder: str | os.PathLike[str]) -> Path:
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made ({error.strerror}); name another folder") from error
+    return Path(folder)
+
+
+def _file_name(problem: _Problem, known: str) -> str:
+    """The label as far as it can stand in a name, and a digest of all that the fit depends on."""
+    words = re.sub(r"\W+", "-", str(problem.label))[:40]
+    return f"{words}-{fingerprint((known, *problem))}.nc"
+
+
+def _read(file: Path, engine: GaussianEngine | Exact, problem: _Problem, kwargs: Mapping[str, Any]) -> Found:
+    """From a file, which knows programs of relpref alone: this is the caller's."""
+    posterior = load(file)
+    if not isinstance(posterior, UtilityPosterior) or not isinstance(engine, GaussianEngine):
+        return posterior
+    origin = engine.origin(problem.args, kwargs)
+    return replace(
+        posterior, origin=origin.with_argument(preference_data(problem.args, kwargs), posterior.data)
+    )
