@@ -4,12 +4,16 @@ from functools import partial
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from jax.sharding import Mesh
 
+from relpref import RelationData
 from relpref.errors import DataError
+from relpref.infer import Exact
 from relpref.infer.exact import solve_edges
 from relpref.kernels import EdgeGram, Kronecker, Side
+from relpref.models import conditional_ranking
 from relpref.rls import ConditionalRanker
 
 
@@ -33,7 +37,8 @@ def test_what_several_devices_are_not_for(mesh: Mesh) -> None:
     nodes, relation = np.eye(4), np.arange(16.0).reshape(4, 4) % 5
     for option, message in (
         ({"pair_kernel": "cartesian"}, "the Cartesian kernel is not for several devices"),
-        ({"regularization": 0.0}, "with a positive regularization"),
+        ({"regularization": 0.0}, "take a positive regularization"),
+        ({"early_stopping": True}, "without a callback or early stopping"),
         ({"solver": "closed"}, "solver='closed': several devices iterate"),
     ):
         with pytest.raises(DataError, match=message):
@@ -47,3 +52,12 @@ def test_what_several_devices_are_not_for(mesh: Mesh) -> None:
         solve_edges(gram, relation.ravel(), 1.0, callback=lambda *_: True, mesh=mesh)
     with pytest.raises(DataError, match="mesh is 'all'"):
         solve_edges(gram, relation.ravel(), 1.0, mesh="all")
+
+
+@pytest.mark.slow
+def test_the_engine_refuses_before_it_searches(mesh: Mesh) -> None:
+    table = pd.DataFrame({"x": [0.0, 0.4, 1.0, 1.7]})
+    data = RelationData.from_tables(table, np.arange(16.0).reshape(4, 4) % 5)
+    engine = Exact(conditional_ranking, mesh=mesh, callback=lambda *_: None)
+    with pytest.raises(DataError, match="without a callback"):
+        engine.run(0, data)

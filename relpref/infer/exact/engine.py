@@ -14,6 +14,7 @@ from relpref.infer.exact.closed import EvidenceGradient, KroneckerSystem
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edge_evidence import EdgeEvidence, edge_floor
 from relpref.infer.exact.edge_scores import EdgeScores
+from relpref.infer.exact.iterative import require_mesh
 from relpref.infer.exact.newcomers import ProgramKernel
 from relpref.infer.exact.solve import SOLVERS, Callback, RelationProblem, Solver
 from relpref.infer.exact.structure import Structure, find_structure, read_factors
@@ -145,6 +146,8 @@ class Exact:
         arrays = tuple(in_double(array) for array in arrays)
         fixed = broadcast_fixed(call, arrays, self.fixed)
         structure = find_structure(call, arrays, fixed)
+        if self.mesh is not None:
+            require_mesh(self.mesh, structure.values.shape[0], self.callback)
         reader = _Reader(call, arrays, structure, fixed)
         search: Search | None = None
         unconstrained: Values = {}

@@ -17,6 +17,7 @@ from relpref.kernels.pairwise import Kronecker, Reciprocal, Symmetric
 from relpref.linalg.conjugate_gradient import CGResult, Minimise, conjugate_gradient
 from relpref.linalg.sharded import ShardedEdges
 from relpref.linalg.sharded.edges import Swap
+from relpref.linalg.sharded.shards import Shards
 
 Floats = NDArray[np.float64]
 
@@ -139,6 +140,7 @@ def _on_devices(
     gram: EdgeGram, groups: ArrayLike | None, mesh: Any, minimise: Minimise, callback: Any
 ) -> ShardedEdges:
     """The edges on a mesh."""
+    require_mesh(mesh, gram.shape[0], callback)
     swap = _SWAPS.get(type(gram.kernel))
     if swap is None:
         raise DataError(
@@ -148,14 +150,28 @@ def _on_devices(
         raise DataError(
             "mesh: edges are dealt out by their conditioning node, and the groups are others; leave the mesh out"
         )
-    if callback is not None or minimise != "error":
+    if minimise != "error":
         raise DataError(
-            "mesh: the iterations on several devices go on to the solution, without a callback or early stopping and with a positive "
-            "regularization; leave those or the mesh out"
+            "mesh: the iterations on several devices do not regularise by ending early; take a positive regularization, or leave the mesh out"
         )
     left = gram.left.kernel
     right = left if gram.right is gram.left else gram.right.kernel
     return ShardedEdges(left, right, gram.rows, gram.columns, mesh, swap=swap, centred=groups is not None)
+
+
+def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
+    """Refuse devices that cannot iterate, before anything is computed.
+
+    Raises
+    ------
+    DataError
+        If the mesh does not fit so many conditioning nodes, or a callback wants every iteration's coefficients.
+    """
+    Shards.of(mesh, nodes, "nodes")
+    if callback is not None:
+        raise DataError(
+            "mesh: the iterations on several devices go on to the solution, without a callback or early stopping; leave that or the mesh out"
+        )
 
 
 class _Centring(NamedTuple):

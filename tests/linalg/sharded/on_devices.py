@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy import sparse
 
-from relpref.errors import RelprefError
+from relpref.errors import InferenceError, RelprefError
 from relpref.linalg.implicit import SparsePrecision
 from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian
 
@@ -78,8 +78,14 @@ def laplacian(mesh: Mesh) -> float:
     adjacency, dense = graph()
     rhs = np.random.default_rng(7).standard_normal((61, 11))
     rhs[:, 1], rhs[:, 9] = 0.0, 3.0
-    found = ShardedLaplacian(adjacency, mesh).solve(0.2, rhs, 1e-12)
+    solver = ShardedLaplacian(adjacency, mesh)
+    found = solver.solve(0.2, rhs, 1e-12)
     assert f"on {mesh.size} devices" in found.method
+    try:
+        solver.solve(0.2, rhs[:, :8], 1e-25)
+        raise AssertionError("a tolerance that cannot be reached was")
+    except InferenceError as error:
+        assert "1e-25 was asked for" in str(error)
     return apart(found.values, np.linalg.solve(dense + 0.2 * np.eye(61), rhs))
 
 
