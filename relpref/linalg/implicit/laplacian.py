@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 
 from relpref.errors import DataError
 from relpref.linalg.implicit.block_cg import Block, chunks
+from relpref.memory import fits
 
 Floats = NDArray[np.float64]
 # A product takes rows in runs of so many, so that its result is still in the cache when the shift is added.
 _RUN = 4096
-# Components with fewer nodes share one pass over the vectors.
+# Components with fewer nodes share one pass over the vectors, and do not decide how systems are solved.
 _LARGE = 10_000
+# A graph is narrow up to so many links for each node and so many times √n nodes in a level; its factors then have up to so many
+# entries for each node.
+_LINKS, _WIDTH, _FILL = 4.0, 3.0, 150.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +86,24 @@ class OrderedLaplacian:
         return self.links == self.size - self.sizes.size
 
     @cached_property
+    def is_narrow(self) -> bool:
+        """Whether few nodes separate any large component, as in grids, road networks and chains: factors are sparse then.
+
+        The levels of a breadth-first search from a far end are such separators: in a planar graph of s nodes the widest has
+        some √s, in a random one a large share of all. (It has fewer than 3 s links: what has more need not be searched.)
+        """
+        if self.links > _LINKS * self.size:
+            return False
+        ends = np.cumsum(self.sizes)
+        for size, end in zip(self.sizes, ends, strict=True):
+            if size < _LARGE:
+                break
+            part = slice(int(end - size), int(end))
+            if not _is_narrow(self.matrix[part, part]):
+                return False
+        return self.sizes[0] >= _LARGE and fits(_FILL * 12.0 * self.size)
+
+    @cached_property
     def degree(self) -> Floats:
         """Weighted degree of each node, in the order of the layout."""
         return np.asarray(self.matrix.diagonal())
@@ -141,6 +163,19 @@ class OrderedLaplacian:
         )
 
 
+def _is_narrow(matrix: Any) -> bool:
+    """Whether no level of a breadth-first search has more than some √n nodes; the search begins where another one ended."""
+    start = scipy.sparse.csgraph.breadth_first_order(matrix, 0, directed=False, return_predecessors=False)[-1]
+    order, before = scipy.sparse.csgraph.breadth_first_order(matrix, start, directed=False)
+    before[start] = start
+    # Depths by pointer jumping: each round doubles the reach.
+    depth = (np.arange(order.size) != start).astype(np.int64)
+    while (before != start).any():
+        depth += depth[before]
+        before = before[before]
+    return bool(np.bincount(depth).max() <= _WIDTH * np.sqrt(order.size))
+
+
 def _rows(matrix: Any, data: Any, at: int) -> Any:
     """Some rows of a CSR matrix, without a copy."""
     pointers = matrix.indptr[at : at + _RUN + 1]
@@ -167,10 +202,12 @@ def _checked(adjacency: Any) -> Any:
     if weights.diagonal().any():
         raise DataError(f"node {int(np.argmax(weights.diagonal()))} has a link to itself; remove it")
     other = weights.T.tocsr()
-    if not all(
-        np.array_equal(getattr(weights, part), getattr(other, part)) for part in ("indptr", "indices", "data")
-    ):
+    same = all(np.array_equal(getattr(weights, part), getattr(other, part)) for part in ("indptr", "indices"))
+    if not (same and np.allclose(weights.data, other.data, rtol=1e-9, atol=0.0)):
         raise DataError(
             "the adjacency matrix is not symmetric; give each link in both directions, with one weight"
         )
+    if not np.array_equal(weights.data, other.data):  # by rounding, as after adding up links in another order
+        weights = 0.5 * (weights + other)
+        weights.sort_indices()
     return weights

@@ -53,7 +53,7 @@ class Refinement:
         rhs = rhs.copy()
         laplacian.center(rhs)
         residual, values = rhs.copy(), np.zeros_like(rhs)
-        direct = laplacian.size <= _SMALL or laplacian.is_forest
+        direct = laplacian.size <= _SMALL or laplacian.is_forest or laplacian.is_narrow
         precision: Any = np.float32
         steps, last = 0, np.inf
         for _ in range(_MOST_ROUNDS):
@@ -71,16 +71,18 @@ class Refinement:
                 correction = self._factorised(shift).solve(residual)
                 steps += 1
             else:
-                residual *= np.where(left > tol, 1.0 / np.where(left > 0, left * norm, 1.0), 0.0)
+                # Each column as long as 1, whatever the range of single precision; those that are done stay as they are.
+                length = np.where(left > tol, left, 1.0)
+                residual /= length * norm
                 floor = _SINGLE if precision is np.float32 else 1e-12
                 found = block_cg(
                     lambda block, out: laplacian.apply(shift, block, out),
                     self._jacobi(scale.astype(precision)),
                     residual.astype(precision),
-                    tol=max(0.7 * tol / worst, floor),
+                    tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), np.inf),
                     max_steps=_MOST_STEPS - steps,
                 )
-                correction = found.values * np.where(left > tol, left * norm, 0.0)
+                correction = found.values * (length * norm)
                 steps += found.steps
             laplacian.center(correction)
             values += correction
