@@ -341,6 +341,13 @@ def test_bad_input_is_named(name: str) -> None:
         fit(**arguments, tilted=probit)
 
 
+def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relpref.memory.available_memory", lambda: 1e5)
+    for variances in ("factorised", "sampled"):
+        with pytest.raises(DataError, match="EP in sparse entity space needs"):
+            run_sparse(CASES["one relation"](), variances=variances)
+
+
 @pytest.mark.slow
 def test_many_answers_about_many_entities() -> None:
     """30,000 entities, 20,000 answers, a graph of mean degree 10 and attributes of rank 200."""

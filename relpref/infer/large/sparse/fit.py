@@ -25,7 +25,7 @@ from relpref.infer.large.sparse.sweeps import (
 )
 from relpref.infer.result import Result
 from relpref.infer.sites import Sites
-from relpref.linalg import ImplicitCovariance
+from relpref.linalg import ImplicitCovariance, require_memory
 
 Floats = NDArray[np.float64]
 
@@ -152,6 +152,7 @@ def fit(
     latents, number, first = _checked(parts, column, entry, counts, start)
     method: Method = "factorised" if variances == "auto" and latents.small else "sampled"
     method = "factorised" if latents.copies == 0 else method if variances == "auto" else variances
+    require_memory(_bytes(latents, method, samples), "EP in sparse entity space")
     with jax.enable_x64(True):
         noise = None if method == "factorised" else _noise(latents, key, samples)
         algebra = Algebra(latents, number, 0.01 * tol, noise)
@@ -167,6 +168,16 @@ def fit(
         except scipy.linalg.LinAlgError as error:
             swept, detail = swept._replace(result=Result.prior_not_positive_definite), str(error)
         return _nothing(algebra, _info(swept, method, detail))
+
+
+def _bytes(latents: Latents, method: Method, samples: int) -> float:
+    """Memory of the arrays that are largest where the sweeps need most: factors, or noise, solutions and what they are made of."""
+    unknowns, rows = latents.copies * latents.size, len(latents.column)
+    rank = sum(factor.shape[1] for factor in latents.factors.values())
+    attributes = rank * (2.0 * unknowns + 3 * latents.size + 4 * rows)
+    if method == "factorised":
+        return 8 * (attributes + 3.0 * unknowns**2)
+    return 8 * (attributes + samples * (6.0 * unknowns + 4 * rows))
 
 
 def _noise(latents: Latents, key: Any, samples: int) -> Noise:

@@ -106,15 +106,19 @@ class Latents:
         return np.asarray(self.projection @ self.factor)
 
     @cached_property
+    def precisions(self) -> tuple[Any, ...]:
+        """The Q_r as scipy CSR arrays, shape (n, n)."""
+        identity = scipy.sparse.eye_array(self.size, format="csr")
+        return tuple(
+            (part.solver.laplacian() + part.shift * identity) / part.scale for part in self.relations.values()
+        )
+
+    @cached_property
     def prior(self) -> Any:
         """The Q_r on a diagonal, scipy CSR, shape (R·n, R·n)."""
         if not self.relations:
             return scipy.sparse.csr_array((0, 0))
-        blocks = []
-        for part in self.relations.values():
-            identity = scipy.sparse.eye_array(self.size, format="csr")
-            blocks.append((part.solver.laplacian() + part.shift * identity) / part.scale)
-        return scipy.sparse.csr_array(scipy.sparse.block_diag(blocks, format="csr"))
+        return scipy.sparse.csr_array(scipy.sparse.block_diag(self.precisions, format="csr"))
 
     def precision(self, weights: Floats) -> Any:
         """S = Q + (11ᵀ) ⊗ AᵀTA, what is left of the posterior precision when w is known; scipy CSR, shape (R·n, R·n).
@@ -138,9 +142,9 @@ class Latents:
             return None
         answers = abs(self.projection).T @ abs(self.projection)
         blocks = []
-        for part in self.relations.values():
+        for precision in self.precisions:
             number, label = scipy.sparse.csgraph.connected_components(
-                abs(part.solver.laplacian()) + answers, directed=False
+                abs(precision) + answers, directed=False
             )
             entries = (np.ones(self.size), label, np.arange(self.size + 1))
             blocks.append(scipy.sparse.csr_array(entries, shape=(self.size, number)))
@@ -163,14 +167,13 @@ class Latents:
     def noise(self, generator: np.random.Generator, number: int) -> Floats:
         """Draws from N(0, Q), shape (R·n, number): a Laplacian's root is its weighted incidence matrix, nothing is factorised."""
         drawn = np.empty((self.copies * self.size, number))
-        for place, part in enumerate(self.relations.values()):
-            edges = scipy.sparse.triu(-part.solver.laplacian(), 1, format="coo")
+        for place, (precision, part) in enumerate(zip(self.precisions, self.relations.values(), strict=True)):
+            edges = scipy.sparse.triu(-precision, 1, format="coo")
             source, target = edges.coords
-            root = np.sqrt(edges.data)
+            across, within = np.sqrt(edges.data), np.sqrt(part.shift / part.scale)
             block = drawn[place * self.size : (place + 1) * self.size]
             for column in range(number):
-                flow = root * generator.standard_normal(len(root))
+                flow = across * generator.standard_normal(len(across))
                 block[:, column] = np.bincount(source, flow, self.size) - np.bincount(target, flow, self.size)
-                block[:, column] += np.sqrt(part.shift) * generator.standard_normal(self.size)
-            block /= np.sqrt(part.scale)
+                block[:, column] += within * generator.standard_normal(self.size)
         return drawn
