@@ -10,8 +10,9 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
@@ -28,6 +29,7 @@ SCHEMA = 1
 RECORD, POSTERIOR, REPORT, TABLES = "run.json", "posterior.nc", "report.html", "data"
 ANSWERS = "answers.sqlite"
 _SCHEMA_KEY = "relpref_run"
+_PORTION = 1 << 22  # bytes that are copied at a time
 _PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
 
 
@@ -35,18 +37,60 @@ _PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
 class Copy:
     """A table as it was given.
 
-    Attributes
+    Parameters
     ----------
     name : str
         Where it goes in the folder of the run, for example ``data/entities.csv``.
     given : str
         Name of the file it was read from, without its folder.
-    content : bytes
+    source : Path or bytes
+        A file, which may be larger than the memory, or its content.
+
+    Attributes
+    ----------
+    sha256 : str
+        Of the content.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read.
     """
 
     name: str
     given: str
-    content: bytes
+    source: Path | bytes
+    sha256: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look at the content as it is now."""
+        source = self.source
+        try:
+            found = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_digest(source)
+        except OSError as error:
+            raise DataError(
+                f"{source!s}: the file cannot be read ({error.strerror}); check its name"
+            ) from error
+        object.__setattr__(self, "sha256", found)
+
+    def write(self, file: Path) -> None:
+        """Write the content where there is nothing yet.
+
+        Raises
+        ------
+        StorageError
+            If it is not what it was any more.
+        """
+        with file.open("xb") as opened:  # two relations whose names differ in case only may be one file
+            if isinstance(self.source, bytes):
+                opened.write(self.source)
+                return
+            with self.source.open("rb") as given:
+                shutil.copyfileobj(given, opened, _PORTION)
+        if file_digest(file) != self.sha256:
+            raise StorageError(
+                f"{self.source}: the file was changed after it was read, so what was computed does not belong to it; run the command again"
+            )
 
 
 @dataclass(frozen=True)
@@ -67,7 +111,7 @@ class Run:
 
 
 def copies(tables: Files) -> tuple[Copy, ...]:
-    """Read the tables of a data set as they are.
+    """Look at the tables of a data set as they are.
 
     Raises
     ------
@@ -84,21 +128,17 @@ def copies(tables: Files) -> tuple[Copy, ...]:
 
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
-    """Read files as they are; their names in the folder of the run are the keys.
+    """Look at files as they are; their names in the folder of the run are the keys.
 
     Raises
     ------
     DataError
         If a file cannot be read.
     """
-    found = []
-    for name, path in files.items():
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise DataError(f"{path}: the file cannot be read ({error.strerror}); check its name") from error
-        found.append(Copy(f"{TABLES}/{name}{suffix_of(path)}", Path(path).name, content))
-    return tuple(found)
+    return tuple(
+        Copy(f"{TABLES}/{name}{suffix_of(path)}", Path(path).name, Path(path))
+        for name, path in files.items()
+    )
 
 
 def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
@@ -196,8 +236,7 @@ def save_run(
         for table in tables:
             file = part / table.name
             file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("xb") as opened:  # two relations whose names differ in case only may be one file
-                opened.write(table.content)
+            table.write(file)
         posterior.save(part / POSTERIOR)
         if report is not None:
             report(part / REPORT)
@@ -208,10 +247,9 @@ def save_run(
             "seed": seed,
             "options": dict(options),
             "tables": [
-                {"file": table.name, "given": table.given, "sha256": digest(table.content)}
-                for table in tables
+                {"file": table.name, "given": table.given, "sha256": table.sha256} for table in tables
             ],
-            "posterior": {"file": POSTERIOR, "sha256": digest((part / POSTERIOR).read_bytes())},
+            "posterior": {"file": POSTERIOR, "sha256": file_digest(part / POSTERIOR)},
             "versions": _versions(),
         }
         (part / RECORD).write_text(record_text(record), encoding="utf-8")
@@ -254,10 +292,10 @@ def _loaded(path: Path, record: Mapping[str, Any]) -> Run:
     except (KeyError, TypeError) as error:
         raise StorageError(f"{path / RECORD}: there is no {error} in it; {_again(path)}") from error
     try:
-        content = file.read_bytes()
+        found = file_digest(file)
     except OSError as error:
         raise StorageError(f"{file}: cannot be read ({error.strerror}); {_again(path)}") from error
-    if digest(content) != expected:
+    if found != expected:
         raise StorageError(
             f"{file}: the file is damaged or was changed, its checksum is not that in {RECORD}; {_again(path)}"
         )
@@ -349,9 +387,10 @@ def record_text(record: Mapping[str, Any]) -> str:
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
 
-def digest(content: bytes) -> str:
-    """SHA-256, as ``run.json`` names it."""
-    return hashlib.sha256(content).hexdigest()
+def file_digest(file: Path) -> str:
+    """SHA-256, as ``run.json`` names it, of a file that may be larger than the memory."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _versions() -> dict[str, str]:

@@ -15,6 +15,7 @@ from relpref.data.folder import Files, find_files
 from relpref.data.kind_words import KIND_WORDS, says_kind, with_kind
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace, Posterior
+from relpref.infer.large.words import approximations
 from relpref.runs import check_target, copies, save_run
 
 _ENGINES = {"ep": EP, "laplace": Laplace}
@@ -59,6 +60,8 @@ def run(chosen: argparse.Namespace) -> None:
         )
     elif speaks:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
+        for line in approximations(posterior):
+            say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
 
@@ -66,6 +69,8 @@ def run(chosen: argparse.Namespace) -> None:
 def _options(chosen: argparse.Namespace) -> dict[str, Any]:
     """Of the engine."""
     options: dict[str, Any] = {"hyperparameters": chosen.hyperparameters, "restarts": chosen.restarts}
+    if chosen.structure != "auto":
+        options["structure"] = chosen.structure
     if chosen.draws is not None:
         if chosen.hyperparameters != "nuts":
             raise DataError(

@@ -3,11 +3,14 @@
 import json
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from textwrap import indent
 from typing import Any
 
 import numpy as np
+
+_PORTION = 10_000  # rows of a table that are made ready at a time
 
 
 def say(text: str) -> None:
@@ -17,8 +20,27 @@ def say(text: str) -> None:
 
 def document(content: Mapping[str, Any]) -> None:
     """Print a JSON document; NaN and infinities become null."""
-    text = json.dumps(_plain(content), indent=2, allow_nan=False)
-    print(text, flush=True)
+    print(_text(content), flush=True)
+
+
+def document_of_rows(content: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print a JSON document whose last entry is a list of rows, however many; the same as `document` does at once."""
+    head = _text({**content, name: []}).removesuffix("]\n}")
+    between = head
+    for row in rows:
+        print(f"{between}\n{indent(_text(row), '    ')}", end="")
+        between = ","
+    print(f"{head}]\n}}" if between is head else "\n  ]\n}", flush=True)
+
+
+def records(table: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a table as dictionaries, never all at once."""
+    for start in range(0, len(table), _PORTION):
+        yield from table.iloc[start : start + _PORTION].to_dict("records")
+
+
+def _text(content: Any) -> str:
+    return json.dumps(_plain(content), indent=2, allow_nan=False)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relpref.files import replaced
 from relpref.infer import Posterior
-from relpref.runs import ANSWERS, POSTERIOR, RECORD, digest, read_record, record_text
+from relpref.runs import ANSWERS, POSTERIOR, RECORD, file_digest, read_record, record_text
 
 
 def publish(folder: Path, posterior: Posterior, store: str, version: int) -> bool:
@@ -46,7 +46,7 @@ def publish(folder: Path, posterior: Posterior, store: str, version: int) -> boo
                     part.unlink()
         file = folder / f"posterior-{version}.nc"
         posterior.save(file)
-        record["posterior"] = {"file": file.name, "sha256": digest(file.read_bytes())}
+        record["posterior"] = {"file": file.name, "sha256": file_digest(file)}
         record["answers"] = {"file": ANSWERS, "store": store, "version": version}
         with replaced(folder / RECORD) as part:
             part.write_text(record_text(record), encoding="utf-8")

@@ -28,7 +28,15 @@ Hyperparameters = Literal["keep", "refit", "schedule"]
 # Of ``info``: answers that came by rank-one changes since EP last settled, and answers when hyperparameters were last fitted.
 QUICK, FITTED = "quick_answers", "answers_at_fit"
 GUESSED = "guessed"  # hyperparameters that were never fitted
-_OF_THE_SEARCH = ("hyperparameters", "evaluations", "gradient_norm", "failed_evaluations", "log_prior")
+_OF_THE_SEARCH = (
+    "hyperparameters",
+    "evaluations",
+    "gradient_norm",
+    "failed_evaluations",
+    "log_prior",
+    "searched_answers",
+    "at_boundary",
+)
 
 _Step = tuple[bool, Comparisons, Change]  # whether answers were added, which, and what they came to
 
