@@ -136,8 +136,7 @@ def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
         If a file cannot be read.
     """
     return tuple(
-        Copy(f"{TABLES}/{name}{suffix_of(path)}", Path(path).name, Path(path))
-        for name, path in files.items()
+        Copy(f"{TABLES}/{name}{suffix_of(path)}", Path(path).name, Path(path)) for name, path in files.items()
     )
 
 

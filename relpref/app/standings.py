@@ -1,6 +1,7 @@
 """The ranking as bars: who is where, and how sure that is."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ class View:
 
 @dataclass(frozen=True)
 class Row:
-    """One entity: positions in percent of the width, values relative to the average."""
+    """One entity: positions in percent of the width, values relative to the average; the ends are empty where nobody worked them out."""
 
     key: str
     rank: int
@@ -74,14 +75,18 @@ def standings(ranking: "pd.DataFrame", view: View) -> Standings:
     Parameters
     ----------
     ranking : DataFrame
-        Columns mean, lower, upper by entity, best first.
+        Columns mean, lower, upper by entity, best first; NaN where an interval was not worked out.
     view : View
     """
-    labels = list(ranking.index)
+    labels = ranking.index
     mean, lower, upper = (ranking[name].to_numpy() for name in ("mean", "lower", "upper"))
     needle = " ".join(view.find.split()).casefold()
-    which = [at for at, label in enumerate(labels) if needle in str(label).casefold()]
+    which: Sequence[int] = range(len(labels))
+    if needle:
+        which = [at for at, label in enumerate(labels) if needle in str(label).casefold()]
     shown = which[view.start : view.start + view.most]
+    known = ~np.isnan(lower)
+    lower, upper = np.where(known, lower, mean), np.where(known, upper, mean)
     low, high = min(lower[shown].min(initial=0), 0), max(upper[shown].max(initial=0), 0)
     scale = 100 / (high - low) if high > low else 0.0
     rows = [
@@ -90,8 +95,8 @@ def standings(ranking: "pd.DataFrame", view: View) -> Standings:
             rank=at + 1,
             name=words.name(labels[at]),
             mean=_signed(mean[at]),
-            lower=_signed(lower[at]),
-            upper=_signed(upper[at]),
+            lower=_signed(lower[at]) if known[at] else "",
+            upper=_signed(upper[at]) if known[at] else "",
             at=round(scale * (mean[at] - low), 2),
             begin=round(scale * (lower[at] - low), 2),
             width=round(scale * (upper[at] - lower[at]), 2),

@@ -24,6 +24,7 @@ from relpref.explore.store.question import Question
 from relpref.infer import UtilityPosterior
 from relpref.runs import ANSWERS, load_run
 
+_INTERVALS = 100  # of more entities than a matrix has room for, those that get intervals in a ranking
 _OLD = 5  # answers and skips after which it is said how old an outlook is
 
 
@@ -99,6 +100,7 @@ class Loop:
         self._tried = version  # the last that the posterior was to learn
         self._unlearnt: list[tuple[Any, Any]] = []  # pairs that were answered after `version`
         self._worth: tuple[Worth, int] | None = None  # and the version that it was found for
+        self._ranked: tuple[UtilityPosterior, float, pd.DataFrame] | None = None
         self._images, self._items = store.items()
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
         self._refining = threading.Lock()
@@ -291,9 +293,12 @@ class Loop:
         Returns
         -------
         DataFrame
-            By entity: ``mean``, ``sd``, ``lower``, ``upper``.
+            By entity: ``mean``, ``sd``, ``lower``, ``upper``; of too many entities for a matrix the last three for the first 100 alone.
         """
-        return self.posterior.ranking(interval, ranks=False)
+        posterior = self.posterior
+        if self._ranked is None or self._ranked[:2] != (posterior, interval):
+            self._ranked = posterior, interval, posterior.ranking(interval, ranks=False, top=_INTERVALS)
+        return self._ranked[2]
 
     def progress(self, rater: str) -> Progress:
         """How far a rater, and all of them, have come."""

@@ -13,6 +13,8 @@ from relpref.data.answer_changes import Change, added, withdrawn
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import Floats, GaussianBelief
 from relpref.infer.integrate import DRAWS_INFO
+from relpref.infer.large.belief import ImplicitBelief
+from relpref.infer.large.quick import ImplicitRankOne
 from relpref.infer.posterior import Origin
 from relpref.infer.program import unwrap
 from relpref.infer.quick import RankOne, Site, match, stacked
@@ -116,12 +118,14 @@ def _quickly(
     posterior: "UtilityPosterior", data: PreferenceData, changes: list[_Step], values: dict[str, Any]
 ) -> "UtilityPosterior":
     """One rank-one change for every answer; see `relpref.infer.quick`."""
-    if not isinstance(posterior.belief, GaussianBelief):
+    belief = posterior.belief
+    if not isinstance(belief, GaussianBelief | ImplicitBelief):
         raise UnsupportedProgramError(
             "quick=True changes one Gaussian, and this posterior is a mixture over hyperparameters; leave quick out"
         )
     _check_gaps(posterior)
-    moving, sites = RankOne(posterior.belief), dict(posterior.sites)
+    moving = RankOne(belief) if isinstance(belief, GaussianBelief) else ImplicitRankOne(belief)
+    sites = dict(posterior.sites)
     known, number = posterior.data.comparisons, 0
     for is_more, given, (answers, before, rows) in changes:
         precision, shift = stacked(sites, before)
@@ -175,7 +179,6 @@ def _check_gaps(posterior: "UtilityPosterior") -> None:
     if QUICK in posterior.info or not len(answers.winner):
         return
     belief = posterior.belief
-    assert isinstance(belief, GaussianBelief)
     for row in {0, len(answers.winner) // 2, len(answers.winner) - 1}:
         margins = belief.differences(answers.winner[row : row + 1], answers.loser[row : row + 1])
         mean, variance = float(margins.mean[0]), float(margins.sd[0]) ** 2

@@ -192,7 +192,8 @@ class UtilityPosterior(Posterior):
         quick : bool
             One rank-one change of mean and covariance for each answer, O(n²), from a site that matches its moments once: near the full
             result, in milliseconds. ``info["quick_answers"]`` counts them; `explain` and the log evidence wait for the next full update,
-            for which no argument is needed.
+            for which no argument is needed. Of too many entities for a matrix each is a product with their covariance, and `save` waits,
+            too.
         hyperparameters : {"keep", "refit", "schedule"}
             Kept as they are: then the result is that of a full fit with these hyperparameters. Or fitted again, from where they are;
             on schedule that is when the number of answers has changed by a quarter, and at least by five, since the last time, or when

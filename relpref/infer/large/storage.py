@@ -12,6 +12,7 @@ from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.covariance import Conditioned
 from relpref.infer.large.many import low_rank_parts
 from relpref.infer.large.problem import LargeProblem
+from relpref.infer.large.quick import Changed
 from relpref.infer.large.sparse import SparsePosterior
 from relpref.infer.posterior import Origin
 
@@ -24,15 +25,18 @@ def pack(belief: ImplicitBelief) -> dict[str, Any]:
     Raises
     ------
     StorageError
-        If the fit gave no posterior, or the file it was read from did not keep all of it.
+        If the fit gave no posterior, the file it was read from did not keep all of it, or it was updated quickly.
     """
     implicit = belief.implicit
     if isinstance(implicit, SparsePosterior):
         return {"mean": belief.location, f"{_SPARSE}/weights": implicit.weights}
     if not isinstance(implicit, Conditioned):
-        raise StorageError(
-            "so many entities without a covariance cannot be stored; fit again, and save what converged"
+        why = (
+            "what quick updates made of the covariance of so many entities is not stored; call update() first"
+            if isinstance(implicit, Changed)
+            else "so many entities without a covariance cannot be stored; fit again, and save what converged"
         )
+        raise StorageError(why)
     projection = scipy.sparse.csr_array(implicit.projection)
     return {
         "mean": belief.location,

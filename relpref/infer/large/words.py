@@ -8,10 +8,11 @@ def approximations(posterior: Posterior) -> list[str]:
     info = posterior.info
     if info.get("structure") != "sparse":
         return []
-    said = [
-        f"The structure is sparse: there is no matrix of all {info['entities']} entities, only one of the {info['touched']} that "
-        "answers are about, from which the others follow exactly."
-    ]
+    matrix = (
+        f"The structure is sparse: there is no matrix of all {info['entities']} entities, only one of the {info['touched']} that answers "
+        "are about, from which the others follow exactly."
+    )
+    said = [matrix]
     if info.get("scale_error"):
         said.append(
             f"The scale of a relation was estimated from random vectors, with a relative standard error of {info['scale_error']:.2g}: by "

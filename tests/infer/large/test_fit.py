@@ -157,8 +157,23 @@ def test_everything_about_some(dense: UtilityPosterior, sparse: UtilityPosterior
 def test_update_and_newcomers(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
     answers = [("e1", "e2"), ("e40", "e41")]
     close(sparse.update(answers).mean(), dense.update(answers).mean())
-    with pytest.raises(UnsupportedProgramError, match="quick"):
-        sparse.update(answers, quick=True)
+
+
+def test_quick_update(dense: UtilityPosterior, sparse: UtilityPosterior, tmp_path: Any) -> None:
+    answers = [("e1", "e2"), ("e40", "e41")]
+    one, other = (found.update(answers, quick=True) for found in (dense, sparse))
+    one, other = (found.update(withdraw=answers[:1], quick=True) for found in (one, other))
+    close(other.mean(), one.mean())
+    close(other.covariance(), one.covariance())
+    close(other.ranking(top=9).iloc[:9], one.ranking(ranks=False).iloc[:9])
+    assert isinstance(other.belief, large_belief.ImplicitBelief)
+    implicit, vectors = other.belief.implicit, np.eye(N)[:, :3]
+    close(implicit.matmul(vectors), one.covariance() @ vectors)
+    close(implicit.row_means(np.arange(5)), one.covariance()[:5].mean(axis=1))
+    close(implicit.scaled(2.0).average(), 2 * one.covariance().mean())
+    with pytest.raises(StorageError, match=r"update\(\)"):
+        other.save(tmp_path / "quick.nc")
+    close(other.update().mean(), sparse.update(answers[1:]).mean())
 
 
 @pytest.mark.slow

@@ -1,0 +1,77 @@
+"""Runs without a matrix of all entities: every command works on them as on others."""
+
+import csv
+import io
+import json
+import shutil
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relpref.cli import main, rank
+from relpref.infer.large.belief import ImplicitBelief
+from relpref.runs import load_run
+
+FIT = ("--structure", "sparse", "--fix", "attributes_amplitude=1", "--fix", "attributes_lengthscale=1")
+
+
+@pytest.fixture(scope="module")
+def fitted(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run, and what the command said; do not write into it."""
+    folder = tmp_path_factory.mktemp("large")
+    tables = ("--folder", str(made / "tables"), "--out", str(folder / "run"))
+    with redirect_stdout(io.StringIO()) as said:
+        assert main(["fit", *tables, *FIT, "--fix", "hot_amplitude=1", "--fix", "hot_range=1"]) == 0
+    return folder, said.getvalue()
+
+
+@pytest.fixture
+def run(fitted: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run of one's own; it is the current folder's ``run``."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "run"
+
+
+def test_what_was_chosen_is_said(fitted: tuple[Path, str]) -> None:
+    assert "The structure is sparse: there is no matrix of all 6 entities" in fitted[1]
+    record = json.loads((fitted[0] / "run/run.json").read_text())
+    assert record["options"]["structure"] == "sparse"
+    posterior = load_run(fitted[0] / "run").posterior
+    assert isinstance(posterior.belief, ImplicitBelief)
+
+
+def test_people_see_the_top_and_machines_all(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank, "_TOP", 4)
+    lines = ask("rank", "run").out.splitlines()
+    assert len(lines) == 6 and lines[-1] == "... and 2 more: --top K shows more of them, --csv all"
+    assert "expected" not in lines[0] and "p best" not in lines[0]
+    assert len(ask("rank", "run", "--top", 5).out.splitlines()) == 6
+    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "--csv").out)))
+    found = json.loads(ask("rank", "run", "--json").out)["ranking"]
+    assert [row["entity"] for row in rows] == [row["entity"] for row in found]
+    assert [float(row["sd"]) for row in rows] == [row["sd"] for row in found]
+    assert lines[1].split()[1] == rows[0]["entity"]
+    assert len(json.loads(ask("rank", "run", "--json", "--top", 2).out)["ranking"]) == 2
+
+
+def test_preferences(run: Path, ask: Any) -> None:
+    pairs = json.loads(ask("prefer", "run", "tea", "coffee", "--json").out)["pairs"]
+    assert 0.5 < pairs[0]["probability"] < 1
+
+
+def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = json.loads(ask("prefer", "run", "007", "tea", "--json").out)["pairs"][0]["p_better"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nb\nwhy\nr\nu\nq\n"))
+    said = ask("ask", "run", "--score", "variance")
+    assert (said.code, said.err) == (0, "")
+    assert "1 answer given now, all kept in run/answers.sqlite" in said.out and "●" in said.out
+    record = json.loads((run / "run.json").read_text())
+    assert record["posterior"]["file"] == f"posterior-{record['answers']['version']}.nc"
+    posterior = load_run(run).posterior
+    assert posterior.data.num_answers == 11 and "quick_answers" not in posterior.info  # type: ignore[union-attr]
+    after = json.loads(ask("prefer", "run", "007", "tea", "--json").out)["pairs"][0]["p_better"]
+    assert after != before
