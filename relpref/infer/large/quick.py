@@ -61,6 +61,10 @@ class Changed:
         )
         return np.maximum(found, 0.0)
 
+    def shares(self, rows: Any) -> dict[str, Floats]:
+        """Nothing: parts wait for the next full update."""
+        return {}
+
     def scaled(self, factor: float) -> "Changed":
         """``factor`` times it."""
         scaled: Any = self.before.scaled(factor)

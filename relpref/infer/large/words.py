@@ -8,11 +8,23 @@ def approximations(posterior: Posterior) -> list[str]:
     info = posterior.info
     if info.get("structure") != "sparse":
         return []
-    matrix = (
-        f"The structure is sparse: there is no matrix of all {info['entities']} entities, only one of the {info['touched']} that answers "
-        "are about, from which the others follow exactly."
+    number, touched = info["entities"], info["touched"]
+    many = info.get("space") == "sparse entity"
+    how = (
+        "by the sparse precision of their posterior"
+        if many
+        else f"only one of the {touched} that answers are about, from which the others follow exactly"
     )
-    said = [matrix]
+    said = [f"The structure is sparse: there is no matrix of all {number} entities, {how}."]
+    if many:
+        said.append(
+            f"Of the uncertainty about what answers compare the largest relative error is {info['gap_sd_error']:.2g}; it moves mean utilities by up to "
+            f"{info['mean_error']:.2g}, where the noise of an answer is 1; the standard error of the log evidence is {info['log_evidence_error']:.2g}."
+        )
+    if info.get("attributes_left_out"):
+        said.append(
+            f"The attributes' covariance is one of low rank; it leaves out {info['attributes_left_out']:.2g} of the variance."
+        )
     if info.get("scale_error"):
         said.append(
             f"The scale of a relation was estimated from random vectors, with a relative standard error of {info['scale_error']:.2g}: by "
