@@ -17,6 +17,7 @@ from relpref.errors import DataError, UnknownLabelError
 
 # From so many labels on, looked up among so many, arrays are faster than a dictionary.
 MANY = 1 << 14
+_AT_ONCE = 1 << 19
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
@@ -165,11 +166,17 @@ class LabelIndex:
 
     def _found(self, labels: Sequence[Any]) -> NDArray[np.int32]:
         """Positions, −1 for a label that is not known."""
-        many = min(len(self), len(labels)) >= MANY and set(map(type, labels)) == {str}
-        words = words_of(labels, self._texts.width) if many and self._texts is not None else None
-        if self._texts is not None and words is not None:
-            return self._texts.positions(words)
-        return np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+        found = np.empty(len(labels), dtype=np.int32)
+        for start in range(0, len(labels), _AT_ONCE):
+            part = labels[start : start + _AT_ONCE]
+            many = min(len(self), len(part)) >= MANY and set(map(type, part)) == {str}
+            words = words_of(part, self._texts.width) if many and self._texts is not None else None
+            found[start : start + len(part)] = (
+                self._texts.positions(words)
+                if self._texts is not None and words is not None
+                else np.fromiter(map(self.positions.get, part, repeat(-1)), dtype=np.int32, count=len(part))
+            )
+        return found
 
     @cached_property
     def _texts(self) -> TextTable | None:

@@ -17,8 +17,10 @@ from relpref.data.messages import counted
 from relpref.data.projection import Projected, circulation, shared_targets
 from relpref.data.relation import Relation
 from relpref.errors import DataError
+from relpref.memory import require_memory
 
 Notes = tuple[str, ...]
+_BYTES_PER_LINK = 80.0  # while they are sorted
 OPTIONS = ("kind", "form", "hubs", "max_degree", "teleport")
 
 
@@ -119,6 +121,9 @@ def read_relation(name: str, value: Any, entities: LabelIndex, known: Links | No
     bipartite = relation.kind == "bipartite"
     targets = TargetIndex(entities, known.targets if known else ()) if bipartite else None
     edges, notes = read_links(name, relation.table, relation.kind, entities, targets)
+    require_memory(
+        _BYTES_PER_LINK * edges.source.size, f"{called}: sorting {counted(edges.source.size, 'link')}"
+    )
     label = entities.labels.__getitem__
     if relation.kind in (None, "undirected"):
         edges, more = undirected(edges, called, label, explicit=relation.kind is not None)

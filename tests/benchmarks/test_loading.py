@@ -29,6 +29,6 @@ def test_every_format_holds_the_same_links(
 @pytest.mark.slow
 def test_what_is_printed() -> None:
     lines = loading.run((".csv", ".npz"), 100, 300).splitlines()
-    assert lines[0] == "| format | size, MB | seconds | peak, GB | edges |"
+    assert lines[0] == "| format | size, MB | seconds | CPU seconds | peak, GB | edges |"
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| .csv", "| .npz"]
     assert len({line.split(" | ")[-1] for line in lines[2:]}) == 1

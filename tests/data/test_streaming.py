@@ -276,6 +276,12 @@ def test_a_folder_may_hold_all_forms(tmp_path: Path, links: Path, matrix: Any) -
         PreferenceData.from_folder(tmp_path)
 
 
+def test_links_that_do_not_fit_are_refused(links: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000.0)
+    with pytest.raises(DataError, match=r"relation 'links': sorting 300 links needs 0\.00 GB of memory"):
+        data_of(links)
+
+
 def test_an_interrupted_read_leaves_no_open_file(links: Path, small: Callable[[int], None]) -> None:
     small(20)
     pieces = read_pieces(links)
