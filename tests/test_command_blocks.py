@@ -86,6 +86,13 @@ def page(folder: Path) -> None:
     run("relpref fit --entities items.csv --comparisons answers.csv --out run/ --quiet")
 
 
+def large(folder: Path) -> None:
+    users = [f"user{number}" for number in range(6)]
+    items(folder, "users.csv", users)
+    answers(folder, "answers.csv", users)
+    pd.DataFrame({"source": users[:-1], "target": users[1:]}).to_csv(folder / "follows.csv.gz", index=False)
+
+
 def relation(folder: Path) -> None:
     players = [f"player {number}" for number in range(6)]
     items(folder, "players.csv", players)
@@ -101,6 +108,7 @@ TABLES = {
     "checking": page,
     "calibration": page,
     "conditional": relation,
+    "large": large,
 }
 
 
