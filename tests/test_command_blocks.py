@@ -107,6 +107,7 @@ TABLES = {
     "page": page,
     "checking": page,
     "calibration": page,
+    "cluster": page,
     "conditional": relation,
     "large": large,
 }

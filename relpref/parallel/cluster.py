@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -101,9 +101,9 @@ def _arriving(finished: Any, client: Any) -> Iterator[Any]:
         now = time.monotonic()
         if now - looked > _LOOK:
             looked = now
-            if client.status != "running" or client.nthreads():
-                seen = now
-            elif now - seen > _PATIENCE:
+            with suppress(OSError):  # of a scheduler that went away; the futures say so
+                seen = now if client.status != "running" or client.nthreads() else seen
+            if now - seen > _PATIENCE:
                 raise _NoWorkersError
         time.sleep(_GLANCE)
 
