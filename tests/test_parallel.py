@@ -60,7 +60,7 @@ def test_a_worker_that_dies_costs_a_retry(tmp_path: Path) -> None:
 
 def test_a_cluster_that_runs_already() -> None:
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
         assert sorted(run_all(square, [1, 2, 3], cluster.scheduler_address)) == [(0, 1), (1, 4), (2, 9)]
 
 

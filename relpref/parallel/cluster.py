@@ -158,7 +158,7 @@ def _local_cluster(workers: int) -> Any:
             threads_per_worker=1,
             processes=True,
             memory_limit=None,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # None is the usual port, which another cluster may have
             silence_logs=logging.ERROR,
             preload=[_IGNORE_INTERRUPTS],
         )
