@@ -23,7 +23,8 @@ _CHUNK = 2**22  # numbers of an intermediate array at a time
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _POSITIONS = ((1 + _NODES) / 2) ** 5
 _LENGTHS = 2.5 * _WEIGHTS * ((1 + _NODES) / 2) ** 4
-_LOOSE = 1e-5  # the samples' solves: their own error is far larger
+# Tolerances of the samples' solves, in sweeps and for the determinant: their own error is far larger.
+_LOOSE, _LOOSER = 1e-5, 1e-3
 
 
 class Estimate(NamedTuple):
@@ -177,13 +178,21 @@ class Sampled(Iterative):
     latents, weights, tol, last
         As of `Iterative`.
     noise : Noise
+    loose : float
+        Tolerance of the samples' solves.
     """
 
     def __init__(
-        self, latents: Latents, weights: Floats, tol: float, last: dict[str, Floats], noise: Noise
+        self,
+        latents: Latents,
+        weights: Floats,
+        tol: float,
+        last: dict[str, Floats],
+        noise: Noise,
+        loose: float = _LOOSE,
     ) -> None:
         super().__init__(latents, weights, tol, last)
-        self._weights, self._noise = weights, noise
+        self._weights, self._noise, self._loose = weights, noise, loose
 
     @cached_property
     def variances(self) -> Estimate:
@@ -204,7 +213,7 @@ class Sampled(Iterative):
         each = np.zeros(self._noise.rows.shape[1])
         for position, length in sorted(zip(_POSITIONS, _LENGTHS, strict=True), reverse=True):
             weights = position * self._weights
-            part = Sampled(self._latents, weights, self._tol, self._last, self._noise)
+            part = Sampled(self._latents, weights, self._tol, self._last, self._noise, _LOOSER)
             local, drawn = part._conditional
             each += 0.5 * length * (self._weights @ local + self._weights @ drawn**2)
         return Estimate(np.asarray(np.mean(each)), np.asarray(np.std(each, ddof=1) / np.sqrt(len(each))))
@@ -216,7 +225,7 @@ class Sampled(Iterative):
         root = np.sqrt(self._weights)[:, None]
         pull = latents.projection.T @ (root * self._noise.rows)
         rhs = self._noise.prior + latents.spread(pull)
-        drawn = self.solve(rhs, "samples", _LOOSE)
+        drawn = self.solve(rhs, "samples", self._loose)
         # The block of S at the 2R unknowns of a pair, and the combination of them that is the gap.
         inside = (latents.size * np.arange(latents.copies)[:, None] + latents.column[:, None, :]).reshape(
             len(root), -1
