@@ -295,6 +295,7 @@ NAMES = {
         "NamedSum",
         "Quadrature",
         "Solution",
+        "SparseMatrix",
         "SparsePrecision",
         "Spectral",
         "block_cg",

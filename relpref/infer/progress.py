@@ -55,3 +55,33 @@ class Progress:
         """Close it, also when interrupted."""
         if self._bar is not None:
             self._bar.close()
+
+
+class Solves:
+    """Tells how many columns of a long computation are done, each computation on a line of its own that vanishes at its end.
+
+    Parameters
+    ----------
+    label : str
+    wanted : bool
+        Shown only if stderr is a terminal, too.
+    """
+
+    _FEW = 64  # columns that are not worth a line
+
+    def __init__(self, label: str, wanted: bool) -> None:
+        self._label, self._wanted = label, wanted
+        self._bar: Any = None
+
+    def __call__(self, done: int, of: int) -> None:
+        """``done`` columns ``of`` so many."""
+        if not (self._wanted and of > self._FEW and sys.stderr.isatty()):
+            return
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(desc=self._label, total=of, unit=" columns", leave=False, file=sys.stderr)
+        self._bar.update(done - self._bar.n)
+        if done >= of:
+            self._bar.close()
+            self._bar = None

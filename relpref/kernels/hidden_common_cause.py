@@ -6,13 +6,15 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
+import scipy.sparse
 from jax import Array
 
 from relpref.data import Graph
 from relpref.errors import DataError
 from relpref.kernels.graph import rescaled
-from relpref.linalg import Dense, real
+from relpref.linalg import Dense, SparseMatrix, real
 
 # 1 % of 2, the gap variance of independent entities: below it, those that are linked count as one.
 _NEGLIGIBLE_GAP = 0.02
@@ -75,6 +77,31 @@ class HiddenCommonCause:
         scale = jnp.sqrt(jnp.diagonal(shared))
         correlation = shared / (scale[:, None] * scale[None, :])
         return Dense(rescaled(correlation, graph, negligible=_NEGLIGIBLE_GAP) if normalize else correlation)
+
+    def implicit(self, graph: Graph, *, normalize: bool = True) -> SparseMatrix:
+        """The same by edges for a graph too large for a matrix: entities that are not linked are independent."""
+        if self.method != "edges":
+            raise DataError(
+                'HiddenCommonCause(method="cliques") has no form for so many entities; take method="edges", or fit with structure=\'dense\''
+            )
+        self._check(graph)
+        weights = graph.adjacency()
+        mean = float(graph.weight.mean()) if graph.num_edges else 1.0
+        own = graph.degree + self.regularization * mean
+        scale = scipy.sparse.diags_array(1 / np.sqrt(own))
+        correlation = scipy.sparse.csr_array(
+            scale @ weights @ scale + scipy.sparse.eye_array(graph.num_nodes)
+        )
+        if not normalize:
+            return SparseMatrix(correlation)
+        # As in `rescaled`: all variances are 1, and covariances that are not 0 belong to links.
+        component = np.asarray(graph.reference.component)
+        together = float(np.bincount(component)[component].sum())
+        known = scipy.sparse.coo_array(correlation[: component.size, : component.size])
+        inside = component[known.coords[0]] == component[known.coords[1]]
+        pairs = together - component.size
+        gap_variance = 2 * (together - float(known.data[inside].sum())) / (pairs or 1.0)
+        return SparseMatrix(correlation).scaled(2 / gap_variance if gap_variance > _NEGLIGIBLE_GAP else 1.0)
 
     def _check(self, graph: Graph) -> None:
         if self.method == "cliques" and graph.cliques is None:

@@ -62,7 +62,7 @@ def fit(
     fixed = problem.known(engine.fixed)
     searched = search(engine, problem, fixed, key, progress_bar, at_first)
     values = {**fixed, **searched.values}
-    reading = problem.read(values)
+    reading = problem.read(values, progress_bar)
     number, positions = problem.data.num_entities, touched(problem.data)
     rows = reading.ends.shape[1]
     if len(positions) <= _MOST_TOUCHED and min(rows, len(positions)) <= _MOST_FACTORISED:

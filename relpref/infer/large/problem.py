@@ -19,9 +19,10 @@ from relpref.infer.large.covariance import entries_of
 from relpref.infer.layout import broadcast_fixed
 from relpref.infer.padding import preference_data
 from relpref.infer.program import Call, Observation, Program, Values, in_double, observation
+from relpref.infer.progress import Solves
 from relpref.kernels.implicit import as_implicit, scale_reference
 from relpref.likelihoods import as_likelihood
-from relpref.linalg import ImplicitCovariance, ImplicitSum
+from relpref.linalg import ImplicitCovariance, ImplicitSum, SparsePrecision
 
 UTILITY = "utility"
 _REFERENCES: WeakKeyDictionary[Graph, tuple[ScaleReference, float]] = WeakKeyDictionary()
@@ -182,8 +183,8 @@ class LargeProblem:
         }
         return replace(data, _graphs=graphs)
 
-    def read(self, values: Mapping[str, Any]) -> "LargeReading":
-        """What the program is at given hyperparameters.
+    def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> "LargeReading":
+        """What the program is at given hyperparameters; with a line for each long solve, now and later, if ``progress_bar``.
 
         Raises
         ------
@@ -210,7 +211,7 @@ class LargeProblem:
             )
         covariance = sites[UTILITY]["fn"].covariance
         parts: dict[str, ImplicitCovariance] = {
-            name: as_implicit(part) for name, part in covariance.parts.items()
+            name: shown(as_implicit(part), name, progress_bar) for name, part in covariance.parts.items()
         }
         return LargeReading(ImplicitSum(parts), observations, offset, ends, entries)
 
@@ -229,6 +230,13 @@ class LargeProblem:
             if len(rows) == most_answers or len(seen) == most_touched:
                 break
         return data.select_comparisons(np.sort(rows))
+
+
+def shown(covariance: ImplicitCovariance, name: str, progress_bar: bool) -> ImplicitCovariance:
+    """A covariance that tells how far its solves are."""
+    if not isinstance(covariance, SparsePrecision):
+        return covariance
+    return replace(covariance, progress=Solves(f"covariances by {name}", progress_bar))
 
 
 def fresh(graphs: Mapping[str, Any]) -> Any:

@@ -11,7 +11,6 @@ from relpref.infer.large.fitted import Fitted
 from relpref.infer.large.problem import LargeProblem, LargeReading, Positions
 from relpref.infer.large.tables import constant
 from relpref.infer.prepare import prepare
-from relpref.infer.progress import Progress
 from relpref.infer.settle import settle
 
 if TYPE_CHECKING:
@@ -32,13 +31,10 @@ def fit_reduced(
 ) -> Fitted:
     """Fit at known hyperparameters."""
     data = problem.data
-    tables = {}
-    with Progress(
-        f"{engine.name}: covariances of {len(positions)} entities", progress_bar, "relations", ""
-    ) as progress:
-        for name, request in problem.requests(values).items():
-            tables[name] = constant(data.relations[name], request, positions, values)
-            progress.step(1, 0.0)
+    tables = {
+        name: constant(name, data.relations[name], request, positions, values, progress_bar)
+        for name, request in problem.requests(values).items()
+    }
     gap_space = _in_gap_space(engine, data.num_comparisons, len(positions))
     # In gap space nobody minds how many entities there are, so their number may be a round one.
     spare = -len(positions) % _ROUND if gap_space else 0

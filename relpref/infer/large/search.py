@@ -9,7 +9,6 @@ from relpref.infer.belief import generator
 from relpref.infer.large.problem import UTILITY, LargeProblem, touched
 from relpref.infer.large.tables import NODES, at_boundary, interpolated
 from relpref.infer.prepare import prepare
-from relpref.infer.progress import Progress
 from relpref.infer.result import Result
 from relpref.infer.settle import settle
 
@@ -46,7 +45,6 @@ def search(
     at_first: Mapping[str, Any] | None,
 ) -> Found:
     """Climb the evidence of some of the answers."""
-    label = f"{engine.name}: covariances for the search"
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in problem.data.relations.values())
     most = int(np.clip(_WORK / (NODES * max(links, 1)), _LEAST_SEARCHED, _MOST_SEARCHED))
     some = problem.subset(most, _MOST_ANSWERS, generator(key))
@@ -61,13 +59,10 @@ def search(
     ]
     if not free:
         return Found({}, {}, None)
-    with Progress(label, progress_bar, "steps", "") as progress:
-        tables = {
-            name: interpolated(
-                name, some.relations[name], request, positions, fixed, sites, lambda *_: progress.step(1, 0.0)
-            )
-            for name, request in requests.items()
-        }
+    tables = {
+        name: interpolated(name, some.relations[name], request, positions, fixed, sites, progress_bar)
+        for name, request in requests.items()
+    }
     small = part.with_tables(positions, tables)
     args, kwargs = part.called_with(small)
     prepared = prepare(engine.program, args, kwargs, fixed, False)

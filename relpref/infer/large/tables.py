@@ -7,7 +7,7 @@ thousandth (the poles of 1/(λ + ι⁻²) in log ι lie π/2 off the axis, so th
 found, the covariance is worked out there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,25 @@ from numpy.typing import NDArray
 from relpref.data import Graph
 from relpref.data.marginal import Table
 from relpref.errors import DataError
-from relpref.infer.large.problem import Request
+from relpref.infer.large.problem import Request, shown
 from relpref.kernels.implicit import graph_implicit
 
 NODES = 12
 # Quantiles of the prior between which the hyperparameter is looked for; a log-normal's 2.5 log-sds.
 _LOWER, _UPPER = 0.0062, 0.9938
 
-Step = Callable[[str, int, int], None]
 
-
-def constant(graph: Graph, request: Request, positions: NDArray[Any], values: Mapping[str, Any]) -> Table:
+def constant(
+    name: str,
+    graph: Graph,
+    request: Request,
+    positions: NDArray[Any],
+    values: Mapping[str, Any],
+    progress_bar: bool,
+) -> Table:
     """At known hyperparameters."""
     known = {key: float(values[site]) for key, site in request.sites.items()}
-    return Table(0.0, 1.0, _covariance(graph, request, positions, known)[None])
+    return Table(0.0, 1.0, _covariance(name, graph, request, positions, known, progress_bar)[None])
 
 
 def interpolated(
@@ -39,7 +44,7 @@ def interpolated(
     positions: NDArray[Any],
     fixed: Mapping[str, Any],
     sites: Mapping[str, Any],
-    step: Step,
+    progress_bar: bool,
 ) -> Table:
     """Over the range of the hyperparameter that is to be found; at the known ones if none is.
 
@@ -50,7 +55,7 @@ def interpolated(
     """
     free = [key for key, site in request.sites.items() if site not in fixed]
     if not free:
-        return constant(graph, request, positions, fixed)
+        return constant(name, graph, request, positions, fixed, progress_bar)
     prior = sites[request.sites[free[0]]]["fn"]
     if len(request.sites) > 1 or prior.shape():
         raise DataError(
@@ -67,17 +72,22 @@ def interpolated(
     coefficients = np.zeros((NODES, len(positions), len(positions)))
     for node, angle in enumerate(angles):
         value = float(np.exp(centre + reach * np.cos(angle)))
-        covariance = _covariance(graph, request, positions, {free[0]: value})
+        label = f"{name}, {node + 1} of {NODES}"
+        covariance = _covariance(label, graph, request, positions, {free[0]: value}, progress_bar)
         for order in range(NODES):
             coefficients[order] += (2 - (order == 0)) / NODES * np.cos(order * angle) * covariance
-        step(name, node + 1, NODES)
     return Table(centre, reach, coefficients)
 
 
 def _covariance(
-    graph: Graph, request: Request, positions: NDArray[Any], values: Mapping[str, float]
+    label: str,
+    graph: Graph,
+    request: Request,
+    positions: NDArray[Any],
+    values: Mapping[str, float],
+    progress_bar: bool,
 ) -> NDArray[np.float64]:
-    form = graph_implicit(request.kernel, graph, request.normalize, values)
+    form = shown(graph_implicit(request.kernel, graph, request.normalize, values), label, progress_bar)
     covariance = form.block(positions, positions)
     return np.asarray(0.5 * (covariance + covariance.T))
 

@@ -6,6 +6,7 @@ from relpref.linalg.implicit.gaps import GapQuadrature, gap_quadrature
 from relpref.linalg.implicit.kernel_matrix import KernelMatrix
 from relpref.linalg.implicit.lanczos import Quadrature, log_determinant, quadrature
 from relpref.linalg.implicit.laplacian_solver import LaplacianSolver, Solution
+from relpref.linalg.implicit.sparse_matrix import SparseMatrix
 
 __all__ = [
     "BlockCG",
@@ -17,6 +18,7 @@ __all__ = [
     "LowRank",
     "Quadrature",
     "Solution",
+    "SparseMatrix",
     "SparsePrecision",
     "block_cg",
     "gap_quadrature",

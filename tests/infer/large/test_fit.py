@@ -16,7 +16,7 @@ from relpref.infer import EP, Laplace, UtilityPosterior
 from relpref.infer.large import belief as large_belief
 from relpref.infer.large import fit as large_fit
 from relpref.infer.large.problem import LargeProblem, touched
-from relpref.kernels import HiddenCommonCause, implicit
+from relpref.kernels import HiddenCommonCause, RelationVectors, implicit
 from relpref.models import xpgp
 from relpref.models.preference import Hyperparameters
 
@@ -223,6 +223,19 @@ def test_many_answers_about_many_entities(
         Laplace(xpgp, fixed=FIXED, structure="sparse").run(0, data)
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_hidden_common_cause_by_links(data: PreferenceData, normalize: bool) -> None:
+    kernel, graph = HiddenCommonCause(), data.relations["cites"]
+    with jax.enable_x64(True):
+        dense = np.asarray(kernel(graph, normalize=normalize).dense())
+    found = kernel.implicit(graph, normalize=normalize)
+    everyone = np.arange(N)
+    np.testing.assert_allclose(found.block(everyone, everyone), dense, atol=1e-12)
+    np.testing.assert_allclose(found.matmul(np.eye(N)[:, :3]), dense[:, :3], atol=1e-12)
+    np.testing.assert_allclose(found.row_means(everyone[3:5]), dense[3:5].mean(axis=1), atol=1e-12)
+    assert found.average() == pytest.approx(dense.mean())
+
+
 def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = data.relations["cites"].reference
     monkeypatch.setattr(implicit, "EXACT", 10)
@@ -244,12 +257,10 @@ def test_what_needs_a_matrix_is_refused(
             ask()
     with pytest.raises(UnsupportedProgramError, match="nuts"):
         EP(xpgp, hyperparameters="nuts", structure="sparse").run(0, data)
-    with pytest.raises(DataError, match="HiddenCommonCause has no form"):
-        EP(
-            xpgp,
-            structure="sparse",
-            fixed={"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "cites_amplitude": 1.0},
-        ).run(0, data, relation_kernels={"cites": HiddenCommonCause()})
+    with pytest.raises(DataError, match="RelationVectors has no form"):
+        EP(xpgp, structure="sparse").run(0, data, relation_kernels={"cites": RelationVectors()})
+    with pytest.raises(DataError, match="cliques.*edges"):
+        HiddenCommonCause(method="cliques").implicit(data.relations["cites"])
     with pytest.raises(DataError, match="no answers"):
         fit(data.select_comparisons([]), "sparse")
     with pytest.raises(DataError, match="structure is 'thin'"):
