@@ -15,8 +15,10 @@ UNIT = {"attributes_amplitude": 1.0}
 SWITCHED_OFF = {"links_amplitude": 0.0, "links_range": 1.0}
 
 
-def run(data: PreferenceData, fixed: Any, space: Any = "auto", **kernels: Any) -> Any:
-    engine = EP(xpgp, fixed=fixed, space=space)
+def run(
+    data: PreferenceData, fixed: Any, space: Any = "auto", structure: Any = "auto", **kernels: Any
+) -> Any:
+    engine = EP(xpgp, fixed=fixed, space=space, structure=structure)
     return engine.run(jax.random.key(0), data, progress_bar=False, **RAW, **kernels)
 
 
@@ -31,9 +33,8 @@ def from_columns(problem: Any) -> dict[str, Any]:
 
 def check(posterior: Any, problem: Any, probability: float = 0.012) -> None:
     assert posterior.info["result"] == "converged"
-    table = posterior.utilities()
-    assert np.max(np.abs(table["mean"] - problem["mean"]) / problem["sd"]) <= 0.03
-    assert np.max(np.abs(table["sd"] / problem["sd"] - 1)) <= 0.05
+    assert np.max(np.abs(posterior.mean() - problem["mean"]) / problem["sd"]) <= 0.03
+    assert np.max(np.abs(posterior.sd() / problem["sd"] - 1)) <= 0.05
     pairs = [(f"e{i}", f"e{j}") for i, j in problem["query_pairs"]]
     difference = posterior.prefer(pairs)["probability"] - problem["probability"]
     assert np.max(np.abs(difference)) <= probability
@@ -48,6 +49,31 @@ def test_attributes_and_links(
 ) -> None:
     problem = gold(name)
     check(run(gold_data(problem), from_columns(problem)), problem, probability)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "probability"), [("mixed_n100", 0.012), ("attributes_n60", 0.012), ("hub_n40", 0.018)]
+)
+def test_attributes_and_links_without_matrices(
+    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData], name: str, probability: float
+) -> None:
+    problem = gold(name)
+    data, fixed = gold_data(problem), from_columns(problem)
+    sparse = run(data, fixed, structure="sparse")
+    check(sparse, problem, probability)
+    dense = run(data, fixed, structure="dense")
+    assert np.max(np.abs(sparse.mean() - dense.mean()) / dense.sd()) <= 1e-3
+    assert np.max(np.abs(sparse.sd() / dense.sd() - 1)) <= 1e-3
+
+
+@pytest.mark.slow
+def test_a_relation_without_matrices(
+    gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
+) -> None:
+    problem = gold("graph_n80")
+    fixed = {name: value for name, value in from_columns(problem).items() if name.startswith("links")}
+    check(run(gold_data(problem).without_attributes(), fixed, structure="sparse"), problem)
 
 
 def test_a_relation_with_a_given_covariance(
