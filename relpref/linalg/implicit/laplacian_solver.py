@@ -70,7 +70,7 @@ class LaplacianSolver:
         if self.size >= _DENSE_SIZE and links > _DENSE * self.size * (self.size - 1) / 2:
             raise DataError(
                 f"the graph has {links} links between {self.size} nodes, more than {_DENSE:.0%} of all pairs: too many for the "
-                "sparse structure; drop weak links, or use the dense structure on fewer entities"
+                "sparse structure; drop weak links, or fit with structure='dense' where memory allows matrices of all"
             )
         self._refinement = Refinement(self._laplacian)
         self._seen = SeenBlock()

@@ -186,5 +186,5 @@ def test_a_graph_that_is_too_dense_is_refused() -> None:
     )
     upper.data[:] = 1.0
     data = PreferenceData.from_tables(labels, answers(labels, 10), {"near": upper + upper.T})
-    with pytest.raises(DataError, match="links between 4001 nodes.*drop weak links"):
+    with pytest.raises(DataError, match="links between 4001 nodes.*drop weak links.*structure='dense'"):
         EP(xpgp, fixed={"near_amplitude": 1.0, "near_range": 1.0}).run(0, data)
