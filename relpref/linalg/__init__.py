@@ -16,9 +16,11 @@ from relpref.linalg.implicit import (
     Solution,
     SparseMatrix,
     SparsePrecision,
+    Woodbury,
     block_cg,
     gap_quadrature,
     log_determinant,
+    nystrom,
     quadrature,
 )
 from relpref.linalg.kronecker import Kronecker
@@ -48,6 +50,7 @@ __all__ = [
     "SparseMatrix",
     "SparsePrecision",
     "Spectral",
+    "Woodbury",
     "block_cg",
     "checked_symmetric",
     "cholesky",
@@ -57,6 +60,7 @@ __all__ = [
     "gap_quadrature",
     "log_determinant",
     "nearest_semidefinite",
+    "nystrom",
     "pivoted_cholesky",
     "quadrature",
     "real",

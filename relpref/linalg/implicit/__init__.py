@@ -6,6 +6,7 @@ from relpref.linalg.implicit.gaps import GapQuadrature, gap_quadrature
 from relpref.linalg.implicit.kernel_matrix import KernelMatrix
 from relpref.linalg.implicit.lanczos import Quadrature, log_determinant, quadrature
 from relpref.linalg.implicit.laplacian_solver import LaplacianSolver, Solution
+from relpref.linalg.implicit.low_rank import Woodbury, nystrom
 from relpref.linalg.implicit.sparse_matrix import SparseMatrix
 
 __all__ = [
@@ -20,8 +21,10 @@ __all__ = [
     "Solution",
     "SparseMatrix",
     "SparsePrecision",
+    "Woodbury",
     "block_cg",
     "gap_quadrature",
     "log_determinant",
+    "nystrom",
     "quadrature",
 ]

@@ -13,6 +13,8 @@ Floats = NDArray[np.float64]
 
 # Entries of the matrix that exist at a time: 64 MB.
 _BLOCK = 2**23
+# Points whose variances are evaluated together, with their covariances: a call costs more than these.
+_NEAR = 64
 # Entries that may be evaluated for exact means of rows: a few minutes; beyond, the columns are sampled.
 _EVALUATIONS = 5_000_000_000
 # Rows whose means stand for all, and where all are too many: the average of their sampled means is off by 1/20 of their spread.
@@ -73,6 +75,14 @@ class KernelMatrix:
         for part, entries in self._runs(row, column):
             block[part] = entries
         return block
+
+    def diagonal(self) -> Floats:
+        """Variance of each entity, shape (n,)."""
+        diagonal = np.empty(self.size)
+        for start in range(0, self.size, _NEAR):
+            part = np.arange(start, min(start + _NEAR, self.size))
+            diagonal[part] = self.block(part, part).diagonal()
+        return diagonal
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Mean of each of some rows; from a sample of the columns where they are too many, see ``means_error``."""

@@ -1,0 +1,59 @@
+"""Low ranks and what they add, against dense matrices."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from relpref.errors import DataError
+from relpref.linalg import KernelMatrix, LaplacianSolver, Woodbury, nystrom
+
+
+def smooth(left: Any, right: Any) -> Any:
+    return np.exp(-0.5 * ((left[:, None, :] - right[None, :, :]) ** 2).sum(axis=2))
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(0)])
+def test_nystrom_says_what_it_leaves_out(rng: Any) -> None:
+    points = np.random.default_rng(1).standard_normal((200, 2))
+    dense = 2.0 * smooth(points, points)
+    ranks = []
+    for tol in (1e-1, 1e-3, 1e-6):
+        found = nystrom(KernelMatrix(smooth, points, 2.0), 150, tol, rng=rng)
+        rest = dense - found.block(np.arange(200), np.arange(200))
+        assert found.left_out <= tol
+        assert rest.trace() / dense.trace() == pytest.approx(found.left_out, abs=1e-8)
+        values = np.linalg.eigvalsh(rest)
+        assert values.min() > -1e-7
+        assert values.max() <= found.left_out * dense.trace() + 1e-7
+        ranks.append(found.factor.shape[1])
+    assert ranks == sorted(ranks)
+    few = nystrom(KernelMatrix(smooth, points), 5, 0.0, rng=rng)
+    assert few.factor.shape == (200, 5)
+    assert few.left_out > 1e-3
+
+
+def test_points_that_repeat_add_no_rank() -> None:
+    points = np.repeat(np.array([[0.0], [1.0], [5.0]]), 30, axis=0)
+    found = nystrom(KernelMatrix(smooth, points), 20)
+    assert found.factor.shape == (90, 3)
+    np.testing.assert_allclose(found.block(np.arange(90), np.arange(90)), smooth(points, points), atol=1e-8)
+
+
+def test_a_sparse_precision_and_a_low_rank() -> None:
+    rng = np.random.default_rng(2)
+    weights = np.triu(rng.random((80, 80)) * (rng.random((80, 80)) < 0.1), 1)
+    weights += weights.T
+    solver = LaplacianSolver(scipy.sparse.csr_array(weights))
+    precision = np.diag(weights.sum(axis=1) + 0.3) - weights
+    factor = rng.standard_normal((80, 6))
+    both = Woodbury(lambda vectors: solver.solve(0.3, vectors, tol=1e-11).values, factor)
+    dense = precision + factor @ factor.T
+    for shape in ((80,), (80, 3)):
+        vectors = rng.standard_normal(shape)
+        np.testing.assert_allclose(both.solve(vectors), np.linalg.solve(dense, vectors), atol=1e-9)
+    exact = np.linalg.slogdet(dense)[1] - np.linalg.slogdet(precision)[1]
+    assert both.log_determinant == pytest.approx(exact, abs=1e-9)
+    with pytest.raises(DataError, match="not positive definite"):
+        Woodbury(lambda vectors: -vectors, factor)
