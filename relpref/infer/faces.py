@@ -7,6 +7,7 @@ from scipy.linalg import block_diag
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.answers import COMPOSED
+from relpref.data.marginal import MarginalGraph
 from relpref.infer.belief import Floats, GaussianBelief, key_words
 from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.evidence import Evidence
@@ -46,6 +47,8 @@ def _likelihood(origin: Origin) -> AnswerModel:
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:
     """What connects the entities, for ``info``, with a warning where nothing does."""
+    if any(isinstance(graph, MarginalGraph) for graph in data.relations.values()):
+        return {}  # links lead through others
     groups = len(np.unique(data.groups()))
     if groups == 1:
         return {}

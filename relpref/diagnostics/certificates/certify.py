@@ -26,6 +26,7 @@ from relpref.diagnostics.certificates.words import (
 from relpref.diagnostics.psis import smoothed, threshold
 from relpref.errors import DataError
 from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief, generator
+from relpref.infer.large.answered import answered
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Posterior
 from relpref.infer.refit import engine_again
@@ -97,6 +98,7 @@ def certify(
         return exact_algebra(posterior)
     if Result[posterior.info["result"]].empty:
         return unusable(posterior)
+    posterior = answered(posterior)
     belief = posterior.belief
     if isinstance(belief, DrawsBelief):
         return of_draws(belief, int(posterior.info.get("chains", 1)))

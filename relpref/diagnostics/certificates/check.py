@@ -15,6 +15,7 @@ from relpref.diagnostics.psis import convergence
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief, as_key
 from relpref.infer.class_posterior import ClassPosterior
+from relpref.infer.large.answered import answered
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
@@ -123,6 +124,7 @@ def check(
             "The posterior is the solution of linear equations, not an approximation, so there is nothing that NUTS could tell. "
             + Result[posterior.info["result"]].value,
         )
+    posterior = answered(posterior)
     result = Result[posterior.info["result"]]
     if result.empty:
         raise InferenceError(f"there is no posterior to check: {result.name}: {result.value}", result)

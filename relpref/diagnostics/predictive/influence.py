@@ -12,6 +12,7 @@ from relpref.diagnostics.predictive.leave_one_out import LeftOut, left_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
 from relpref.infer.belief import DrawsBelief, Floats
+from relpref.infer.large.answered import answered
 from relpref.infer.ranks import objects
 from relpref.infer.rows import DenseRows, Rows
 
@@ -50,6 +51,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
             "influence is about utilities, classes and latent sites; for labels of a relation that surprise, sort the table of "
             "leave_one_out by log_score"
         )
+    posterior = answered(posterior)
     left = left_out(posterior)
     table = left.given.table.copy()
     table["probability"], table["log_score"] = np.exp(left.log_score), left.log_score

@@ -18,6 +18,7 @@ from relpref.diagnostics.predictive.relation_folds import leave_folds_out
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.belief import generator
+from relpref.infer.large.answered import answered
 from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Origin
 from relpref.infer.refit import engine_again
@@ -50,7 +51,8 @@ def k_fold(
         gives its own answer; each answer with its repetitions; or all answers of a rater, who is a stranger then. Examples of classes
         are not asked twice, and leave one by one; edges between the same two nodes leave together.
     hyperparameters : {"refit", "keep"}
-        Whether those that were fitted are fitted again in every fold. Those of a relation are kept.
+        Whether those that were fitted are fitted again in every fold. Those of a relation are kept, and those of more entities than a
+        matrix has room for.
     key : JAX key or int
         For the folds, which are random and as equal in size as can be.
     scheduler : str, optional
@@ -83,6 +85,7 @@ def k_fold(
     rng = generator(key)
     if isinstance(posterior, RelationPosterior):
         return leave_folds_out(posterior, folds, rng)
+    posterior = answered(posterior)
     origin = posterior.origin
     if origin is None or not origin.engine:
         raise UnsupportedProgramError(

@@ -15,6 +15,7 @@ from relpref.diagnostics.psis import FEWEST, smoothed, threshold
 from relpref.errors import DataError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.belief import DrawsBelief, Floats
+from relpref.infer.large.answered import answered
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
@@ -53,6 +54,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     """
     if isinstance(posterior, RelationPosterior):
         return leave_label_out(posterior)
+    posterior = answered(posterior)
     left = left_out(posterior)
     chances = chances_of(left.given, left.predictive)
     notes: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from relpref.diagnostics.predictive.leave_one_out import left_out
 from relpref.errors import DataError
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.infer.belief import Floats
+from relpref.infer.large.answered import answered
 from relpref.infer.ranks import objects
 
 NOISE = "rater_noise"
@@ -57,6 +58,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     rater = None if answers is None else answers.rater
     if answers is None or rater is None:
         raise DataError("the answers do not say who gave them; fit answers with a column rater")
+    posterior = answered(posterior)
     noise = posterior.hyperparameters.get(NOISE)
     usual = {} if noise is None else {NOISE: np.full(np.shape(noise), np.median(noise))}
     left = left_out(posterior, usual)
