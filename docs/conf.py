@@ -16,6 +16,8 @@ HERE = Path(__file__).parent
 ROOMS = (
     "data",
     "linalg",
+    "linalg.implicit",
+    "linalg.sharded",
     "kernels",
     "likelihoods",
     "models",

@@ -68,7 +68,7 @@ def quadrature(
     project : callable, optional
         P times vectors, an orthogonal projection that commutes with A; the identity by default.
     mass : float, optional
-        tr(S P S) where it is known: every probe's weights are then brought to it, which takes the spread of |v|² away.
+        tr(S P S) where it is known: every probe's weights are then brought to it, which takes the spread of ‖v‖² away.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def log_determinant(
 ) -> tuple[float, float]:
     """Estimate the log determinant of a large symmetric positive definite matrix, and its standard error.
 
-    The diagonal D gives its part exactly, log |A| = log |D| + tr log(D^-½ A D^-½): what is left has eigenvalues nearer to 1. Two
+    The diagonal D gives its part exactly, log det A = log det D + tr log(D^-½ A D^-½): what is left has eigenvalues nearer to 1. Two
     matrices seen through the same probes (generators of one seed) have errors that cancel in the difference.
 
     Parameters

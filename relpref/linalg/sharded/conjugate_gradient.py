@@ -212,6 +212,7 @@ def _advance(system: _Local, state: _State, tol: Array, limit: Array) -> _State:
         residual = state.residual - jnp.where(running, length * image, 0.0)
         pushed = system.project(system.scale(residual))
         gain = system.dot(residual, pushed)
+        running &= jnp.isfinite(gain)  # the solution stays finite, whatever comes
         code = jnp.where(gain <= tol**2 * state.target, REACHED, RUNNING)
         turn = jnp.where(running, gain / state.gain, 0.0)
         return state._replace(
@@ -219,7 +220,7 @@ def _advance(system: _Local, state: _State, tol: Array, limit: Array) -> _State:
             residual=residual,
             direction=pushed + turn * state.direction,
             gain=gain,
-            code=jnp.where(state.code == RUNNING, jnp.where(sound, code, BREAKDOWN), state.code),
+            code=jnp.where(state.code == RUNNING, jnp.where(running, code, BREAKDOWN), state.code),
             iterations=state.iterations + 1,
         )
 
