@@ -16,7 +16,7 @@ from relpref.infer.ranks import pairs_of_labels
 MOST = 1000  # candidates; those that the user names, up to three times as many
 # Entities that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
 # be more than the last.
-_MOST_NEW, _WORK = 200, 2e9
+_MOST_NEW, _WORK = 200, 1e9
 
 
 def narrowed(

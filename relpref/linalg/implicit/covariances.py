@@ -58,7 +58,7 @@ class SparsePrecision:
     solver: LaplacianSolver
     shift: float
     scale: float = 1.0
-    tol: float = 1e-6
+    tol: float = 1e-5
     progress: Progress | None = None
 
     @property

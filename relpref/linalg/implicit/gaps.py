@@ -62,7 +62,7 @@ def gap_quadrature(
     mean_degree = float(degree[degree > 0].mean())
     middle = 0.1 * mean_degree
     found = quadrature(
-        lambda vectors: solver.solve(middle, vectors, tol=1e-8).values,
+        lambda vectors: solver.solve(middle, vectors, tol=1e-6).values,
         solver.size,
         probes,
         min(steps, solver.size),
