@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.messages import nearest, shown
-from relpref.data.text_table import TextTable, words_of
+from relpref.data.word_table import WordTable, words_of
 from relpref.errors import DataError, UnknownLabelError
 
 # From so many labels on, looked up among so many, arrays are faster than a dictionary.
@@ -169,20 +169,23 @@ class LabelIndex:
         found = np.empty(len(labels), dtype=np.int32)
         for start in range(0, len(labels), _AT_ONCE):
             part = labels[start : start + _AT_ONCE]
-            many = min(len(self), len(part)) >= MANY and set(map(type, part)) == {str}
-            words = words_of(part, self._texts.width) if many and self._texts is not None else None
-            found[start : start + len(part)] = (
-                self._texts.positions(words)
-                if self._texts is not None and words is not None
-                else np.fromiter(map(self.positions.get, part, repeat(-1)), dtype=np.int32, count=len(part))
-            )
+            found[start : start + len(part)] = self._found_at_once(part)
         return found
 
+    def _found_at_once(self, labels: Sequence[Any]) -> NDArray[np.int32]:
+        if min(len(self), len(labels)) >= MANY and self._table is not None:
+            kind, table = self._table
+            words = words_of(labels, table.width) if set(map(type, labels)) == {kind} else None
+            if words is not None:
+                return table.positions(words)
+        return np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+
     @cached_property
-    def _texts(self) -> TextTable | None:
-        """The labels as a table, where all of them are texts that it can hold."""
-        words = words_of(self.labels) if set(map(type, self.labels)) == {str} else None  # type: ignore[arg-type]
-        return None if words is None else TextTable(words)
+    def _table(self) -> tuple[type, WordTable] | None:
+        """The labels as a table, and their type, where all of them are texts or integers that it can hold."""
+        kinds = set(map(type, self.labels))
+        words = words_of(self.labels) if kinds in ({str}, {int}) else None
+        return None if words is None else (kinds.pop(), WordTable(words))
 
     def refuse(self, label: Any, place: str, remedy: str) -> None:
         """Raise the error for an unknown label."""

@@ -1,6 +1,7 @@
-"""Many texts looked up at once: arrays instead of a dictionary, whose every look-up waits for memory several times."""
+"""Many texts or integers looked up at once: arrays instead of a dictionary, whose every look-up waits for memory several times."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,18 +11,18 @@ LONGEST = 64
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
 
 
-class TextTable:
-    """A hash table from distinct texts to their positions, in buckets that lie one after the other.
+class WordTable:
+    """A hash table from distinct keys to their positions, in buckets that lie one after the other.
 
     Parameters
     ----------
     words : array of uint64, shape (n, k)
-        The texts, see `words_of`.
+        The keys, see `words_of`.
     """
 
     def __init__(self, words: NDArray[np.uint64]) -> None:
         self._words = words
-        # Two buckets for each text: most hold one or none.
+        # Two buckets for each key: most hold one or none.
         self._shift = np.uint64(64 - (2 * len(words)).bit_length())
         bucket = self._bucket(words)
         self._order = np.argsort(bucket, kind="stable").astype(np.int32)
@@ -30,11 +31,11 @@ class TextTable:
 
     @property
     def width(self) -> int:
-        """Number of words k of a text."""
+        """Number of words k of a key."""
         return int(self._words.shape[1])
 
     def positions(self, words: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Return the position of each of m texts, −1 where it is none of these."""
+        """Return the position of each of m keys, −1 where it is none of these."""
         bucket = self._bucket(words)
         at, end = self._starts[bucket], self._starts[bucket + 1]
         found = np.full(len(words), -1, dtype=np.int32)
@@ -59,20 +60,31 @@ class TextTable:
         return (mixed >> self._shift).astype(np.int64)
 
 
-def words_of(texts: Sequence[str], width: int | None = None) -> NDArray[np.uint64] | None:
-    """Return texts as words of eight bytes of UTF-8, so that equal texts have equal words.
+def words_of(labels: Sequence[Any], width: int | None = None) -> NDArray[np.uint64] | None:
+    """Return labels as words of eight bytes, so that equal ones have equal words.
 
     Parameters
     ----------
-    texts : sequence of str, length m
+    labels : sequence of str or of int, length m
+        All of one type.
     width : int, optional
-        Number of words k of a text; by default as many as the longest text needs.
+        Number of words k of a label; by default as many as the longest needs.
 
     Returns
     -------
     array of uint64, shape (m, k), or None
-        Filled up with zeros. None where a text is too long or has a zero character or none that UTF-8 could say.
+        Texts as UTF-8, filled up with zeros. None where a label is too long or too large, has a zero character, or one that
+        UTF-8 cannot say.
     """
+    if labels and not isinstance(labels[0], str):
+        try:
+            return np.array(labels, dtype=np.int64).view(np.uint64)[:, None]
+        except OverflowError:
+            return None
+    return _words_of_texts(labels, width)
+
+
+def _words_of_texts(texts: Sequence[str], width: int | None) -> NDArray[np.uint64] | None:
     try:
         encoded = list(map(str.encode, texts))
     except UnicodeEncodeError:
