@@ -1,6 +1,7 @@
 """``relpref fit``: from tables to a run."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
@@ -12,12 +13,14 @@ from relpref.cli.model import MODELS, column_words, kernel_words, said, with_ker
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.folder import Files, find_files
-from relpref.data.kind_words import KIND_WORDS, says_kind, with_kind
+from relpref.data.kind_words import KIND_WORDS, path_and_kind, says_kind, with_kind
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace, Posterior
 from relpref.infer.large.words import approximations
 from relpref.runs import check_target, copies, save_run
 
+# Bytes of a file from which on reading takes more than a moment.
+LARGE = 20_000_000
 _ENGINES = {"ep": EP, "laplace": Laplace}
 
 
@@ -26,6 +29,8 @@ def run(chosen: argparse.Namespace) -> None:
     speaks = not chosen.json and not chosen.quiet
     tables, options, words = _tables(chosen), _options(chosen), kernel_words(chosen)
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
+    if not chosen.quiet:
+        _say_what_takes_long(tables)
     data, keywords = with_kernels(
         chosen, words, PreferenceData.from_files(*tables, columns=column_words(chosen))
     )
@@ -64,6 +69,19 @@ def run(chosen: argparse.Namespace) -> None:
             say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
+
+
+def _say_what_takes_long(tables: Files) -> None:
+    """Name the large files that are about to be read, where a person watches."""
+    files = [
+        tables.entities,
+        tables.comparisons,
+        *(path_and_kind(given)[0] for given in tables.relations.values()),
+    ]
+    sizes = {file: file.stat().st_size for file in files if file is not None and file.is_file()}
+    large = [f"{file} ({size / 1e6:.0f} MB)" for file, size in sizes.items() if size >= LARGE]
+    if large and sys.stderr.isatty():
+        print(f"Reading {', '.join(large)}", file=sys.stderr, flush=True)
 
 
 def _options(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Sparse matrices from files: MatrixMarket, and the archives of scipy."""
 
 import os
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from relpref.memory import require_memory
 MATRICES = (".mtx", ".mtx.gz", ".npz")
 # Of an entry as it is read (COO), and as it is sorted by rows (CSR).
 _BYTES = 28
+# Older versions know only matrices, newer ones warn unless told.
+_AS_ARRAY = {"spmatrix": False} if "spmatrix" in signature(scipy.io.mmread).parameters else {}
 
 
 def is_matrix_file(path: str | os.PathLike[str]) -> bool:
@@ -64,7 +67,7 @@ def _matrix_market(file: Path) -> Any:
         )
     # Of a symmetric matrix one triangle is stored.
     require_memory(2.0 * _BYTES * entries, f"{file}: a matrix of {entries} entries")
-    return scipy.io.mmread(file)
+    return scipy.io.mmread(file, **_AS_ARRAY)
 
 
 def _archive(file: Path) -> Any:

@@ -1,4 +1,6 @@
+import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +8,9 @@ import numpy as np
 import pytest
 
 from relpref import PreferenceData
-from relpref.runs import load_run
+from relpref.cli import fit
+from relpref.data.folder import find_files
+from relpref.runs import copies, load_run
 
 TABLES = ("--entities", "tables/entities.csv", "--comparisons", "tables/comparisons.csv")
 RELATION = ("--relation", "hot=tables/relations/hot.csv")
@@ -27,6 +31,28 @@ def test_says_what_was_read_and_where_the_result_is(place: Path, ask: Any, snaps
         "posterior.nc",
         "run.json",
     ]
+
+
+def test_large_files_are_named_before_they_are_read(
+    place: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fit, "LARGE", 50)
+    (place / "tables/relations/hot.csv").write_text("source,target\ntea,milk\n")
+    wrong = ("fit", *TABLES, *RELATION, "--out", "new")
+    assert not ask(*wrong).err.startswith("Reading")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert ask(*wrong).err.splitlines()[0] == (
+        "Reading tables/entities.csv (0 MB), tables/comparisons.csv (0 MB)"
+    )
+    assert not ask(*wrong, "--quiet").err.startswith("Reading")
+
+
+def test_copies_keep_the_endings_of_compressed_files(place: Path) -> None:
+    links = place / "tables/relations/hot.csv"
+    (place / "tables/relations/hot.directed.csv.gz").write_bytes(gzip.compress(links.read_bytes()))
+    links.unlink()
+    kept = {one.name: one.source for one in copies(find_files("tables"))}
+    assert sorted(kept) == ["data/comparisons.csv", "data/entities.csv", "data/relations/hot.directed.csv.gz"]
 
 
 def test_nothing_may_have_been_asked_yet(place: Path, ask: Any, snapshot: Any) -> None:

@@ -208,7 +208,7 @@ def test_parquet_rows_are_numbered_through(tmp_path: Path, small: Callable[[int]
 @pytest.fixture
 def matrix() -> Any:
     rng = np.random.default_rng(5)
-    upper = scipy.sparse.triu(scipy.sparse.random(40, 40, 0.1, rng=rng), k=1)
+    upper = np.triu(np.where(rng.random((40, 40)) < 0.1, rng.uniform(0.1, 1, (40, 40)), 0), k=1)
     return scipy.sparse.coo_array(upper + upper.T)
 
 
