@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.belief import Floats, generator
@@ -18,7 +17,7 @@ from relpref.infer.large.sparse import SparseFit
 from relpref.infer.large.sparse import fit as fit_sparse
 from relpref.infer.progress import Progress
 from relpref.infer.sites import Sites
-from relpref.linalg import ImplicitCovariance, KernelMatrix, LowRank, pivoted_cholesky
+from relpref.linalg import ImplicitCovariance, KernelMatrix, nystrom
 
 if TYPE_CHECKING:
     from relpref.infer.engine import GaussianEngine
@@ -87,7 +86,7 @@ def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, ImplicitC
     left_out: float | None = None
     for name, part in reading.prior.parts.items():
         if isinstance(part, KernelMatrix):
-            few = _nystrom(part, generator(key))
+            few = nystrom(part, INDUCING, LEFT_OUT, rng=generator(key))
             found[name], left_out = few, few.left_out
         else:
             found[name] = part
@@ -100,20 +99,6 @@ def check_engine(name: str) -> None:
         raise UnsupportedProgramError(
             f"{name} has no way through so many answers about so many entities; take EP, or fewer answers"
         )
-
-
-def _nystrom(part: KernelMatrix, rng: np.random.Generator) -> LowRank:
-    """K_·Z L⁻ᵀ with K_ZZ = L Lᵀ, Z chosen at random by what the others leave unexplained."""
-    everyone = np.arange(part.size)
-    diagonal = np.concatenate(
-        [np.diagonal(part.block(some, some)) for some in np.array_split(everyone, max(1, part.size // 500))]
-    )
-    chosen, left_out = pivoted_cholesky(
-        diagonal, lambda at: part.block(everyone, np.array([at]))[:, 0], INDUCING, LEFT_OUT, rng=rng
-    )
-    lower = np.linalg.cholesky(part.block(chosen, chosen) + 1e-10 * diagonal.max() * np.eye(len(chosen)))
-    factor = solve_triangular(lower, part.block(everyone, chosen).T, lower=True).T
-    return LowRank(factor, left_out)
 
 
 def _worst(found: SparseFit) -> float:
