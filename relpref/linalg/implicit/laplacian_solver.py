@@ -75,6 +75,12 @@ class LaplacianSolver:
         self._refinement = Refinement(self._laplacian)
         self._seen = SeenBlock()
 
+    @property
+    def is_treelike(self) -> bool:
+        """Whether factors of Δ + shift I are about as sparse as the graph: a forest, or the like of a road network."""
+        laplacian = self._laplacian
+        return laplacian.is_forest or (laplacian.links <= 1.5 * self.size and laplacian.is_narrow)
+
     def laplacian(self) -> Any:
         """Δ as a SciPy CSR array, shape (n, n), in the order of the nodes; a copy."""
         rank = self._laplacian.rank

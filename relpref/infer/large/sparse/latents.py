@@ -120,6 +120,13 @@ class Latents:
             return scipy.sparse.csr_array((0, 0))
         return scipy.sparse.csr_array(scipy.sparse.block_diag(self.precisions, format="csr"))
 
+    @cached_property
+    def factorised_blocks(self) -> list[tuple[slice, Any]]:
+        """Rows of the relations whose factors are about as sparse as they are, and their Q_r."""
+        ranges = [slice(place * self.size, (place + 1) * self.size) for place in range(self.copies)]
+        each = zip(ranges, self.precisions, self.relations.values(), strict=True)
+        return [(rows, precision) for rows, precision, part in each if part.solver.is_treelike]
+
     def precision(self, weights: Floats) -> Any:
         """S = Q + (11ᵀ) ⊗ AᵀTA, what is left of the posterior precision when w is known; scipy CSR, shape (R·n, R·n).
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from relpref.infer.large.sparse.equations import Equations
+from relpref.infer.large.sparse.equations import Equations, Preconditioner
 from relpref.infer.large.sparse.latents import Latents
 
 Floats = NDArray[np.float64]
@@ -124,7 +124,8 @@ class Iterative:
         self._latents, self._tol = latents, tol
         self._last = {} if last is None else last
         self._matrix = latents.precision(weights)
-        self._equations = Equations(self._matrix)
+        precondition = Preconditioner(self._matrix.diagonal(), latents.factorised_blocks)
+        self._equations = Equations(self._matrix, precondition)
 
     def solve(self, rhs: Floats, purpose: str = "", tol: float = 0.0) -> Floats:
         """S⁻¹ times an array; what is constant on components is divided by its eigenvalue."""
