@@ -7,9 +7,11 @@ import time
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from benchmarks.measure import table
-from relpref.parallel import run_all
+from relpref import PreferenceData
+from relpref.data_loaders.similarity import nearest_neighbours
 
 TITLE = "A hundred queries of 150 documents and 200 pairs, hyperparameters included"
 NOTES = (
@@ -22,31 +24,28 @@ SCHEDULER = "processes:2"
 
 def run(repeats: int) -> str:
     """Time one pass; repeats would only show that compiled code is faster."""
-    before = _cpu_seconds()
-    start = time.perf_counter()
-    agreed = dict(run_all(fit, range(QUERIES), SCHEDULER, label="queries"))
-    wall = time.perf_counter() - start
-    rows = [
-        [
-            SCHEDULER,
-            f"{wall:.1f}",
-            f"{_cpu_seconds() - before:.1f}",
-            f"{np.mean(list(agreed.values())):.3f}",
-        ]
-    ]
-    return table(["scheduler", "wall, s", "CPU, s", "rank correlation with the true utilities"], rows)
-
-
-def fit(seed: int) -> float:
-    """Make a query, fit it, and return how well the utilities are recovered."""
-    import jax
-
-    from relpref import PreferenceData
-    from relpref.data_loaders.similarity import nearest_neighbours
-    from relpref.infer import EP
+    from relpref.infer import EP, fit_many
     from relpref.kernels import SquaredExponential
     from relpref.models import xpgp
 
+    drawn = [query(seed) for seed in range(QUERIES)]
+    before = _cpu_seconds()
+    start = time.perf_counter()
+    kernel = SquaredExponential(shared_lengthscale=True)
+    found = dict(
+        fit_many(EP(xpgp), [data for data, _ in drawn], scheduler=SCHEDULER, attribute_kernel=kernel)
+    )
+    wall = time.perf_counter() - start
+    agreed = [
+        pd.Series(posterior.mean()).corr(pd.Series(drawn[at][1]), method="spearman")
+        for at, posterior in found.items()
+    ]
+    row = [SCHEDULER, f"{wall:.1f}", f"{_cpu_seconds() - before:.1f}", f"{np.mean(agreed):.3f}"]
+    return table(["scheduler", "wall, s", "CPU, s", "rank correlation with the true utilities"], [row])
+
+
+def query(seed: int) -> tuple[PreferenceData, NDArray[np.float64]]:
+    """The data of a query, and the true utilities of its documents."""
     rng = np.random.default_rng(seed)
     attributes = pd.DataFrame(rng.standard_normal((DOCUMENTS, ATTRIBUTES))).add_prefix("x")
     utilities = attributes.to_numpy() @ rng.standard_normal(ATTRIBUTES) / 2 + rng.standard_normal(DOCUMENTS)
@@ -55,10 +54,8 @@ def fit(seed: int) -> float:
     first, second = first[asked], second[asked]
     wins = rng.standard_normal(PAIRS) < utilities[first] - utilities[second]
     answers = pd.DataFrame({"winner": np.where(wins, first, second), "loser": np.where(wins, second, first)})
-    data = PreferenceData.from_tables(attributes, answers, {"similar": nearest_neighbours(attributes)})
-    kernel = SquaredExponential(shared_lengthscale=True)
-    posterior = EP(xpgp).run(jax.random.key(seed), data, attribute_kernel=kernel, progress_bar=False)
-    return float(pd.Series(posterior.mean()).corr(pd.Series(utilities), method="spearman"))
+    relations = {"similar": nearest_neighbours(attributes)}
+    return PreferenceData.from_tables(attributes, answers, relations), utilities
 
 
 def _cpu_seconds() -> float:

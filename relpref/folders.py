@@ -94,3 +94,18 @@ def _flush_all(folder: Path) -> None:
         for name in names:
             flush(Path(inside) / name)
         flush(Path(inside))
+
+
+def made(path: str | os.PathLike[str]) -> Path:
+    """A folder for results, made with its parents where it is missing.
+
+    Raises
+    ------
+    StorageError
+        If it cannot be made.
+    """
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be made ({error.strerror}); name another folder") from error
+    return Path(path)

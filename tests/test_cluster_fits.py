@@ -42,7 +42,9 @@ def truth(seed: int) -> Truth:
 
 
 def folds(scheduler: str | None, file: Path) -> bytes:
-    held_out = k_fold(fit(some_answers(0)), 4, by="answer", scheduler=scheduler, progress_bar=False)
+    held_out = k_fold(
+        fit(some_answers(0)), 8, by="answer", scheduler=scheduler, folder=file, progress_bar=False
+    )
     return held_out.table.to_csv().encode()
 
 
@@ -82,7 +84,7 @@ def test_what_repeats_finds_the_same_on_a_cluster_that_loses_a_worker(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("repeated", [runs, calibration, queries])
+@pytest.mark.parametrize("repeated", [folds, runs, calibration, queries])
 def test_what_was_finished_when_the_scheduler_went_is_not_done_again(
     repeated: Callable[[str | None, Path], bytes], two: Any, tmp_path: Path
 ) -> None:
@@ -90,7 +92,7 @@ def test_what_was_finished_when_the_scheduler_went_is_not_done_again(
 
     def finished() -> int:
         if kept.is_dir():
-            return len([file for file in kept.iterdir() if file.suffix == ".nc"])
+            return len([file for file in kept.iterdir() if file.suffix in (".nc", ".npz")])
         return kept.read_bytes().count(b"\n") - 1 if kept.exists() else 0
 
     def kill_soon() -> None:

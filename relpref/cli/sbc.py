@@ -9,7 +9,8 @@ from relpref.cli.opened import opened
 from relpref.cli.output import document, say
 from relpref.diagnostics import Calibration, calibrate
 from relpref.diagnostics.calibration.run_of import simulated_relation, simulated_utilities
-from relpref.errors import DataError, StorageError
+from relpref.errors import DataError
+from relpref.folders import made
 from relpref.infer import EP, Exact, Laplace, RelationPosterior
 from relpref.runs import load_run
 
@@ -68,11 +69,7 @@ def _folder(chosen: argparse.Namespace) -> Path:
     out = Path(chosen.out) if chosen.out else run.parent / f"{run.name}-sbc"
     if out.absolute() == run:
         raise DataError(f"--out {quote(str(out))}: this is the run; name another folder")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{out}: cannot be made ({error.strerror}); name another folder") from error
-    return out
+    return made(out)
 
 
 def _kept(out: Path) -> int:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref import __version__
-from relpref.errors import InferenceError, StorageError
+from relpref.errors import InferenceError
+from relpref.folders import made
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.exact import Exact
@@ -93,7 +94,7 @@ def fit_many(
     ]
     left, files = asked, []
     if folder is not None:
-        kept = _made(folder)
+        kept = made(folder)
         known = fingerprint((__version__, type(engine).__name__, vars(engine), kwargs))
         every = [kept / _file_name(problem, known) for problem in asked]
         left = [problem for problem, file in zip(asked, every, strict=True) if not file.exists()]
@@ -120,14 +121,6 @@ def _fit(engine: GaussianEngine | Exact, kwargs: Mapping[str, Any], problem: _Pr
 def _key(root: Any, label: Any) -> NDArray[np.uint32]:
     word = int.from_bytes(hashlib.sha256(repr(label).encode()).digest()[:4], "big")
     return key_words(jax.random.fold_in(root, np.uint32(word)))
-
-
-def _made(folder: str | os.PathLike[str]) -> Path:
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot be made ({error.strerror}); name another folder") from error
-    return Path(folder)
 
 
 def _file_name(problem: _Problem, known: str) -> str:

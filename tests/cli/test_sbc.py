@@ -23,6 +23,8 @@ def test_a_run_is_simulated_and_goes_on(ask: Callable[..., Any], place: Path) ->
     assert (out / "simulations.jsonl").read_bytes().startswith(kept)
     refused = ask("sbc", "run", "--seed", 1)
     assert refused.code == 2 and "run-sbc/simulations.jsonl: its simulations have key" in refused.err
+    nowhere = ask("sbc", "run", "--scheduler", "many")
+    assert nowhere.code == 2 and "--scheduler: 'many' is not 'threads', 'processes'" in nowhere.err
     itself = ask("sbc", "run", "--out", "run")
     assert itself.code == 2 and "this is the run" in itself.err
 

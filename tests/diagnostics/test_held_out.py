@@ -14,7 +14,7 @@ import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
 from relpref.diagnostics.predictive.answers import Given, labelled
-from relpref.errors import DataError, UnsupportedProgramError
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
 from relpref.infer.refit import engine_again
 from relpref.likelihoods import Logistic
@@ -180,6 +180,22 @@ def test_repeated_answers_leave_together(posterior: UtilityPosterior) -> None:
     assert found.table["probability"][row] == pytest.approx(smaller.prefer([answer])["probability"][0])
     with pytest.raises(DataError, match="7 pairs cannot make 10 folds"):
         k_fold(posterior, folds=10, progress_bar=False)
+
+
+def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) -> None:
+    def fold() -> pd.DataFrame:
+        return k_fold(posterior, 3, by="answer", folder=tmp_path, progress_bar=False).table
+
+    whole = fold()
+    first, *others = sorted(tmp_path.iterdir())
+    written = [file.stat().st_mtime_ns for file in others]
+    first.unlink()
+    pd.testing.assert_frame_equal(fold(), whole, check_exact=True)
+    assert len(others) == 2 and [file.stat().st_mtime_ns for file in others] == written
+    assert sorted(tmp_path.iterdir()) == [first, *others]
+    first.write_bytes(first.read_bytes()[:50])
+    with pytest.raises(StorageError, match=f"{first.name} cannot be read as a fold"):
+        fold()
 
 
 def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> None:

@@ -1,7 +1,9 @@
 """Answers as predicted by fits to the others, some at a time."""
 
+import os
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy.special import logsumexp
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.diagnostics.predictive.answers import chances_of, given_answers, labelled
 from relpref.diagnostics.predictive.cavity import Predictive, Question
+from relpref.diagnostics.predictive.fold_files import FoldFiles
 from relpref.diagnostics.predictive.folds import fold_of
 from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.leave_one_out import by_answer
@@ -36,6 +39,7 @@ def k_fold(
     hyperparameters: Literal["refit", "keep"] = "refit",
     key: Any = 0,
     scheduler: str | None = None,
+    folder: str | os.PathLike[str] | None = None,
     progress_bar: bool = True,
 ) -> HeldOut:
     """Predict the answers of each fold by a fit to those of all other folds.
@@ -57,6 +61,9 @@ def k_fold(
         For the folds, which are random and as equal in size as can be.
     scheduler : str, optional
         Where the folds are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
+    folder : path, optional
+        Finished folds are kept there, each in a file of its own, and the same call does only what is missing. Those of a relation have
+        a closed form and are not kept.
     progress_bar : bool
 
     Returns
@@ -73,8 +80,10 @@ def k_fold(
         If the posterior does not know its program or its engine (draws), or its program is not one of answers or examples in rows.
     InferenceError
         If the fit to a fold did not converge.
+    StorageError
+        If the folder cannot be written, or a file in it is damaged.
     ClusterError
-        If other processes went away.
+        If other processes went away; with a folder the same call does only the rest.
     """
     if folds < 2:
         raise DataError(f"folds is {folds}; at least 2")
@@ -104,7 +113,17 @@ def k_fold(
     predict = partial(_predict, posterior, data, dict(fixed))
     trained = [np.flatnonzero(fold != number) for number in range(folds)]
     log_score, chances = np.full(len(groups), np.nan), np.empty((0, 0))
-    for number, found in run_all(predict, trained, scheduler, label="folds", progress_bar=progress_bar):
+    kept = None if folder is None else FoldFiles(folder, posterior, dict(fixed), trained)
+    there = [] if kept is None else [number for number in range(folds) if kept.paths[number].exists()]
+    left = [number for number in range(folds) if number not in there]
+    rows = [trained[number] for number in left]
+    fitted = run_all(predict, rows, scheduler, label="folds", kept=folder, progress_bar=progress_bar)
+    for number, found in chain(
+        ((number, kept.read(number)) for number in there if kept),
+        ((left[at], found) for at, found in fitted),
+    ):
+        if kept is not None and number in left:
+            kept.write(number, found)
         test = fold == number
         scores = by_answer(found, given)
         log_score[test] = (logsumexp(scores, axis=0) - np.log(len(scores)))[test]
