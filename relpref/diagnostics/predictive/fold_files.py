@@ -56,7 +56,7 @@ class FoldFiles:
         """
         path = self.paths[number]
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return Predictive(**arrays)
         except Exception as error:  # a damaged archive raises many types
             raise StorageError(f"{path} cannot be read as a fold ({error}); remove it") from error
