@@ -126,12 +126,12 @@ def thirty(size: dict[str, int]) -> None:
         posterior.ranking()
     with step("first question"):
         asked = next_pairs(posterior)
+    facts_of(posterior)
     pair = (asked["first"].iloc[0], asked["second"].iloc[0])
     with step("its answer"):
         posterior = posterior.update([pair])
     with step("next question"):
         next_pairs(posterior)
-    facts_of(posterior)
     say(facts={"correlation with the utilities": _correlation(posterior, problem.utilities)})
 
 

@@ -79,7 +79,7 @@ class Refinement:
                     lambda block, out: laplacian.apply(shift, block, out),
                     self._jacobi(scale.astype(precision)),
                     residual.astype(precision),
-                    tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), np.inf),
+                    tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), 1.0),
                     max_steps=_MOST_STEPS - steps,
                 )
                 correction = found.values * (length * norm)

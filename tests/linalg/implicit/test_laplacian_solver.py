@@ -108,6 +108,16 @@ def test_a_star_of_many_leaves_and_isolated_nodes(monkeypatch: Any) -> None:
     np.testing.assert_allclose(entries[2], [0, 0, 0, 1 / shift], atol=1e-12)
 
 
+def test_a_column_that_is_known_beside_one_that_is_not(monkeypatch: Any) -> None:
+    monkeypatch.setattr(refinement, "_SMALL", 0)
+    monkeypatch.setattr(laplacian.OrderedLaplacian, "is_narrow", False)
+    links = random_graph(np.random.default_rng(3), 60, 200)
+    adjacency = scipy.sparse.block_diag([links, scipy.sparse.csr_array((1, 1))], format="csr")
+    # Nothing is left to solve for an isolated node: 0 iterations, no warning.
+    found = LaplacianSolver(adjacency).block(0.5, np.arange(61), np.arange(61))
+    np.testing.assert_allclose(found, inverse(adjacency, 0.5), atol=1e-5)
+
+
 def test_the_tolerance_bounds_the_error(monkeypatch: Any) -> None:
     """In single precision, too: the error's energy is at most the residual's over the smallest eigenvalue of M⁻¹A."""
     monkeypatch.setattr(refinement, "_SMALL", 0)
