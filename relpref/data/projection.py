@@ -6,6 +6,11 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from relpref.memory import require_memory
+
+# A row, a column and a weight, and once more while they are sorted; and the matrices of a walk.
+_BYTES_PER_PAIR, _BYTES_OF_WALK = 24.0, 48.0
+
 
 class Projected(NamedTuple):
     """Edges between sources, each once, source < target.
@@ -35,9 +40,19 @@ def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
     -------
     Projected
         Σ_t b_it b_jt h_t over the targets t that i and j share, with h_t = 1/(d_t − 1) or 1.
+
+    Raises
+    ------
+    DataError
+        If there may be more pairs than fit into memory: a target of degree d joins d².
     """
     links = scipy.sparse.csc_array(links)
     degree = np.diff(links.indptr)
+    pairs = min(float(degree.astype(np.float64) @ degree), float(links.shape[0]) ** 2)
+    require_memory(
+        _BYTES_PER_PAIR * pairs,
+        f"up to {pairs:.2g} pairs of entities that share a target (max_degree leaves out the largest targets)",
+    )
     factor = 1 / np.maximum(degree - 1, 1) if weigh_hubs else np.ones(degree.size)
     weighted = links @ scipy.sparse.diags_array(factor)
     joined = scipy.sparse.triu(weighted @ links.T, k=1, format="coo")
@@ -64,9 +79,17 @@ def circulation(links: Any, teleport: float) -> Projected:
     -------
     Projected
         An edge between every two nodes, because the walk may go anywhere.
+
+    Raises
+    ------
+    DataError
+        If so many would not fit into memory.
     """
+    size = links.shape[0]
+    require_memory(
+        _BYTES_OF_WALK * size**2, f"a random walk that may go from each of {size} entities to each"
+    )
     weights = links.toarray()
-    size = len(weights)
     total = weights.sum(axis=1, keepdims=True)
     along = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / size)
     transition = (1 - teleport) * along + teleport / size
