@@ -285,6 +285,7 @@ NAMES = {
         "Eigen",
         "Factor",
         "GapQuadrature",
+        "HeatKernel",
         "ImplicitCovariance",
         "ImplicitSum",
         "KernelMatrix",

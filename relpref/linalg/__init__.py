@@ -7,6 +7,7 @@ from relpref.linalg.eigen import Eigen, checked_symmetric, factor_eigen, nearest
 from relpref.linalg.implicit import (
     BlockCG,
     GapQuadrature,
+    HeatKernel,
     ImplicitCovariance,
     ImplicitSum,
     KernelMatrix,
@@ -37,6 +38,7 @@ __all__ = [
     "Eigen",
     "Factor",
     "GapQuadrature",
+    "HeatKernel",
     "ImplicitCovariance",
     "ImplicitSum",
     "KernelMatrix",

@@ -3,6 +3,7 @@
 from relpref.linalg.implicit.block_cg import BlockCG, block_cg
 from relpref.linalg.implicit.covariances import ImplicitCovariance, ImplicitSum, LowRank, SparsePrecision
 from relpref.linalg.implicit.gaps import GapQuadrature, gap_quadrature
+from relpref.linalg.implicit.heat import HeatKernel
 from relpref.linalg.implicit.kernel_matrix import KernelMatrix
 from relpref.linalg.implicit.lanczos import Quadrature, log_determinant, quadrature
 from relpref.linalg.implicit.laplacian_solver import LaplacianSolver, Solution
@@ -12,6 +13,7 @@ from relpref.linalg.implicit.sparse_matrix import SparseMatrix
 __all__ = [
     "BlockCG",
     "GapQuadrature",
+    "HeatKernel",
     "ImplicitCovariance",
     "ImplicitSum",
     "KernelMatrix",

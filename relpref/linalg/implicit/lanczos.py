@@ -15,6 +15,26 @@ _KEPT = 2**26
 
 
 @dataclass(frozen=True, eq=False)
+class Tridiagonal:
+    """What the Lanczos process makes of each of p vectors v: A ≈ V T Vᵀ with a tridiagonal T, v = |v| V e₁.
+
+    Attributes
+    ----------
+    length : array of int, shape (p,)
+        Rows of T: the steps, or fewer where the process ended by itself; 0 for v = 0.
+    diagonal, beside : array, shape (p, k)
+        Of T; column k of ``beside`` is what comes next.
+    vectors : list of arrays, shape (n, p)
+        Columns of the V's, if they are kept.
+    """
+
+    length: NDArray[np.intp]
+    diagonal: Floats
+    beside: Floats
+    vectors: list[Floats]
+
+
+@dataclass(frozen=True, eq=False)
 class Quadrature:
     """Nodes and weights such that the sum of w f(node) estimates a trace, for every f.
 
@@ -31,8 +51,56 @@ class Quadrature:
 
     def estimate(self, function: Callable[[Floats], Floats]) -> tuple[float, float]:
         """Estimate the trace of a function of the matrix, and its standard error from the spread of the probes."""
-        each = np.sum(np.where(self.weights > 0, self.weights * function(self.nodes), 0.0), axis=1)
+        used, values = self.weights > 0, np.zeros(self.weights.shape)
+        values[used] = function(self.nodes[used])
+        each = np.sum(self.weights * values, axis=1)
         return float(each.mean()), float(each.std(ddof=1) / np.sqrt(each.size))
+
+
+def lanczos(apply: Callable[[Floats], Floats], start: Floats, steps: int, *, keep: bool) -> Tridiagonal:
+    """Run the Lanczos process (1950) on several vectors side by side.
+
+    Parameters
+    ----------
+    apply : callable
+        A times vectors of shape (n, p), for a symmetric A.
+    start : array, shape (n, p)
+    steps : int
+        Products with A at most.
+    keep : bool
+        Keep all vectors, and hold them orthogonal; else rounding lets copies of eigenvalues turn up.
+
+    Returns
+    -------
+    Tridiagonal
+    """
+    count = start.shape[1]
+    norm = np.linalg.norm(start, axis=0)
+    diagonal, beside = np.zeros((count, steps)), np.zeros((count, steps))
+    length = np.where(norm > 0, steps, 0)
+    vector = start / np.where(norm > 0, norm, 1.0)
+    previous, off, largest = np.zeros_like(vector), np.zeros(count), np.zeros(count)
+    vectors: list[Floats] = []
+    for step in range(steps):
+        image = apply(vector)
+        image -= off * previous
+        diagonal[:, step] = np.einsum("ij,ij->j", vector, image)
+        image -= diagonal[:, step] * vector
+        if keep:
+            vectors.append(vector)
+            for _ in range(2):
+                for earlier in vectors:
+                    image -= np.einsum("ij,ij->j", earlier, image) * earlier
+        off = np.linalg.norm(image, axis=0)
+        largest = np.maximum(largest, np.abs(diagonal[:, step]) + off)
+        ended = off <= 1e-10 * largest
+        length = np.where(ended & (length > step), step + 1, length)
+        off = np.where(ended, 0.0, off)
+        beside[:, step] = off
+        if not off.any():
+            break
+        previous, vector = vector, np.where(off > 0, image / np.where(off > 0, off, 1.0), 0.0)
+    return Tridiagonal(length, diagonal, beside, vectors)
 
 
 def quadrature(
@@ -80,38 +148,15 @@ def quadrature(
     through = project or (lambda vectors: vectors)
     start = through(np.reshape(root, (-1, 1)) * rng.choice([-1.0, 1.0], (size, probes)))
     norm = np.linalg.norm(start, axis=0)
-    diagonal, beside = np.zeros((probes, steps)), np.zeros((probes, steps))
-    length = np.where(norm > 0, steps, 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        vector = np.where(norm > 0, start / norm, 0.0)
-    previous, off = np.zeros_like(vector), np.zeros(probes)
-    # Without all of them at hand copies of eigenvalues turn up, which share the weight of the original: harmless, but wasteful.
-    kept: list[Floats] | None = [] if size * probes * steps <= _KEPT else None
-    largest = np.zeros(probes)
-    for step in range(steps):
-        image = through(apply(vector))
-        image -= off * previous
-        diagonal[:, step] = np.einsum("ij,ij->j", vector, image)
-        image -= diagonal[:, step] * vector
-        if kept is not None:
-            kept.append(vector)
-            for _ in range(2):
-                for earlier in kept:
-                    image -= np.einsum("ij,ij->j", earlier, image) * earlier
-        off = np.linalg.norm(image, axis=0)
-        largest = np.maximum(largest, np.abs(diagonal[:, step]) + off)
-        ended = off <= 1e-10 * largest
-        length = np.where(ended & (length > step), step + 1, length)
-        off = np.where(ended, 0.0, off)
-        if not off.any():
-            break
-        beside[:, step] = off
-        with np.errstate(invalid="ignore", divide="ignore"):
-            previous, vector = vector, np.where(off > 0, image / off, 0.0)
+    # Without all vectors at hand copies of eigenvalues turn up, which share the weight of the original: harmless, but wasteful.
+    keep = size * probes * steps <= _KEPT
+    found = lanczos(lambda vectors: through(apply(vectors)), start, steps, keep=keep)
     nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
-    for probe, end in enumerate(length):
+    for probe, end in enumerate(found.length):
         if end:
-            values, vectors = scipy.linalg.eigh_tridiagonal(diagonal[probe, :end], beside[probe, : end - 1])
+            values, vectors = scipy.linalg.eigh_tridiagonal(
+                found.diagonal[probe, :end], found.beside[probe, : end - 1]
+            )
             nodes[probe, :end] = values
             weights[probe, :end] = vectors[0] ** 2 * (norm[probe] ** 2 if mass is None else mass)
     return Quadrature(nodes, weights)
@@ -155,5 +200,5 @@ def log_determinant(
             f"a log determinant is wanted of a matrix that is not positive definite: it has an eigenvalue near {found.nodes.min():.3g} "
             "of its diagonal"
         )
-    value, error = found.estimate(lambda nodes: np.log(np.where(nodes > 0, nodes, 1.0)))
+    value, error = found.estimate(np.log)
     return value + float(np.log(diagonal).sum()), error

@@ -179,24 +179,13 @@ class LaplacianSolver:
         -------
         array, shape (r, c)
         """
-        row, row_at = np.unique(self._positions(rows), return_inverse=True)
-        column, column_at = np.unique(self._positions(columns), return_inverse=True)
         if self._seen.shift != shift or tol < self._seen.tol:
             self._seen = SeenBlock(shift, tol)
-        seen = self._seen
-        fresh = seen.missing(np.union1d(row, column))
-        if fresh.size <= min(row.size, column.size) and seen.takes(fresh.size):
-            wanted = np.union1d(seen.positions, fresh)
-            for part, values in self._inverse(shift, fresh, wanted, tol, progress):
-                seen.add(fresh[part], wanted, values)
-            return seen.block(row, column)[np.ix_(row_at, column_at)]
-        # Many rows of few columns, or more than are kept: the fewer are solved for in full.
-        if row.size < column.size:
-            return self.block(shift, column, row, tol, progress).T[np.ix_(row_at, column_at)]
-        entries = np.empty((row.size, column.size))
-        for part, values in self._inverse(shift, column, row, tol, progress):
-            entries[:, part] = values
-        return entries[np.ix_(row_at, column_at)]
+        return self._seen.entries(
+            self.positions(rows),
+            self.positions(columns),
+            lambda fresh, wanted: self._inverse(shift, fresh, wanted, tol, progress),
+        )
 
     def slope(
         self, shift: float, positions: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
@@ -215,7 +204,7 @@ class LaplacianSolver:
         -------
         array, shape (t, t)
         """
-        position, at = np.unique(self._positions(positions), return_inverse=True)
+        position, at = np.unique(self.positions(positions), return_inverse=True)
         entries = np.empty((position.size, position.size))
         for part, values in self._inverse(shift, position, position, tol, progress, twice=True):
             entries[:, part] = values
@@ -261,7 +250,8 @@ class LaplacianSolver:
         width = WIDTH if count >= FEW and WIDTH * self.size <= _BLOCK else 1
         return [slice(start, min(start + width, count)) for start in range(0, count, width)]
 
-    def _positions(self, positions: ArrayLike) -> Positions:
+    def positions(self, positions: ArrayLike) -> Positions:
+        """Positions of nodes as they are used, or an error that names those that are none."""
         given = np.asarray(positions, dtype=np.intp).reshape(-1)
         if given.size and (given.min() < 0 or given.max() >= self.size):
             raise DataError(

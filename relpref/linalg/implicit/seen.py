@@ -1,5 +1,6 @@
 """The block of a symmetric matrix among the positions seen so far, which grows by columns."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,7 @@ from relpref.memory import require_memory
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
+Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
 
 # 0.5 GB of entries.
 MOST = 8192
@@ -16,7 +18,7 @@ MOST = 8192
 
 @dataclass
 class SeenBlock:
-    """K_SS of a matrix K = K(shift) for the positions S seen so far, to a tolerance.
+    """K_SS of a matrix K for the positions S seen so far, to a tolerance.
 
     Attributes
     ----------
@@ -30,6 +32,32 @@ class SeenBlock:
     tol: float = np.inf
     positions: Positions = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     _entries: Floats = field(default_factory=lambda: np.empty((0, 0)))
+
+    def entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
+        """K[rows][:, columns], computed as far as it was not seen.
+
+        Parameters
+        ----------
+        rows, columns : array of int
+            In any order, also repeated.
+        compute : callable
+            From columns and rows, ascending, to runs of the columns and their entries in the rows, as they come.
+        """
+        row, row_at = np.unique(rows, return_inverse=True)
+        column, column_at = np.unique(columns, return_inverse=True)
+        fresh = self.missing(np.union1d(row, column))
+        if fresh.size <= min(row.size, column.size) and self.takes(fresh.size):
+            wanted = np.union1d(self.positions, fresh)
+            for part, values in compute(fresh, wanted):
+                self.add(fresh[part], wanted, values)
+            return self.block(row, column)[np.ix_(row_at, column_at)]
+        # Many rows of few columns, or more than are kept: the fewer are computed in full.
+        if row.size < column.size:
+            return self.entries(columns, rows, compute).T
+        found = np.empty((row.size, column.size))
+        for part, values in compute(column, row):
+            found[:, part] = values
+        return found[np.ix_(row_at, column_at)]
 
     def missing(self, positions: Positions) -> Positions:
         """Those not seen yet, each once."""
