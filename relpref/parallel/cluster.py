@@ -65,7 +65,12 @@ def on_dask(
         name = "the local cluster" if local else where.address
         try:
             for future in _arriving(finished, client):
-                result = future.result()
+                try:
+                    result = future.result()
+                except OSError as error:
+                    if future.status == "error":  # the function's own
+                        raise
+                    raise CancelledError from error  # the connection broke while the result was on its way
                 yield futures.pop(future), result  # popped, or all results would stay in the cluster's memory
         except KilledWorker as error:
             raise ClusterError(
