@@ -275,7 +275,10 @@ class UtilityPosterior(Posterior):
         # JAX sorts dictionaries; people expect the attributes first and then the relations as they gave them.
         order = [name for name in ("attributes", *self.data.relations) if name in parts.means]
         order += [name for name in parts.means if name not in order]
-        parts = Parts({n: parts.means[n] for n in order}, {n: parts.covariances[n] for n in order})
+        known = [
+            name for name in order if name in parts.covariances
+        ]  # of too many entities for a matrix, none
+        parts = Parts({n: parts.means[n] for n in order}, {n: parts.covariances[n] for n in known})
         if not parts.means and "quick_answers" in self.info:
             raise DataError(
                 "nobody knows yet what quick updates did to the parts of the utilities; call update() first"

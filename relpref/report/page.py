@@ -12,6 +12,7 @@ import pandas as pd
 from relpref.errors import DataError
 from relpref.files import replaced
 from relpref.infer import ClassPosterior, InferenceWarning, RelationPosterior, UtilityPosterior
+from relpref.infer.large.belief import ImplicitBelief
 from relpref.report import plain
 from relpref.report.blocks import Block, Chapter, Contents, Picture, Text
 from relpref.report.classes import contents as classes
@@ -23,6 +24,7 @@ from relpref.report.relation import contents as relation
 from relpref.report.section import Section
 from relpref.report.text import clean
 from relpref.report.utilities import contents as utilities
+from relpref.report.utilities import large
 
 _LONGEST_PARAGRAPH = 20_000
 
@@ -100,6 +102,8 @@ def render(
 
 def _contents(posterior: AnyPosterior, relations_evidence: bool | pd.DataFrame | None) -> Contents:
     """What is particular to the kind of posterior."""
+    if isinstance(posterior, UtilityPosterior) and isinstance(posterior.belief, ImplicitBelief):
+        return large.contents(posterior, relations_evidence)
     if isinstance(posterior, UtilityPosterior):
         return utilities.contents(posterior, relations_evidence)
     if isinstance(posterior, ClassPosterior):

@@ -21,7 +21,7 @@ _PARTS = 12
 
 def contributions(subject: Subject) -> Chapter:
     """The chapter; one sentence where there is nothing to split."""
-    posterior = subject.posterior
+    posterior = subject.whole
     if not posterior.parts:
         return Chapter(
             _TITLE, [Text("This is left out: the posterior does not know the parts of its prior.")]
@@ -85,7 +85,7 @@ def _inner(name: str) -> str:
 def _by_entity(subject: Subject, parts: pd.DataFrame, names: Sequence[str]) -> Block:
     """Signed contributions to the utilities of the leading entities."""
     columns = parts.to_numpy()
-    relative = columns - columns.mean(axis=0)
+    relative = (columns - columns.mean(axis=0))[subject.chosen]
     rows: list[list[Cell | str]] = []
     for place, position in enumerate(subject.order[:_ENTITIES]):
         numbers = [fixed(number, subject.decimals) for number in relative[position]]

@@ -5,6 +5,7 @@ import numpy as np
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import GaussianBelief
+from relpref.infer.large.belief import ImplicitBelief
 from relpref.likelihoods import Logistic
 from relpref.report.methods import approximation
 from relpref.report.utilities.kernels import kernels
@@ -22,8 +23,9 @@ def methods(posterior: UtilityPosterior) -> list[str]:
     searched = "evaluations" in posterior.info and not posterior.hyperparameter_draws
     if posterior.info["engine"] == "EP" and searched:
         paragraphs[-1] += f" {_COVERAGE}"
+    which = "the utilities shown, all" if isinstance(posterior.belief, ImplicitBelief) else "all utilities"
     paragraphs.append(
-        "Places, their intervals and the probabilities of being the best come from draws of all utilities at once, so they "
+        f"Places, their intervals and the probabilities of being the best come from draws of {which} at once, so they "
         f"respect that entities move together. They carry a simulation error of up to {_simulation_error(posterior)}."
     )
     return paragraphs
@@ -31,7 +33,7 @@ def methods(posterior: UtilityPosterior) -> list[str]:
 
 def _simulation_error(posterior: UtilityPosterior) -> str:
     """Of a probability near one half, from 4000 draws, or from as many as there are."""
-    if isinstance(posterior.belief, GaussianBelief):
+    if isinstance(posterior.belief, GaussianBelief | ImplicitBelief):
         return "one percentage point"
     kept = len(posterior.belief.as_mixture()[0])
     effective = min(float(posterior.info.get("ess", kept)), kept)

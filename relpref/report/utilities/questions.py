@@ -1,10 +1,12 @@
 """The chapter on what to ask next."""
 
+from typing import Any
+
 from relpref.errors import RelprefError
 from relpref.explore import next_pairs, worth
 from relpref.infer import Result
 from relpref.report.blocks import Block, Cell, Chapter, Text
-from relpref.report.grid import grid
+from relpref.report.grid import cell, grid
 from relpref.report.text import clean, fixed, percent, unbroken
 from relpref.report.utilities.subject import Subject
 
@@ -15,11 +17,11 @@ _MOST_ENTITIES = 4000  # whose covariance is looked at as a whole
 
 def questions(subject: Subject) -> Chapter | None:
     """The chapter; None where there is nothing to ask."""
-    posterior = subject.posterior
+    posterior = subject.whole
     size = posterior.data.num_entities
     if size < 2 or not Result[posterior.info["result"]].ok:
         return None
-    if size > _MOST_ENTITIES:
+    if size > _MOST_ENTITIES and subject.within is None:
         text = f"This is left out: with {size} entities it takes long. relpref.explore.next_pairs asks about some of them (entities=)."
         return Chapter(_TITLE, [Text(text)])
     try:
@@ -30,7 +32,7 @@ def questions(subject: Subject) -> Chapter | None:
     if len(pairs):
         rows: list[list[Cell | str]] = []
         for row in pairs.to_dict("records"):
-            first, second = (subject.cell(subject.position[row[end]]) for end in ("first", "second"))
+            first, second = (_named(subject, row[end]) for end in ("first", "second"))
             gap = f"{fixed(row['gap_mean'], subject.decimals)} ± {fixed(row['gap_sd'], subject.decimals)}"
             rows.append([str(len(rows) + 1), first, second, percent(row["probability"]), gap])
         columns = ("No.", "Is this better …", "… or this?", "First, as of now", "Gap")
@@ -43,3 +45,8 @@ def questions(subject: Subject) -> Chapter | None:
             ),
         ]
     return Chapter(_TITLE, blocks)
+
+
+def _named(subject: Subject, label: Any) -> Cell:
+    """An entity, which may be none of those that the page shows."""
+    return subject.cell(subject.position[label]) if label in subject.position else cell(label)

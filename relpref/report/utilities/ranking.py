@@ -19,9 +19,10 @@ def ranking(subject: Subject) -> Chapter:
     """The chapter."""
     table = subject.ranking
     size = len(table)
+    everyone = f" {whole(subject.whole.data.num_entities)} entities" if subject.within else ""
     text = (
         "The utility is what the answers reveal about how good an entity is. Only differences of utilities have a meaning, so "
-        f"each is shown less the average of all. The line is its {INTERVAL:.0%} interval: the true value lies in it with "
+        f"each is shown less the average of all{everyone}. The line is its {INTERVAL:.0%} interval: the true value lies in it with "
         f"a probability of {INTERVAL:.0%}. Two entities whose intervals overlap are not necessarily tied."
     )
     if _probit(subject):
@@ -108,7 +109,7 @@ def _table(subject: Subject) -> Block:
 
 def _probit(subject: Subject) -> bool:
     """Whether answers are known to be winners under the probit model, where a gap has a plain meaning in answers."""
-    posterior = subject.posterior
+    posterior = subject.whole
     answers = posterior.data.comparisons
     graded = any(column is not None for column in (answers.tie, answers.strength, answers.probability))
     return posterior.origin is not None and not graded and isinstance(posterior.likelihood, Probit)

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import DrawsBelief, Floats, generator
+from relpref.infer.large.belief import ImplicitBelief
 from relpref.report.blocks import Cell
 from relpref.report.checked import Checked
 from relpref.report.text import Names, decimals_for
@@ -28,9 +30,24 @@ class Subject:
     Parameters
     ----------
     posterior : UtilityPosterior
+    within : UtilityPosterior, optional
+        That of all entities, where ``posterior`` is about some of more than a matrix has room for.
     """
 
     posterior: UtilityPosterior
+    within: UtilityPosterior | None = None
+
+    @property
+    def whole(self) -> UtilityPosterior:
+        """The posterior of all entities."""
+        return self.within or self.posterior
+
+    @cached_property
+    def chosen(self) -> NDArray[np.intp]:
+        """Positions of the entities among all."""
+        if self.within is None:
+            return np.arange(self.posterior.data.num_entities)
+        return np.asarray(self.within.data.index(self.posterior.data.entities), dtype=np.intp)
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
@@ -43,6 +60,12 @@ class Subject:
             ends = table["position"].to_numpy()
             best = posterior.belief.differences(ends, ends[::-1]).positive
             table = table.assign(p_best=best, expected_rank=2 - best)
+        if self.within is not None:  # relative to the average of all, as in their ranking
+            belief = self.within.belief
+            assert isinstance(belief, ImplicitBelief)
+            mean, sd = belief.relative(self.chosen[table["position"].to_numpy()])
+            reach = float(ndtri(0.5 + INTERVAL / 2)) * sd
+            table = table.assign(mean=mean, sd=sd, lower=mean - reach, upper=mean + reach)
         if large:
             places = places_of(posterior, table["position"].to_numpy()[:ROWS])
             table = table.join(pd.DataFrame(places))
@@ -61,7 +84,11 @@ class Subject:
     @cached_property
     def groups(self) -> NDArray[np.intp] | None:
         """Group of each entity, where only utilities within one can be compared."""
-        return groups_of(self.posterior.data)
+        groups = groups_of(self.whole.data)
+        if groups is None or self.within is None:
+            return groups
+        names, own = np.unique(groups[self.chosen], return_inverse=True)
+        return own if len(names) > 1 else None
 
     def named(self, label: Any) -> str:
         """An entity within a sentence, by its label."""
@@ -85,7 +112,7 @@ class Subject:
     @cached_property
     def won(self) -> NDArray[np.int64]:
         """Answers in favour of each entity, shape (n,)."""
-        answers = self.posterior.data.comparisons
+        answers = self.whole.data.comparisons
         if answers.probability is not None:
             favoured = np.where(answers.probability > 0.5, answers.winner, answers.loser)
             return self._counted(favoured, answers.probability != 0.5)
@@ -94,7 +121,7 @@ class Subject:
     @cached_property
     def asked(self) -> NDArray[np.int64]:
         """Answers about each entity, shape (n,)."""
-        return self._counted(self.posterior.data.winner) + self._counted(self.posterior.data.loser)
+        return self._counted(self.whole.data.winner) + self._counted(self.whole.data.loser)
 
     def cell(self, position: int) -> Cell:
         """The name of an entity for a table."""
@@ -102,9 +129,10 @@ class Subject:
         return Cell(short, full if short != full else None)
 
     def _counted(self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True) -> NDArray[np.int64]:
-        total = np.zeros(self.posterior.data.num_entities, dtype=np.int64)
-        np.add.at(total, ends, np.where(which, self.posterior.data.count, 0))
-        return total
+        data = self.whole.data
+        total = np.zeros(data.num_entities, dtype=np.int64)
+        np.add.at(total, ends, np.where(which, data.count, 0))
+        return total[self.chosen]
 
 
 def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:

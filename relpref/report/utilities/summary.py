@@ -31,8 +31,8 @@ def summary(subject: Subject) -> list[str]:
 
 
 def _asked(subject: Subject) -> str:
-    data = subject.posterior.data
-    parts = parts_of(subject.posterior)
+    data = subject.whole.data
+    parts = parts_of(subject.whole)
     used = list(
         dict.fromkeys(data.relation_of(part) for part in data.relations if part in parts or not parts)
     )
@@ -49,8 +49,9 @@ def _asked(subject: Subject) -> str:
     rests = listed(sources or ["on the prior alone"])
     if not data.num_answers:
         rests += "; nobody has answered yet"
+    told = "is about the best of" if subject.within else "ranks"
     return (
-        f"This report ranks {counted(data.num_entities, 'entity', 'entities')}. It rests {rests}. "
+        f"This report {told} {counted(data.num_entities, 'entity', 'entities')}. It rests {rests}. "
         "Every place comes with an interval that says how sure it is."
     )
 
@@ -62,7 +63,7 @@ def _leader(subject: Subject) -> str:
     ranks = f"{first['rank_lower']:.0f} to {first['rank_upper']:.0f}"
     if first["rank_lower"] == first["rank_upper"]:
         ranks = f"{first['rank_lower']:.0f}"
-    sure = f"with a probability of {percent(first['p_best'])} it is the best of all"
+    sure = f"with a probability of {percent(first['p_best'])} it is the best of {'those shown' if subject.within else 'all'}"
     if first["p_best"] >= 0.95:
         words = f"{name} is the clear leader: {sure}"
     elif first["p_best"] >= 0.5:

@@ -14,9 +14,9 @@ from relpref.report.utilities.warnings import warnings
 _MOST_RATERS = 20
 
 
-def trust(subject: Subject) -> Chapter:
-    """The chapter."""
-    found = warnings(subject)
+def trust(subject: Subject, found: list[str] | None = None) -> Chapter:
+    """The chapter; ``found`` are the warnings, where others are known than of the subject."""
+    found = warnings(subject) if found is None else found
     blocks: list[Block] = [Items(found)] if found else []
     if not found:
         text = "Nothing stands out: every entity was asked about, no group stands alone, and the computation went as it should."

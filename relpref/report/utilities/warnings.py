@@ -26,7 +26,7 @@ def warnings(subject: Subject) -> list[str]:
         *_agreement(subject),
         *_groups(subject),
         *_raters(subject),
-        *_hyperparameters(subject),
+        *fitted(subject),
     ]
 
 
@@ -56,6 +56,8 @@ def _coverage(subject: Subject) -> list[str]:
 
 def _never(subject: Subject, never: NDArray[np.bool_]) -> list[str]:
     """Entities that were never compared, and what their places rest on."""
+    if not never.any():
+        return []
     data, parts = subject.posterior.data, parts_of(subject.posterior)
     linked = np.zeros(data.num_entities, dtype=bool)
     for part, graph in data.relations.items():
@@ -121,7 +123,7 @@ def _raters(subject: Subject) -> list[str]:
     return [f"{listed(odd, most=6)} {verb} at odds with the others, more than chance explains."]
 
 
-def _hyperparameters(subject: Subject) -> list[str]:
+def fitted(subject: Subject) -> list[str]:
     """Values that were maximised from too little, or lie at an edge."""
     posterior = subject.posterior
     answers = posterior.data.num_answers

@@ -141,6 +141,8 @@ def test_everything_about_some(dense: UtilityPosterior, sparse: UtilityPosterior
     one, other = dense.about(labels), sparse.about(labels)
     close(other.covariance(), one.covariance())
     close(other.explain(), one.explain())
+    close(sparse.explain(), dense.explain()[list(sparse.explain())])
+    close(sparse.shares(), dense.shares())
     close(other.ranking(ranks=False), one.ranking(ranks=False))
     assert other.data.num_comparisons == len(other.sites["precision"]) > 0
     assert other.info["about"] == f"20 of {N} entities"
