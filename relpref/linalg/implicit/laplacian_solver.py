@@ -179,9 +179,10 @@ class LaplacianSolver:
         -------
         array, shape (r, c)
         """
-        if self._seen.shift != shift or tol < self._seen.tol:
-            self._seen = SeenBlock(shift, tol)
-        return self._seen.entries(
+        seen = self._seen
+        if seen.shift != shift or tol < seen.tol:
+            seen = self._seen = SeenBlock(shift, tol)
+        return seen.entries(
             self.positions(rows),
             self.positions(columns),
             lambda fresh, wanted: self._inverse(shift, fresh, wanted, tol, progress),

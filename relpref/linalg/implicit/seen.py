@@ -1,7 +1,9 @@
 """The block of a symmetric matrix among the positions seen so far, which grows by columns."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,8 @@ class SeenBlock:
     tol: float = np.inf
     positions: Positions = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     _entries: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    # A loop asks for questions in one thread and refines in another.
+    _growing: Any = field(default_factory=threading.Lock, repr=False)
 
     def entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
         """K[rows][:, columns], computed as far as it was not seen.
@@ -43,6 +47,10 @@ class SeenBlock:
         compute : callable
             From columns and rows, ascending, to runs of the columns and their entries in the rows, as they come.
         """
+        with self._growing:
+            return self._found(rows, columns, compute)
+
+    def _found(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
         row, row_at = np.unique(rows, return_inverse=True)
         column, column_at = np.unique(columns, return_inverse=True)
         fresh = self.missing(np.union1d(row, column))
@@ -53,7 +61,7 @@ class SeenBlock:
             return self.block(row, column)[np.ix_(row_at, column_at)]
         # Many rows of few columns, or more than are kept: the fewer are computed in full.
         if row.size < column.size:
-            return self.entries(columns, rows, compute).T
+            return self._found(columns, rows, compute).T
         found = np.empty((row.size, column.size))
         for part, values in compute(column, row):
             found[:, part] = values

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Found = TypeVar("Found")
@@ -21,7 +21,7 @@ def in_threads(
     progress: Progress | None = None,
     workers: int | None = None,
 ) -> Iterator[tuple[slice, Found]]:
-    """Call a function with each part and hand the results over as they come.
+    """Call a function with each part and hand the results over in their order.
 
     Parameters
     ----------
@@ -41,13 +41,10 @@ def in_threads(
     """
     total, done = sum(part.stop - part.start for part in parts), 0
     with ThreadPoolExecutor(max(min(workers or cores(), len(parts)), 1)) as pool:
-        futures: dict[Future[Found], slice] = {}
-        waiting = iter(parts)
+        futures = [pool.submit(function, part) for part in parts]
         try:
-            for part in waiting:
-                futures[pool.submit(function, part)] = part
-            for future in as_completed(list(futures)):
-                part = futures.pop(future)
+            # One after the other, whoever is ready first: what is made of the results must not depend on it.
+            for part, future in zip(parts, futures, strict=True):
                 yield part, future.result()
                 done += part.stop - part.start
                 if progress is not None:

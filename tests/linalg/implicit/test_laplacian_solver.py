@@ -1,5 +1,6 @@
 """Solutions with a graph's Laplacian, against dense inverses."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -255,3 +256,16 @@ def test_a_solution_out_of_reach_is_an_error(monkeypatch: Any) -> None:
     adjacency = random_graph(np.random.default_rng(6), 100, 300)
     with pytest.raises(InferenceError, match=r"left a residual of .* 3 products .* 100 nodes"):
         LaplacianSolver(adjacency).solve(1e-3, np.arange(100.0))
+
+
+def test_threads_share_what_was_seen() -> None:
+    """A loop asks for questions in one thread while another refines."""
+    rng = np.random.default_rng(3)
+    upper = scipy.sparse.triu(scipy.sparse.random_array((300, 300), density=0.03, rng=rng), 1)
+    solver = LaplacianSolver(scipy.sparse.csr_array(upper + upper.T))
+    truth = np.linalg.inv(solver.laplacian().toarray() + 0.5 * np.eye(300))
+    wanted = [rng.choice(300, 6, replace=False) for _ in range(60)]
+    with ThreadPoolExecutor(6) as pool:
+        blocks = list(pool.map(lambda some: solver.block(0.5, some, some, 1e-10), wanted))
+    for some, block in zip(wanted, blocks, strict=True):
+        np.testing.assert_allclose(block, truth[np.ix_(some, some)], atol=1e-8)
