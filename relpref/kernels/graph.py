@@ -6,12 +6,13 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
 from relpref.data import Graph
-from relpref.kernels.implicit import gap_scale, solver_of
-from relpref.linalg import CovarianceOperator, SparsePrecision, Spectral, real
+from relpref.kernels.implicit import gap_scale, heat_of, solver_of
+from relpref.linalg import CovarianceOperator, HeatKernel, SparsePrecision, Spectral, real
 
 
 class GraphKernel(Protocol):
@@ -80,6 +81,13 @@ class Diffusion:
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Spectral:
         """Covariance of the nodes."""
         return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize)
+
+    def implicit(self, graph: Graph, *, normalize: bool = True, time: float) -> HeatKernel:
+        """The same for a graph too large for its spectrum: products with the exponential by polynomials."""
+        scale = (
+            gap_scale(graph.reference, lambda eigenvalues: np.exp(-time * eigenvalues)) if normalize else 1.0
+        )
+        return heat_of(graph, time).scaled(scale)
 
 
 def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool) -> Spectral:

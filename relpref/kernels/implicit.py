@@ -16,6 +16,7 @@ from relpref.errors import DataError
 from relpref.linalg import (
     CovarianceOperator,
     Dense,
+    HeatKernel,
     ImplicitCovariance,
     KernelMatrix,
     LaplacianSolver,
@@ -27,6 +28,7 @@ Floats = NDArray[np.float64]
 
 EXACT = 1000  # nodes up to which a spectrum costs less than its estimate
 _SOLVERS: WeakKeyDictionary[Graph, LaplacianSolver] = WeakKeyDictionary()
+_HEATS: WeakKeyDictionary[Graph, HeatKernel] = WeakKeyDictionary()
 
 
 def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Array) -> CovarianceOperator:
@@ -69,7 +71,7 @@ def graph_implicit(
     form = getattr(kernel, "implicit", None)
     if form is None:
         raise DataError(
-            f"{type(kernel).__name__} has no form for so many entities; RegularizedLaplacian and Diffusion have, or fit with "
+            f"{type(kernel).__name__} has no form for so many entities; RegularizedLaplacian, Diffusion and HiddenCommonCause have, or fit with "
             "structure='dense'"
         )
     found: ImplicitCovariance = form(graph, normalize=normalize, **values)
@@ -129,6 +131,14 @@ def solver_of(graph: Graph) -> LaplacianSolver:
     if graph not in _SOLVERS:
         _SOLVERS[graph] = LaplacianSolver(graph.adjacency())
     return _SOLVERS[graph]
+
+
+def heat_of(graph: Graph, time: float) -> HeatKernel:
+    """The heat kernel of a graph, with what is known of it at the last time."""
+    known = _HEATS.get(graph)
+    if known is None or known.time != time:
+        known = _HEATS[graph] = HeatKernel(solver_of(graph), time)
+    return known
 
 
 def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:

@@ -22,7 +22,7 @@ from relpref.infer.program import Call, Observation, Program, Values, in_double,
 from relpref.infer.progress import Solves
 from relpref.kernels.implicit import as_implicit, scale_reference
 from relpref.likelihoods import as_likelihood
-from relpref.linalg import ImplicitCovariance, ImplicitSum, SparsePrecision
+from relpref.linalg import HeatKernel, ImplicitCovariance, ImplicitSum, SparsePrecision
 
 UTILITY = "utility"
 _REFERENCES: WeakKeyDictionary[Graph, tuple[ScaleReference, float]] = WeakKeyDictionary()
@@ -234,7 +234,7 @@ class LargeProblem:
 
 def shown(covariance: ImplicitCovariance, name: str, progress_bar: bool) -> ImplicitCovariance:
     """A covariance that tells how far its solves are."""
-    if not isinstance(covariance, SparsePrecision):
+    if not isinstance(covariance, SparsePrecision | HeatKernel):
         return covariance
     return replace(covariance, progress=Solves(f"covariances by {name}", progress_bar))
 

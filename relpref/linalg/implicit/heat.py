@@ -67,11 +67,15 @@ class HeatKernel:
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Mean of each of some rows: every row adds up to the scale, as no heat is lost."""
-        return np.full(np.size(rows), self.scale / self.size)
+        return np.full(np.size(rows), self.average())
+
+    def average(self) -> float:
+        """Mean of all entries."""
+        return self.scale / self.size
 
     def scaled(self, factor: float) -> "HeatKernel":
         """K times a positive number."""
-        return replace(self, scale=factor * self.scale)
+        return replace(self, scale=float(factor) * self.scale)
 
     def _columns(self, columns: NDArray[np.intp], rows: NDArray[np.intp]) -> Iterator[tuple[slice, Floats]]:
         for part in self._parts(columns.size):

@@ -16,7 +16,7 @@ from relpref.infer import EP, Laplace, UtilityPosterior
 from relpref.infer.large import belief as large_belief
 from relpref.infer.large import fit as large_fit
 from relpref.infer.large.problem import LargeProblem, touched
-from relpref.kernels import HiddenCommonCause, RelationVectors, implicit
+from relpref.kernels import Diffusion, HiddenCommonCause, RelationVectors, implicit
 from relpref.models import xpgp
 from relpref.models.preference import Hyperparameters
 
@@ -98,6 +98,7 @@ def test_more_answers_than_touched_entities(data: PreferenceData) -> None:
     close(other.covariance(), one.covariance())
 
 
+@pytest.mark.slow
 def test_scale_of_a_small_graph_is_exact(data: PreferenceData) -> None:
     found = {name: EP(xpgp, fixed=FIXED, structure=name).run(0, data) for name in ("dense", "sparse")}
     error = found["sparse"].info["scale_error"]
@@ -236,6 +237,17 @@ def test_hidden_common_cause_by_links(data: PreferenceData, normalize: bool) -> 
     np.testing.assert_allclose(found.matmul(np.eye(N)[:, :3]), dense[:, :3], atol=1e-12)
     np.testing.assert_allclose(found.row_means(everyone[3:5]), dense[3:5].mean(axis=1), atol=1e-12)
     assert found.average() == pytest.approx(dense.mean())
+
+
+@pytest.mark.slow
+def test_heat_kernel(data: PreferenceData) -> None:
+    fixed = {name: value for name, value in FIXED.items() if name != "cites_range"} | {"cites_time": 0.4}
+    one, other = (
+        EP(xpgp, fixed=fixed, structure=structure).run(0, data, relation_kernels={"cites": Diffusion()})
+        for structure in ("dense", "sparse")
+    )
+    close(other.mean(), one.mean())
+    close(other.covariance(), one.covariance())
 
 
 def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
