@@ -46,7 +46,7 @@ def gap_quadrature(
     solver : LaplacianSolver
         Of the graph.
     probes : int, optional
-        See `quadrature`. By default 32, fewer where a million entries of them are enough, at least 4.
+        See `quadrature`. By default 32, fewer of many nodes (their traces vary less), at least 4.
     steps, seed : int
         Each step solves for all probes.
 
@@ -54,7 +54,7 @@ def gap_quadrature(
     -------
     GapQuadrature
     """
-    probes = probes or max(4, min(32, 1_000_000 // max(solver.size, 1)))
+    probes = probes or max(4, min(32, 300_000 // max(solver.size, 1)))
     sizes, degree = solver.component_sizes, solver.degree
     pairs = float(np.sum(sizes - 1.0))
     if not pairs:
