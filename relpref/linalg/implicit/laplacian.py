@@ -78,7 +78,8 @@ class OrderedLaplacian:
     @property
     def links(self) -> int:
         """Number of links."""
-        return (int(self.matrix.nnz) - self.size) // 2
+        # A node by itself has the degree 0, which may be stored or not.
+        return int(np.count_nonzero(self.matrix.data) - np.count_nonzero(self.degree)) // 2
 
     @property
     def is_forest(self) -> bool:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from relpref.errors import DataError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse import SparseFit, SparsePosterior, fit
-from relpref.infer.large.sparse.latents import Latents
-from relpref.infer.large.sparse.relations import Iterative
 from relpref.infer.result import Result
 from relpref.infer.rows import DenseRows
 from relpref.infer.sites import Problem, Sites, cavities, run
@@ -348,23 +346,6 @@ def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatc
     for variances in ("factorised", "sampled"):
         with pytest.raises(DataError, match="EP in sparse entity space needs"):
             run_sparse(CASES["one relation"](), variances=variances)
-
-
-def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A range of 300 along 3,000 entities: the diagonal alone would take more than a thousand steps."""
-    monkeypatch.setattr("relpref.infer.large.sparse.equations._MOST_STEPS", 150)
-    size, rng = 3000, np.random.default_rng(0)
-    step = np.arange(size - 1)
-    upper = scipy.sparse.coo_array((np.ones(size - 1), (step, step + 1)), shape=(size, size))
-    column = rng.integers(0, size, (100, 2))
-    column = column[column[:, 0] != column[:, 1]]
-    entry = np.tile([1.0, -1.0], (len(column), 1))
-    weights = rng.uniform(0.1, 0.5, len(column))
-    chain = SparsePrecision(LaplacianSolver(upper + upper.T), 1e-5, 0.006)
-    latents = Latents.of({"next": chain}, column, entry)
-    rhs = rng.standard_normal((size, 2))
-    found = Iterative(latents, weights, 1e-8).solve(rhs)
-    np.testing.assert_allclose(latents.precision(weights) @ found, rhs, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -84,7 +84,8 @@ class Equations:
         InferenceError
             If it is out of reach.
         """
-        solution = np.zeros_like(rhs) if start is None else start.copy()
+        # A right-hand side of nothing has the solution zero, and no guess is near enough.
+        solution = np.zeros_like(rhs) if start is None else start * rhs.any(axis=0)
         width = int(np.clip(-(-rhs.shape[1] // cores()), _NARROWEST, _WIDEST))
         parts = [slice(first, first + width) for first in range(0, rhs.shape[1], width)]
 
@@ -99,7 +100,6 @@ class Equations:
         """What a first guess lacks."""
         residual = rhs - self._matrix @ start
         before, wanted = self._norms(residual), tol * self._norms(rhs)
-        # A right-hand side of nothing has the solution zero, and no other is near enough.
         bound = np.divide(wanted, before, out=np.zeros_like(before), where=before > 0)
         bound = np.maximum(bound, np.finfo(np.float64).eps)
         found = block_cg(self._apply, self._precondition, residual, tol=bound, max_steps=_MOST_STEPS)

@@ -25,6 +25,7 @@ _POSITIONS = ((1 + _NODES) / 2) ** 5
 _LENGTHS = 2.5 * _WEIGHTS * ((1 + _NODES) / 2) ** 4
 # Tolerances of the samples' solves, in sweeps and for the determinant: their own error is far larger.
 _LOOSE, _LOOSER = 1e-5, 1e-3
+_ROUNDING = 1e-14
 
 
 class Estimate(NamedTuple):
@@ -143,7 +144,10 @@ class Iterative:
         if members is None:
             return vectors, np.zeros((1, 1))
         known = members @ ((members.T @ vectors) / members.sum(axis=0)[:, None])
-        return vectors - known, known
+        rest = vectors - known
+        # What rounding leaves of a constant may lie anywhere, and no solve is to follow it there.
+        rounding = _ROUNDING * np.max(np.abs(vectors), axis=0, initial=0.0)
+        return rest * (np.max(np.abs(rest), axis=0, initial=0.0) > rounding), known
 
 
 class Noise(NamedTuple):

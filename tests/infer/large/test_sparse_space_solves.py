@@ -1,0 +1,50 @@
+"""Solves with the sparse precision of a posterior, where conjugate gradients have a hard time."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from relpref.infer.large.sparse.latents import Latents
+from relpref.infer.large.sparse.relations import Iterative
+from relpref.linalg import LaplacianSolver, SparsePrecision
+
+
+def chain(size: int, shift: float, rows: int = 100) -> tuple[Latents, np.random.Generator]:
+    """Entities in a row, the last ten by themselves, and some pairs."""
+    rng = np.random.default_rng(0)
+    step = np.arange(size - 11)
+    upper = scipy.sparse.coo_array((np.ones(len(step)), (step, step + 1)), shape=(size, size))
+    column = rng.integers(0, size, (rows, 2))
+    column[:, 1] = (column[:, 0] + rng.integers(1, size, rows)) % size
+    relation = SparsePrecision(LaplacianSolver(upper + upper.T), shift, 2 * np.sqrt(shift))
+    return Latents.of({"next": relation}, column, np.tile([1.0, -1.0], (rows, 1))), rng
+
+
+def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of 300 along 3,000 entities: the diagonal alone would take more than a thousand steps."""
+    monkeypatch.setattr("relpref.infer.large.sparse.equations._MOST_STEPS", 150)
+    latents, rng = chain(3000, 1e-5)
+    weights, rhs = rng.uniform(0.1, 0.5, 100), rng.standard_normal((3000, 2))
+    found = Iterative(latents, weights, 1e-8).solve(rhs)
+    np.testing.assert_allclose(latents.precision(weights) @ found, rhs, atol=1e-4)
+
+
+def test_a_guess_is_only_a_guess() -> None:
+    """Also where the answer is zero."""
+    latents, rng = chain(60, 0.1)
+    rhs, guess = rng.standard_normal((2, 60, 3))
+    rhs[:, 1] = 0
+    found = Iterative(latents, np.ones(100), 1e-10, {"again": guess}).solve(rhs, "again")
+    np.testing.assert_allclose(
+        found, np.linalg.solve(latents.precision(np.ones(100)).toarray(), rhs), atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("shift", [1.0, 1e-6, 1e-12])
+def test_what_is_constant_on_components_is_known(shift: float) -> None:
+    """What rounding leaves of it beside the solution is not solved for."""
+    latents, _ = chain(60, shift, rows=8)
+    eigenvalue = np.sqrt(shift) / 2
+    for vector in (np.full(60, 1 / 60), np.full(60, 0.1)):
+        found = Iterative(latents, np.full(8, 3.0), 1e-10).solve(vector[:, None])[:, 0]
+        np.testing.assert_allclose(found, vector / eigenvalue, rtol=1e-9)
