@@ -117,14 +117,29 @@ class OrderedLaplacian:
         return rank
 
     @cached_property
-    def _runs(self) -> dict[str, list[Any]]:
-        double = [_rows(self.matrix, self.matrix.data, at) for at in range(0, self.size, _RUN)]
-        single = self.matrix.data.astype(np.float32)
-        return {"d": double, "f": [_rows(self.matrix, single, at) for at in range(0, self.size, _RUN)]}
+    def _double(self) -> list[Any]:
+        return [_rows(self.matrix, self.matrix.data, at) for at in range(0, self.size, _RUN)]
+
+    @cached_property
+    def _single(self) -> list[Any]:
+        data = self.matrix.data.astype(np.float32)
+        return [_rows(self.matrix, data, at) for at in range(0, self.size, _RUN)]
+
+    def suits_single(self, shift: float) -> bool:
+        """Whether the entries of Δ + shift I and their products stay far from the ends of single precision's range."""
+        smallest, largest = self._extremes
+        return min(smallest, shift) >= 1e-15 and largest + shift <= 1e15
+
+    @cached_property
+    def _extremes(self) -> tuple[float, float]:
+        """Smallest weight and largest degree; ones where there is no link."""
+        sizes = np.abs(self.matrix.data[self.matrix.data < 0])
+        return (float(sizes.min()), float(self.degree.max())) if sizes.size else (1.0, 1.0)
 
     def apply(self, shift: float, block: Block, out: Block) -> None:
         """Write (Δ + shift I) block into ``out``, in the precision of the block."""
-        for at, run in zip(range(0, self.size, _RUN), self._runs[block.dtype.char], strict=True):
+        runs = self._single if block.dtype == np.float32 else self._double
+        for at, run in zip(range(0, self.size, _RUN), runs, strict=True):
             rows = slice(at, at + _RUN)
             np.multiply(block[rows], shift, out=out[rows])
             out[rows] += run @ block

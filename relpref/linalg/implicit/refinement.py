@@ -54,7 +54,7 @@ class Refinement:
         laplacian.center(rhs)
         residual, values = rhs.copy(), np.zeros_like(rhs)
         direct = laplacian.size <= _SMALL or laplacian.is_forest or laplacian.is_narrow
-        precision: Any = np.float32
+        precision: Any = np.float32 if laplacian.suits_single(shift) else np.float64
         steps, last = 0, np.inf
         for _ in range(_MOST_ROUNDS):
             left = np.sqrt(_weighted(residual, scale)) / norm

@@ -188,6 +188,16 @@ def test_an_interruption_keeps_what_was_solved(monkeypatch: Any) -> None:
     np.testing.assert_allclose(found, inverse(adjacency, 1.0)[:40, :40], atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1e-60, 1e-20, 1e20, 1e60])
+def test_weights_beyond_single_precision(scale: float, monkeypatch: Any) -> None:
+    monkeypatch.setattr(refinement, "_SMALL", 0)
+    adjacency = random_graph(np.random.default_rng(7), 100, 300)
+    rhs = np.random.default_rng(8).standard_normal(100)
+    found = LaplacianSolver(scale * adjacency).solve(scale * 0.3, rhs, tol=1e-9).values
+    expected = inverse(adjacency, 0.3) @ rhs / scale
+    np.testing.assert_allclose(found, expected, atol=1e-7 * abs(expected).max())
+
+
 def lattice(side: int, shortcuts: int = 0) -> Any:
     path = scipy.sparse.diags_array([np.ones(side - 1)], offsets=[1], shape=(side, side))
     eye = scipy.sparse.eye_array(side)
