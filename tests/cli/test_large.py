@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from relpref.cli import main, rank
+from relpref.errors import StorageError
+from relpref.infer.large import fit as large_fit
 from relpref.infer.large.belief import ImplicitBelief
-from relpref.runs import load_run
+from relpref.runs import copied, load_run
 
-FIT = ("--structure", "sparse", "--fix", "attributes_amplitude=1", "--fix", "attributes_lengthscale=1")
+FIXED = ("attributes_amplitude", "attributes_lengthscale", "hot_amplitude", "hot_range")
+FIT = ("--structure", "sparse", *(word for name in FIXED for word in ("--fix", f"{name}=1")))
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +27,7 @@ def fitted(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     folder = tmp_path_factory.mktemp("large")
     tables = ("--folder", str(made / "tables"), "--out", str(folder / "run"))
     with redirect_stdout(io.StringIO()) as said:
-        assert main(["fit", *tables, *FIT, "--fix", "hot_amplitude=1", "--fix", "hot_range=1"]) == 0
+        assert main(["fit", *tables, *FIT]) == 0
     return folder, said.getvalue()
 
 
@@ -75,3 +78,26 @@ def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
     assert posterior.data.num_answers == 11 and "quick_answers" not in posterior.info  # type: ignore[union-attr]
     after = json.loads(ask("prefer", "run", "007", "tea", "--json").out)["pairs"][0]["p_better"]
     assert after != before
+
+
+def test_an_interrupted_fit_leaves_the_run_as_it_was(
+    run: Path, made: Path, ask: Any, snapshot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(large_fit, "fit_reduced", interrupted)
+    before = snapshot(run)
+    said = ask("fit", "--folder", made / "tables", "--out", "run", "--force", *FIT)
+    assert said.code == 130 and "interrupted" in said.err
+    assert snapshot(run) == before
+    assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
+def test_a_table_that_changed_while_it_was_fitted_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "entities.csv"
+    table.write_text("name\na\n")
+    (copy,) = copied({"entities": table})
+    table.write_text("name\nb\n")
+    with pytest.raises(StorageError, match="was changed after it was read"):
+        copy.write(tmp_path / "copy.csv")

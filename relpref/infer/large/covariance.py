@@ -56,12 +56,14 @@ class Conditioned:
 
     def matmul(self, vectors: ArrayLike) -> Floats:
         """It times vectors."""
-        once = self.prior.matmul(vectors)
-        pulled = self.projection.T @ (self.weights @ (self.projection @ once[self.touched]))
-        scattered = np.zeros(once.shape)
-        scattered[self.touched] = pulled
-        found: Floats = once - self.prior.matmul(scattered)
-        return found
+        rest = np.array(vectors, dtype=np.float64)
+        used = np.flatnonzero(rest.reshape(self.size, -1).any(axis=1))
+        if len(used) <= _TOGETHER:  # of two entities that are compared: known, or two solutions at most
+            once = self.prior.block(self.touched, used) @ rest[used]
+        else:
+            once = self.prior.matmul(rest)[self.touched]
+        rest[self.touched] -= self.projection.T @ (self.weights @ (self.projection @ once))
+        return self.prior.matmul(rest)
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Covariance of some entries with the average of all."""
