@@ -42,10 +42,13 @@ def main() -> None:
     if args.cases:
         print(f"# Many entities\n\n{machine()}", flush=True)
     for case in args.cases:
-        kept[case] = {"machine": machine(), "runs": [run(case, size, args) for size in sizes(case, args)]}
-        if args.out:
-            args.out.write_text(json.dumps(kept, indent=1) + "\n")
-        print(f"\n## {case}\n\n{show(case, kept[case]['runs'])}", flush=True)
+        runs: list[dict[str, Any]] = []
+        kept[case] = {"machine": machine(), "runs": runs}
+        for size in sizes(case, args):
+            runs.append(run(case, size, args))
+            if args.out:
+                args.out.write_text(json.dumps(kept, indent=1) + "\n")
+        print(f"\n## {case}\n\n{show(case, runs)}", flush=True)
     if args.figure:
         draw(kept["scaling"]["runs"], args.figure)
 
@@ -62,6 +65,12 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, help="a file of JSON for the results")
     parser.add_argument("--figure", type=Path, help="an image file for cost against size")
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=max(SPARSE),
+        help="entities of the largest size of `scaling` (default: all)",
+    )
     parser.add_argument("--seconds", type=float, default=1800.0, help="limit of each process (default: 1800)")
     parser.add_argument("--gigabytes", type=float, default=16.0, help="limit of each process (default: 16)")
     args = parser.parse_args()
@@ -91,6 +100,7 @@ def sizes(case: str, args: argparse.Namespace) -> list[dict[str, Any]]:
         {"entities": n, "links": LINKS_EACH * n, "answers": answers, "structure": structure}
         for structure, line in lines.items()
         for n in line
+        if n <= args.most
     ]
 
 
