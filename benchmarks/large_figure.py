@@ -53,13 +53,13 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
         for (structure, quantity), (sizes, costs) in lines(runs).items():
             panel = panels[QUANTITIES.index(quantity)]
             whole, end = powers[structure, quantity]
-            label = f"{_WORDS[structure]}: $n^{{{whole:.2f}}}$, at the end $n^{{{end:.2f}}}$"
+            label = f"{_WORDS[structure]}: $n^{{{whole:.2f}}}$, largest decade $n^{{{end:.2f}}}$"
             panel.loglog(sizes, costs, marker="os"[structure == "dense"], markersize=4, label=label)
         for panel, label in zip(
             panels, ("seconds, fit and ranking", "peak beyond the imports, GB"), strict=True
         ):
             panel.set(xlabel="entities n", ylabel=label)
             panel.grid(alpha=0.3)
-            panel.legend(frameon=False, fontsize=8)
+            panel.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18))
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
         pyplot.close(figure)
