@@ -154,13 +154,15 @@ class LargeProblem:
         found: dict[str, Request] = {}
         for name, graph in data.relations.items():
             assert isinstance(graph, MarginalGraph)
+            if not graph.requests:
+                continue  # as preference_gp, which ranks by attributes alone
             if len(graph.requests) != 1:
                 raise UnsupportedProgramError(
                     f"the program makes {len(graph.requests)} covariances of the relation {name!r}; for so many entities it is to make one "
                     "(relpref.kernels.graph_covariance): merge them, or fit with structure='dense'"
                 )
             kernel, normalize, keys = graph.requests[0]
-            named = {key: [site for site in sites if site.endswith(f"{name}_{key}")] for key in keys}
+            named = {key: _sites_called(f"{name}_{key}", sites) for key in keys}
             lost = [key for key, candidates in named.items() if len(candidates) != 1]
             if lost:
                 raise UnsupportedProgramError(
@@ -178,7 +180,11 @@ class LargeProblem:
         """
         data = marginal(self.data, positions, spare)
         graphs: Any = {
-            name: MarginalGraph(data.num_entities, graph.reference, padded(tables[name], spare))
+            name: MarginalGraph(
+                data.num_entities,
+                graph.reference,
+                padded(tables[name], spare) if name in tables else None,
+            )
             for name, graph in self.data.relations.items()
         }
         return replace(data, _graphs=graphs)
@@ -237,6 +243,11 @@ def shown(covariance: ImplicitCovariance, name: str, progress_bar: bool) -> Impl
     if not isinstance(covariance, SparsePrecision | HeatKernel):
         return covariance
     return replace(covariance, progress=Solves(f"covariances by {name}", progress_bar))
+
+
+def _sites_called(name: str, sites: Mapping[str, Any]) -> list[str]:
+    """The site of a name, or those of the name after a prefix; a relation's name may be the end of another's."""
+    return [name] if name in sites else [site for site in sites if site.endswith(name)]
 
 
 def fresh(graphs: Mapping[str, Any]) -> Any:

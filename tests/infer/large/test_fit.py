@@ -1,5 +1,6 @@
 """Many entities: what EP finds without a matrix of them is what it finds with one."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from relpref.infer.large import belief as large_belief
 from relpref.infer.large import fit as large_fit
 from relpref.infer.large.problem import LargeProblem, touched
 from relpref.kernels import Diffusion, HiddenCommonCause, RelationVectors, implicit
-from relpref.models import xpgp
+from relpref.models import preference_gp, xpgp
 from relpref.models.preference import Hyperparameters
 
 N, M = 60, 30
@@ -299,6 +300,25 @@ def test_a_program_that_looks_at_others_is_refused(data: PreferenceData) -> None
     with pytest.raises(UnsupportedProgramError, match="other utilities"):
         fixed = {name: FIXED[name] for name in ("attributes_amplitude", "attributes_lengthscale")}
         EP(against_the_average, fixed=fixed, structure="sparse").run(0, data.without_relation("cites"))
+
+
+def test_relations_that_a_program_does_not_look_at(data: PreferenceData) -> None:
+    fixed = {"attributes_amplitude": 1.2, "attributes_lengthscale": 1.1}
+    one, other = (
+        EP(preference_gp, fixed=fixed, structure=structure).run(0, data) for structure in ("dense", "sparse")
+    )
+    close(other.mean(), one.mean())
+
+
+def test_the_name_of_a_relation_may_end_that_of_another() -> None:
+    data = make()
+    data = replace(data, _graphs={"cites": data.relations["cites"], "co_cites": data.relations["cites"]})
+    problem = LargeProblem.of(xpgp, (data,), {})
+    found = problem.requests({})
+    assert {name: request.sites for name, request in found.items()} == {
+        "cites": {"range": "cites_range"},
+        "co_cites": {"range": "co_cites_range"},
+    }
 
 
 def test_a_search_looks_at_some_answers(data: PreferenceData) -> None:
