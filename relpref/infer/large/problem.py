@@ -114,7 +114,11 @@ class LargeProblem:
                 if graph not in _REFERENCES:
                     _REFERENCES[graph] = scale_reference(graph)
                 references[name], errors[name] = _REFERENCES[graph]
+            elif graph in _REFERENCES:  # estimated by an earlier fit, which this one updates
+                errors[name] = _REFERENCES[graph][1]
         scaled = with_references(data, references) if references else data
+        for name, reference in references.items():
+            _REFERENCES[scaled.relations[name]] = reference, errors[name]
         return cls(program, *_swapped(args, kwargs, data, scaled), scaled, errors)
 
     def called_with(self, data: PreferenceData) -> tuple[tuple[Any, ...], dict[str, Any]]:

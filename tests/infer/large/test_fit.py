@@ -263,6 +263,13 @@ def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: 
     assert 0 < error < 0.3 and abs(other / one - 1) < 4 * error
 
 
+def test_updates_know_how_well_a_scale_was_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(implicit, "EXACT", 10)
+    first = LargeProblem.of(xpgp, (make(),), {})
+    again = LargeProblem.of(xpgp, (first.data.select_comparisons([0, 1]),), {})
+    assert again.scale_error == first.scale_error and again.scale_error["cites"] > 0
+
+
 def test_what_needs_a_matrix_is_refused(
     sparse: UtilityPosterior, monkeypatch: pytest.MonkeyPatch, data: PreferenceData
 ) -> None:
