@@ -17,6 +17,8 @@ MOST = 1000  # candidates; those that the user names, up to three times as many
 # Entities that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
 # be more than the last.
 _MOST_NEW, _WORK = 200, 1e9
+# Their covariances take products with a matrix of the answers: the square of their number times the candidates stays below this.
+_FEWEST, _PRODUCTS = 300, 1e10
 
 
 def narrowed(
@@ -72,10 +74,11 @@ def _chosen(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generato
     known = np.zeros(data.num_entities, dtype=bool)
     known[touched(data)] = True
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
+    most = int(np.clip(_PRODUCTS / max(data.num_comparisons, 1) ** 2, _FEWEST, MOST))
     new = int(np.clip(_WORK / max(links, 1), 20, _MOST_NEW))
     parts = [
         _best_and_others(np.flatnonzero(group), mean, number, rng)
-        for group, number in ((known & open_, MOST - new), (~known & open_, new))
+        for group, number in ((known & open_, most - new), (~known & open_, new))
     ]
     return np.concatenate(parts)
 
