@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 ABOUT = "about"  # of ``info``
 
 
-def about(posterior: "UtilityPosterior", positions: NDArray[np.int64]) -> "UtilityPosterior":
-    """See `UtilityPosterior.about`; ``positions`` ascend."""
+def about(
+    posterior: "UtilityPosterior", positions: NDArray[np.int64], *, parts: bool = True
+) -> "UtilityPosterior":
+    """See `UtilityPosterior.about`; ``positions`` ascend. What utilities are made of costs as much again as their covariance."""
     if len(positions) < 2:
         raise DataError(
             f"about takes two entities or more, not {len(positions)}: only differences mean something"
@@ -31,7 +33,7 @@ def about(posterior: "UtilityPosterior", positions: NDArray[np.int64]) -> "Utili
         some = belief.about(positions)
     else:
         some = belief.project(np.eye(belief.size)[positions])
-    parts = {site: _parts(belief, named, positions) for site, named in posterior.parts.items()}
+    made_of = {site: _parts(belief, named, positions) for site, named in posterior.parts.items() if parts}
     info = {
         **posterior.info,
         ABOUT: f"{len(positions)} of {posterior.data.num_entities} entities",
@@ -41,7 +43,7 @@ def about(posterior: "UtilityPosterior", positions: NDArray[np.int64]) -> "Utili
         posterior,
         belief=some,
         slices={site: slice(0, len(positions))},
-        parts=parts,
+        parts=made_of,
         info=info,
         sites={name: np.asarray(value)[..., rows] for name, value in posterior.sites.items()},
         origin=None,

@@ -35,7 +35,7 @@ def evaluate(
     sites: Sites,
     tolerance: Array,
     max_sweeps: Array,
-    whole: Array,
+    whole: Array | None,
 ) -> Evidence:
     """Run EP from the given sites and return the evidence with its gradient."""
     reading = read(call, arrays, layout, unconstrained, fixed)

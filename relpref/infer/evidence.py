@@ -82,7 +82,8 @@ class Evaluation(Protocol):
     ) -> Evidence:
         """Start from the given sites; the first four arguments are static, ``rows`` is what `discover` found.
 
-        Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of; a search does without.
+        Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of; a search does without. Where it is
+        None, they are empty.
         """
 
 
@@ -124,7 +125,7 @@ def conclude(
     fit: Fit,
     log_evidence: Array,
     info: Info,
-    whole: Array,
+    whole: Array | None,
 ) -> Evidence:
     """What every engine reports of the sites it found, the gradient left out."""
     sites, factor, marginals = fit
@@ -138,7 +139,10 @@ def conclude(
     def nothing() -> Any:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(details))
 
-    weights, white, blocks = jax.lax.cond(whole, details, nothing)
+    if whole is None:
+        weights, white, blocks = jnp.zeros((0, 0)), None, {}
+    else:
+        weights, white, blocks = jax.lax.cond(whole, details, nothing)
     fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
     return Evidence(
         log_evidence=log_evidence,

@@ -37,7 +37,7 @@ def evaluate(
     sites: Sites,
     tolerance: Array,
     max_sweeps: Array,
-    whole: Array,
+    whole: Array | None,
 ) -> Evidence:
     """Find the mode and return Laplace's evidence with its gradient (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     reading = read(call, arrays, layout, unconstrained, fixed)

@@ -63,9 +63,9 @@ def settle(
     key: Any,
     progress_bar: bool,
     at_first: Mapping[str, Any] | None,
-    whole: bool = True,
+    whole: bool | None = True,
 ) -> Settled:
-    """Find the hyperparameters and, at them, the sites; with the (n, n) arrays of a posterior if ``whole``."""
+    """Find the hyperparameters and, at them, the sites; with the (n, n) arrays of a posterior if ``whole``, without room for them if None."""
     call, arrays, fixed, (layout, medians, entries, _), _ = prepared
     gap_space = in_gap_space(engine.options, layout)
     if engine.options["hyperparameters"] == "em" and not layout.constant_projection:
@@ -81,7 +81,9 @@ def settle(
     searching = bool(layout.hyperparameters)
     most = engine.options["max_sweeps"]
 
-    def at(unconstrained: Values, sites: Sites, tolerance: float, whole: bool = False) -> Evidence:
+    unfilled = None if whole is None else False
+
+    def at(unconstrained: Values, sites: Sites, tolerance: float, whole: bool | None = unfilled) -> Evidence:
         static = (call, layout, gap_space, searching)
         return engine.evaluate(*static, arrays, entries, unconstrained, fixed, sites, tolerance, most, whole)
 

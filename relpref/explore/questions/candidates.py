@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from relpref.errors import DataError
 from relpref.explore.questions.limits import Limits
 from relpref.infer import UtilityPosterior
+from relpref.infer.about import about
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.problem import touched
 from relpref.infer.ranks import pairs_of_labels
 
-MOST = 1000  # candidates; those that the user names, up to three times as many
+MOST = 600  # candidates; those that the user names, up to five times as many
 # Entities that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
 # be more than the last.
 _MOST_NEW, _WORK = 200, 1e9
@@ -48,12 +49,11 @@ def narrowed(
     else:
         chosen = _chosen(posterior, limits, rng)
     positions = np.unique(chosen)
-    if len(positions) > 3 * MOST:
+    if len(positions) > 5 * MOST:
         raise DataError(
-            f"questions can be chosen among {3 * MOST} entities at a time where there are so many, and {len(positions)} were named; "
+            f"questions can be chosen among {5 * MOST} entities at a time where there are so many, and {len(positions)} were named; "
             "name fewer"
         )
-    labels = [posterior.data.entities[at] for at in positions]
     avoid = [
         pair
         for pair in pairs_of_labels(limits.avoid)
@@ -61,7 +61,7 @@ def narrowed(
     ]
     if limits.pairs is None:
         limits = replace(limits, entities=None)
-    return posterior.about(labels), replace(limits, avoid=avoid)
+    return about(posterior, positions.astype(np.int64), parts=False), replace(limits, avoid=avoid)
 
 
 def _chosen(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from relpref.infer.large.sparse import SparseFit
 from relpref.infer.large.sparse import fit as fit_sparse
 from relpref.infer.progress import Progress
 from relpref.infer.sites import Sites
+from relpref.infer.warn import warn_user
 from relpref.linalg import ImplicitCovariance, KernelMatrix, nystrom
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-6  # of the sites; solves are a hundred times as accurate
 # Inducing entities that stand for the attributes of all, and the share of the prior variance that they may leave out.
 INDUCING, LEFT_OUT = 300, 1e-3
+_MUCH = 0.05  # a share that is worth a warning
 
 
 def fit_many(
@@ -74,6 +76,11 @@ def fit_many(
     }
     if left_out is not None:
         info["attributes_left_out"] = left_out
+        if left_out > _MUCH:
+            warn_user(
+                f"{INDUCING} inducing entities leave out {left_out:.0%} of the attributes' prior variance: intervals come out that much too "
+                "narrow; fewer attributes, longer lengthscales, or fewer answers at a time keep more"
+            )
     if found.info.detail:
         info["detail"] = found.info.detail
     sites = {name: np.asarray(value) for name, value in found.sites._asdict().items()}

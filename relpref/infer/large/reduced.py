@@ -41,7 +41,7 @@ def fit_reduced(
     args, kwargs = problem.called_with(problem.with_tables(positions, tables, spare))
     prepared = prepare(engine.program, args, kwargs, values, gap_space)
     setting = engine.setting._replace(options={**engine.options, "space": "gap" if gap_space else "entity"})
-    evidence, result, info, *_ = settle(setting, prepared, start, key, progress_bar, None, whole=False)
+    evidence, result, info, *_ = settle(setting, prepared, start, key, progress_bar, None, whole=None)
     alpha = np.asarray(evidence.alpha)[: len(positions)]
     sites = sites_of(evidence, data.num_comparisons)
     covariance = reading.prior.block(positions, positions)

@@ -68,7 +68,8 @@ def search(
     prepared = prepare(engine.program, args, kwargs, fixed, False)
     # In gap space an interpolated covariance need not be positive definite.
     inner = engine.setting._replace(options={**engine.options, "space": "gap"})
-    settled = settle(inner, prepared, None, key, progress_bar, at_first, whole=False)
+    whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
+    settled = settle(inner, prepared, None, key, progress_bar, at_first, whole=whole)
     values = {name: np.asarray(value) for name, value in settled.evidence.hyperparameters.items()}
     info: dict[str, Any] = {
         name: settled.info[name]

@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
 
-# 0.5 GB of entries.
-MOST = 8192
+# 1.2 GB of entries at most; room is made a quarter at a time.
+MOST = 12_000
 
 
 @dataclass
@@ -79,7 +79,7 @@ class SeenBlock:
         """Keep the columns K[rows, fresh]; ``rows``, ascending, holds S and ``fresh``."""
         count, total = self.positions.size, self.positions.size + fresh.size
         if total > self._entries.shape[0]:
-            capacity = min(MOST, max(2 * total, 64))
+            capacity = min(MOST, max(total + total // 4, 64))
             require_memory(8.0 * capacity**2, f"the covariance of {capacity} entities")
             larger = np.empty((capacity, capacity))
             larger[:count, :count] = self._entries[:count, :count]
