@@ -211,13 +211,14 @@ def _goals(case: str, found: dict[str, Any]) -> list[list[str]]:
 def show_scaling(runs: list[dict[str, Any]]) -> str:
     rows = []
     for found in runs:
-        size, (first, last) = found["size"], (found["steps"][0], found["steps"][-1])
+        size, steps = found["size"], found["steps"]
         row = [f"{size['entities']:,}", size["structure"]]
         if found["stopped"]:
             row += [found["stopped"], "", ""]
         else:
-            beyond = (last["peak"] - first["peak"]) / 1e9
-            row += [f"{last['seconds']:.2f}", f"{last['peak'] / 1e9:.2f}", f"{beyond:.2f}"]
+            peak = steps[-1]["peak"]
+            beyond = (peak - steps[0]["peak"]) / 1e9
+            row += [f"{steps[-1]['seconds']:.2f}", f"{peak / 1e9:.2f}", f"{beyond:.2f}"]
         rows.append(row)
     first_table = table(
         ["entities", "", "fit and ranking, s", "peak, GB", "of it after the imports, GB"], rows
