@@ -2,6 +2,8 @@
 
 import unicodedata
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 pytest.importorskip("starlette", reason="the page needs the extra web")
 
 from relpref.app import words
+from relpref.app.standings import View, standings
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=600)
 
@@ -37,3 +40,11 @@ def test_what_is_whole_stays_as_it_is() -> None:
     assert words.name(" \n\t ").head == "(empty)"
     assert words.prose("one two " * 200).head[-3:] in ("one", "two")
     assert words.visible("a\r\nb\rc") == "a\nb␍c"
+
+
+def test_a_ranking_may_lack_intervals_below_its_top() -> None:
+    columns = {"mean": [1.0, 0.0, -1.0], "lower": [0.5, np.nan, np.nan], "upper": [1.5, np.nan, np.nan]}
+    found = standings(pd.DataFrame(columns, index=["a", "b", "c"]), View())
+    assert [row.lower for row in found.rows] == ["+0.50", "", ""]
+    assert [row.width > 0 for row in found.rows] == [True, False, False]
+    assert [row.at for row in found.rows] == [80.0, 40.0, 0.0] and found.zero == 40.0
