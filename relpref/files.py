@@ -1,5 +1,6 @@
 """Replacing files whole or not at all."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -57,6 +58,12 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         ) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, which may be larger than the memory."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def flush(path: Path) -> None:

@@ -22,14 +22,14 @@ from relpref.data.folder import Files
 from relpref.data.kind_words import path_and_kind
 from relpref.data.table_files import suffix_of
 from relpref.errors import DataError, StorageError
+from relpref.files import file_digest
 from relpref.folders import previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
 
 SCHEMA = 1
-RECORD, POSTERIOR, REPORT, TABLES = "run.json", "posterior.nc", "report.html", "data"
-ANSWERS = "answers.sqlite"
+RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"
+TABLES, ANSWERS = "data", "answers.sqlite"
 _SCHEMA_KEY = "relpref_run"
-_PORTION = 1 << 22  # bytes that are copied at a time
 _PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
 
 
@@ -68,9 +68,8 @@ class Copy:
         try:
             found = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_digest(source)
         except OSError as error:
-            raise DataError(
-                f"{source!s}: the file cannot be read ({error.strerror}); check its name"
-            ) from error
+            said = f"{source!s}: the file cannot be read ({error.strerror}); check its name"
+            raise DataError(said) from error
         object.__setattr__(self, "sha256", found)
 
     def write(self, file: Path) -> None:
@@ -86,7 +85,7 @@ class Copy:
                 opened.write(self.source)
                 return
             with self.source.open("rb") as given:
-                shutil.copyfileobj(given, opened, _PORTION)
+                shutil.copyfileobj(given, opened)
         if file_digest(file) != self.sha256:
             raise StorageError(
                 f"{self.source}: the file was changed after it was read, so what was computed does not belong to it; run the command again"
@@ -384,12 +383,6 @@ def _check_writable(target: Path) -> None:
 def record_text(record: Mapping[str, Any]) -> str:
     """The content of ``run.json``."""
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-
-
-def file_digest(file: Path) -> str:
-    """SHA-256, as ``run.json`` names it, of a file that may be larger than the memory."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _versions() -> dict[str, str]:

@@ -123,13 +123,10 @@ def _parser() -> argparse.ArgumentParser:
         choices=("ep", "laplace"),
         help="ep is the more accurate, laplace what most packages do (default: ep)",
     )
-    fit.add_argument(
-        "--structure",
-        default="auto",
-        choices=("auto", "dense", "sparse"),
-        help="dense keeps a matrix of all entities, sparse needs none and is for many of them with few answers each; auto is sparse above "
-        "4000 entities (default: auto)",
+    words = (
+        "dense keeps a matrix of all entities, sparse none; auto is sparse above 4000 of them (default: auto)"
     )
+    fit.add_argument("--structure", default="auto", choices=("auto", "dense", "sparse"), help=words)
     fit.add_argument(
         "--hyperparameters",
         default="maximise",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from relpref.files import replaced
+from relpref.files import file_digest, replaced
 from relpref.infer import Posterior
-from relpref.runs import ANSWERS, POSTERIOR, RECORD, file_digest, read_record, record_text
+from relpref.runs import ANSWERS, POSTERIOR, RECORD, read_record, record_text
 
 
 def publish(folder: Path, posterior: Posterior, store: str, version: int) -> bool:

@@ -140,7 +140,8 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(relpref.__file__).parents[1])!r}]
         from test_folders import save
         from relpref import folders
-        from relpref.runs import file_digest, read_record
+        from relpref.files import file_digest
+        from relpref.runs import read_record
 
         def killed_at(name, count):
             original = getattr(*name)
