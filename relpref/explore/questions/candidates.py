@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
-from relpref.explore.questions.limits import Limits
+from relpref.explore.questions.limits import Limits, appearances
 from relpref.infer import UtilityPosterior
 from relpref.infer.about import about
 from relpref.infer.large.belief import ImplicitBelief
@@ -24,8 +24,10 @@ _FEWEST, _PRODUCTS = 300, 1e10
 
 def narrowed(
     posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
-) -> tuple[UtilityPosterior, Limits]:
+) -> tuple[UtilityPosterior, Limits, NDArray[np.float64]]:
     """A posterior of some of the entities to choose questions by; itself where there is a matrix of all.
+
+    With the limits as they are for it, and how often each of its entities was asked about.
 
     Half of the candidates that answers are about are the best of them, half are drawn at random, and so are others: so nobody is left
     out for ever.
@@ -36,7 +38,7 @@ def narrowed(
         If more entities are named than can be looked at.
     """
     if not isinstance(posterior.belief, ImplicitBelief):
-        return posterior, limits
+        return posterior, limits, appearances(posterior.data)
     chosen: NDArray[np.integer[Any]]
     if limits.pairs is not None:
         pairs = pairs_of_labels(limits.pairs)
@@ -54,23 +56,21 @@ def narrowed(
             f"questions can be chosen among {5 * MOST} entities at a time where there are so many, and {len(positions)} were named; "
             "name fewer"
         )
-    avoid = [
-        pair
-        for pair in pairs_of_labels(limits.avoid)
-        if np.all(np.isin(posterior.data.index(list(pair)), positions))
-    ]
+    avoid = pairs_of_labels(limits.avoid)
+    ends = posterior.data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
+    here = np.isin(ends, positions)
+    limits = replace(limits, avoid=[pair for pair, inside in zip(avoid, here, strict=True) if inside.all()])
     if limits.pairs is None:
         limits = replace(limits, entities=None)
-    return about(posterior, positions.astype(np.int64), parts=False), replace(limits, avoid=avoid)
+    some = about(posterior, positions.astype(np.int64), parts=False)
+    return some, limits, appearances(posterior.data)[positions]
 
 
 def _chosen(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> NDArray[np.int64]:
     data, mean = posterior.data, posterior.belief.mean()
     open_ = np.ones(data.num_entities, dtype=bool)
     if limits.most_appearances is not None:
-        ends = np.concatenate([data.winner, data.loser])
-        often = np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_entities)
-        open_ = often < limits.most_appearances
+        open_ = appearances(data) < limits.most_appearances
     known = np.zeros(data.num_entities, dtype=bool)
     known[touched(data)] = True
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
@@ -80,7 +80,10 @@ def _chosen(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generato
         _best_and_others(np.flatnonzero(group), mean, number, rng)
         for group, number in ((known & open_, most - new), (~known & open_, new))
     ]
-    return np.concatenate(parts)
+    chosen = np.concatenate(parts)
+    return (
+        chosen if len(chosen) > 1 else touched(data)[:2]
+    )  # where nobody may be asked about, none of these may be either
 
 
 def _best_and_others(

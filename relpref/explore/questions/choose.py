@@ -123,8 +123,8 @@ def plan(
     chosen_by = score_of(score)
     whole_number("k", k, 1)
     rng = posterior._rng(None) if key is None else generator(key)
-    posterior, limits = narrowed(posterior, limits, rng)
-    asked = Asked(posterior.data, limits)
+    posterior, limits, often = narrowed(posterior, limits, rng)
+    asked = Asked(posterior.data, limits, often)
     answers = answers_of(posterior, rater)
     now = belief = belief_of(posterior)
     found: list[tuple[int, int, float]] = []

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relpref.data import PreferenceData
 from relpref.data.messages import shown
@@ -51,10 +52,20 @@ def whole_number(name: str, value: Any, least: int) -> None:
         raise DataError(f"{name} is {shown(value)}; give a whole number, {least} or more")
 
 
+def appearances(data: PreferenceData) -> NDArray[np.float64]:
+    """In how many answers each entity occurs, shape (n,)."""
+    ends = np.concatenate([data.winner, data.loser])
+    return np.asarray(
+        np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_entities), np.float64
+    )
+
+
 class Asked:
     """How often each pair and each entity was asked about, with the questions of a batch."""
 
-    def __init__(self, data: PreferenceData, limits: Limits) -> None:
+    def __init__(
+        self, data: PreferenceData, limits: Limits, often: NDArray[np.float64] | None = None
+    ) -> None:
         known, self._number, self._limits = data.comparisons, data.num_entities, limits
         self._members = np.arange(self._number)
         if limits.entities is not None:
@@ -64,8 +75,8 @@ class Asked:
         low, high = np.minimum(known.winner, known.loser), np.maximum(known.winner, known.loser)
         self._codes, where = np.unique(low.astype(np.int64) * self._number + high, return_inverse=True)
         self._times = np.bincount(where, weights=known.count, minlength=len(self._codes))
-        ends = np.concatenate([known.winner, known.loser])
-        self._appearances = np.bincount(ends, weights=np.tile(known.count, 2), minlength=self._number)
+        # Of some of the entities the data has only the answers among these.
+        self._appearances = appearances(data) if often is None else often.copy()
 
     def pool(self) -> Pool:
         """The pairs that may be asked now."""

@@ -1,6 +1,6 @@
 """The belief about more values than their covariance has room for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,8 @@ from relpref.errors import DataError
 from relpref.infer.belief import Floats, GaussianBelief, Margins
 from relpref.linalg import ImplicitCovariance
 
+_PAIRS = 2000  # of which covariances are worked out together
+_MARGINS = tuple(field.name for field in fields(Margins))
 _WHOLE = 3000  # values of which the covariance is simply worked out
 
 
@@ -60,6 +62,12 @@ class ImplicitBelief:
 
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """The belief about every u[first] − u[second], one by one."""
+        found = [self._differences(*pairs) for pairs in _groups(np.asarray(first), np.asarray(second))]
+        return Margins(
+            *(np.concatenate([getattr(part, name) for part in found], axis=-1) for name in _MARGINS)
+        )
+
+    def _differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         positions, places = np.unique(np.concatenate([first, second]), return_inverse=True)
         places = places.reshape(2, -1)
         return self.about(positions).differences(places[0], places[1])
@@ -105,3 +113,11 @@ class ImplicitBelief:
                 f"{what} {number} entities were asked for; of so many they are worked out for some at a time: "
                 "posterior.about(labels) is the posterior of those, and ranking(top=...) gives intervals of the best"
             )
+
+
+def _groups(
+    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Pairs in groups whose covariances have room."""
+    number = max(1, -(-len(first) // _PAIRS))
+    return list(zip(np.array_split(first, number), np.array_split(second, number), strict=True))

@@ -100,14 +100,6 @@ def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, ImplicitC
     return found, left_out
 
 
-def check_engine(name: str) -> None:
-    """Refuse engines other than EP."""
-    if name != "EP":
-        raise UnsupportedProgramError(
-            f"{name} has no way through so many answers about so many entities; take EP, or fewer answers"
-        )
-
-
 def _worst(found: SparseFit) -> float:
     """Largest relative standard error of a gap's sd."""
     variance: Floats = np.where(found.gap_variance > 0, found.gap_variance, np.inf)

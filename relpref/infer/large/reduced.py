@@ -44,18 +44,15 @@ def fit_reduced(
     evidence, result, info, *_ = settle(setting, prepared, start, key, progress_bar, None, whole=None)
     alpha = np.asarray(evidence.alpha)[: len(positions)]
     sites = sites_of(evidence, data.num_comparisons)
+    log_evidence = float(evidence.log_evidence)
+    if result.empty:
+        nothing = dict.fromkeys(reading.prior.parts, np.full(data.num_entities, np.nan))
+        return Fitted(nothing, None, log_evidence, sites, result, info)
+    means = means_by_part(reading.prior.parts, positions, alpha)
     covariance = reading.prior.block(positions, positions)
-    dual = dual_weights(
-        covariance, reading.projection(positions), reading.counts * sites["precision"], gap_space
-    )
-    return Fitted(
-        means_by_part(reading.prior.parts, positions, alpha),
-        Conditioned(reading.prior, positions, *dual),
-        float(evidence.log_evidence),
-        sites,
-        result,
-        info,
-    )
+    precision = reading.counts * sites["precision"]
+    dual = dual_weights(covariance, reading.projection(positions), precision, gap_space)
+    return Fitted(means, Conditioned(reading.prior, positions, *dual), log_evidence, sites, result, info)
 
 
 def _in_gap_space(engine: "GaussianEngine", answers: int, entities: int) -> bool:

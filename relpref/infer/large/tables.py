@@ -10,6 +10,7 @@ found, the covariance is worked out there.
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +22,7 @@ from relpref.kernels.implicit import graph_implicit
 
 NODES = 12
 # Quantiles of the prior between which the hyperparameter is looked for; a log-normal's 2.5 log-sds.
-_LOWER, _UPPER = 0.0062, 0.9938
+_LOWER, _UPPER, _DRAWS = 0.0062, 0.9938, 4000
 
 
 def constant(
@@ -62,7 +63,7 @@ def interpolated(
             f"relation {name!r}: {type(request.kernel).__name__} has the hyperparameters {', '.join(request.sites)}; for so many entities "
             "one positive number can be learned: fix them with fixed={site: value}"
         )
-    lower, upper = (float(prior.icdf(quantile)) for quantile in (_LOWER, _UPPER))
+    lower, upper = _range(prior)
     if not 0 < lower < upper < np.inf:
         raise DataError(
             f"relation {name!r}: the prior of {request.sites[free[0]]} reaches from {lower} to {upper}; give one of a positive number"
@@ -77,6 +78,15 @@ def interpolated(
         for order in range(NODES):
             coefficients[order] += (2 - (order == 0)) / NODES * np.cos(order * angle) * covariance
     return Table(centre, reach, coefficients)
+
+
+def _range(prior: Any) -> tuple[float, float]:
+    """Quantiles of a prior; of draws, where it has no quantile function."""
+    try:
+        return float(prior.icdf(_LOWER)), float(prior.icdf(_UPPER))
+    except (NotImplementedError, ImportError):  # numpyro says it in both ways
+        draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)))
+        return float(np.quantile(draws, _LOWER)), float(np.quantile(draws, _UPPER))
 
 
 def _covariance(

@@ -147,6 +147,10 @@ class ImplicitSum:
             raise DataError(f"the parts of a sum have one size, not {sizes or 'none at all'}")
         object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
 
+    def __reduce__(self) -> tuple[type["ImplicitSum"], tuple[dict[str, ImplicitCovariance]]]:
+        """For other processes: a read-only mapping cannot travel."""
+        return ImplicitSum, (dict(self.parts),)
+
     @property
     def size(self) -> int:
         """Number of rows n."""

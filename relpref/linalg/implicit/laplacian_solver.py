@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
@@ -74,6 +75,14 @@ class LaplacianSolver:
             )
         self._refinement = Refinement(self._laplacian)
         self._seen = SeenBlock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: the links travel, what was factorised and seen does not."""
+        return type(self), (self._adjacency(),)
+
+    def _adjacency(self) -> Any:
+        laplacian = self.laplacian()
+        return scipy.sparse.csr_array(scipy.sparse.diags_array(laplacian.diagonal()) - laplacian)
 
     @property
     def is_treelike(self) -> bool:

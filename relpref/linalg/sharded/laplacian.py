@@ -44,6 +44,12 @@ class ShardedLaplacian(LaplacianSolver):
     # Processes meet in every product, so that all of them take the columns in one order.
     _workers: ClassVar[int | None] = 1
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Devices belong to a process."""
+        raise TypeError(
+            "a solver on a mesh of devices stays in its process; make one in each, see docs/devices.md"
+        )
+
     def __init__(self, adjacency: Any, mesh: Any) -> None:
         super().__init__(adjacency)
         self._refinement = _OnDevices(self._laplacian, Shards.of(mesh, self.size, "nodes"))

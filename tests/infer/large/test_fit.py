@@ -8,12 +8,13 @@ import numpy as np
 import numpyro
 import pandas as pd
 import pytest
+from numpyro.distributions import Gamma
 
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.explore import next_pairs, worth
-from relpref.infer import EP, Laplace, UtilityPosterior
+from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior
 from relpref.infer.large import belief as large_belief
 from relpref.infer.large import fit as large_fit
 from relpref.infer.large.problem import LargeProblem, touched
@@ -195,6 +196,14 @@ def test_questions(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
     assert worth(sparse, 2).wrong_now == pytest.approx(worth(dense, 2).wrong_now, abs=1e-5)
 
 
+def test_limits_of_questions_count_all_answers(dense: UtilityPosterior, sparse: UtilityPosterior) -> None:
+    asked = np.unique(np.concatenate([sparse.data.winner, sparse.data.loser]))[:6]
+    busy = [sparse.data.entities[at] for at in asked]
+    for most in (1, 2, 3):
+        one, other = (next_pairs(p, 5, entities=busy, most_appearances=most) for p in (dense, sparse))
+        assert len(one) == len(other)
+
+
 def test_storage(sparse: UtilityPosterior, tmp_path: Any) -> None:
     sparse.save(tmp_path / "one.nc")
     again = relpref.load(tmp_path / "one.nc")
@@ -347,6 +356,27 @@ def test_file_of_a_program_of_ones_own_keeps_means(data: PreferenceData, tmp_pat
     np.testing.assert_array_equal(again.mean(), found.mean())
     with pytest.raises(StorageError, match="fit again"):
         again.about(["e1", "e2"])
+
+
+def test_posterior_travels_to_other_processes(sparse: UtilityPosterior) -> None:
+    cloudpickle = pytest.importorskip("cloudpickle")
+    again = cloudpickle.loads(cloudpickle.dumps(sparse))
+    close(again.about(["e1", "e2", "e9"]).covariance(), sparse.about(["e1", "e2", "e9"]).covariance())
+
+
+def test_a_result_without_numbers_has_none(data: PreferenceData) -> None:
+    found = fit(data, "sparse", fixed=FIXED | {"attributes_amplitude": 1e200}, throw=False)
+    assert found.info["result"] == "prior_not_positive_definite"
+    with pytest.warns(InferenceWarning):
+        assert np.isnan(found.mean()).all() and found.ranking(top=3)["sd"].isna().all()
+    with pytest.raises(StorageError, match="fit again"):
+        found.save("nothing.nc")
+
+
+@pytest.mark.slow
+def test_a_prior_without_quantiles(data: PreferenceData) -> None:
+    found = EP(xpgp, structure="sparse").run(0, data, priors={"cites_range": Gamma(2.0, 1.0)})
+    assert 0.05 < found.hyperparameters["cites_range"] < 20
 
 
 def test_x64_is_left_alone(sparse: UtilityPosterior) -> None:
