@@ -28,12 +28,15 @@ class Worth:
     answers : int
         How many; fewer than asked for where fewer questions are left.
     wrong_now, wrong_after : float
-        Expected share of all pairs whose order, by the posterior means, is wrong; between 0 and 1/2.
+        Expected share of the pairs whose order, by the posterior means, is wrong; between 0 and 1/2.
+    everybody : bool
+        Whether all entities' pairs are meant; of too many for a matrix those of the candidates are, see `next_pairs`.
     """
 
     answers: int
     wrong_now: float
     wrong_after: float
+    everybody: bool = True
 
     @property
     def gain(self) -> float:
@@ -43,7 +46,8 @@ class Worth:
     @property
     def sentence(self) -> str:
         """In words."""
-        now = f"About {self.wrong_now:.1%} of all pairs are expected to be in the wrong order"
+        pairs = "all pairs" if self.everybody else "the candidates' pairs"
+        now = f"About {self.wrong_now:.1%} of {pairs} are expected to be in the wrong order"
         if not self.answers:
             return f"{now}; no question is left to ask."
         return (
@@ -118,7 +122,8 @@ def worth(
         rng = posterior._rng(None) if key is None else generator(key)
         everyone = np.sort(rng.choice(n, _MOST_ENTITIES, replace=False))
     now, after = wrong_shares(chosen.before, chosen.after, Pool(everyone, np.zeros((2, 0), dtype=np.int64)))
-    return Worth(len(chosen.questions), now, after)
+    everybody = chosen.posterior.data.num_entities == posterior.data.num_entities
+    return Worth(len(chosen.questions), now, after, everybody)
 
 
 def wrong_shares(before: Belief, after: Belief, pool: Pool) -> tuple[float, float]:
