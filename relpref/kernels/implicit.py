@@ -133,6 +133,12 @@ def solver_of(graph: Graph) -> LaplacianSolver:
     return _SOLVERS[graph]
 
 
+def share_solver(known: Graph, graph: Graph) -> None:
+    """Let a graph with the links of a known one have its solver, and what that has seen."""
+    if known in _SOLVERS:
+        _SOLVERS[graph] = _SOLVERS[known]
+
+
 def heat_of(graph: Graph, time: float) -> HeatKernel:
     """The heat kernel of a graph, with what is known of it at the last time."""
     known = _HEATS.get(graph)

@@ -20,7 +20,7 @@ from relpref.infer.layout import broadcast_fixed
 from relpref.infer.padding import preference_data
 from relpref.infer.program import Call, Observation, Program, Values, in_double, observation
 from relpref.infer.progress import Solves
-from relpref.kernels.implicit import as_implicit, scale_reference
+from relpref.kernels.implicit import as_implicit, scale_reference, share_solver
 from relpref.likelihoods import as_likelihood
 from relpref.linalg import HeatKernel, ImplicitCovariance, ImplicitSum, SparsePrecision
 
@@ -119,6 +119,7 @@ class LargeProblem:
         scaled = with_references(data, references) if references else data
         for name, reference in references.items():
             _REFERENCES[scaled.relations[name]] = reference, errors[name]
+            share_solver(data.relations[name], scaled.relations[name])
         return cls(program, *_swapped(args, kwargs, data, scaled), scaled, errors)
 
     def called_with(self, data: PreferenceData) -> tuple[tuple[Any, ...], dict[str, Any]]:

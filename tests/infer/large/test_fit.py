@@ -88,6 +88,7 @@ def test_posterior_is_that_of_matrices(dense: UtilityPosterior, sparse: UtilityP
         np.testing.assert_array_equal(sparse.hyperparameters[site], value)
 
 
+@pytest.mark.slow
 def test_more_answers_than_touched_entities(data: PreferenceData) -> None:
     many = data.with_comparisons(
         pd.DataFrame(
@@ -318,6 +319,7 @@ def test_a_program_that_looks_at_others_is_refused(data: PreferenceData) -> None
         EP(against_the_average, fixed=fixed, structure="sparse").run(0, data.without_relation("cites"))
 
 
+@pytest.mark.slow
 def test_relations_that_a_program_does_not_look_at(data: PreferenceData) -> None:
     fixed = {"attributes_amplitude": 1.2, "attributes_lengthscale": 1.1}
     one, other = (
@@ -326,6 +328,7 @@ def test_relations_that_a_program_does_not_look_at(data: PreferenceData) -> None
     close(other.mean(), one.mean())
 
 
+@pytest.mark.slow
 def test_the_name_of_a_relation_may_end_that_of_another() -> None:
     data = make()
     data = replace(data, _graphs={"cites": data.relations["cites"], "co_cites": data.relations["cites"]})
