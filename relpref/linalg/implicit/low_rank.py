@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 def nystrom(
     matrix: KernelMatrix, most: int, tol: float = 1e-6, *, rng: np.random.Generator | None = None
 ) -> LowRank:
-    """Replace K by K_·Z K_ZZ⁻¹ K_Z·, with chosen points Z (Williams & Seeger 2001).
+    """Replace K by ``K_·Z K_ZZ⁻¹ K_Z·``, with chosen points Z (Williams & Seeger 2001).
 
     Parameters
     ----------
@@ -81,5 +81,5 @@ class Woodbury:
 
     @property
     def log_determinant(self) -> float:
-        """Log |A + F Fᵀ| − log |A| = log |I + FᵀA⁻¹F|."""
+        """``log |A + F Fᵀ| − log |A| = log |I + FᵀA⁻¹F|``."""
         return 2.0 * float(np.log(np.diagonal(self._root)).sum())
