@@ -30,9 +30,9 @@ def read_comparisons(
     Parameters
     ----------
     value : DataFrame, Table or None
-        None where there are no answers yet. Either the columns winner, loser and, optionally, tie and strength; or the columns first and second with winner (one of the
-        two, blank for a tie) and, optionally, tie and strength, or with probability. Besides, in both: count, rater, shown_first,
-        list.
+        None where there are no answers yet. Either the columns winner, loser and, optionally, tie and strength; or the columns
+        first and second with winner (one of the two; blank where the column tie says true) and, optionally, tie and strength, or
+        with probability. Besides, in both: count, rater, shown_first, list.
     entities : LabelIndex
         The known labels.
     columns : mapping from str to str, optional
@@ -152,7 +152,7 @@ def _one_of_two(
         pair = " and ".join(shown(entities.labels[end[row]]) for end in (first, second))
         raise DataError(
             f"{_where(table, column)(row)}: {shown(cells[row])} is neither of the two that were compared, {pair}; "
-            "name one of them or leave the cell blank"
+            f"name one of them{'' if column == 'winner' else ' or leave the cell blank'}"
         )
     return found
 
@@ -173,7 +173,13 @@ def _ties(table: Table, named: NDArray[np.int32] | None) -> NDArray[np.bool_] | 
     """Which rows are ties; None if the table does not speak of them."""
     blank = None if named is None else named < 0
     if "tie" not in table.frame.columns:
-        return blank if blank is not None and blank.any() else None
+        if blank is not None and blank.any():
+            # A blank may be a cancelled game or an answer that was never given, which is no tie.
+            raise DataError(
+                f"{_where(table, 'winner')(int(np.argmax(blank)))}: the winner is blank; name the winner, drop the row if nobody "
+                "answered, or, if it was a tie, add the column 'tie' with true in this row and false in the others"
+            )
+        return None
     remedy = "write true or false"
     values = numbers(table.frame["tie"], table.called("tie"), table.place, text=table.text, remedy=remedy)
     bad = (values != 0) & (values != 1)
@@ -185,7 +191,8 @@ def _ties(table: Table, named: NDArray[np.int32] | None) -> NDArray[np.bool_] | 
     if blank is not None and (tie != blank).any():
         row = int(np.argmax(tie != blank))
         said = "a tie, and yet it has a winner" if tie[row] else "no tie, and yet it has no winner"
-        raise DataError(f"{table.place(row)}: the answer is {said}; correct one of the two cells")
+        remedy = "correct one of the two cells" + ("" if tie[row] else ", or drop the row if nobody answered")
+        raise DataError(f"{table.place(row)}: the answer is {said}; {remedy}")
     return tie
 
 

@@ -86,8 +86,9 @@ class PreferenceData:
         entities : DataFrame or sequence of hashable
             One row per entity: the index holds the labels, the columns are numeric attributes. Or labels alone.
         comparisons : DataFrame, optional
-            None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank for a tie) or ``probability``
-            (as reported, that the first is the better). Optional columns: ``tie`` (true or false), ``strength``
+            None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank
+            where ``tie`` is true, and nowhere else) or ``probability`` (as reported, that the first is the better). Optional
+            columns: ``tie`` (true or false), ``strength``
             (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank where
             that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`).
         relations : mapping of str to DataFrame, networkx graph, scipy sparse matrix, path of a file or Relation, optional

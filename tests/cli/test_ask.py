@@ -1,5 +1,6 @@
 import builtins
 import io
+import json
 import os
 import pty
 import select
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -120,6 +122,22 @@ def test_answers_go_out_and_come_in_as_a_table(typed: Ask, ask: Ask, place: Path
     said = ask("ask", "run", "--import", "bad.csv")
     assert said.code == 2 and "bad.csv, line 2" in said.err
     assert ask("ask", "run", "--export", "table.txt").code == 2
+
+
+@pytest.mark.usefixtures("unrefined")
+def test_a_run_of_a_table_with_blank_winners_reads_as_before(ask: Ask, place: Path) -> None:
+    """An earlier version took a blank winner for a tie; the copy of such a table is in its runs."""
+    copy, record = place / "run" / "data" / "comparisons.csv", place / "run" / "run.json"
+    copy.write_text("first,second,winner\ntea,coffee,tea\nwater,tea,\n")
+    known = json.loads(record.read_text())
+    for table in known["tables"]:
+        if table["file"] == "data/comparisons.csv":
+            table["sha256"] = sha256(copy.read_bytes()).hexdigest()
+    record.write_text(json.dumps(known))
+    assert (ask("rank", "run").code, ask("ask", "run", "--export", "all.csv").code) == (0, 0)
+    again = ask("fit", "--folder", "run/data", "--out", "again")
+    assert again.code == 2
+    assert "comparisons.csv, line 3, column 'winner': the winner is blank" in again.err
 
 
 @pytest.mark.slow

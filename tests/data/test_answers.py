@@ -81,15 +81,29 @@ def test_the_pair_form_says_the_same() -> None:
             "first": list("aba"),
             "second": list("bdc"),
             "winner": ["a", "d", ""],
+            "tie": [False, False, True],
             "shown_first": ["b", "b", "c"],
         }
     )
     winner = pd.DataFrame(
         {"winner": list("adc"), "loser": list("bba"), "tie": [0, 0, 1], "shown_first": ["b", "b", "c"]}
     )
-    for table in (pair, pair.assign(tie=[False, False, True])):
-        assert read(table).to_tables()[1].equals(read(winner).to_tables()[1])
-    assert read(pair.iloc[:2]).comparisons.tie is None
+    assert read(pair).to_tables()[1].equals(read(winner).to_tables()[1])
+    assert read(pair.iloc[:2].drop(columns="tie")).comparisons.tie is None
+
+
+def test_a_blank_winner_is_no_tie_of_its_own(tmp_path: Path) -> None:
+    """A game that was canceled is no game that ended in a tie."""
+    games = pd.DataFrame({"first": list("ab"), "second": list("bd"), "winner": ["a", ""]})
+    for blank in ("", None, np.nan):
+        table = games.assign(winner=["a", blank])
+        with pytest.raises(DataError, match=r"row 1 .*column 'winner': the winner is blank.*'tie'"):
+            read(table)
+    (tmp_path / "entities.csv").write_text("name,x\na,1\nb,2\nd,3\n")
+    games.rename(columns={"winner": "won"}).to_csv(tmp_path / "games.csv", index=False)
+    files = (tmp_path / "entities.csv", tmp_path / "games.csv")
+    with pytest.raises(DataError, match=r"games\.csv, line 3, column 'won': the winner is blank"):
+        PreferenceData.from_files(*files, columns={"winner": "won"})
 
 
 def test_rows_merge_only_when_all_columns_agree() -> None:

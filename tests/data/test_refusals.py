@@ -113,7 +113,7 @@ def test_unusable_entities_are_refused(entities: Any, message: Any) -> None:
         (pairs("ab"), "neither a column 'winner' nor 'probability'"),
         (pairs("ab", winner=["c"]), "column 'winner': 'c' is neither of the two"),
         (pairs("ab", "bc", winner=["a", "c"], tie=[False, True]), "row 1 .*a tie, and yet it has a winner"),
-        (pairs("ab", winner=[""], tie=[False]), "row 0 .*no tie, and yet it has no winner"),
+        (pairs("ab", winner=[""], tie=[False]), "row 0 .*no tie, and yet it has no winner; .*drop the row"),
         (answers("ab", when=[1]), "'when' is not used .*: remove it"),
         (answers("ab", counts=[1]), "did you mean 'count'"),
         (pd.concat([answers("ab"), answers("ab")[["winner"]]], axis=1), "'winner' occurs twice"),

@@ -31,6 +31,7 @@ TABLE = pd.DataFrame(
         "first": list("abcabcab"),
         "second": list("bcabaacc"),
         "winner": ["a", "", "c", "b", "", "c", "a", "c"],
+        "tie": [False, True, False, False, True, False, False, False],
         "strength": [1, None, 3, 1, None, 2, 2, 1],
         "rater": list("xyxyxyzx"),
         "shown_first": ["a", "c", None, "b", "a", "c", "a", "c"],
@@ -42,12 +43,12 @@ COMMON = {"rater_noise": np.array([0.7, 1.3, 2.0]), "position_bias": 0.4}
 KINDS: dict[str, tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]] = {
     "graded": (TABLE, {}, {"tie_margin": 0.4, "strength_steps": np.array([0.6, 0.9]), **COMMON}),
     "logistic": (
-        TABLE[TABLE["winner"] != ""].drop(columns="strength"),
+        TABLE[~TABLE["tie"]].drop(columns=["strength", "tie"]),
         {"likelihood": Logistic()},
         COMMON,
     ),
     "soft": (
-        TABLE.drop(columns=["winner", "strength"]).assign(
+        TABLE.drop(columns=["winner", "tie", "strength"]).assign(
             probability=[0.9, 0.4, 0.1, 0.55, 0.8, 0.97, 0.7, 0.3]
         ),
         {},

@@ -46,7 +46,7 @@ def graded() -> pd.DataFrame:
     plain = answers()
     tie = rng.random(M) < 0.2
     winner = plain["winner"].where(~tie, "")
-    table = pd.DataFrame({"first": plain["winner"], "second": plain["loser"], "winner": winner})
+    table = pd.DataFrame({"first": plain["winner"], "second": plain["loser"], "winner": winner, "tie": tie})
     table["strength"] = np.where(tie, np.nan, rng.integers(1, 4, M))
     table["rater"] = rng.choice(list("xyz"), M)
     table["shown_first"] = np.where(rng.random(M) < 0.5, plain["winner"], None)
