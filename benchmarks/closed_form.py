@@ -53,14 +53,18 @@ def products(problem: Problem) -> Any:
 
 
 def fit(problem: Problem, loss: str) -> Any:
-    return ConditionalRanker("precomputed", loss=loss).fit(problem.gram, problem.labels).dual_coef_
+    return (
+        ConditionalRanker("precomputed", loss=loss, regularization=1.0)
+        .fit(problem.gram, problem.labels)
+        .dual_coef_
+    )
 
 
 def path(problem: Problem, loss: str, systems: dict[Any, Any]) -> Any:
     """Dual coefficients for further regularisations, the decomposition known."""
     key = (id(problem), loss)
     if key not in systems:
-        ranker = ConditionalRanker("precomputed", loss=loss)
+        ranker = ConditionalRanker("precomputed", loss=loss, regularization=1.0)
         systems[key] = ranker.problem(problem.gram, problem.labels).system()
     return [systems[key].solve(2.0**power).dual for power in range(FURTHER)]
 

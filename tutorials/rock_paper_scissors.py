@@ -64,7 +64,7 @@ print(utility)
 
 # %%
 ranker = ConditionalRankerCV(
-    ConditionalRanker("linear", loss="regression", symmetry="reciprocal"),
+    ConditionalRanker("linear", standardize=False, loss="regression", symmetry="reciprocal"),
     regularizations=[0.1, 1.0, 10.0, 100.0],
     cv="both",
     folds=5,

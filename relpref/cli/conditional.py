@@ -42,7 +42,8 @@ def _fit(chosen: argparse.Namespace) -> None:
         degree=chosen.degree,
         loss=chosen.loss,
         symmetry=chosen.symmetry,
-        regularization=chosen.regularization[0],
+        standardize=not chosen.no_standardize,
+        regularization=chosen.regularization[0] if chosen.regularization else None,
         condition=chosen.condition,
         random_state=chosen.seed,
     )
@@ -52,7 +53,7 @@ def _fit(chosen: argparse.Namespace) -> None:
     if speaks:
         say(f"Read: {described}")
     concordances = {}
-    if len(chosen.regularization) > 1:
+    if len(chosen.regularization or ()) > 1:
         size = len(problem.nodes.labels)
         if size < 2:
             raise DataError(
@@ -80,7 +81,8 @@ def _fit(chosen: argparse.Namespace) -> None:
             f"{posterior.info['iterations']} iterations; take a larger --regularization",
             result,
         )
-    options = {name: value for name, value in ranker.get_params().items() if value is not None}
+    used = ranker.get_params() | {"regularization": ranker.regularization_}
+    options = {name: value for name, value in used.items() if value is not None}
     save_run(
         chosen.out,
         posterior,
@@ -108,7 +110,8 @@ def _fit(chosen: argparse.Namespace) -> None:
             }
         )
     elif speaks:
-        say(f"Fitted: {posterior!r}, regularization {ranker.regularization:g}")
+        how = "" if chosen.regularization else ", chosen by the evidence"
+        say(f"Fitted: {posterior!r}, regularization {ranker.regularization_:.4g}{how}")
         query = quote(str(posterior.nodes.labels[0]))
         say(f"The run is in {chosen.out}: try relpref conditional rank {quote(chosen.out)} {query}")
 

@@ -296,9 +296,14 @@ def _conditional(actions: Any) -> None:
     fit.add_argument("--out", required=True, metavar="FOLDER", help="where the run goes")
     fit.add_argument(
         "--kernel",
-        default="linear",
+        default="gaussian",
         choices=("linear", "polynomial", "gaussian", "precomputed"),
-        help="of nodes and objects; precomputed: the files hold kernel matrices with labels (default: linear)",
+        help="of nodes and objects; precomputed: the files hold kernel matrices with labels (default: gaussian)",
+    )
+    fit.add_argument(
+        "--no-standardize",
+        action="store_true",
+        help="take features as they are (default: each with mean 0 and standard deviation 1)",
     )
     fit.add_argument(
         "--gamma",
@@ -324,9 +329,8 @@ def _conditional(actions: Any) -> None:
     fit.add_argument(
         "--regularization",
         type=regularizations,
-        default=[1.0],
         metavar="L[,L...]",
-        help="of several the one with which conditioning nodes left out are ranked best (default: 1)",
+        help="of several the one with which conditioning nodes left out are ranked best (default: by the evidence)",
     )
     fit.add_argument(
         "--condition",

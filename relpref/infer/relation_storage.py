@@ -92,6 +92,7 @@ def _pack_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str,
         "feature_names": domain.feature_names and list(domain.feature_names),
         "kernel": None,
         "sparse": None,
+        "standardize": domain.standardize,
     }
     if isinstance(domain.kernel, ProgramKernel):
         arrays[f"{side}_kernel"] = domain.kernel.matrix
@@ -142,7 +143,11 @@ def _unpack_domain(
     else:
         parts = tuple(arrays[f"{side}_{name}"] for name in ("data", "indices", "indptr"))
         features = sparse.csr_array(parts, shape=tuple(content["sparse"]))
-    return Domain(labels, features, decode(content["kernel"]), content["name"], names)
+    kernel = decode(content["kernel"])
+    standardize = content.get(
+        "standardize", False
+    )  # files of earlier versions have the features as they were given
+    return Domain(labels, features, kernel, content["name"], names, standardize)
 
 
 def _pack_program(kernel: Any, arrays: dict[str, Any]) -> dict[str, Any] | None:

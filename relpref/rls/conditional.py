@@ -23,7 +23,7 @@ from relpref.rls.early_stopping import hold_nodes_out
 from relpref.rls.measures import concordance, per_node
 from relpref.rls.node_domain import read_nodes
 from relpref.rls.node_kernels import Kernel, NodeKernel
-from relpref.rls.regularization_path import RegularizationPath
+from relpref.rls.regularization_path import RegularizationPath, most_likely
 
 Floats = NDArray[np.float64]
 
@@ -41,11 +41,14 @@ class ConditionalRanker(BaseEstimator):
     Parameters
     ----------
     kernel : str, callable or kernel of `relpref.kernels`
-        Of nodes: ``"linear"``, ``"polynomial"``, ``"gaussian"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`.
+        Of nodes: ``"gaussian"``, ``"polynomial"``, ``"linear"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`.
     object_kernel : as ``kernel``, optional
         Where objects are of another kind; the same as ``kernel`` by default.
     gamma, degree, coef0, kernel_params
         Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
+    standardize : bool
+        Whether features are brought to mean 0 and standard deviation 1 over the nodes of the training before a kernel by name sees them;
+        new nodes by the same. Sparse features are scaled and not centred.
     object_kernel_params : dict, optional
         Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as ``kernel_params`` by default.
     pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
@@ -53,8 +56,10 @@ class ConditionalRanker(BaseEstimator):
     loss : {"ranking", "regression"}
     symmetry : {"none", "symmetric", "reciprocal"}
         Of the relation between nodes of one kind; predictions obey it. Reciprocal labels in [0, 1] add up to 1 in both directions.
-    regularization : float
-        λ, in units of K⊗G. 0 is possible with ``solver="cg"`` or early stopping.
+    regularization : float, optional
+        λ, in units of K⊗G. By default the one that maximises the evidence, between 1e-4 and 1e4 times the mean prior variance of a
+        pair: in closed form where there is one, else from at most 1500 edges; of the ranking loss under a constraint, which has no
+        evidence, from that of the regression. 0 is possible with ``solver="cg"`` or early stopping.
     condition : {"first", "second"}
         Which argument of the relation the rankings are conditioned on: the rows or the columns of the relation.
     solver : {"auto", "closed", "cg"}
@@ -80,6 +85,8 @@ class ConditionalRanker(BaseEstimator):
     posterior_ : RelationPosterior
     problem_ : RelationProblem
         What was solved: without the edges that early stopping held out.
+    regularization_ : float
+        λ as it was used.
     dual_coef_ : array, shape (q,) or (p, m)
         Coefficients of the edges of ``problem_``; of all pairs where they are complete.
     n_iter_ : int
@@ -90,18 +97,19 @@ class ConditionalRanker(BaseEstimator):
 
     def __init__(
         self,
-        kernel: Kernel = "linear",
+        kernel: Kernel = "gaussian",
         *,
         object_kernel: Kernel | None = None,
         gamma: float | None = None,
         degree: float = 3,
         coef0: float = 1.0,
+        standardize: bool = True,
         kernel_params: Any = None,
         object_kernel_params: Any = None,
         pair_kernel: str = "kronecker",
         loss: str = "ranking",
         symmetry: str = "none",
-        regularization: float = 1.0,
+        regularization: float | None = None,
         condition: str = "first",
         solver: str = "auto",
         tol: float = 1e-6,
@@ -117,6 +125,7 @@ class ConditionalRanker(BaseEstimator):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.standardize = standardize
         self.kernel_params = kernel_params
         self.object_kernel_params = object_kernel_params
         self.pair_kernel = pair_kernel
@@ -161,8 +170,8 @@ class ConditionalRanker(BaseEstimator):
         Raises
         ------
         DataError
-            If features, labels or options do not fit; if there is nothing to rank by; if memory would not suffice; if a kernel
-            matrix is none.
+            If features, labels or options do not fit; if there is nothing to rank by; if the kernel of pairs is 0 or has no variance;
+            if memory would not suffice; if a kernel matrix is none.
         InferenceError
             If the iterations broke down: the tolerance is out of reach.
         """
@@ -194,10 +203,13 @@ class ConditionalRanker(BaseEstimator):
             "solver": self.solver,
             "mesh": self.mesh,
         }
-        return RelationProblem(first, second, constrained, **options, shift=shift)
+        problem = RelationProblem(first, second, constrained, **options, shift=shift)
+        problem.require_variation()
+        return problem
 
     def _domain(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> Domain:
-        return read_nodes(nodes, NodeKernel(kernel, self.gamma, self.degree, self.coef0, params), name)
+        found = NodeKernel(kernel, self.gamma, self.degree, self.coef0, params)
+        return read_nodes(nodes, found, name, standardize=self.standardize)
 
     def solve(
         self, problem: RelationProblem, callback: Callback | None = None, progress_bar: bool = False
@@ -212,8 +224,13 @@ class ConditionalRanker(BaseEstimator):
                 )
             if given:
                 problem = replace(problem, solver="cg")
+        regularization = self.regularization
+        if regularization is None:
+            regularization = most_likely(problem, np.random.default_rng(self.random_state))
+            info["regularization"] = "by the evidence"
+        self.regularization_ = regularization
         if problem.closed:
-            closed = problem.closed_scores(self.regularization)
+            closed = problem.closed_scores(regularization)
             log_evidence = closed.fit.log_evidence(closed.scale)
             self.dual_coef_, self.n_iter_ = closed.fit.dual, 0
             info |= {"solver": "closed form", "iterations": 0}
@@ -228,14 +245,14 @@ class ConditionalRanker(BaseEstimator):
                 kept = len(problem.values.values)
                 info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
             scores = self._iterate(problem, stopping, info, callback, progress_bar)
-        noise = scores.scale * self.regularization
+        noise = scores.scale * regularization
         self.problem_, self.shift_ = problem, problem.shift
         self.posterior_ = RelationPosterior(
             problem=problem,
             solution=scores,
             noise=noise,
             shift=problem.shift,
-            hyperparameters={"regularization": self.regularization, "scale": scores.scale, "noise": noise},
+            hyperparameters={"regularization": regularization, "scale": scores.scale, "noise": noise},
             log_evidence=log_evidence,
             info=info,
             key=key_words(as_key(self.random_state)),
@@ -265,21 +282,21 @@ class ConditionalRanker(BaseEstimator):
                 return (stopping is not None and stopping(iteration, dual, residual)) or wanted
 
             scores, result = problem.iterate(
-                self.regularization,
+                self.regularization_,
                 start=None if start is None else start.reshape(-1),
                 tol=self.tol,
                 max_iterations=self.max_iter,
                 callback=None if callback is None and stopping is None else each,
                 progress=progress.step,
                 # Few iterations regularise, and then those of the smallest residual do it better.
-                minimise="residual" if stopping is not None or self.regularization == 0 else "error",
+                minimise="residual" if stopping is not None or self.regularization_ == 0 else "error",
             )
         # Without regularisation the number of iterations takes its place, and the smallest residual is a solution.
-        early = self.regularization == 0 or stopping is not None
+        early = self.regularization_ == 0 or stopping is not None
         if result.reason == "breakdown" and not early:
-            require_converged(result, self.regularization)
+            require_converged(result, self.regularization_)
         ended = result.reason in ("converged", "stopped") or (
-            self.regularization == 0 and self.max_iter is not None
+            self.regularization_ == 0 and self.max_iter is not None
         )
         if not ended:
             warn_user(

@@ -10,7 +10,7 @@ from relpref.infer.exact.domain import Domain, numeric
 from relpref.rls.node_kernels import NodeKernel
 
 
-def read_nodes(nodes: Any, kernel: NodeKernel, name: str) -> Domain:
+def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool = False) -> Domain:
     """Read the nodes of one side of a relation.
 
     Parameters
@@ -20,6 +20,8 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str) -> Domain:
     kernel : NodeKernel
     name : {"node", "object"}
         What errors call one of them.
+    standardize : bool
+        Whether a kernel by name sees standardised features, see `Domain`; a kernel matrix stays as it is.
 
     Raises
     ------
@@ -51,7 +53,8 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str) -> Domain:
         raise DataError(f"{name}s have the shape {features.shape}; give one row of features for each {name}")
     if columns is None:
         labels = tuple(range(features.shape[0]))
-    return Domain(labels, features, kernel, name, columns)
+    by_name = isinstance(kernel.kernel, str) and kernel.kernel != "precomputed"
+    return Domain(labels, features, kernel, name, columns, standardize and by_name)
 
 
 def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.DataFrame:

@@ -1,10 +1,11 @@
-"""Trainings at several regularisations, from the largest down: each starts from the solution of the one before."""
+"""Several regularisations: trainings from the largest down, each from the solution of the one before; and which is the most likely."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from relpref.errors import InferenceError
 from relpref.infer.exact.closed_scores import ClosedScores
@@ -12,6 +13,88 @@ from relpref.infer.exact.edge_scores import EdgeScores
 from relpref.infer.exact.solve import RelationProblem, require_converged
 from relpref.infer.result import Result
 from relpref.infer.warn import InferenceWarning, warn_user
+from relpref.kernels.pairwise import Side
+
+_LEAST, _MOST = (
+    1e-4,
+    1e4,
+)  # λ, in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a hundred times
+_STEPS = 17  # of a first look between them: the evidence may have several maxima
+_MOST_EDGES = 1500  # of an incomplete relation whose evidence is looked at; its cost grows with their cube
+
+
+def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
+    """The λ that maximises the evidence, at the scale that maximises it given λ.
+
+    Parameters
+    ----------
+    problem : RelationProblem
+        With the ranking loss under a constraint, which has no evidence, the regression's is taken: of the same labels.
+    rng : numpy Generator
+        Draws the conditioning nodes that are looked at where there is no closed form and there are many edges.
+
+    Returns
+    -------
+    float
+        Between 1e-4 and 1e4 times the mean prior variance of a pair.
+    """
+    if problem.symmetry != "none":
+        problem = replace(problem, loss="regression")
+    evidence = _closed_evidence(problem) if problem.closed else _edge_evidence(problem, rng)
+    unit = float(np.mean(np.diagonal(problem.nodes.gram)) * np.mean(np.diagonal(problem.objects.gram)))
+    grid = np.log(unit) + np.linspace(np.log(_LEAST), np.log(_MOST), _STEPS)
+    values = [evidence(float(np.exp(at))) for at in grid]
+    best = int(np.argmax(values))
+    ends = grid[max(best - 1, 0)], grid[min(best + 1, _STEPS - 1)]
+    found = minimize_scalar(
+        lambda at: -evidence(float(np.exp(at))), bounds=ends, method="bounded", options={"xatol": 1e-3}
+    )
+    return float(np.exp(found.x if -found.fun >= values[best] else grid[best]))
+
+
+def _closed_evidence(problem: RelationProblem) -> Callable[[float], float]:
+    system = problem.system()
+
+    def evidence(regularization: float) -> float:
+        fit = system.solve(regularization)
+        return fit.log_evidence(fit.scale)
+
+    return evidence
+
+
+def _edge_evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[float], float]:
+    """Up to a constant, from the eigenvalues of the edges' kernel (of contrasts within nodes with the ranking loss)."""
+    rows, columns, labels = problem.values.rows, problem.values.columns, problem.values.values
+    share = np.ones(len(rows))
+    if problem.symmetry != "none":  # a pair is read in both directions: once, with half the noise
+        kept = rows <= columns if problem.symmetry == "symmetric" else rows < columns
+        rows, columns, labels = rows[kept], columns[kept], labels[kept]
+        share = np.where(rows == columns, 1.0, 0.5)
+    place = rng.permutation(problem.values.shape[0])
+    chosen = np.argsort(place[rows], kind="stable")[:_MOST_EDGES]
+    rows, columns, labels, share = rows[chosen], columns[chosen], labels[chosen], share[chosen]
+    left = Side.training(problem.nodes.gram)
+    right = left if problem.nodes is problem.objects else Side.training(problem.objects.gram)
+    covariance = problem.kernel.matrix(left, right, rows, columns, rows, columns)
+    weight = 1 / np.sqrt(share)
+    covariance *= np.multiply.outer(weight, weight)
+    labels, lost = labels * weight, 0
+    if problem.loss == "ranking":
+        members = np.equal.outer(np.unique(rows), rows)
+        average = members.T @ (members / members.sum(axis=1, keepdims=True))
+        centre = np.eye(len(rows)) - average
+        covariance, labels, lost = centre @ covariance @ centre, centre @ labels, len(members)
+    values, vectors = np.linalg.eigh(covariance)
+    squares = np.square(vectors.T @ labels)
+    # Offsets take one eigenvalue of 0 each, along which labels are 0.
+    values, squares = np.maximum(values[lost:], 0.0), squares[lost:]
+
+    def evidence(regularization: float) -> float:
+        total = values + regularization
+        quadratic = float(np.sum(squares / total))
+        return -0.5 * float(len(total) * np.log(quadratic or np.finfo(float).tiny) + np.sum(np.log(total)))
+
+    return evidence
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,7 +129,7 @@ def test_a_kernel_matrix(place: Path, ask: Ask) -> None:
     kernel[kernel.columns[::-1]].to_csv("players.csv")
     assert ask(*fit_games("--kernel", "precomputed", out="kernel")).code == 0
     players.to_csv("players.csv")
-    assert ask(*fit_games("--kernel", "linear")).code == 0
+    assert ask(*fit_games("--kernel", "linear", "--no-standardize")).code == 0
     ranked = [
         json.loads(ask("conditional", "rank", run, "player_05", "--json").out)["ranking"]
         for run in ("kernel", "run")
@@ -255,3 +255,23 @@ def test_a_kernel_matrix_that_is_none(place: Path, ask: Ask) -> None:
     said = ask(*fit_games("--kernel", "precomputed", "--regularization", "0.001"))
     assert said.code == 2 and "indefinite" in said.err, said.err
     assert not (place / "run").exists()
+
+
+def test_one_attribute_of_a_reciprocal_relation(place: Path, ask: Ask) -> None:
+    """The linear kernel of one feature is 0 for every pair: the default is another, and this one is refused."""
+    (place / "players.csv").write_text("player,skill\na,10\nb,20\nc,30\nd,40\ne,50\n")
+    pairs = [(one, other) for one in "abcde" for other in "abcde" if one < other]
+    rows = "".join(f"{one},{other},{0.5 - 0.1 * (ord(other) - ord(one))}\n" for one, other in pairs)
+    (place / "games.csv").write_text(f"source,target,value\n{rows}")
+    said = ask(*fit_games())
+    assert said.code == 0, said.err
+    assert "chosen by the evidence" in said.out
+    ranked = json.loads(ask("conditional", "rank", "run", "c", "--json").out)["ranking"]
+    assert [row["object"] for row in ranked] == ["a", "b", "d", "e"]
+    assert ranked[0]["mean"] - ranked[-1]["mean"] > 0.3
+    estimator = ConditionalRanker(symmetry="reciprocal").fit(read("players.csv"), pd.read_csv("games.csv"))
+    assert {row["object"]: row["mean"] for row in ranked} == pytest.approx(
+        estimator.posterior_.ranking("c")["mean"].to_dict(), abs=1e-9
+    )
+    said = ask(*fit_games("--kernel", "linear", "--force"))
+    assert said.code == 2 and "is 0 for every pair" in said.err and "gaussian" in said.err

@@ -28,7 +28,9 @@ def tables(p: int = 8, m: int = 6) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarr
 
 
 def fitted(relation: np.ndarray, *tables: pd.DataFrame, **options: Any) -> RelationPosterior:
-    ranker = ConditionalRanker("gaussian", **{"gamma": 0.2} | options)
+    ranker = ConditionalRanker(
+        "gaussian", **{"gamma": 0.2, "standardize": False, "regularization": 1.0} | options
+    )
     return ranker.fit(tables[0], relation, *tables[1:]).posterior_
 
 

@@ -1,5 +1,6 @@
 """Conditional ranking against the gold answers and against the full Gaussian model of all pairs."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from relpref.errors import DataError, UnknownLabelError
 from relpref.infer import InferenceWarning
 from relpref.kernels import RegularizedLaplacian
 from relpref.rls import ConditionalRanker
+
+# Features as they are, and a λ that does not depend on the labels.
+Ranker = partial(ConditionalRanker, standardize=False, regularization=1.0)
 
 GOLD = np.load(Path(__file__).parents[1] / "gold" / "rls.npz")
 GAMMA, LAM = float(GOLD["node_gamma"]), float(GOLD["cond_regularization"])
@@ -32,7 +36,7 @@ def test_gold(loss: str, symmetry: str, name: str, solver: str) -> None:
     relation = GOLD["relation"]
     if symmetry != "none":
         relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
-    ranker = ConditionalRanker(
+    ranker = Ranker(
         "gaussian", gamma=GAMMA, loss=loss, symmetry=symmetry, regularization=LAM, solver=solver, tol=1e-12
     ).fit(GOLD["nodes"], relation)
     np.testing.assert_allclose(ranker.predict(), GOLD[name], atol=1e-9)
@@ -88,9 +92,9 @@ def test_posterior_moments_of_new_nodes(loss: str, symmetry: str, complete: bool
     if not complete:
         unknown = rng.random((7, 7)) < 0.3
         relation[unknown | (unknown.T & (symmetry != "none"))] = np.nan
-    ranker = ConditionalRanker(
-        "gaussian", gamma=0.4, loss=loss, symmetry=symmetry, regularization=0.3, tol=1e-12
-    ).fit(nodes, relation)
+    ranker = Ranker("gaussian", gamma=0.4, loss=loss, symmetry=symmetry, regularization=0.3, tol=1e-12).fit(
+        nodes, relation
+    )
     posterior, scale = ranker.posterior_, ranker.posterior_.hyperparameters["scale"]
     mean, covariance = brute_force(nodes, None, relation, symmetry, loss, 0.3, new)
     tolerance = 1e-5 if loss == "ranking" else 1e-9  # the reference's offsets are only nearly flat
@@ -110,7 +114,7 @@ def test_two_domains_and_new_nodes_on_either_side() -> None:
     new = rng.normal(size=(2, 2))
     relation = rng.normal(size=(6, 5))
     for loss, tolerance in (("regression", 1e-9), ("ranking", 1e-5)):
-        ranker = ConditionalRanker("gaussian", gamma=0.4, loss=loss, regularization=0.5)
+        ranker = Ranker("gaussian", gamma=0.4, loss=loss, regularization=0.5)
         ranker.fit(drugs, relation, targets)
         mean, covariance = brute_force(drugs, targets, relation, "none", loss, 0.5, new)
         scores, sd = ranker.predict(new, return_std=True)
@@ -118,9 +122,9 @@ def test_two_domains_and_new_nodes_on_either_side() -> None:
         np.testing.assert_allclose(scores.ravel(), mean, atol=tolerance)
         np.testing.assert_allclose(sd.ravel() ** 2, scale * np.diagonal(covariance), atol=tolerance)
     # Ranked for the second argument: the transposed relation.
-    turned = ConditionalRanker("gaussian", gamma=0.4, condition="second", regularization=0.5)
+    turned = Ranker("gaussian", gamma=0.4, condition="second", regularization=0.5)
     turned.fit(drugs, relation, targets)
-    other = ConditionalRanker("gaussian", gamma=0.4, regularization=0.5).fit(targets, relation.T, drugs)
+    other = Ranker("gaussian", gamma=0.4, regularization=0.5).fit(targets, relation.T, drugs)
     np.testing.assert_allclose(turned.predict(new), other.predict(new), atol=1e-12)
 
 
@@ -134,14 +138,10 @@ def players(n: int = 6) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_labels_are_kept_and_matched() -> None:
     nodes, relation = players()
-    ranker = ConditionalRanker(
-        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
-    )
+    ranker = Ranker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1)
     ranker.fit(nodes, relation)
     shuffled = relation.iloc[::-1, ::-1]
-    again = ConditionalRanker(
-        "gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1
-    )
+    again = Ranker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression", regularization=0.1)
     pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, shuffled).predict())
     edges = relation.stack().rename_axis(["source", "target"]).rename("value").reset_index()
     pd.testing.assert_frame_equal(ranker.predict(), again.fit(nodes, edges).predict())
@@ -156,7 +156,7 @@ def test_labels_are_kept_and_matched() -> None:
 
 def test_ranking_and_preferences_with_uncertainty() -> None:
     nodes, relation = players()
-    ranker = ConditionalRanker("gaussian", gamma=0.5, symmetry="reciprocal", regularization=0.1, tol=1e-10)
+    ranker = Ranker("gaussian", gamma=0.5, symmetry="reciprocal", regularization=0.1, tol=1e-10)
     ranker.fit(nodes, relation)
     new = pd.DataFrame([[0.3, -0.2]], index=["newcomer"], columns=["x", "y"])
     table = ranker.posterior_.ranking(new)
@@ -178,24 +178,22 @@ def test_incomplete_forms_agree() -> None:
     nodes, relation = players()
     relation = relation.mask(np.random.default_rng(0).random(relation.shape) < 0.3)
     options: dict[str, Any] = {"kernel": "gaussian", "gamma": 0.5, "regularization": 0.1, "tol": 1e-12}
-    from_frame = ConditionalRanker(**options).fit(nodes, relation).predict()
+    from_frame = Ranker(**options).fit(nodes, relation).predict()
     array = relation.to_numpy()
     rows, columns = np.nonzero(~np.isnan(array))
     stored = sparse.coo_array((array[rows, columns], (rows, columns)), shape=array.shape)
-    pd.testing.assert_frame_equal(from_frame, ConditionalRanker(**options).fit(nodes, stored).predict())
+    pd.testing.assert_frame_equal(from_frame, Ranker(**options).fit(nodes, stored).predict())
     edges = pd.DataFrame(
         {"source": nodes.index[rows], "target": nodes.index[columns], "value": array[rows, columns]}
     )
-    pd.testing.assert_frame_equal(from_frame, ConditionalRanker(**options).fit(nodes, edges).predict())
+    pd.testing.assert_frame_equal(from_frame, Ranker(**options).fit(nodes, edges).predict())
     features = sparse.csr_array(nodes.to_numpy())
-    np.testing.assert_allclose(
-        ConditionalRanker(**options).fit(features, array).predict(), from_frame, atol=1e-12
-    )
+    np.testing.assert_allclose(Ranker(**options).fit(features, array).predict(), from_frame, atol=1e-12)
 
 
 def test_early_stopping_and_warm_start() -> None:
     nodes, relation = players(20)
-    ranker = ConditionalRanker(
+    ranker = Ranker(
         "gaussian", gamma=0.5, symmetry="reciprocal", regularization=0.0, early_stopping=0.2, patience=3
     ).fit(nodes, relation)
     info = ranker.posterior_.info
@@ -203,20 +201,20 @@ def test_early_stopping_and_warm_start() -> None:
     with pytest.raises(DataError, match="ended before the solution"):
         ranker.predict(return_std=True)
     with pytest.warns(InferenceWarning, match="max_iterations after 2"):
-        hasty = ConditionalRanker("gaussian", solver="cg", max_iter=2).fit(nodes, relation)
+        hasty = Ranker("gaussian", solver="cg", max_iter=2).fit(nodes, relation)
     assert hasty.posterior_.info["result"] == "iterations_not_converged"
-    warm = ConditionalRanker("gaussian", gamma=0.5, solver="cg", regularization=0.3, warm_start=True)
+    warm = Ranker("gaussian", gamma=0.5, solver="cg", regularization=0.3, warm_start=True)
     first = warm.fit(nodes, relation).n_iter_
     assert warm.set_params(regularization=0.29).fit(nodes, relation).n_iter_ < first
 
 
 def test_what_is_refused() -> None:
     nodes, relation = players()
-    ranker = ConditionalRanker("gaussian", regularization=0.1)
+    ranker = Ranker("gaussian", regularization=0.1)
     with pytest.raises(DataError, match=r"not reciprocal.*\(0, 1\)|not reciprocal"):
-        ConditionalRanker(symmetry="reciprocal").fit(nodes, relation + 0.3)
+        Ranker(symmetry="reciprocal").fit(nodes, relation + 0.3)
     with pytest.raises(DataError, match="not symmetric"):
-        ConditionalRanker(symmetry="symmetric").fit(nodes, relation)
+        Ranker(symmetry="symmetric").fit(nodes, relation)
     with pytest.raises(DataError, match="same label"):
         ranker.fit(nodes, relation * 0 + 1)
     with pytest.raises(DataError, match="single edge"):
@@ -230,13 +228,13 @@ def test_what_is_refused() -> None:
     with pytest.raises(DataError, match="'closed'"):
         ranker.set_params(solver="closed").fit(nodes, relation.mask(relation > 0.9))
     with pytest.raises(DataError, match="pair_kernel"):
-        ConditionalRanker(pair_kernel="mlpk", symmetry="reciprocal").fit(nodes, relation)
+        Ranker(pair_kernel="mlpk", symmetry="reciprocal").fit(nodes, relation)
 
 
 def test_a_node_with_one_edge_is_skipped_and_counted() -> None:
     nodes, relation = players()
     relation.iloc[2, 1:] = np.nan
-    ranker = ConditionalRanker("gaussian", gamma=0.5, regularization=0.1).fit(nodes, relation)
+    ranker = Ranker("gaussian", gamma=0.5, regularization=0.1).fit(nodes, relation)
     assert ranker.posterior_.info["skipped_nodes"] == 1
     assert np.isfinite(ranker.predict()).all().all()
 
@@ -248,24 +246,24 @@ def test_a_precomputed_kernel_keeps_its_labels() -> None:
         index=nodes.index,
         columns=nodes.index,
     )
-    by_name = ConditionalRanker("gaussian", gamma=0.5).fit(nodes, relation)
-    given = ConditionalRanker("precomputed").fit(kernel[kernel.columns[::-1]], relation)
+    by_name = Ranker("gaussian", gamma=0.5).fit(nodes, relation)
+    given = Ranker("precomputed").fit(kernel[kernel.columns[::-1]], relation)
     pd.testing.assert_frame_equal(given.predict(), by_name.predict())
     late = kernel.loc[["p3"]].rename(index={"p3": "late"})
     np.testing.assert_allclose(given.predict(late[late.columns[::-1]]), by_name.predict(["p3"]), atol=1e-10)
     with pytest.raises(DataError, match="among themselves"):
         given.predict(late, return_std=True)
     with pytest.raises(DataError, match=r"\(K \+ K.T\) / 2"):
-        ConditionalRanker("precomputed").fit(kernel + np.triu(np.ones((6, 6)), 1), relation)
+        Ranker("precomputed").fit(kernel + np.triu(np.ones((6, 6)), 1), relation)
     with pytest.raises(DataError, match="nearest_semidefinite"):
-        ConditionalRanker("precomputed").fit(kernel - 0.9 * np.eye(6), relation)
+        Ranker("precomputed").fit(kernel - 0.9 * np.eye(6), relation)
 
 
 def test_memory_is_named_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes, relation = players()
     monkeypatch.setattr("relpref.memory.available_memory", lambda: 100.0)
     with pytest.raises(DataError, match="needs .* GB of memory"):
-        ConditionalRanker("gaussian").fit(nodes, relation)
+        Ranker("gaussian").fit(nodes, relation)
 
 
 @pytest.mark.parametrize("solver", ["closed", "cg"])
@@ -275,9 +273,9 @@ def test_the_ranking_loss_far_from_the_origin(solver: str, offset: float) -> Non
     rng = np.random.default_rng(4)
     queries, items, new = rng.normal(size=(8, 2)), rng.normal(size=(9, 3)), rng.normal(size=(4, 3))
     relation = rng.normal(size=(8, 9))
-    options: dict[str, Any] = {"solver": solver, "regularization": 0.5, "tol": 1e-12}
-    near = ConditionalRanker(**options).fit(queries, relation, items).predict(None, new)
-    far = ConditionalRanker(**options).fit(queries, relation, items + offset).predict(None, new + offset)
+    options: dict[str, Any] = {"kernel": "linear", "solver": solver, "regularization": 0.5, "tol": 1e-12}
+    near = Ranker(**options).fit(queries, relation, items).predict(None, new)
+    far = Ranker(**options).fit(queries, relation, items + offset).predict(None, new + offset)
     near, far = (scores - scores.mean(axis=1, keepdims=True) for scores in (near, far))
     # x·y has a relative error of eps·offset² beside differences of order 1.
     np.testing.assert_allclose(far, near, atol=1e-14 * offset**2 + 1e-10)
@@ -287,9 +285,9 @@ def test_the_ranking_loss_far_from_the_origin(solver: str, offset: float) -> Non
 def test_a_path_of_regularisations(solver: str) -> None:
     nodes, relation = players()
     options: dict[str, Any] = {"gamma": 0.5, "solver": solver, "tol": 1e-12}
-    path = ConditionalRanker("gaussian", **options).fit(nodes, relation).predict_path([0.1, 3.0], ["p1"])
+    path = Ranker("gaussian", **options).fit(nodes, relation).predict_path([0.1, 3.0], ["p1"])
     for scores, value in zip(path, [0.1, 3.0], strict=True):
-        again = ConditionalRanker("gaussian", **options, regularization=value).fit(nodes, relation)
+        again = Ranker("gaussian", **options, regularization=value).fit(nodes, relation)
         np.testing.assert_allclose(scores, again.predict(["p1"]), atol=1e-9)
 
 
@@ -302,7 +300,7 @@ def test_a_kernel_on_a_graph() -> None:
     ).relations["path"]
     relation = np.full((6, 6), np.nan)
     relation[:5, :5] = -np.abs(np.arange(5)[:, None] - np.arange(5))
-    ranker = ConditionalRanker(
+    ranker = Ranker(
         RegularizedLaplacian(), kernel_params={"graph": graph, "range": 2.0}, regularization=0.01
     ).fit(np.arange(6), relation)
     scores = ranker.predict([5], [0, 1, 2, 3, 4])
@@ -329,9 +327,9 @@ def test_few_features_are_a_shortcut_and_nothing_else(loss: str, symmetry: str, 
     if symmetry != "none":
         relation = 0.5 * (relation + {"symmetric": 1, "reciprocal": -1}[symmetry] * relation.T)
     options: dict[str, Any] = {"loss": loss, "symmetry": symmetry, "regularization": 0.3}
-    thin = ConditionalRanker("linear", **options).fit(nodes, relation, objects)
+    thin = Ranker("linear", **options).fit(nodes, relation, objects)
     grams = [None if features is None else features @ features.T for features in (nodes, objects)]
-    full = ConditionalRanker("precomputed", **options).fit(grams[0], relation, grams[1])
+    full = Ranker("precomputed", **options).fit(grams[0], relation, grams[1])
     assert thin.problem_.system().rotated.shape[0] == 2
     np.testing.assert_allclose(thin.dual_coef_, full.dual_coef_, atol=1e-12)
     assert thin.posterior_.log_evidence == pytest.approx(full.posterior_.log_evidence, abs=1e-9)
@@ -349,7 +347,7 @@ def test_ranks_under_a_kernel_of_low_rank(complete: bool) -> None:
     nodes, relation = rng.normal(size=(30, 3)), rng.normal(size=(30, 30))
     if not complete:
         relation[rng.random((30, 30)) < 0.5] = np.nan
-    ranker = ConditionalRanker("linear", regularization=1e-4, tol=1e-10).fit(nodes, relation)
+    ranker = Ranker("linear", regularization=1e-4, tol=1e-10).fit(nodes, relation)
     assert np.isfinite(ranker.posterior_.ranking(0)).all(axis=None)
     assert np.isfinite(ranker.posterior_.sample(0, num_samples=5)).all()
 
@@ -358,9 +356,7 @@ def test_variances_do_not_cancel() -> None:
     """Beside a tiny λ the variance of a known score is λ, almost: there is one label for each score."""
     rng = np.random.default_rng(8)
     nodes, relation = rng.normal(size=(12, 2)), rng.normal(size=(12, 12))
-    ranker = ConditionalRanker("gaussian", gamma=2.0, loss="regression", regularization=1e-13).fit(
-        nodes, relation
-    )
+    ranker = Ranker("gaussian", gamma=2.0, loss="regression", regularization=1e-13).fit(nodes, relation)
     exact = ranker.predict(return_std=True)[1] ** 2 / ranker.posterior_.hyperparameters["scale"]
     assert np.all((exact > 0.5e-13) & (exact <= 1.0001e-13))
 
@@ -377,7 +373,7 @@ def test_the_next_label_under_a_constraint() -> None:
         labels = 0.5 * (field - field.T) + 0.5 * np.sqrt(0.4) * (noise - noise.T)
         known = labels.copy()
         known[0, 1] = known[1, 0] = np.nan
-        ranker = ConditionalRanker(
+        ranker = Ranker(
             "gaussian", gamma=0.5, loss="regression", symmetry="reciprocal", regularization=0.4, tol=1e-9
         ).fit(nodes, known)
         posterior = ranker.posterior_
@@ -389,7 +385,7 @@ def test_the_next_label_under_a_constraint() -> None:
 
 def test_labels_that_are_all_zero() -> None:
     nodes, relation = players()
-    ranker = ConditionalRanker("gaussian", loss="regression").fit(nodes, 0 * relation)
+    ranker = Ranker("gaussian", loss="regression").fit(nodes, 0 * relation)
     assert (ranker.predict().to_numpy() == 0).all() and (ranker.predict(return_std=True)[1] == 0).all(
         axis=None
     )
@@ -397,7 +393,7 @@ def test_labels_that_are_all_zero() -> None:
 
 def test_ties_are_no_certainty() -> None:
     rng = np.random.default_rng(10)
-    ranker = ConditionalRanker("linear").fit(rng.normal(size=(8, 2)), rng.normal(size=(8, 8)))
+    ranker = Ranker("linear").fit(rng.normal(size=(8, 2)), rng.normal(size=(8, 8)))
     table = ranker.posterior_.ranking(np.zeros((1, 2)))
     # 4000 draws of one in eight: five standard errors.
     assert np.all(np.abs(table["p_best"] - 1 / 8) < 0.027)
@@ -408,6 +404,71 @@ def test_features_far_off_are_told() -> None:
     rng = np.random.default_rng(11)
     nodes, relation = rng.normal(size=(9, 2)), rng.normal(size=(9, 9))
     with pytest.warns(InferenceWarning, match="centre or standardise"):
-        ConditionalRanker("linear").fit(nodes + 1e6, relation)
+        Ranker("linear").fit(nodes + 1e6, relation)
     with pytest.raises(DataError, match="rescale"):
-        ConditionalRanker("linear").fit(nodes * 1e80, relation)
+        Ranker("linear").fit(nodes * 1e80, relation)
+
+
+@pytest.mark.parametrize(("loss", "symmetry"), [("ranking", "none"), ("regression", "reciprocal")])
+def test_the_most_likely_regularization(loss: str, symmetry: str) -> None:
+    """By the default λ the evidence is the highest, in closed form and from the edges' kernel alike."""
+    rng = np.random.default_rng(5)
+    nodes = rng.normal(size=(8, 2)) * [1.0, 100.0]  # one feature in other units
+    truth = np.tanh(nodes[:, [0]] - nodes[:, 0])
+    noisy = truth + rng.normal(size=(8, 8))
+    relation = 0.5 * (noisy - noisy.T) if symmetry == "reciprocal" else noisy
+    found = ConditionalRanker(loss=loss, symmetry=symmetry).fit(nodes, relation)
+    assert found.posterior_.hyperparameters["regularization"] == found.regularization_
+    best = found.posterior_.log_evidence
+    assert best is not None
+    for factor in (0.3, 0.9, 1.1, 3.0):
+        other = ConditionalRanker(
+            loss=loss, symmetry=symmetry, regularization=factor * found.regularization_
+        ).fit(nodes, relation)
+        lower = other.posterior_.log_evidence
+        assert lower is not None and lower < best
+    by_edges = ConditionalRanker(loss=loss, symmetry=symmetry, solver="cg", tol=1e-12).fit(nodes, relation)
+    assert by_edges.regularization_ == pytest.approx(found.regularization_, rel=5e-3)
+
+
+def test_features_are_standardized() -> None:
+    rng = np.random.default_rng(6)
+    nodes, relation, new = rng.normal(size=(7, 2)), rng.normal(size=(7, 7)), rng.normal(size=(3, 2))
+    by_hand, moved = ((x - nodes.mean(axis=0)) / nodes.std(axis=0) for x in (nodes, new))
+    plain = Ranker("linear").fit(by_hand, relation)
+    units = np.array([1e-3, 1e4])
+    for features, asked in ((nodes, new), (nodes * units, new * units)):
+        found = Ranker("linear", standardize=True).fit(features, relation)
+        for one, other in zip(
+            found.predict(asked, asked, return_std=True), plain.predict(moved, moved, True), strict=True
+        ):
+            np.testing.assert_allclose(one, other, atol=1e-9)
+    # Sparse ones are scaled and stay sparse: to the Gaussian kernel that is the same.
+    dense = Ranker("gaussian", standardize=True).fit(nodes, relation)
+    thin = Ranker("gaussian", standardize=True).fit(sparse.csr_array(nodes), relation)
+    np.testing.assert_allclose(thin.predict(sparse.csr_array(new)), dense.predict(new), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "words"),
+    [
+        (
+            {"kernel": "linear", "symmetry": "reciprocal"},
+            [[1.0], [2.0], [4.0]],
+            "is 0 for every pair: .*'gaussian'",
+        ),
+        ({"kernel": "linear", "standardize": False}, [[0.0], [0.0], [0.0]], "is 0 for every pair"),
+        ({}, [[3.0], [3.0], [3.0]], "no variance: .*give nodes features that differ"),
+        ({"pair_kernel": "mlpk", "loss": "regression", "symmetry": "symmetric"}, [[3.0]] * 3, "no variance"),
+        (
+            {"kernel": "precomputed", "symmetry": "reciprocal"},
+            np.outer([1, 2, 3], [1, 2, 3]),
+            "is 0 for every",
+        ),
+    ],
+)
+def test_a_kernel_that_says_nothing_is_refused(options: dict[str, Any], nodes: Any, words: str) -> None:
+    sign = -1 if options.get("symmetry") == "reciprocal" else 1
+    upper = np.triu(np.arange(9.0).reshape(3, 3), 1)
+    with pytest.raises(DataError, match=words):
+        ConditionalRanker(**options).fit(np.asarray(nodes, dtype=float), upper + sign * upper.T)

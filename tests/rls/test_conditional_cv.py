@@ -1,5 +1,6 @@
 """The regularisation of a conditional ranker: hold-outs against training again, and the choice itself."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from relpref.rls import (
     ranking_error,
 )
 
+# Features as they are, and a λ that does not depend on the labels.
+Ranker = partial(ConditionalRanker, standardize=False, regularization=1.0)
+
 LAMBDAS = (0.01, 0.3, 10.0)
 
 
@@ -33,12 +37,12 @@ def data(n: int = 9) -> tuple[np.ndarray, np.ndarray]:
 def test_rows_held_out(loss: str, unknown: float) -> None:
     nodes, relation = data()
     relation[np.random.default_rng(1).random(relation.shape) < unknown] = np.nan
-    base = ConditionalRanker("gaussian", gamma=0.5, loss=loss, tol=1e-11)
+    base = Ranker("gaussian", gamma=0.5, loss=loss, tol=1e-11)
     folds = np.arange(9)
     chosen = ConditionalRankerCV(base, regularizations=LAMBDAS, folds=folds).fit(nodes, relation)
     # One node on its own: it leaves as row and as column where nodes are ranked for one another.
     rest = np.delete(np.arange(9), 4)
-    again = ConditionalRanker("gaussian", gamma=0.5, loss=loss, tol=1e-11, regularization=LAMBDAS[1])
+    again = Ranker("gaussian", gamma=0.5, loss=loss, tol=1e-11, regularization=LAMBDAS[1])
     again.fit(nodes[rest], relation[np.ix_(rest, rest)])
     expected = again.predict(nodes[[4]], nodes)
     np.testing.assert_allclose(chosen.held_out_[1, 4], expected[0], atol=1e-7)
@@ -54,12 +58,12 @@ def test_a_splitter_is_a_training_for_each_split(loss: str) -> None:
     edges = np.column_stack(np.nonzero(np.ones((9, 9))))
     some_edges = EdgeKFold(3, shuffle=True, random_state=2)
     for splitter in (some_edges, SourceKFold(3), TargetKFold(3), BothKFold(3)):
-        chosen = ConditionalRankerCV(ConditionalRanker(**options), regularizations=LAMBDAS, cv=splitter)
+        chosen = ConditionalRankerCV(Ranker(**options), regularizations=LAMBDAS, cv=splitter)
         chosen.fit(nodes, relation)
         train, test = next(iter(splitter.split(edges)))
         known = np.full((9, 9), np.nan)
         known[tuple(edges[train].T)] = relation[tuple(edges[train].T)]
-        scores = ConditionalRanker(**options, regularization=LAMBDAS[2]).fit(nodes, known).predict()
+        scores = Ranker(**options, regularization=LAMBDAS[2]).fit(nodes, known).predict()
         places = tuple(edges[test].T)
         found = chosen.held_out_[2][places]
         for row in np.unique(places[0]):
@@ -78,7 +82,7 @@ def test_a_splitter_is_a_training_for_each_split(loss: str) -> None:
 def test_offsets_of_nodes_change_nothing(cv: Any) -> None:
     nodes, relation = data()
     relation[0, 0] = np.nan
-    base = ConditionalRanker("gaussian", gamma=0.5, tol=1e-10)
+    base = Ranker("gaussian", gamma=0.5, tol=1e-10)
     moved = relation + 50.0 * np.arange(9)[:, None]
     first, second = (
         ConditionalRankerCV(base, regularizations=LAMBDAS, cv=cv).fit(nodes, given)
@@ -112,7 +116,7 @@ def test_kernels_that_are_symmetric_by_themselves(pair_kernel: str, sign: float)
     nodes, noise = rng.normal(size=(20, 3)), rng.normal(size=(20, 20))
     relation = noise + sign * noise.T
     np.fill_diagonal(relation, np.nan)
-    base = ConditionalRanker("gaussian", gamma=0.5, loss="regression", pair_kernel=pair_kernel)
+    base = Ranker("gaussian", gamma=0.5, loss="regression", pair_kernel=pair_kernel)
     chosen = ConditionalRankerCV(base, regularizations=[0.01], cv="edge", folds=10).fit(nodes, relation)
     pairs = np.triu_indices(20, 1)
     assert abs(np.corrcoef(relation[pairs], chosen.held_out_[0][pairs])[0, 1]) < 0.51
@@ -128,7 +132,7 @@ def test_scores_of_different_models_are_not_ordered() -> None:
     """
     rng = np.random.default_rng(1)
     nodes, objects, noise = (rng.normal(size=size) for size in ((30, 3), (30, 3), (30, 30)))
-    base = ConditionalRanker("gaussian", gamma=0.5)
+    base = Ranker("gaussian", gamma=0.5)
     search = ConditionalRankerCV(base, regularizations=[1000.0], cv=TargetKFold(10))
     search.fit(nodes, noise, objects)
     assert abs(search.scores_[0] - 0.5) < 0.12
@@ -150,7 +154,7 @@ def test_scores_of_different_models_are_not_ordered() -> None:
 def test_regularisations_without_convergence_have_no_score(cv: Any) -> None:
     nodes, relation = data()
     relation[[0, 3, 5], [1, 1, 7]] = np.nan
-    base = ConditionalRanker("gaussian", gamma=0.5, max_iter=25)
+    base = Ranker("gaussian", gamma=0.5, max_iter=25)
     search = ConditionalRankerCV(base, regularizations=[1e-9, 100.0, 1.0], cv=cv, folds=3)
     with pytest.warns(InferenceWarning, match="at the regularizations 1e-09, which have no score") as told:
         search.fit(nodes, relation)
@@ -168,7 +172,7 @@ def test_a_small_incomplete_relation_has_a_best_regularisation() -> None:
     relation = nodes @ rng.normal(size=(3, 3)) @ nodes.T + 0.3 * rng.normal(size=(30, 30))
     relation[rng.random((30, 30)) < 0.3] = np.nan
     with pytest.warns(InferenceWarning, match="have no score"):
-        chosen = ConditionalRankerCV(ConditionalRanker("polynomial"), folds=4).fit(nodes, relation)
+        chosen = ConditionalRankerCV(Ranker("polynomial"), folds=4).fit(nodes, relation)
     assert np.isnan(chosen.scores_[0]) and np.nanmax(chosen.scores_) > 0.8
 
 
@@ -179,7 +183,7 @@ def test_every_hold_out_chooses(cv: str, symmetry: str, loss: str) -> None:
     nodes, relation = data()
     if symmetry == "symmetric":
         relation = 0.5 * (relation + relation.T)
-    base = ConditionalRanker("gaussian", gamma=0.5, symmetry=symmetry, loss=loss)
+    base = Ranker("gaussian", gamma=0.5, symmetry=symmetry, loss=loss)
     if cv == "pair" and (symmetry, loss) == ("symmetric", "ranking"):
         with pytest.raises(DataError, match="closed form"):
             ConditionalRankerCV(base, regularizations=LAMBDAS, cv=cv).fit(nodes, relation)
@@ -211,7 +215,7 @@ def test_scoring_and_refusals() -> None:
             ConditionalRankerCV(cv=cv, folds=np.arange(9)).fit(nodes, relation)
     symmetric = 0.5 * (relation + relation.T)
     with pytest.raises(DataError, match="symmetric=True"):
-        ConditionalRankerCV(ConditionalRanker(symmetry="symmetric"), cv=EdgeKFold(3)).fit(nodes, symmetric)
+        ConditionalRankerCV(Ranker(symmetry="symmetric"), cv=EdgeKFold(3)).fit(nodes, symmetric)
 
 
 def test_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +236,7 @@ def test_reciprocal_labels_are_scored_as_they_are() -> None:
         seen.extend(labels)
         return float(-np.mean(np.square(labels - scores)))
 
-    base = ConditionalRanker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression")
+    base = Ranker("gaussian", gamma=0.5, symmetry="reciprocal", loss="regression")
     chosen = ConditionalRankerCV(base, regularizations=LAMBDAS, cv="both", folds=3, scoring=score)
     chosen.fit(nodes, chance)
     assert min(seen) > 0 and max(seen) < 1 and 0.3 < np.nanmean(chosen.held_out_) < 0.7

@@ -1,5 +1,6 @@
 """Input that the conditional ranker cannot use is named, or converted, and never gives a plausible number."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from relpref.infer import Exact
 from relpref.linalg import nearest_semidefinite
 from relpref.models import conditional_ranking
 from relpref.rls import ConditionalRanker
+
+# Features as they are, and a λ that does not depend on the labels.
+Ranker = partial(ConditionalRanker, standardize=False, regularization=1.0)
 
 RNG = np.random.default_rng(9)
 NODES, NEW = RNG.normal(size=(12, 2)), RNG.normal(size=(3, 2))
@@ -31,21 +35,21 @@ def test_an_indefinite_kernel_is_named_also_by_the_iterations(gaps: bool) -> Non
         relation[0, :3] = np.nan
     kernel = indefinite()
     with pytest.raises(DataError, match="kernel matrix of the nodes is indefinite.*nearest_semidefinite"):
-        ConditionalRanker("precomputed", solver="cg", regularization=1e-3).fit(kernel, relation)
+        Ranker("precomputed", solver="cg", regularization=1e-3).fit(kernel, relation)
     # A large λ hides it from the iterations; the uncertainty would be nonsense.
-    hidden = ConditionalRanker("precomputed", solver="cg", regularization=200.0).fit(kernel, relation)
+    hidden = Ranker("precomputed", solver="cg", regularization=200.0).fit(kernel, relation)
     with pytest.raises(DataError, match="kernel matrix of the nodes is indefinite"):
         hidden.posterior_.sd()
-    good = ConditionalRanker("precomputed", solver="cg").fit(nearest_semidefinite(kernel), relation)
+    good = Ranker("precomputed", solver="cg").fit(nearest_semidefinite(kernel), relation)
     assert (good.posterior_.sd() >= 0).all().all()
 
 
 def test_a_tolerance_out_of_reach_is_no_solution() -> None:
     with pytest.raises(InferenceError, match="breakdown.*wider tolerance"):
-        ConditionalRanker("gaussian", solver="cg", tol=1e-18).fit(NODES, RELATION)
+        Ranker("gaussian", solver="cg", tol=1e-18).fit(NODES, RELATION)
     for options, words in (({"tol": -1.0}, "tol is -1.0"), ({"max_iter": 0}, "max_iter.* is 0")):
         with pytest.raises(DataError, match=words):
-            ConditionalRanker("gaussian", solver="cg", **options).fit(NODES, RELATION)
+            Ranker("gaussian", solver="cg", **options).fit(NODES, RELATION)
 
 
 @pytest.mark.parametrize("solver", ["closed", "cg"])
@@ -56,8 +60,8 @@ def test_features_of_single_precision_and_in_any_form(form: Any, solver: str) ->
     nodes, new = NODES.astype(np.float32), NEW.astype(np.float32)
     for kernel in ("linear", "gaussian"):
         options: dict[str, Any] = {"kernel": kernel, "gamma": 0.5, "solver": solver, "tol": 1e-12}
-        double = ConditionalRanker(**options).fit(nodes.astype(np.float64), RELATION)
-        single = ConditionalRanker(**options).fit(form(nodes), RELATION)
+        double = Ranker(**options).fit(nodes.astype(np.float64), RELATION)
+        single = Ranker(**options).fit(form(nodes), RELATION)
         assert single.posterior_.nodes.thin == (kernel == "linear")
         np.testing.assert_allclose(single.predict(form(new)), double.predict(new.astype(float)), atol=1e-10)
         np.testing.assert_allclose(
@@ -72,36 +76,34 @@ def test_options_of_kernels_reach_a_kernel_or_are_refused() -> None:
 
     objects = RNG.normal(size=(12, 3))
     with pytest.raises(DataError, match="kernel_params .*kernel='linear'"):
-        ConditionalRanker("linear", kernel_params={"scale": 2.0}, solver="cg").fit(NODES, RELATION)
+        Ranker("linear", kernel_params={"scale": 2.0}, solver="cg").fit(NODES, RELATION)
     with pytest.raises(DataError, match="object_kernel_params .*kernel='gaussian'"):
-        ConditionalRanker("linear", object_kernel="gaussian", object_kernel_params={"scale": 2.0}).fit(
+        Ranker("linear", object_kernel="gaussian", object_kernel_params={"scale": 2.0}).fit(
             NODES, RELATION, objects
         )
     with pytest.raises(DataError, match="object_kernel.*objects are not"):
-        ConditionalRanker(scaled, kernel_params={"scale": 2.0}, object_kernel_params={"scale": 2.0}).fit(
-            NODES, RELATION
-        )
-    plain = ConditionalRanker(regularization=1.0).fit(NODES, RELATION, objects).predict()
-    each = ConditionalRanker(
+        Ranker(scaled, kernel_params={"scale": 2.0}, object_kernel_params={"scale": 2.0}).fit(NODES, RELATION)
+    plain = Ranker("linear").fit(NODES, RELATION, objects).predict()
+    each = Ranker(
         scaled,
         kernel_params={"scale": 2.0},
         object_kernel=lambda left, right, factor: factor * left @ right.T,
         object_kernel_params={"factor": 0.5},
     )
     np.testing.assert_allclose(each.fit(NODES, RELATION, objects).predict(), plain, atol=1e-10)
-    one = ConditionalRanker("linear", object_kernel=scaled, object_kernel_params={"scale": 1.0})
+    one = Ranker("linear", object_kernel=scaled, object_kernel_params={"scale": 1.0})
     np.testing.assert_allclose(one.fit(NODES, RELATION, objects).predict(), plain, atol=1e-10)
-    both = ConditionalRanker(scaled, kernel_params={"scale": 2.0}, regularization=4.0)
+    both = Ranker(scaled, kernel_params={"scale": 2.0}, regularization=4.0)
     np.testing.assert_allclose(both.fit(NODES, RELATION, objects).predict(), plain, atol=1e-10)
 
 
 def test_labels_and_columns_occur_once() -> None:
     twice = pd.DataFrame(NODES, index=["a", "b", *"cdefghijka"], columns=["x", "y"])
     with pytest.raises(DataError, match="node 11.*'a' was already used at node 0"):
-        ConditionalRanker().fit(twice, RELATION)
+        Ranker().fit(twice, RELATION)
     with pytest.raises(DataError, match="column 'x' occurs more than once"):
-        ConditionalRanker().fit(pd.DataFrame(NODES, columns=["x", "x"]), RELATION)
-    ranker = ConditionalRanker().fit(pd.DataFrame(NODES, columns=["x", "y"]), RELATION)
+        Ranker().fit(pd.DataFrame(NODES, columns=["x", "x"]), RELATION)
+    ranker = Ranker().fit(pd.DataFrame(NODES, columns=["x", "y"]), RELATION)
     for columns in (["x", "x"], ["x", "z"]):
         with pytest.raises(DataError, match="the known ones have 'x', 'y'"):
             ranker.predict(pd.DataFrame(NEW, columns=columns))
@@ -123,13 +125,13 @@ def test_labels_and_columns_occur_once() -> None:
 )
 def test_features_that_are_none(nodes: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        ConditionalRanker().fit(nodes, RELATION)
+        Ranker().fit(nodes, RELATION)
 
 
 def test_questions_that_make_no_sense() -> None:
     tuples = pd.DataFrame(NODES, columns=["x", "y"])
     tuples.index = pd.Index(["a", *[("n", i) for i in range(11)]], tupleize_cols=False)
-    ranker = ConditionalRanker("gaussian").fit(tuples, RELATION)
+    ranker = Ranker("gaussian").fit(tuples, RELATION)
     assert list(ranker.predict(["a", ("n", 3)]).index) == ["a", ("n", 3)]
     with pytest.raises(UnknownLabelError, match="'b'"):
         ranker.predict(["b", ("n", 3)])
@@ -144,7 +146,7 @@ def test_questions_that_make_no_sense() -> None:
     ):
         with pytest.raises(DataError, match=words):
             ranker.predict(new)
-    kernel = ConditionalRanker("precomputed").fit(NODES @ NODES.T, RELATION)
+    kernel = Ranker("precomputed").fit(NODES @ NODES.T, RELATION)
     with pytest.raises(DataError, match="new nodes have 2 kernel values; 12 are needed"):
         kernel.predict(NEW)
 
@@ -159,7 +161,7 @@ def test_the_number_of_features_of_a_program() -> None:
 
 def test_memory_of_the_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A complete symmetric ranking of 12 nodes needs more than its kernel matrices."""
-    problem = ConditionalRanker(symmetry="symmetric").problem(NODES, RELATION + RELATION.T)
+    problem = Ranker(symmetry="symmetric").problem(NODES, RELATION + RELATION.T)
     assert problem.nodes.gram.shape == (12, 12)
     monkeypatch.setattr("relpref.memory.available_memory", lambda: 5 * 8.0 * 144)
     with pytest.raises(DataError, match="conjugate gradients of 144 edges .* needs .* of memory"):

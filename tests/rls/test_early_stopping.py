@@ -1,5 +1,6 @@
 """Iterations of the conditional ranker that end early: what is learned then, what is not known, and what is kept."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 import relpref
 from relpref.errors import DataError
 from relpref.rls import ConditionalRanker
+
+# Features as they are, and a λ that does not depend on the labels.
+Ranker = partial(ConditionalRanker, standardize=False, regularization=1.0)
 
 RNG = np.random.default_rng(8)
 NODES = RNG.normal(size=(20, 3))
@@ -23,13 +27,11 @@ def stop_at_two(iteration: int, dual: Any, residual: float) -> bool:
 def ways() -> dict[str, ConditionalRanker]:
     """Rankers whose iterations ended before the solution."""
     found = {
-        "early stopping": ConditionalRanker(**OPTIONS, early_stopping=0.2, patience=2).fit(NODES, RELATION),
-        "callback": ConditionalRanker(**OPTIONS).fit(NODES, RELATION, callback=stop_at_two),
-        "iterations": ConditionalRanker("gaussian", regularization=0.0, solver="cg", max_iter=3).fit(
-            NODES, RELATION
-        ),
+        "early stopping": Ranker(**OPTIONS, early_stopping=0.2, patience=2).fit(NODES, RELATION),
+        "callback": Ranker(**OPTIONS).fit(NODES, RELATION, callback=stop_at_two),
+        "iterations": Ranker("gaussian", regularization=0.0, solver="cg", max_iter=3).fit(NODES, RELATION),
     }
-    found["too few"] = ConditionalRanker(**OPTIONS, solver="cg", max_iter=2).fit(NODES, RELATION)
+    found["too few"] = Ranker(**OPTIONS, solver="cg", max_iter=2).fit(NODES, RELATION)
     return found
 
 
@@ -55,9 +57,7 @@ def test_there_is_no_uncertainty_and_nothing_pretends_so(way: str, tmp_path: Pat
 @pytest.mark.parametrize("symmetry", ["none", "symmetric"])
 def test_the_problem_that_was_solved_is_the_one_that_is_kept(symmetry: str) -> None:
     relation = RELATION + RELATION.T if symmetry == "symmetric" else RELATION
-    ranker = ConditionalRanker(**OPTIONS, symmetry=symmetry, early_stopping=0.2, patience=2).fit(
-        NODES, relation
-    )
+    ranker = Ranker(**OPTIONS, symmetry=symmetry, early_stopping=0.2, patience=2).fit(NODES, relation)
     problem = ranker.problem_
     assert problem is ranker.posterior_.problem
     assert ranker.dual_coef_.shape == problem.values.values.shape
@@ -76,26 +76,24 @@ def test_only_nodes_that_can_be_ranked_for_are_held_out() -> None:
     relation[3:, 0] = 1.0  # a single label, or two equal ones
     relation[10:, 1] = 1.0
     for seed in range(5):
-        ranker = ConditionalRanker(**OPTIONS, early_stopping=0.4, patience=2, random_state=seed)
+        ranker = Ranker(**OPTIONS, early_stopping=0.4, patience=2, random_state=seed)
         ranker.fit(NODES, relation)
         assert np.setdiff1d(np.arange(20), ranker.problem_.values.rows).max() < 3
     relation[1:3] = 1.0
     with pytest.raises(DataError, match="1 of 1 conditioning nodes with two different labels"):
-        ConditionalRanker(**OPTIONS, early_stopping=0.4).fit(NODES, relation)
+        Ranker(**OPTIONS, early_stopping=0.4).fit(NODES, relation)
     with pytest.raises(DataError, match="early_stopping is 1.5"):
-        ConditionalRanker(**OPTIONS, early_stopping=1.5).fit(NODES, RELATION)
+        Ranker(**OPTIONS, early_stopping=1.5).fit(NODES, RELATION)
 
 
 def test_iterations_are_used_where_they_are_asked_for() -> None:
-    plain = ConditionalRanker(**OPTIONS).fit(NODES, RELATION)
+    plain = Ranker(**OPTIONS).fit(NODES, RELATION)
     assert plain.n_iter_ == 0
     seen: list[int] = []
-    watched = ConditionalRanker(**OPTIONS, tol=1e-12).fit(
-        NODES, RELATION, callback=lambda i, *_: seen.append(i)
-    )
+    watched = Ranker(**OPTIONS, tol=1e-12).fit(NODES, RELATION, callback=lambda i, *_: seen.append(i))
     assert seen == list(range(1, watched.n_iter_ + 1))
     np.testing.assert_allclose(watched.predict(), plain.predict(), atol=1e-8)
-    closed = ConditionalRanker(**OPTIONS, solver="closed")
+    closed = Ranker(**OPTIONS, solver="closed")
     with pytest.raises(DataError, match="solver='closed' .*callback"):
         closed.fit(NODES, RELATION, callback=stop_at_two)
     with pytest.raises(DataError, match="solver='closed' .*early_stopping"):

@@ -77,7 +77,9 @@ def least_squares(
     data: DrugTarget, known: pd.DataFrame, landmarks: int | None
 ) -> tuple[Array, dict[str, float]]:
     """Scores of regression at λ = 1, which was fixed beforehand, taken for probabilities."""
-    ranker = ConditionalRanker("precomputed", object_kernel="precomputed", loss="regression")
+    ranker = ConditionalRanker(
+        "precomputed", object_kernel="precomputed", loss="regression", regularization=1.0
+    )
     scores = ranker.fit(data.drug_similarity, known, data.target_similarity).predict()
     return np.clip(scores.to_numpy(), LEAST, 1 - LEAST), {}
 

@@ -40,7 +40,7 @@ def compute(part: Part, quick: bool) -> list[Row]:
         kernel = gram(nodes.to_numpy(), kernel="gaussian", gamma=GAMMA)
         found.append({"test": test, "method": CONTROL, "error": per_node(ranking_error, truth, kernel).mean})
     for loss in LOSSES:
-        ranker = ConditionalRanker(kernel="gaussian", gamma=GAMMA, loss=loss)
+        ranker = ConditionalRanker(kernel="gaussian", gamma=GAMMA, standardize=False, loss=loss)
         problem = ranker.problem(images, relation)
         guesses = leave_nodes_out(problem, REGULARIZATIONS, rows=folds, columns=folds)
         errors = [per_node(ranking_error, _seen(relation, guess), guess).mean for guess in guesses]

@@ -44,7 +44,7 @@ def both_ways(games: pd.DataFrame) -> pd.DataFrame:
 def _rls(loss: str, symmetry: str) -> Predict:
     def predict(drawn: RockPaperScissors) -> Array:
         ranker = ConditionalRanker(
-            kernel="linear", loss=loss, symmetry=symmetry, regularization=REGULARIZATION
+            kernel="linear", standardize=False, loss=loss, symmetry=symmetry, regularization=REGULARIZATION
         )
         ranker.fit(drawn.players, both_ways(drawn.games))
         return np.asarray(ranker.predict(drawn.test_players, drawn.test_players))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from benchmarks.measure import note, table
@@ -36,7 +37,8 @@ def relation(size: int) -> tuple[Array, Array]:
 
 
 def _closed(loss: str) -> Callable[[Array, Array], Any]:
-    return lambda nodes, labels: ConditionalRanker(kernel="linear", loss=loss).fit(nodes, labels)
+    ranker = ConditionalRanker(kernel="linear", standardize=False, loss=loss, regularization=1.0)
+    return lambda nodes, labels: clone(ranker).fit(nodes, labels)
 
 
 def _svm(nodes: Array, labels: Array) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, find, issparse
+from scipy.sparse import csr_array, diags_array, find, issparse
 
+from relpref.data.entities import standardization
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.messages import listed
 from relpref.errors import DataError
@@ -19,6 +20,7 @@ from relpref.linalg import Eigen, factor_eigen, require_memory, symmetric_eigen
 Floats = NDArray[np.float64]
 NodeKernel = Callable[..., Floats]
 
+_ROUNDING = 1e-14  # of the largest variance: what is below it is 0
 _BLOCK = 64  # new nodes whose kernel among themselves is computed at once, where only its diagonal is wanted
 
 
@@ -67,6 +69,9 @@ class Domain:
         What errors call one of the nodes: "node" or "object".
     feature_names : tuple of str, optional
         Columns that a DataFrame of new nodes must have; all different.
+    standardize : bool
+        Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes, and those of new nodes on the same
+        scale. Sparse features are scaled and not centred, so that they stay sparse.
     """
 
     labels: tuple[Hashable, ...]
@@ -74,6 +79,29 @@ class Domain:
     kernel: NodeKernel
     name: str = "node"
     feature_names: tuple[str, ...] | None = None
+    standardize: bool = False
+
+    @cached_property
+    def inputs(self) -> Any:
+        """Features as the kernel sees them."""
+        return self._standardized(self.features)
+
+    def _standardized(self, features: Any) -> Any:
+        if not self.standardize:
+            return features
+        mean, sd = self._moments
+        if issparse(features):
+            return csr_array(features @ diags_array(1 / sd))
+        return (features - mean) / sd
+
+    @cached_property
+    def _moments(self) -> tuple[Floats, Floats]:
+        """Means (0 of sparse features) and standard deviations (1 of constant ones), shape (d,)."""
+        if not issparse(self.features):
+            return standardization(self.features)
+        mean, square = (np.asarray(x.mean(axis=0)).ravel() for x in (self.features, self.features**2))
+        variance = square - mean**2
+        return np.zeros_like(mean), np.where(variance > _ROUNDING * square, np.sqrt(variance.clip(0)), 1.0)
 
     @cached_property
     def gram(self) -> Floats:
@@ -87,7 +115,7 @@ class Domain:
         count = len(self.labels)
         numbers = (1 if self.thin else 3) * count**2  # a decomposition needs as much again twice
         require_memory(8.0 * numbers, f"the kernel matrix of {count} {self.name}s")
-        return self.kernel(self.features)
+        return self.kernel(self.inputs)
 
     @cached_property
     def eigen(self) -> Eigen:
@@ -102,7 +130,7 @@ class Domain:
     @cached_property
     def _factor(self) -> Floats | None:
         find = getattr(self.kernel, "factor", None)
-        return None if find is None else find(self.features)
+        return None if find is None else find(self.inputs)
 
     @cached_property
     def factor_eigen(self) -> Eigen:
@@ -110,6 +138,36 @@ class Domain:
         if self._factor is None:
             raise DataError(f"the kernel of the {self.name}s is not known by a factor")
         return factor_eigen(self._factor)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether K is 0."""
+        return not self._own.max(initial=0.0) > 0
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all nodes are one and the same to K."""
+        if self._factor is not None:
+            gaps = np.square(self._factor - self._factor.mean(axis=0)).sum(axis=1)
+        else:
+            rows = self.gram.mean(axis=1)
+            gaps = self._own - 2 * rows + rows.mean()
+        return bool(gaps.max(initial=0.0) <= _ROUNDING * self._own.max(initial=0.0))
+
+    @property
+    def is_one_direction(self) -> bool:
+        """Whether K has rank 1 or less: its nodes are multiples of one another, such as of the one with the largest variance."""
+        first = int(np.argmax(self._own))
+        row = self._factor @ self._factor[first] if self._factor is not None else self.gram[first]
+        left = np.abs(self._own * self._own[first] - np.square(row))
+        return bool(left.max(initial=0.0) <= _ROUNDING * self._own[first] ** 2)
+
+    @cached_property
+    def _own(self) -> Floats:
+        """The diagonal of K, shape (p,)."""
+        if self._factor is not None:
+            return np.asarray(np.square(self._factor).sum(axis=1))
+        return np.diagonal(self.gram)
 
     def require_semidefinite(self) -> None:
         """Refuse a matrix that is no kernel.
@@ -146,9 +204,10 @@ class Domain:
             return Asked(self.labels, Side.training(self.gram))
         if _are_features(items):
             features = self._checked(self._columns(items) if isinstance(items, pd.DataFrame) else items)
+            features = self._standardized(features)
             count = features.shape[0]
             labels = tuple(items.index) if isinstance(items, pd.DataFrame) else tuple(range(count))
-            return Asked(labels, Side(self.kernel(features, self.features), np.full(count, -1)), features)
+            return Asked(labels, Side(self.kernel(features, self.inputs), np.full(count, -1)), features)
         if isinstance(items, str) or not hasattr(items, "__len__") or getattr(items, "ndim", 1) == 0:
             raise DataError(
                 f"{self.name}s: {items!r} is one label; give a list of labels, or features of new {self.name}s"
@@ -159,9 +218,7 @@ class Domain:
             lambda row: f"{self.name} {row} of those asked for",
             f"give the features of new {self.name}s",
         )
-        rows = (
-            self.kernel(self.features[index], self.features) if self.thin and len(index) else self.gram[index]
-        )
+        rows = self.kernel(self.inputs[index], self.inputs) if self.thin and len(index) else self.gram[index]
         return Asked(labels, Side(rows, index.astype(np.intp)))
 
     def _checked(self, items: Any) -> Any:

@@ -236,6 +236,34 @@ class RelationProblem:
             f"conjugate gradients of {q} edges between {p} x {m} nodes",
         )
 
+    def require_variation(self) -> None:
+        """Refuse kernels by which no object can be ranked above another.
+
+        Raises
+        ------
+        DataError
+            If the kernel of pairs is 0, or the same for all of them.
+        """
+        nodes, objects = self.nodes, self.objects
+        kernel = f"the {self.pair_kernel if self.symmetry == 'none' else self.symmetry} kernel of pairs"
+        remedy = f"give {objects.name}s features that differ, or another kernel"
+        for side in (nodes, objects):
+            if side.is_zero and self.pair_kernel != "cartesian":
+                raise DataError(
+                    f"{kernel} is 0 for every pair: so is the kernel of the {side.name}s; {remedy}"
+                )
+        if self.symmetry == "reciprocal" and self.pair_kernel == "kronecker" and nodes.is_one_direction:
+            raise DataError(
+                f"{kernel} is 0 for every pair: to the kernel of the {nodes.name}s they are multiples of one another, as to a linear "
+                "kernel of one feature; use kernel='gaussian', or give more features"
+            )
+        same = objects.is_constant and (self.loss == "ranking" or nodes.is_constant)
+        if self.pair_kernel != "cartesian" and same and len(objects.labels) > 1:
+            raise DataError(
+                f"{kernel} has no variance: to the kernel of the {objects.name}s they are all the same, so none can be ranked above "
+                f"another; {remedy}"
+            )
+
     def dual_matrix(self, dual: Floats) -> Weights:
         """Coefficients of the edges by node and object, shape (p, m)."""
         return weights_of(self.values, dual)
