@@ -275,6 +275,7 @@ NAMES = {
         "answer_model",
         "as_likelihood",
         "bernoulli",
+        "is_log_concave",
     ],
     "relpref.linalg": [
         "BlockCG",

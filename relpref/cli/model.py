@@ -19,7 +19,7 @@ from relpref.likelihoods import Logistic, Probit
 from relpref.models import preference_gp, xpgp
 
 MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
-LIKELIHOODS: dict[str, Any] = {"probit": Probit(), "logistic": Logistic()}
+LIKELIHOODS: dict[str, Any] = {"probit": Probit, "logistic": Logistic}
 ATTRIBUTE_KERNELS: dict[str, Any] = {
     "squared-exponential": SquaredExponential,
     "matern32": Matern32,
@@ -92,7 +92,7 @@ def with_kernels(
     DataError
         If a kernel is asked for something that is not there.
     """
-    keywords: dict[str, Any] = {"likelihood": LIKELIHOODS[chosen.likelihood]}
+    keywords: dict[str, Any] = {"likelihood": LIKELIHOODS[chosen.likelihood](lapse=chosen.lapse)}
     keywords["likelihood"].parameters(data.comparisons)  # refuses columns that it does not use
     if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
         if not data.attribute_names:
@@ -115,6 +115,8 @@ def said(chosen: argparse.Namespace, words: dict[str, str]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     if chosen.likelihood != "probit":
         record["likelihood"] = chosen.likelihood
+    if chosen.lapse:
+        record["lapse"] = True
     if chosen.columns:
         record["columns"] = column_words(chosen)
     if chosen.attribute_kernel is not None:

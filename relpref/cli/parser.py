@@ -118,6 +118,11 @@ def _parser() -> argparse.ArgumentParser:
         help="noise of the answers: probit for every kind of them, logistic for winners alone (default: probit)",
     )
     fit.add_argument(
+        "--lapse",
+        action="store_true",
+        help="some answers are given at random: learn how many, so that a few mistakes do not weigh much",
+    )
+    fit.add_argument(
         "--engine",
         default="ep",
         choices=("ep", "laplace"),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from relpref.infer.program import Call, Layout, Observation, Reading, Values
@@ -13,7 +14,7 @@ from relpref.infer.result import Result, code
 from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites
 from relpref.infer.spaces import EntitySpace, GapSpace, Marginals, Space
-from relpref.likelihoods import TiltedMoments
+from relpref.likelihoods import TiltedMoments, is_log_concave
 from relpref.linalg import CovarianceOperator
 
 
@@ -88,8 +89,8 @@ class Evaluation(Protocol):
 
 
 def use_gap_space(layout: Layout) -> bool:
-    """Whether the m x m space is the cheaper one."""
-    return layout.num_rows <= layout.num_latents
+    """Whether the m x m space is the cheaper one; it takes no negative precisions."""
+    return layout.log_concave and layout.num_rows <= layout.num_latents
 
 
 def build(reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem:
@@ -100,7 +101,9 @@ def build(reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem
     else:
         space = EntitySpace.build(reading.covariance, reading.projection, rows)
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
-    return Problem(space, reading.projection, counts, partial(tilted, reading.observations, reading.offset))
+    concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in reading.observations]
+    answers = partial(tilted, reading.observations, reading.offset)
+    return Problem(space, reading.projection, counts, answers, np.concatenate(concave))
 
 
 def tilted(

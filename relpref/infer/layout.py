@@ -16,7 +16,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Layout, Values, counts_of, is_gaussian, unwrap
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
-from relpref.likelihoods import as_likelihood
+from relpref.likelihoods import as_likelihood, is_log_concave
 
 _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
 
@@ -39,14 +39,15 @@ class _Site:
     process: bool
     support: Any
     problem: str | None
+    log_concave: bool
 
     @classmethod
     def describe(cls, site: dict[str, Any]) -> "_Site":
         base = unwrap(site["fn"])
-        problem = None
+        problem, log_concave = None, True
         if site["is_observed"]:
             try:
-                as_likelihood(site["fn"])
+                log_concave = is_log_concave(as_likelihood(site["fn"]))
             except UnsupportedProgramError as error:
                 problem = str(error)
         process = isinstance(base, GaussianProcess)
@@ -61,6 +62,7 @@ class _Site:
             process,
             base.support,
             problem,
+            log_concave,
         )
 
 
@@ -141,6 +143,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
         hyperparameters=hyperparameters,
         num_rows=found.num_rows,
         constant_projection=found.constant_projection,
+        log_concave=all(sites[name].log_concave for name in observed),
     )
     rows = None
     if layout.constant_projection and layout.num_rows > layout.num_latents:  # what entity space is for

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from relpref.infer.result import Result, code
@@ -51,6 +52,12 @@ def sites_at(problem: Problem, value: Array) -> Sites:
     return Sites(moments.curvature, moments.gradient + moments.curvature * value)
 
 
+def climbing(sites: Sites, value: Array) -> Sites:
+    """Sites of the same slope at x, those of a negative curvature without it."""
+    precision = jnp.maximum(sites.precision, 0.0)
+    return Sites(precision, sites.shift + (precision - sites.precision) * value)
+
+
 def log_likelihood(problem: Problem, value: Array) -> Array:
     """Σ log p at x, every row counted as often as it was answered."""
     return jnp.sum(problem.counts * problem.tilted(value, jnp.zeros_like(value)).log_normalizer)
@@ -74,7 +81,12 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
 
     def step(state: State) -> State:
         here = state.point
-        fit = posterior(problem, sites_at(problem, here.value))
+        sites = sites_at(problem, here.value)
+        fit = posterior(problem, sites)
+        if not concave:
+            # Away from a mode the curvature may leave nothing proper; without its negative part the step still climbs.
+            proper = jnp.all(jnp.isfinite(fit.marginals.mean)) & jnp.all(fit.marginals.variance >= 0)
+            fit = jax.lax.cond(proper, lambda: fit, lambda: posterior(problem, climbing(sites, here.value)))
         there = point(fit)
         sd = jnp.sqrt(fit.marginals.variance)
         move = jnp.abs(there.value - here.value) / jnp.where(sd == 0, 1.0, sd)
@@ -95,7 +107,7 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
             too_long, lambda carry: (0.5 * carry[0], blend(0.5 * carry[0])), (jnp.ones(()), there)
         )
         finite = jnp.isfinite(residual) & jnp.all(jnp.isfinite(fit.sites.precision))
-        positive = jnp.all(fit.sites.precision >= 0) | ~finite
+        positive = jnp.all((fit.sites.precision >= 0) | ~jnp.asarray(problem.log_concave)) | ~finite
         usable = finite + 2 * positive + 4 * jnp.all(jnp.isfinite(fit.marginals.variance))
         return State(reached, fit, residual, fraction, usable, state.steps + 1)
 
@@ -103,6 +115,7 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
         moving = (state.residual > tolerance) & (state.fraction > _SHORTEST)
         return moving & (state.usable == 7) & (state.steps < max_steps)
 
+    concave = bool(np.all(problem.log_concave))
     first = posterior(problem, sites)
     nowhere = jnp.full((), jnp.inf)
     start = State(point(first), first, nowhere, jnp.ones(()), jnp.asarray(7), jnp.asarray(0))

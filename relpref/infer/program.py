@@ -99,6 +99,8 @@ class Layout:
         Entries of all predictors together.
     constant_projection : bool
         Whether the projection does not depend on hyperparameters.
+    log_concave : bool
+        Whether all likelihoods are, so that no site precision is negative.
     """
 
     latents: tuple[tuple[str, tuple[int, ...]], ...]
@@ -106,6 +108,7 @@ class Layout:
     observed: tuple[str, ...]
     num_rows: int = 0
     constant_projection: bool = True
+    log_concave: bool = True
 
     @property
     def num_latents(self) -> int:

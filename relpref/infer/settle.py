@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from relpref.errors import DataError
+from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.em import expectation_maximisation
 from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
 from relpref.infer.layout import unconstrained_values
@@ -114,6 +114,10 @@ def in_gap_space(options: Mapping[str, Any], layout: Layout) -> bool:
     """Whether the algebra happens in the space of projections."""
     if options["space"] == "auto":
         return use_gap_space(layout)
+    if options["space"] == "gap" and not layout.log_concave:
+        raise UnsupportedProgramError(
+            "space is 'gap', which takes log-concave likelihoods only, and one of the program's is not; leave space='auto'"
+        )
     return bool(options["space"] == "gap")
 
 

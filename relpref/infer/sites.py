@@ -57,12 +57,15 @@ class Problem(NamedTuple):
         How many identical answers each row stands for; 0 for a row that was not answered, which changes nothing.
     tilted : callable
         From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
+    log_concave : bool or array of bool, shape (m,)
+        Whether each row's likelihood is log-concave, so that a negative site precision is an error.
     """
 
     space: Space
     projection: Map
     counts: Array
     tilted: Callable[[Array, Array], TiltedMoments]
+    log_concave: Any = True
 
 
 class Fit(NamedTuple):
@@ -192,11 +195,16 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
 
     fit, marginals = jax.lax.cond(state.held < 0, refresh, hold)
     moments = problem.tilted(*cavities(problem.counts, sites, marginals))
-    return advance(problem.counts, state, fit, marginals, moments)
+    return advance(problem.counts, state, fit, marginals, moments, problem.log_concave)
 
 
 def advance(
-    counts: Array, state: State, fit: Fit, marginals: Marginals, moments: TiltedMoments
+    counts: Array,
+    state: State,
+    fit: Fit,
+    marginals: Marginals,
+    moments: TiltedMoments,
+    log_concave: Any = True,
 ) -> tuple[State, Array]:
     """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
 
@@ -211,6 +219,8 @@ def advance(
         Under the state's sites.
     moments : TiltedMoments
         Of their cavities.
+    log_concave : bool or array of bool, shape (m,)
+        As of `Problem`.
 
     Returns
     -------
@@ -235,7 +245,11 @@ def advance(
         & jnp.isfinite(residual)
         & jnp.all(jnp.isfinite(target.shift) & jnp.isfinite(target.precision))
     )
-    positive = jnp.all((target.precision >= 0) & (cavity.variance >= 0)) | ~finite
+    # Without log-concavity a site may be negative, as long as cavities and posterior are proper; else the step is taken again, shorter.
+    finite &= jnp.all(log_concave | (cavity.variance >= 0))
+    positive = (
+        jnp.all(~jnp.asarray(log_concave) | ((target.precision >= 0) & (cavity.variance >= 0))) | ~finite
+    )
     usable = jnp.where(fresh, finite + 2 * positive + 4 * prior_ok, 7)
     good = finite & positive
     accepted = fresh & good
@@ -328,9 +342,11 @@ def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
 
 def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
     """How sweeps that ended so ended: an index into `relpref.infer.result.CODES`."""
+    no_step = (state.damping < _HOPELESS) & jnp.isfinite(state.residual) & (usable & 2 != 0)
     return jnp.select(
         [
             state.residual <= tolerance,
+            no_step,
             usable & 4 == 0,
             usable & 1 == 0,
             usable & 2 == 0,
@@ -338,6 +354,7 @@ def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
         ],
         [
             code(Result.converged),
+            code(Result.diverged),
             code(Result.prior_not_positive_definite),
             code(Result.nonfinite),
             code(Result.negative_precision),

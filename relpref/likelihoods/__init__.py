@@ -7,7 +7,13 @@ from relpref.likelihoods.graded import GradedComparison
 from relpref.likelihoods.logistic import LogisticComparison
 from relpref.likelihoods.models import AnswerModel, Logistic, Probit, answer_model
 from relpref.likelihoods.soft import SoftComparison
-from relpref.likelihoods.tilted import GaussianLikelihood, Likelihood, TiltedMoments, as_likelihood
+from relpref.likelihoods.tilted import (
+    GaussianLikelihood,
+    Likelihood,
+    TiltedMoments,
+    as_likelihood,
+    is_log_concave,
+)
 
 __all__ = [
     "AnswerModel",
@@ -28,4 +34,5 @@ __all__ = [
     "answer_model",
     "as_likelihood",
     "bernoulli",
+    "is_log_concave",
 ]

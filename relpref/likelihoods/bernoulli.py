@@ -30,6 +30,7 @@ class ProbitBernoulli(dist.Distribution):
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.boolean
+    log_concave: ClassVar[bool] = True
     comparison: ClassVar[type[ProbitComparison] | type[LogisticComparison]] = ProbitComparison
 
     def __init__(

@@ -24,10 +24,15 @@ class Comparison(dist.Distribution):
         Scale of the noise, for example larger for a careless rater.
     shift : Array, shape () or (m,)
         Added to the gap, for example where the entity that is shown first gains by it.
+    lapse : Array, shape () or (m,), optional
+        Share of answers that are given at random, each of the offered outcomes equally often; between 0 and 1. None: there are none.
 
     Notes
     -----
-    Everything is computed for the standardised gap (gap + shift)/scale, whose noise has scale 1. The predictor is the gap itself,
+    With K offered outcomes an answer has the probability lapse/K + (1 − lapse)·p, p being that without lapses. It is not log-concave in
+    the gap: an answer that contradicts all others is taken for a lapse, and the belief does not move.
+
+    Everything else is computed for the standardised gap (gap + shift)/scale, whose noise has scale 1. The predictor is the gap itself,
     so ``scale`` and ``shift`` may be hyperparameters without changing the projection that an engine works in.
     """
 
@@ -36,7 +41,7 @@ class Comparison(dist.Distribution):
         "scale": constraints.positive,
         "shift": constraints.real,
     }
-    leaves: ClassVar[tuple[str, ...]] = ("gap", "scale", "shift")
+    leaves: ClassVar[tuple[str, ...]] = ("gap", "scale", "shift", "lapse")
 
     def __init__(
         self,
@@ -44,16 +49,23 @@ class Comparison(dist.Distribution):
         *,
         scale: ArrayLike = 1.0,
         shift: ArrayLike = 0.0,
+        lapse: ArrayLike | None = None,
         validate_args: bool | None = None,
     ) -> None:
         self.gap = jnp.asarray(gap)
         self.scale, self.shift = (jnp.asarray(x, self.gap.dtype) for x in (scale, shift))
+        self.lapse = None if lapse is None else jnp.asarray(lapse, self.gap.dtype)
         super().__init__(batch_shape=self.gap.shape, validate_args=validate_args)
 
     @property
     def predictor(self) -> Array:
         """The gap."""
         return self.gap
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether log p is a concave function of the gap; not so with lapses."""
+        return self.lapse is None
 
     @property
     def location(self) -> Array:
@@ -63,9 +75,27 @@ class Comparison(dist.Distribution):
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under the cavity N(mean, variance) of the gap; a variance of 0 gives log_prob and its derivatives."""
         moments = self.standard(value, (mean + self.shift) / self.scale, variance / jnp.square(self.scale))
+        gradient, curvature = moments.gradient / self.scale, moments.curvature / jnp.square(self.scale)
+        if self.lapse is None:
+            return TiltedMoments(moments.log_normalizer, gradient, curvature)
+        total = self.with_lapses(moments.log_normalizer, value)
+        # Probability that the answer was meant, after it was seen.
+        meant = jnp.exp(jnp.log1p(-self.lapse) + moments.log_normalizer - total)
         return TiltedMoments(
-            moments.log_normalizer, moments.gradient / self.scale, moments.curvature / jnp.square(self.scale)
+            total, meant * gradient, meant * curvature - meant * (1 - meant) * jnp.square(gradient)
         )
+
+    def with_lapses(self, log_probability: Array, value: Array) -> Array:
+        """The log probability of an answer from that without lapses."""
+        if self.lapse is None:
+            return log_probability
+        return jnp.logaddexp(
+            jnp.log1p(-self.lapse) + log_probability, jnp.log(self.lapse * self.at_random(value))
+        )
+
+    def at_random(self, value: Array) -> Array | float:
+        """Probability of an answer that is given at random, 1/K."""
+        return 0.5
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under a cavity of the standardised gap."""
@@ -99,7 +129,7 @@ class ProbitComparison(Comparison):
 
     Parameters
     ----------
-    gap, scale, shift
+    gap, scale, shift, lapse
         As in `Comparison`.
 
     Notes
@@ -112,7 +142,8 @@ class ProbitComparison(Comparison):
     @property
     def mean(self) -> Array:
         """Probability that the first is preferred."""
-        return jax.scipy.special.ndtr(self.location)
+        chance = jax.scipy.special.ndtr(self.location)
+        return chance if self.lapse is None else 0.5 * self.lapse + (1 - self.lapse) * chance
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw answers."""
@@ -120,7 +151,7 @@ class ProbitComparison(Comparison):
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Return log Φ(±(gap + shift)/scale)."""
-        return log_ndtr(jnp.where(value, self.location, -self.location))
+        return self.with_lapses(log_ndtr(jnp.where(value, self.location, -self.location)), jnp.asarray(value))
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form (XPGP eq. 11, with its sign y written out)."""

@@ -21,8 +21,8 @@ class GradedComparison(Comparison):
 
     Parameters
     ----------
-    gap, scale, shift
-        As in `Comparison`.
+    gap, scale, shift, lapse
+        As in `Comparison`; the grades from −S to S are offered, 0 only where t₁ > 0.
     thresholds : Array, shape (S,)
         In units of the gap.
 
@@ -41,10 +41,11 @@ class GradedComparison(Comparison):
         *,
         scale: ArrayLike = 1.0,
         shift: ArrayLike = 0.0,
+        lapse: ArrayLike | None = None,
         validate_args: bool | None = None,
     ) -> None:
         self.thresholds = jnp.asarray(thresholds, jnp.asarray(gap).dtype)
-        super().__init__(gap, scale=scale, shift=shift, validate_args=validate_args)
+        super().__init__(gap, scale=scale, shift=shift, lapse=lapse, validate_args=validate_args)
 
     @property
     def strengths(self) -> int:
@@ -58,16 +59,27 @@ class GradedComparison(Comparison):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw answers."""
-        noise = jax.random.normal(key, sample_shape + self.batch_shape, self.gap.dtype)
-        z = self.gap + self.shift + self.scale * noise
+        shape = sample_shape + self.batch_shape
+        z = self.gap + self.shift + self.scale * jax.random.normal(key, shape, self.gap.dtype)
         grade = jnp.sum(jnp.abs(z)[..., None] > self.thresholds, axis=-1)
-        return (jnp.sign(z) * grade).astype(jnp.int32)
+        answer = jnp.sign(z) * grade
+        if self.lapse is not None:
+            lapses, which = jax.random.split(jax.random.fold_in(key, 1))
+            chances = self.at_random(jnp.arange(-self.strengths, self.strengths + 1))
+            random = jax.random.categorical(which, jnp.log(chances), shape=shape) - self.strengths
+            answer = jnp.where(jax.random.bernoulli(lapses, self.lapse, shape), random, answer)
+        return answer.astype(jnp.int32)
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Return the log probability of a grade; minus infinity of one that does not exist."""
         value = jnp.asarray(value)
         found = self.tilted(value, self.gap, jnp.zeros_like(self.gap)).log_normalizer
         return jnp.where(jnp.abs(value) <= self.strengths, found, -jnp.inf)
+
+    def at_random(self, value: Array) -> Array | float:
+        """1/(2S + 1), or 1/(2S) where there are no ties."""
+        ties = self.thresholds[0] > 0
+        return jnp.where((value != 0) | ties, 1 / (2 * self.strengths + ties), 0.0)
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form: Φ at the ends of the grade's interval, divided by √(1 + v)."""
@@ -95,4 +107,9 @@ class GradedComparison(Comparison):
         total = jnp.sqrt(jnp.square(self.scale) + variance)
         ends = [(self.shift + mean + side * self.thresholds[0]) / total for side in (-1, 1)]
         favoured, not_beaten = (jax.scipy.special.ndtr(end) for end in ends)
-        return {"probability": favoured, "tie": not_beaten - favoured}
+        tie = not_beaten - favoured
+        if self.lapse is not None:
+            side, neither = (self.at_random(jnp.asarray(value)) for value in (1, 0))
+            favoured = self.lapse * side * self.strengths + (1 - self.lapse) * favoured
+            tie = self.lapse * neither + (1 - self.lapse) * tie
+        return {"probability": favoured, "tie": tie}

@@ -18,7 +18,7 @@ class LogisticComparison(Comparison):
 
     Parameters
     ----------
-    gap, scale, shift
+    gap, scale, shift, lapse
         As in `Comparison`.
 
     Notes
@@ -33,7 +33,8 @@ class LogisticComparison(Comparison):
     @property
     def mean(self) -> Array:
         """Probability that the first is preferred."""
-        return jax.nn.sigmoid(self.location)
+        chance = jax.nn.sigmoid(self.location)
+        return chance if self.lapse is None else 0.5 * self.lapse + (1 - self.lapse) * chance
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw answers."""
@@ -41,7 +42,8 @@ class LogisticComparison(Comparison):
 
     def log_prob(self, value: ArrayLike) -> Array:
         """Return log σ(±(gap + shift)/scale)."""
-        return jax.nn.log_sigmoid(jnp.where(value, self.location, -self.location))
+        log_probability = jax.nn.log_sigmoid(jnp.where(value, self.location, -self.location))
+        return self.with_lapses(log_probability, jnp.asarray(value))
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """By quadrature."""

@@ -43,17 +43,31 @@ class Probit:
     Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities `SoftComparison`. With raters, each has
     a noise of their own; where the data says which of two was shown first, that one may gain by it.
 
+    Parameters
+    ----------
+    lapse : bool
+        Whether some answers are given at random, each of the K offered outcomes equally often: (1 − ε)·p + ε/K. K is 2, or 3 with ties;
+        with S strengths 2S, or 2S + 1. The share ε is learned. Reported probabilities know no lapses.
+
     Notes
     -----
+    ``lapse``: Beta(1, 19): one answer in twenty on average.
     ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
     from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
     ``rater_noise``: log-normal around 1, log-sd ½, so that most raters are within a factor of 2.7 of the typical one; 1 is the unit
     of the utilities. ``position_bias``: normal, sd ½: what an entity gains by being shown first.
     """
 
+    lapse: bool = False
+
     def parameters(self, answers: Comparisons) -> Mapping[str, dist.Distribution]:
-        """Those of the columns that are there."""
-        found: dict[str, dist.Distribution] = {}
+        """Those of the columns that are there; reported probabilities with lapses are refused."""
+        if self.lapse and answers.probability is not None:
+            raise DataError(
+                "the likelihood Probit(lapse=True) does not use the column 'probability' of the comparisons: there is no number of "
+                "outcomes to choose from at random; use Probit(), or leave the column out"
+            )
+        found = _lapse(self.lapse)
         if answers.tie is not None:
             found["tie_margin"] = dist.HalfNormal(1.0)
         if answers.strength is not None and answers.strengths > 1:
@@ -77,13 +91,13 @@ class Probit:
         if answers.probability is not None:
             return SoftComparison(gap, scale=parameters["soft_noise"] * scale, shift=shift)
         if answers.tie is None and answers.strength is None:
-            return ProbitComparison(gap, scale=scale, shift=shift)
+            return ProbitComparison(gap, scale=scale, shift=shift, lapse=parameters.get("lapse"))
         lowest = parameters.get("tie_margin", jnp.zeros_like(gap, shape=()))
         steps = jnp.broadcast_to(  # a prior of one's own may be that of one step for all
             parameters.get("strength_steps", jnp.zeros_like(gap, shape=())), (answers.strengths - 1,)
         )
         thresholds = lowest + jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
-        return GradedComparison(gap, thresholds, scale=scale, shift=shift)
+        return GradedComparison(gap, thresholds, scale=scale, shift=shift, lapse=parameters.get("lapse"))
 
 
 @jax.tree_util.register_static
@@ -91,20 +105,27 @@ class Probit:
 class Logistic:
     """Logistic noise on the gap, for winners: the model of Bradley & Terry, see `LogisticComparison`.
 
+    Parameters
+    ----------
+    lapse : bool
+        As in `Probit`.
+
     Notes
     -----
-    ``rater_noise`` and ``position_bias`` as in `Probit`.
+    ``lapse``, ``rater_noise`` and ``position_bias`` as in `Probit`.
     """
+
+    lapse: bool = False
 
     def parameters(self, answers: Comparisons) -> Mapping[str, dist.Distribution]:
         """Those of raters and positions; other columns are refused."""
         for column in ("tie", "strength", "probability"):
             if getattr(answers, column) is not None:
                 raise DataError(
-                    f"the likelihood Logistic() does not use the column {column!r} of the comparisons; "
+                    f"the likelihood Logistic({'lapse=True' if self.lapse else ''}) does not use the column {column!r} of the comparisons; "
                     "use the default likelihood, or leave the column out"
                 )
-        return _noise_and_bias(answers)
+        return _lapse(self.lapse) | _noise_and_bias(answers)
 
     def value(self, answers: Comparisons) -> Array:
         """Ones: the winner was preferred."""
@@ -113,7 +134,7 @@ class Logistic:
     def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
         """The distribution of the answers."""
         scale, shift = _scale_and_shift(answers, parameters)
-        return LogisticComparison(gap, scale=scale, shift=shift)
+        return LogisticComparison(gap, scale=scale, shift=shift, lapse=parameters.get("lapse"))
 
 
 def answer_model(likelihood: Any) -> AnswerModel:
@@ -131,6 +152,10 @@ def answer_model(likelihood: Any) -> AnswerModel:
             f"likelihood is {likelihood!r}; give an instance, such as relpref.likelihoods.Logistic(), or leave it out"
         )
     return likelihood
+
+
+def _lapse(lapse: bool) -> dict[str, dist.Distribution]:
+    return {"lapse": dist.Beta(1.0, 19.0)} if lapse else {}
 
 
 def _noise_and_bias(answers: Comparisons) -> dict[str, dist.Distribution]:

@@ -30,7 +30,11 @@ class TiltedMoments(NamedTuple):
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A numpyro distribution p(y | z) of a scalar predictor z that knows its tilted moments."""
+    """A numpyro distribution p(y | z) of a scalar predictor z that knows its tilted moments.
+
+    It may declare ``log_concave``: whether log p(y | z) is a concave function of z for every y. Without it is taken not to be, see
+    `is_log_concave`.
+    """
 
     @property
     def predictor(self) -> Array:
@@ -38,6 +42,11 @@ class Likelihood(Protocol):
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments under the cavity N(mean, variance), elementwise; value, mean and variance have shape (m,)."""
+
+
+def is_log_concave(likelihood: Likelihood) -> bool:
+    """Whether a likelihood declares to be log-concave: then a negative site precision is an error, and elsewhere it is kept."""
+    return bool(getattr(likelihood, "log_concave", False))
 
 
 @singledispatch
@@ -84,6 +93,8 @@ def _normal(distribution: dist.Normal) -> Likelihood:
 
 class GaussianLikelihood:
     """numpyro's ``Normal(z, scale)``, whose moments are exact: EP on it is exact regression."""
+
+    log_concave = True
 
     def __init__(self, predictor: Array, scale: Array) -> None:
         self.predictor = predictor

@@ -65,6 +65,7 @@ _MEANINGS = {
     "rater_noise": (
         "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
     ),
+    "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
     "position_bias": "Position bias: what an entity gains by being shown first, in units of utility; negative if it loses.",
 }
 
@@ -174,6 +175,8 @@ def _owners(posterior: Posterior, part: str | None, kind: str, array: Any) -> li
 
 def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -> str:
     """A value in words, where the kernel is one whose meaning is known."""
+    if kind == "lapse":
+        return f"{percent(number)} of the answers are given at random"
     if kind == "tie_margin":
         return f"two equals tie in {percent(float(2 * ndtr(number) - 1))} of the answers"
     if part is None or posterior.origin is None or not isinstance(posterior, UtilityPosterior):

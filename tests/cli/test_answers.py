@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from relpref.cli.output import document, label, table
+from relpref.likelihoods import Probit
 from relpref.runs import load_run
 
 
@@ -224,5 +225,13 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     assert (said.code, said.out) == (2, "") and "'anne' has given no answer; nearest: 'ann'" in said.err
     said = ask("fit", "--folder", "graded", "--out", "no", *names, "--likelihood", "logistic")
     assert said.code == 2 and "Logistic() does not use the column 'tie'" in said.err
+    said = ask(
+        "fit", "--folder", "graded", "--out", "lapses", *names, *fixed, "--lapse", "--fix", "lapse=0.2"
+    )
+    assert said.code == 0
+    run: Any = load_run(place / "lapses")
+    assert run.metadata["options"]["lapse"] is True
+    assert run.posterior.likelihood == Probit(lapse=True)
+    assert run.posterior.hyperparameters["lapse"] == 0.2
     said = ask("fit", "--folder", "graded", "--out", "no", "--columns", "winner")
     assert said.code == 2 and "write our name and the file's" in said.err

@@ -13,7 +13,7 @@ from relpref.explore.questions.choose import answers_of
 from relpref.explore.scores.answers import Answers
 from relpref.explore.scores.gaps import Gaps
 from relpref.infer import UtilityPosterior
-from relpref.likelihoods import Logistic
+from relpref.likelihoods import Logistic, Probit
 
 MEANS = np.array([0.0, 0.3, -1.4, 2.5, -4.0, 0.7])
 VARIANCES = np.array([1e-4, 0.5, 2.0, 40.0, 0.01, 900.0])
@@ -41,6 +41,12 @@ CASES: dict[str, tuple[Any, dict[str, Any], Any, Callable[[Any], Any]]] = {
         {"tie_margin": 0.6, "strength_steps": np.array([1.5])},
         None,
         lambda x: cut(x, [0.6, 2.1]),
+    ),
+    "lapses": (
+        None,
+        {"likelihood": Probit(lapse=True), "lapse": 0.1},
+        None,
+        lambda x: 0.05 + 0.9 * ndtr([x, -x]),
     ),
     "rater": (RATERS, {"rater_noise": np.array([0.4, 2.0])}, "bob", lambda x: ndtr([x / 2, -x / 2])),
 }
@@ -104,7 +110,9 @@ def test_the_table_is_near(case: tuple[Answers, Any]) -> None:
     gaps, exact = Gaps(np.zeros(0, int), np.zeros(0, int), mean, variance), answers.forecast(mean, variance)
     near = np.abs(mean) < 3 * np.sqrt(1 + variance)
     assert answers.information(gaps)[near] == pytest.approx(exact.information[near], rel=4e-3, abs=2e-6)
-    assert answers.shrinkage(gaps)[near] == pytest.approx(exact.shrinkage[near], rel=4e-3)
+    # With lapses it has a small hump where it falls to 0, of which a table with coarse steps misses up to a hundredth.
+    slack = 1e-4 if isinstance(answers.model, Probit) and answers.model.lapse else 1e-12
+    assert answers.shrinkage(gaps)[near] == pytest.approx(exact.shrinkage[near], rel=4e-3, abs=slack)
     assert answers.undecided(gaps) == pytest.approx(np.abs(exact.favoured - 0.5), abs=5e-4)
 
 

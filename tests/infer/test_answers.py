@@ -47,6 +47,11 @@ KINDS: dict[str, tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]] = {
         {"likelihood": Logistic()},
         COMMON,
     ),
+    "lapses": (
+        TABLE.drop(columns=["strength"]),
+        {"likelihood": Probit(lapse=True)},
+        {"tie_margin": 0.4, "lapse": 0.12, **COMMON},
+    ),
     "soft": (
         TABLE.drop(columns=["winner", "tie", "strength"]).assign(
             probability=[0.9, 0.4, 0.1, 0.55, 0.8, 0.97, 0.7, 0.3]
@@ -92,10 +97,14 @@ def log_likelihood(data: PreferenceData, kind: str, parameters: Mapping[str, Any
             sd = scale * parameters["soft_noise"]
             log = stats.norm.logpdf(report, z, sd) - stats.norm.logpdf(report)
         else:
-            ends = np.r_[parameters["tie_margin"] + np.cumsum(np.r_[0, parameters["strength_steps"]]), np.inf]
-            low = -ends[0] if answers.tie[row] else ends[answers.strength[row] - 1]
-            high = ends[answers.strength[row]]
-            log = np.log(special.ndtr((high - z) / scale) - special.ndtr((low - z) / scale))
+            steps = parameters.get("strength_steps", [])
+            ends = np.r_[parameters["tie_margin"] + np.cumsum(np.r_[0, steps]), np.inf]
+            grade = 0 if answers.tie[row] else 1 if answers.strength is None else answers.strength[row]
+            low = ends[grade - 1] if grade else -ends[0]
+            chance = special.ndtr((ends[grade] - z) / scale) - special.ndtr((low - z) / scale)
+            if kind == "lapses":
+                chance = parameters["lapse"] / 3 + (1 - parameters["lapse"]) * chance
+            log = np.log(chance)
         total += answers.count[row] * log
     return total
 
@@ -115,12 +124,13 @@ def test_against_integration(kind: str, fitted: Any) -> None:
     sd = np.sqrt(weight @ (utility - mean) ** 2 / weight.sum())
     loose = kind != "soft"  # where EP is exact
     np.testing.assert_allclose(fitted.mean(), mean, rtol=0, atol=(0.02 if loose else 1e-5) * sd.max())
-    np.testing.assert_allclose(fitted.sd(), sd, rtol=0.02 if loose else 1e-5)
+    # Without log-concavity EP is a little less accurate: an answer may be a lapse or not, which is no Gaussian.
+    np.testing.assert_allclose(fitted.sd(), sd, rtol=0.03 if kind == "lapses" else 0.02 if loose else 1e-5)
     assert abs(fitted.log_evidence - log_evidence) <= (0.05 if loose else 1e-5)
 
 
 # The same few kinds of parameters in every likelihood: one is enough for every day.
-ONE_NOW = ["graded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("logistic", "soft"))]
+ONE_NOW = ["graded", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("logistic", "soft", "lapses"))]
 
 
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
@@ -129,7 +139,9 @@ def test_gradient(kind: str, engine: Any, objective: Callable[..., Any]) -> None
     at = objective(preference_gp, data_of(kind), gap_space=False, engine=engine, **options_of(kind))
     rng = np.random.default_rng(4)
     point = {
-        name: np.asarray(value if name == "position_bias" else np.log(value))
+        name: np.asarray(
+            value if name == "position_bias" else special.logit(value) if name == "lapse" else np.log(value)
+        )
         + rng.normal(0, 0.2, np.shape(value))
         for name, value in {"attributes_amplitude": 1.2, **KINDS[kind][2]}.items()
     }
@@ -162,11 +174,13 @@ def test_predictions(kind: str, fitted: Any) -> None:
             probability = special.ndtr(gap + shift + parameters["soft_noise"] * scale * noise).mean()
         else:
             probability = (gap + shift + scale * noise > parameters["tie_margin"]).mean()
+            if kind == "lapses":
+                probability = parameters["lapse"] / 3 + (1 - parameters["lapse"]) * probability
         both = {**asked, "shown_first": ["c", "c"]} if asked else {}
         found = fitted.prefer([("a", "c"), ("c", "a")], **both)
         assert abs(found["probability"][0] - probability) <= 0.005
-        assert ("tie" in found) == (kind == "graded")
-        total = found["probability"].sum() + (found["tie"][0] if kind == "graded" else 0.0)
+        assert ("tie" in found) == (kind in ("graded", "lapses"))
+        total = found["probability"].sum() + (found["tie"][0] if "tie" in found else 0.0)
         assert abs(total - 1) <= 1e-12
 
 
@@ -207,7 +221,7 @@ def test_prior_draws_become_answers_and_a_posterior(kind: str) -> None:
     drawn = predictive(jax.random.key(3), data.without_answers(), **options)
     assert drawn["answer"].shape == (40, data.num_comparisons)
     assert drawn["rater_noise"].shape == (40, 3)
-    allowed = {"graded": [-3, -2, -1, 0, 1, 2, 3], "logistic": [0, 1]}.get(kind)
+    allowed = {"graded": [-3, -2, -1, 0, 1, 2, 3], "logistic": [0, 1], "lapses": [-1, 0, 1]}.get(kind)
     values = np.asarray(drawn.pop("answer"))
     if allowed:
         assert set(np.unique(values)) <= set(allowed)

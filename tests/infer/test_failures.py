@@ -30,6 +30,7 @@ class Faulty(dist.Distribution):
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.boolean
+    log_concave = True
 
     def __init__(self, predictor: Array, factor: Array) -> None:
         self.predictor, self.factor = predictor, factor

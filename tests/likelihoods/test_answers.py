@@ -27,6 +27,7 @@ SIZE = MEANS.size
 SCALE = np.tile([1.0, 0.6, 2.5], SIZE // 3)
 SHIFT = np.tile([0.0, 0.4, -0.3, 0.2], SIZE // 4)
 THRESHOLDS = np.array([0.3, 0.9, 2.0])
+LAPSE = 0.08
 # Each kind: how it is made, the values of the rows, and p(value | z) of a standardised gap z.
 Make = Callable[..., Comparison]
 
@@ -59,6 +60,12 @@ def signed(log: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda value, z, scale: log(z if value else -z)
 
 
+def lapsing(log: Callable[..., Any], at_random: Callable[[Any], float]) -> Callable[..., Any]:
+    return lambda value, z, scale: np.logaddexp(
+        np.log(LAPSE * at_random(value)), np.log1p(-LAPSE) + log(value, z, scale)
+    )
+
+
 KINDS: dict[str, tuple[Make, Any, Callable[..., Any]]] = {
     "probit": (ProbitComparison, np.arange(SIZE) % 2, signed(special.log_ndtr)),
     "logistic": (LogisticComparison, np.arange(SIZE) % 2, signed(special.log_expit)),
@@ -66,6 +73,21 @@ KINDS: dict[str, tuple[Make, Any, Callable[..., Any]]] = {
         lambda gap, **k: GradedComparison(gap, k.pop("thresholds", THRESHOLDS), **k),
         np.arange(SIZE) % 7 - 3,
         graded_log,
+    ),
+    "lapsed probit": (
+        partial(ProbitComparison, lapse=LAPSE),
+        np.arange(SIZE) % 2,
+        lapsing(signed(special.log_ndtr), lambda value: 1 / 2),
+    ),
+    "lapsed logistic": (
+        partial(LogisticComparison, lapse=LAPSE),
+        np.arange(SIZE) % 2,
+        lapsing(signed(special.log_expit), lambda value: 1 / 2),
+    ),
+    "lapsed graded": (
+        lambda gap, **k: GradedComparison(gap, k.pop("thresholds", THRESHOLDS), lapse=LAPSE, **k),
+        np.arange(SIZE) % 7 - 3,
+        lapsing(graded_log, lambda value: 1 / 7),
     ),
     "soft": (SoftComparison, np.linspace(0.02, 0.99, SIZE), soft_log),
 }
@@ -135,7 +157,7 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
     with jax.enable_x64(True):
         mean = jnp.clip(jnp.asarray(MEANS), -30, 30)
         parameters = {"mean": mean, "scale": jnp.asarray(SCALE), "shift": jnp.asarray(SHIFT)}
-        if kind == "graded":
+        if kind.endswith("graded"):
             parameters["thresholds"] = jnp.asarray(THRESHOLDS)
 
         @jax.jit
@@ -151,7 +173,7 @@ def test_certain_gaps_and_all_derivatives(kind: str) -> None:
         variance = jnp.asarray(VARIANCES)
         moments, slopes = everything(parameters, variance)
         np.testing.assert_allclose(moments.gradient, slopes["mean"], rtol=1e-7, atol=1e-9)
-        assert np.all(moments.curvature >= 0)
+        assert np.all(moments.curvature >= 0) or not likelihood.log_concave
         for name, value in parameters.items():
             for entry in range(value.size if name == "thresholds" else 1):
                 step = 1e-5 * (np.arange(3) == entry if name == "thresholds" else np.ones(SIZE))
@@ -181,7 +203,7 @@ def test_extreme_cavities(kind: str) -> None:
             jax.jit(lambda v, m, s: make(m).tilted(v, m, s))(value, jnp.asarray(mean), jnp.asarray(variance))
         )
     assert all(np.all(np.isfinite(moment)) for moment in found)
-    assert np.all(found.curvature >= 0)
+    assert np.all(found.curvature >= 0) == ("lapsed" not in kind)
     assert np.all(variance * found.curvature < 1)
 
 
@@ -190,7 +212,7 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
     make, _, _ = KINDS[kind]
     gap = np.array([-1.5, 0.0, 0.4, 2.5])
     x = np.linspace(-6, 7.5, 1001)[:, None]  # a report p = Φ(x)
-    grades = np.arange(-3, 4) if kind == "graded" else np.arange(2)
+    grades = np.arange(-3, 4) if kind.endswith("graded") else np.arange(2)
     values = special.ndtr(x) if kind == "soft" else grades[:, None]
 
     @jax.jit
@@ -212,7 +234,7 @@ def test_log_prob_normalises_and_samples_follow_it(kind: str) -> None:
         draws, spread = draws > 0, np.sqrt(middle * (1 - middle))
     assert np.all(np.abs(draws.mean(axis=0) - middle) < 4.9 * spread / np.sqrt(20_000) + 1e-4)
     np.testing.assert_allclose(predicted["probability"], middle, rtol=1e-7)
-    if kind == "graded":
+    if kind.endswith("graded"):
         np.testing.assert_allclose(predicted["tie"], mass[3], rtol=1e-10)
 
 
@@ -269,7 +291,9 @@ def test_a_narrow_interval_is_exact_on_both_sides_of_the_switch() -> None:
 def test_they_are_pytrees(kind: str) -> None:
     make, _, _ = KINDS[kind]
     likelihood = make(jnp.asarray(MEANS), scale=SCALE, shift=SHIFT)
+    assert likelihood.log_concave == ("lapsed" not in kind)
     again = jax.jit(lambda one: one)(likelihood)
     assert all(np.array_equal(getattr(again, name), getattr(likelihood, name)) for name in likelihood.leaves)
     assert again.batch_shape == (SIZE,)
-    jax.tree.unflatten(jax.tree.structure(likelihood), [object()] * len(likelihood.leaves))
+    leaves, structure = jax.tree.flatten(likelihood)
+    jax.tree.unflatten(structure, [object()] * len(leaves))

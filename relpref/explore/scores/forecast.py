@@ -21,6 +21,7 @@ _BLOCK = 128  # pairs of one call of the compiled function: its shapes never cha
 # is analytic in a strip of about two noise scales, so the error falls like exp(−2π·2/step).
 _NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5
 _REACH = _NODES * _NOISE_STEP  # noise scales beyond which an answer is certain, logistic noise included
+_FAR = 1e6  # noise scales
 _REPORTS, _REPORT_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _REPORT_WEIGHTS = _REPORT_WEIGHTS / _REPORT_WEIGHTS.sum()
 
@@ -123,13 +124,20 @@ def _of_grade(
     gradient, curvature = (jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature))
 
     nodes, weights = _quadrature(distribution, mean, variance)
-    known = at(nodes)
-    given = jnp.exp(jax.vmap(lambda value: known.log_prob(jnp.full(nodes.shape, value)))(values))
-    expected = jnp.sum(weights * jnp.sum(jax.scipy.special.entr(given), axis=0), axis=-1)
+    # Beyond the nodes only lapses leave an answer open; by how much is known.
+    open_still = _entropy(at(jnp.full((1, 1), _FAR) * jnp.max(distribution.scale)), values)
+    expected = open_still[..., 0] + jnp.sum(weights * (_entropy(at(nodes), values) - open_still), axis=-1)
     information = jnp.sum(jax.scipy.special.entr(probability), axis=0) - expected
     favoured = jnp.sum(probability * favours[:, None], axis=0)
     shrinkage = jnp.sum(probability * curvature, axis=0)
     return Forecast(jnp.maximum(information, 0.0), shrinkage, favoured, probability, gradient, curvature)
+
+
+def _entropy(known: Comparison, values: Array) -> Array:
+    """Of an answer where the gap is known."""
+    shape = known.batch_shape
+    given = jnp.exp(jax.vmap(lambda value: known.log_prob(jnp.full(shape, value)))(values))
+    return jnp.sum(jax.scipy.special.entr(given), axis=0)
 
 
 def _of_report(distribution: SoftComparison, mean: Array, variance: Array) -> Forecast:

@@ -18,6 +18,7 @@ from relpref.infer.large.sparse import fit as fit_sparse
 from relpref.infer.progress import Progress
 from relpref.infer.sites import Sites
 from relpref.infer.warn import warn_user
+from relpref.likelihoods import is_log_concave
 from relpref.linalg import ImplicitCovariance, KernelMatrix, nystrom
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def fit_many(
     if engine.name != "EP":
         raise UnsupportedProgramError(
             f"{engine.name} has no way through so many answers about so many entities; take EP, or fewer answers"
+        )
+    if not all(is_log_concave(one.likelihood) for one in reading.observations):
+        raise UnsupportedProgramError(
+            "so many answers about so many entities can be fitted with log-concave likelihoods only, and the program's is not (a lapse "
+            "rate makes it so); leave the lapse rate out, or take fewer answers"
         )
     parts, left_out = low_rank_parts(reading, key)
     with Progress(f"{engine.name}: many answers", progress_bar, "sweeps", "residual {:.1e}") as progress:

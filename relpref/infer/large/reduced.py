@@ -12,6 +12,7 @@ from relpref.infer.large.problem import LargeProblem, LargeReading, Positions
 from relpref.infer.large.tables import constant
 from relpref.infer.prepare import prepare
 from relpref.infer.settle import settle
+from relpref.likelihoods import is_log_concave
 
 if TYPE_CHECKING:
     from relpref.infer.engine import GaussianEngine
@@ -35,7 +36,8 @@ def fit_reduced(
         name: constant(name, data.relations[name], request, positions, values, progress_bar)
         for name, request in problem.requests(values).items()
     }
-    gap_space = _in_gap_space(engine, data.num_comparisons, len(positions))
+    concave = all(is_log_concave(one.likelihood) for one in reading.observations)
+    gap_space = concave and _in_gap_space(engine, data.num_comparisons, len(positions))
     # In gap space nobody minds how many entities there are, so their number may be a round one.
     spare = -len(positions) % _ROUND if gap_space else 0
     args, kwargs = problem.called_with(problem.with_tables(positions, tables, spare))

@@ -67,6 +67,8 @@ def _answers(posterior: UtilityPosterior) -> str:
         text += f" The {noise} noise of each rater has a scale of its own, 1 for a typical one."
     if answers.shown_first is not None:
         text += " The entity that is shown first may gain by it."
+    if "lapse" in posterior.hyperparameters:
+        text += " Some answers are given at random, whatever the difference; their share is a hyperparameter."
     composed = posterior.info.get("answers")
     return f"{text} The answers are {composed.split(': ')[-1]}." if composed else text
 

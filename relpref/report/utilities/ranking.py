@@ -112,4 +112,4 @@ def _probit(subject: Subject) -> bool:
     posterior = subject.whole
     answers = posterior.data.comparisons
     graded = any(column is not None for column in (answers.tie, answers.strength, answers.probability))
-    return posterior.origin is not None and not graded and isinstance(posterior.likelihood, Probit)
+    return posterior.origin is not None and not graded and posterior.likelihood == Probit()

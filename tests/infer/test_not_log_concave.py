@@ -1,0 +1,156 @@
+"""Likelihoods that are not log-concave: negative site precisions are kept while the posterior is proper."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pandas as pd
+import pytest
+from numpyro import handlers
+from numpyro.infer.util import log_density
+from scipy import special
+
+import relpref
+from relpref import PreferenceData
+from relpref.diagnostics import leave_one_out
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer import EP, Laplace
+from relpref.kernels import GaussianProcess, Precomputed
+from relpref.likelihoods import Logistic, Probit, ProbitComparison, TiltedMoments
+from relpref.linalg import Dense
+from relpref.models import preference_gp
+
+LABELS = ["a", "b", "c"]
+COVARIANCE = np.array([[2.0, 0.3, -0.2], [0.3, 1.5, 0.4], [-0.2, 0.4, 2.0]])
+LAPSE = 0.1
+# Nine of ten say a > b > c; the one that says c > a contradicts them all.
+TABLE = pd.DataFrame({"winner": list("abac"), "loser": list("bcca"), "count": [3, 3, 3, 1]})
+DATA = PreferenceData.from_tables(pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS), TABLE)
+OPTIONS = {"attribute_kernel": Precomputed(COVARIANCE)}
+FIXED = {"attributes_amplitude": 1.0, "lapse": LAPSE}
+
+
+def fit(engine: Any = EP, likelihood: Any = None, fixed: Any = None, **options: Any) -> Any:
+    given = {"fixed": FIXED if fixed is None else fixed, "hyperparameters": "maximise", **options}
+    likelihood = Probit(lapse=True) if likelihood is None else likelihood
+    found = engine(preference_gp, **given)
+    return found.run(0, DATA, progress_bar=False, likelihood=likelihood, **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    return fit()
+
+
+def truth(chance: Any) -> tuple[Any, Any, float]:
+    """Mean, sd and log evidence on a grid."""
+    axis = np.linspace(-6, 6, 61)
+    white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
+    utility = white @ np.linalg.cholesky(COVARIANCE).T
+    log_weight = -0.5 * np.sum(white**2, axis=1)
+    for winner, loser, count in TABLE.itertuples(index=False):
+        gap = utility[:, LABELS.index(winner)] - utility[:, LABELS.index(loser)]
+        log_weight += count * np.log(chance(gap))
+    top = log_weight.max()
+    weight = np.exp(log_weight - top)
+    evidence = top + np.log(weight.sum()) + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
+    mean = weight @ utility / weight.sum()
+    return mean, np.sqrt(weight @ (utility - mean) ** 2 / weight.sum()), evidence
+
+
+def test_a_contradicting_answer_has_a_negative_precision(fitted: Any) -> None:
+    assert fitted.info["result"] == "converged"
+    assert fitted.info["space"] == "entity"
+    assert fitted.sites["precision"].min() < -0.01
+    mean, sd, evidence = truth(lambda gap: LAPSE / 2 + (1 - LAPSE) * special.ndtr(gap))
+    np.testing.assert_allclose(fitted.mean(), mean, rtol=0, atol=0.03 * sd.max())
+    np.testing.assert_allclose(fitted.sd(), sd, rtol=0.03)
+    assert abs(fitted.log_evidence - evidence) <= 0.05
+
+
+def test_logistic_noise_with_lapses() -> None:
+    found = fit(likelihood=Logistic(lapse=True))
+    mean, sd, evidence = truth(lambda gap: LAPSE / 2 + (1 - LAPSE) * special.expit(gap))
+    np.testing.assert_allclose(found.mean(), mean, rtol=0, atol=0.03 * sd.max())
+    np.testing.assert_allclose(found.sd(), sd, rtol=0.03)
+    assert abs(found.log_evidence - evidence) <= 0.05
+
+
+def test_laplace_climbs_where_the_curvature_is_negative() -> None:
+    found = fit(Laplace)
+    assert found.info["result"] == "converged"
+    assert found.sites["precision"].min() < 0
+    # At a mode: the gradient of log likelihood plus log prior is 0.
+    with jax.enable_x64(True):
+
+        def height(utility: Any) -> Any:
+            program = handlers.substitute(preference_gp, data={**FIXED, "utility": utility})
+            return log_density(program, (DATA,), {"likelihood": Probit(lapse=True), **OPTIONS}, {})[0]
+
+        slope = jax.grad(height)(jnp.asarray(found.mean()))
+    np.testing.assert_allclose(slope, 0, atol=1e-6)
+
+
+def test_the_lapse_rate_is_learned_by_the_exact_gradient(objective: Any) -> None:
+    options = {"likelihood": Probit(lapse=True), **OPTIONS}
+    at = objective(preference_gp, DATA, gap_space=False, **options)
+    point = {"attributes_amplitude": 0.2, "lapse": -2.0}
+    _, gradient = at(point)
+    for name, value in point.items():
+        up, down = (at({**point, name: value + step})[0] for step in (1e-5, -1e-5))
+        assert abs((up - down) / 2e-5 - gradient[name]) <= 1e-6
+    found = fit(fixed={"attributes_amplitude": 1.0})
+    assert 0 < found.hyperparameters["lapse"] < 0.5
+
+
+def test_space_gap_is_refused(fitted: Any) -> None:
+    with pytest.raises(UnsupportedProgramError, match="space='auto'"):
+        fit(space="gap")
+
+
+def test_everything_else_of_a_posterior_with_lapses(fitted: Any, tmp_path: Any) -> None:
+    # Far apart, the answer is a lapse or not.
+    far = fit(fixed={"attributes_amplitude": 50.0, "lapse": LAPSE}, throw=False)
+    assert far.prefer([("a", "c")])["probability"][0] < 1 - LAPSE / 2 + 1e-9
+    gap = fitted.sample(100_000, key=1) @ np.array([1.0, 0.0, -1.0])
+    expected = np.mean(LAPSE / 2 + (1 - LAPSE) * special.ndtr(gap))
+    assert abs(fitted.prefer([("a", "c")])["probability"][0] - expected) <= 0.005
+    left_out = leave_one_out(fitted)
+    assert np.all(np.isfinite(left_out.table["log_score"]))
+    fitted.save(tmp_path / "run.nc")
+    read: Any = relpref.load(tmp_path / "run.nc")
+    assert read.likelihood == Probit(lapse=True)
+    assert read.prefer([("a", "c")]).equals(fitted.prefer([("a", "c")]))
+    updated = fitted.update(TABLE.head(1), quick=True)
+    again = fitted.update(TABLE.head(1))
+    np.testing.assert_allclose(updated.mean(), again.mean(), atol=0.1)
+
+
+def test_reported_probabilities_know_no_lapses() -> None:
+    table = pd.DataFrame({"first": ["a"], "second": ["b"], "probability": [0.8]})
+    data = PreferenceData.from_tables(pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS), table)
+    with pytest.raises(DataError, match=r"Probit\(lapse=True\).*'probability'.*Probit\(\)"):
+        Probit(lapse=True).parameters(data.comparisons)
+
+
+class Repelling(ProbitComparison):
+    """Its probability grows like exp(z²/2): two answers alike outgrow a prior of variance 0.6."""
+
+    log_concave = False
+
+    def standard(self, value: Any, mean: Any, variance: Any) -> TiltedMoments:
+        left = jnp.where(variance < 1, 1 - variance, jnp.nan)
+        return TiltedMoments(0.5 * (mean**2 / left - jnp.log(left)), mean / left, -1 / left)
+
+
+def repelling() -> None:
+    f = numpyro.sample("f", GaussianProcess(Dense(0.6 * jnp.eye(3))))
+    with numpyro.plate("row", 9):
+        numpyro.sample("answer", Repelling(f[np.arange(9) % 3]), obs=np.ones(9, int))
+
+
+def test_an_improper_posterior_ends_with_a_code() -> None:
+    with pytest.raises(InferenceError, match="^diverged"):
+        EP(repelling, hyperparameters="maximise").run(0, progress_bar=False)
