@@ -15,6 +15,7 @@ _NAMES = {
     "Relation": "relpref.data",
     "RelationData": "relpref.data",
     "load": "relpref.infer.storage",
+    "register": "relpref.registry",
 }
 _ROOMS = (
     "classifiers",
@@ -32,11 +33,12 @@ _ROOMS = (
     "rls",
 )
 
-__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load"]
+__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load", "register"]
 
 if TYPE_CHECKING:
     from relpref.data import PreferenceData, Rankings, Relation, RelationData
     from relpref.infer.storage import load
+    from relpref.registry import register
 
 
 def __getattr__(name: str) -> Any:

@@ -30,7 +30,7 @@ LEVEL = {
     "demo": 5,
     "runs": 3,
 }
-OPEN = ("errors", "files", "folders", "memory", "parallel", "data_loaders")
+OPEN = ("errors", "files", "folders", "memory", "parallel", "data_loaders", "registry")
 
 
 def imports(path: Path) -> set[str]:
@@ -122,7 +122,7 @@ def test_jax_keeps_its_configuration() -> None:
 
 
 NAMES = {
-    "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load"],
+    "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load", "register"],
     "relpref.app": ["create_app", "serve"],
     "relpref.classifiers": [
         "CutFeatures",

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from relpref.cli.parser import parse
 from relpref.errors import DataError, RelprefError, StorageError
+from relpref.registry import entry_points_for_unknown_names
 
 _INFERENCE, _INPUT, INTERRUPTED = 1, 2, 130
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chosen.program = arguments is None  # the process is this program's own
             if chosen.program:
                 _set_up()
-            with _warnings_as_lines():
+            with _warnings_as_lines(), entry_points_for_unknown_names():
                 chosen.command(chosen)
             return 0
         finally:

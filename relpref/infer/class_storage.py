@@ -1,17 +1,45 @@
 """Posteriors of classifiers in netCDF files: with their examples, and with the matrices and landmarks of their kernels."""
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from relpref.data import Rankings, RelationData, RelationValues
 from relpref.infer.class_posterior import ClassPosterior, Examples
-from relpref.infer.encoding import decode_label, decode_origin, encode_labels, encode_origin
-from relpref.infer.storage import pack_data, unpack_data
+from relpref.infer.encoding import (
+    checked,
+    conform,
+    decode_labels,
+    decode_origin,
+    encode_labels,
+    encode_origin,
+    positions,
+)
+from relpref.infer.storage import StoredData, pack_data, unpack_data
 
 _GIVEN = ("label", "features", "residual")
+
+
+class _Rankings(TypedDict):
+    """Of `Rankings`, what JSON holds."""
+
+    prefix: NotRequired[str]
+    items: StoredData
+    rankers: str
+    classes: str
+
+
+class _Relation(TypedDict):
+    """Of `RelationData`, what JSON holds."""
+
+    prefix: NotRequired[str]
+    nodes: StoredData
+    objects: StoredData | None
+    shape: list[int]
+    symmetry: Literal["none", "symmetric", "reciprocal"]
+    shift: float
+    observed: bool
 
 
 def pack_class(posterior: ClassPosterior) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -32,21 +60,22 @@ def pack_class(posterior: ClassPosterior) -> tuple[dict[str, Any], dict[str, Any
         return None
 
     more, content = pack_examples(posterior.data, "data")
-    origin = posterior.origin
-    stored = None if origin is None else encode_origin(origin.unbound(), keep)
+    stored = encode_origin(posterior.origin, keep)
     return {**arrays, **more}, {"kind": "class", "data": content, "origin": stored}
 
 
 def unpack_class(
-    arrays: Mapping[str, Any], content: dict[str, Any], common: dict[str, Any]
+    arrays: Mapping[str, Any], content: dict[str, Any], common: dict[str, Any], program: Any
 ) -> ClassPosterior:
     """From what `pack_class` made."""
 
-    def restore(kept: dict[str, Any]) -> Any:
-        return arrays[kept["array"]] if "array" in kept else unpack_examples(arrays, kept, kept["prefix"])
+    def restore(kept: Any) -> Any:
+        if conform(kept, dict[str, str]):
+            return arrays[kept["array"]]
+        return unpack_examples(arrays, kept, kept["prefix"])
 
     data = unpack_examples(arrays, content["data"], "data")
-    origin = decode_origin(content["origin"], data, restore)
+    origin = decode_origin(content["origin"], data, restore, program)
     return ClassPosterior(**common, data=data, origin=origin)
 
 
@@ -85,19 +114,20 @@ def pack_examples(data: Examples, prefix: str) -> tuple[dict[str, Any], dict[str
 
 def unpack_examples(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str) -> Examples:
     """The inverse of `pack_examples`."""
+    checked(content, _Rankings | _Relation, "the examples")
     if "items" in content:
         given: dict[str, Any] = {name: arrays.get(f"{prefix}/{name}") for name in _GIVEN}
         for name in ("rankers", "classes"):
-            given[name] = tuple(decode_label(label) for label in json.loads(content[name]))
+            given[name] = decode_labels(content[name])
         items = unpack_data(arrays, content["items"], f"{prefix}_items")
         return Rankings(items=items, positions=arrays[f"{prefix}/positions"], **given)
     objects = None
     if content["objects"] is not None:
         objects = unpack_data(arrays, content["objects"], f"{prefix}_objects")
+    p, m = content["shape"]
     edges = None
     if f"{prefix}/rows" in arrays:
-        edges = (arrays[f"{prefix}/rows"], arrays[f"{prefix}/columns"])
-    p, m = content["shape"]
+        edges = (positions(arrays, f"{prefix}/rows", p), positions(arrays, f"{prefix}/columns", m))
     return RelationData(
         nodes=unpack_data(arrays, content["nodes"], f"{prefix}_nodes"),
         objects=objects,

@@ -3,11 +3,8 @@
 from typing import Any
 
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.ep import EP
-from relpref.infer.laplace import Laplace
 from relpref.infer.posterior import Origin
-
-ENGINES: dict[str, type[GaussianEngine]] = {engine.name: engine for engine in (EP, Laplace)}
+from relpref.registry import find
 
 
 def engine_again(origin: Origin, program: Any = None, **changes: Any) -> GaussianEngine:
@@ -16,11 +13,12 @@ def engine_again(origin: Origin, program: Any = None, **changes: Any) -> Gaussia
     Parameters
     ----------
     origin : Origin
-        Of a posterior from one of `ENGINES`.
+        Of a posterior from an engine that is registered.
     program : callable, optional
         Instead of the origin's.
     **changes
         Options of the engine.
     """
     options = {**origin.engine, **changes}
-    return ENGINES[options.pop("engine")](program or origin.program, **options)
+    engine: GaussianEngine = find("engine", options.pop("engine"))(program or origin.program, **options)
+    return engine

@@ -290,7 +290,7 @@ class RelationPosterior:
         StorageError
             If a label or a kernel cannot be stored, or the file cannot be written.
         """
-        from relpref.infer.relation_storage import save
+        from relpref.infer.storage import save
 
         save(self, path)
 

@@ -1,31 +1,103 @@
 """Posteriors of relations in netCDF files: labels, features and options; closed forms are solved again when they are asked."""
 
-import json
-import os
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 from scipy import sparse
 
 from relpref.data import PreferenceData, RelationData, RelationValues
+from relpref.data.relation_values import Symmetry
 from relpref.errors import StorageError
-from relpref.infer.encoding import decode, decode_label, decode_origin, encode, encode_labels, encode_origin
+from relpref.infer.encoding import (
+    checked,
+    decode,
+    decode_labels,
+    decode_origin,
+    encode,
+    encode_labels,
+    encode_origin,
+    positions,
+    sparse_rows,
+)
+from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.closed_scores import ClosedScores
-from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.domain import Domain, NodeKernel
 from relpref.infer.exact.edge_scores import EdgeScores
 from relpref.infer.exact.newcomers import ProgramKernel
-from relpref.infer.exact.solve import RelationProblem
+from relpref.infer.exact.solve import RelationProblem, Solver
 from relpref.infer.posterior import Origin
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.storage import pack_data, unpack_data, write
+from relpref.infer.storage import (
+    StoredData,
+    checked_info,
+    pack_data,
+    unpack_data,
+)
 
 _OPTIONS = ("loss", "symmetry", "pair_kernel", "solver")
 _PLAIN = ("noise", "shift", "log_evidence")
+_Side = Literal["nodes", "objects"]
 
 
-def save(posterior: RelationPosterior, path: str | os.PathLike[str]) -> None:
-    """Write a posterior; see `RelationPosterior.save`."""
+class _Options(TypedDict):
+    """Of `RelationProblem`."""
+
+    loss: Loss
+    symmetry: Symmetry
+    pair_kernel: str
+    solver: Solver
+
+
+class _Plain(TypedDict):
+    """Of `RelationPosterior`."""
+
+    noise: float
+    shift: float
+    log_evidence: float | None
+
+
+class _Domain(TypedDict):
+    """Of `Domain`."""
+
+    labels: str
+    name: str
+    feature_names: list[str] | None
+    kernel: Any
+    sparse: list[int] | None
+    standardize: NotRequired[bool]
+
+
+class _Program(TypedDict):
+    """Of `ProgramKernel`."""
+
+    origin: str
+    field: str
+    nodes: StoredData
+    objects: StoredData | None
+    symmetry: Symmetry
+    shift: float
+
+
+class _Stored(TypedDict):
+    """What JSON holds."""
+
+    kind: str
+    shape: list[int]
+    options: _Options
+    plain: _Plain
+    regularization: float
+    scale: float
+    info: dict[str, Any]
+    hyperparameters: list[str]
+    nodes: _Domain
+    objects: _Domain | None
+    program: _Program | None
+    stopped: NotRequired[bool]
+
+
+def pack(posterior: RelationPosterior) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays by name, and what JSON can hold."""
     problem, solution = posterior.problem, posterior.solution
     arrays: dict[str, Any] = {"key": posterior.key, "values": problem.values.values}
     if problem.values.edges is not None:
@@ -51,18 +123,22 @@ def save(posterior: RelationPosterior, path: str | os.PathLike[str]) -> None:
     }
     if problem.objects is not problem.nodes:
         content["objects"] = _pack_domain(problem.objects, "objects", arrays)
-    write(path, arrays, content)
+    return arrays, content
 
 
-def unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> RelationPosterior:
-    """From what `save` wrote."""
-    edges = (arrays["rows"], arrays["columns"]) if "rows" in arrays else None
+def unpack(arrays: Mapping[str, Any], content: dict[str, Any], own: Any = None) -> RelationPosterior:
+    """The inverse of `pack`; ``own`` is the caller's program."""
+    checked(content, _Stored, "the posterior")
+    checked_info(content["info"])
     p, m = content["shape"]
+    edges = None
+    if "rows" in arrays:
+        edges = (positions(arrays, "rows", p), positions(arrays, "columns", m))
     values = RelationValues((p, m), arrays["values"], edges)
     program = content["program"]
     found = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
     hyperparameters = {name: float(v) if v.ndim == 0 else v for name, v in found.items()}
-    origin = None if program is None else _unpack_program(arrays, program, values)
+    origin = None if program is None else _unpack_program(arrays, program, values, own)
     nodes = _unpack_domain(arrays, content["nodes"], "nodes", origin, hyperparameters, program)
     objects = nodes
     if content["objects"] is not None:
@@ -121,12 +197,12 @@ def _pack_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str,
 def _unpack_domain(
     arrays: Mapping[str, Any],
     content: dict[str, Any],
-    side: Any,
+    side: _Side,
     origin: tuple[Origin, RelationData] | None,
     hyperparameters: dict[str, Any],
     program: dict[str, Any] | None,
 ) -> Domain:
-    labels = tuple(decode_label(label) for label in json.loads(content["labels"]))
+    labels = decode_labels(content["labels"])
     names = content["feature_names"] and tuple(content["feature_names"])
     if content["kernel"] is None:
         matrix = arrays[f"{side}_kernel"]
@@ -141,12 +217,11 @@ def _unpack_domain(
     if content["sparse"] is None:
         features = arrays[f"{side}_features"]
     else:
-        parts = tuple(arrays[f"{side}_{name}"] for name in ("data", "indices", "indptr"))
-        features = sparse.csr_array(parts, shape=tuple(content["sparse"]))
-    kernel = decode(content["kernel"])
-    standardize = content.get(
-        "standardize", False
-    )  # files of earlier versions have the features as they were given
+        parts = [arrays[f"{side}_{name}"] for name in ("data", "indices", "indptr")]
+        rows, columns = content["sparse"]
+        features = sparse_rows(parts, (rows, columns))
+    kernel = checked(decode(content["kernel"]), NodeKernel, f"the kernel of the {side}")
+    standardize = content.get("standardize", False)  # earlier files have the features as they were given
     return Domain(labels, features, kernel, content["name"], names, standardize)
 
 
@@ -154,7 +229,7 @@ def _pack_program(kernel: Any, arrays: dict[str, Any]) -> dict[str, Any] | None:
     """The program and its data, where a later session can call it: for nodes that come later."""
     if not isinstance(kernel, ProgramKernel) or kernel.data is None:
         return None
-    origin = encode_origin(Origin(kernel.program, *kernel.arguments).unbound())
+    origin = encode_origin(Origin(kernel.program, *kernel.arguments))
     if origin is None:
         return None
     data = kernel.data
@@ -177,8 +252,8 @@ def _pack_program(kernel: Any, arrays: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _unpack_program(
-    arrays: Mapping[str, Any], content: dict[str, Any], values: RelationValues
-) -> tuple[Origin, RelationData]:
+    arrays: Mapping[str, Any], content: dict[str, Any], values: RelationValues, program: Any
+) -> tuple[Origin, RelationData] | None:
     objects: PreferenceData | None = None
     if content["objects"] is not None:
         objects = unpack_data(arrays, content["objects"], "objects")
@@ -190,4 +265,5 @@ def _unpack_program(
         content["shift"],
         arrays.get("distinct"),
     )
-    return cast(Origin, decode_origin(content["origin"], data)), data
+    origin = decode_origin(content["origin"], data, program=program)
+    return None if origin is None else (origin, data)

@@ -5,47 +5,82 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from relpref.data import Comparisons, Graph, Links, PreferenceData, Relation, ScaleReference
 from relpref.data.links import OPTIONS
+from relpref.data.messages import listed, shown
 from relpref.errors import StorageError
 from relpref.files import replaced
-from relpref.infer.belief import Belief, DrawsBelief, Floats, GaussianBelief
+from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief
 from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.encoding import (
+    check_arguments,
+    checked,
     decode,
-    decode_label,
+    decode_labels,
     decode_origin,
     dump,
     encode_labels,
     encode_likelihood,
     encode_origin,
+    positions,
 )
 from relpref.infer.large import storage as large
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.result import Result
 from relpref.infer.utility_posterior import UtilityPosterior
+from relpref.likelihoods import AnswerModel
+from relpref.memory import require_memory
 
 SCHEMA = 2  # 2: links and their kinds, columns of answers, likelihood
 _ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
 
 
-def save(posterior: Posterior, path: str | os.PathLike[str]) -> None:
+class StoredData(TypedDict):
+    """Of `PreferenceData`, what JSON holds."""
+
+    entities: str
+    attribute_names: list[str]
+    relations: list[str]
+    cliques: list[str]
+    columns: list[
+        Literal["winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first"]
+    ]
+    raters: str
+    strengths: int
+    links: list[dict[str, Any]]
+    answered: bool
+    notes: list[str]
+
+
+class _Stored(TypedDict):
+    """Of any posterior but that of a relation, what JSON holds."""
+
+    kind: NotRequired[Literal["class"]]
+    slices: dict[str, list[int]]
+    parts: dict[str, list[str]]
+    hyperparameters: list[str]
+    sites: list[str]
+    log_evidence: float | None
+    info: dict[str, Any]
+    origin: str | None
+    data: dict[str, Any] | None
+    likelihood: NotRequired[dict[str, Any]]
+
+
+def save(posterior: Posterior | RelationPosterior, path: str | os.PathLike[str]) -> None:
     """Write a posterior; see `Posterior.save`."""
-    write(path, *_pack(posterior))
-
-
-def write(path: str | os.PathLike[str], arrays: Mapping[str, Any], content: Mapping[str, Any]) -> None:
-    """Write arrays and what else there is to be known about them."""
     import h5netcdf
 
     from relpref import __version__
 
+    arrays, content = pack(posterior)
     text = dump(content)
     attributes = {
         "relpref_schema": SCHEMA,
@@ -70,12 +105,18 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Any], content: Mapp
             target.create_variable(variable, tuple(dims), data=array)
 
 
-def load(path: str | os.PathLike[str]) -> Posterior | RelationPosterior:
+def load(path: str | os.PathLike[str], *, program: Any = None) -> Posterior | RelationPosterior:
     """Read a posterior that `Posterior.save` or `RelationPosterior.save` wrote.
+
+    Nothing that the file names is imported or called: programs, kernels and likelihoods are looked up among those of the package and those
+    given to `relpref.register`, and their arguments are checked against the types they declare.
 
     Parameters
     ----------
     path : path
+    program : callable, optional
+        The numpyro program that was fitted, where it is your own: a file keeps its arguments and what it was called, not the program.
+        Without it, such a posterior answers questions about the entities it knows, and cannot be updated.
 
     Returns
     -------
@@ -92,6 +133,8 @@ def load(path: str | os.PathLike[str]) -> Posterior | RelationPosterior:
     schema = attributes.get("relpref_schema")
     if schema is None:
         raise StorageError(f"{file_path} is a netCDF file, but holds no relpref posterior")
+    if not isinstance(schema, int | np.integer):
+        raise StorageError(f"{file_path} is damaged: its schema is {shown(schema)}; save the posterior again")
     if int(schema) > SCHEMA:
         raise StorageError(
             f"{file_path} has schema {int(schema)}; this relpref reads up to {SCHEMA}: install a newer one"
@@ -103,23 +146,68 @@ def load(path: str | os.PathLike[str]) -> Posterior | RelationPosterior:
     if attributes.get("relpref_sha256") != _checksum(arrays, str(attributes.get("relpref"))):
         raise StorageError(f"{file_path} is damaged: its checksum does not fit; save the posterior again")
     try:
-        content = json.loads(attributes["relpref"])
-        if content.get("kind") == "relation":
-            from relpref.infer.relation_storage import unpack
+        return unpack(arrays, attributes["relpref"], program)
+    except StorageError as error:
+        raise StorageError(f"{file_path}: {error}") from error
 
-            return unpack(arrays, content)
-        return _unpack(arrays, content)
-    except (KeyError, ValueError, TypeError, json.JSONDecodeError) as error:
-        raise StorageError(f"{file_path} is incomplete ({error!r}); save the posterior again") from error
+
+class _Arrays(dict[str, Any]):
+    """The arrays of a file, and which of them were looked at."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        super().__init__(arrays)
+        self.used: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        """One of them."""
+        self.used.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """One of them, if it is there."""
+        self.used.add(name)
+        return super().get(name, default)
+
+
+def unpack(arrays: Mapping[str, Any], text: str, program: Any = None) -> Posterior | RelationPosterior:
+    """A posterior from the arrays and the JSON of a file.
+
+    Raises
+    ------
+    StorageError
+        If they are not what `pack` makes.
+    """
+    known = _Arrays(arrays)
+    found: Posterior | RelationPosterior
+    try:
+        content = json.loads(text)
+        if isinstance(content, dict) and content.get("kind") == "relation":
+            from relpref.infer.relation_storage import unpack as unpack_relation
+
+            found = unpack_relation(known, content, program)
+        else:
+            found = _unpack(known, content, program)
+    except StorageError:
+        raise
+    except Exception as error:  # of a damaged or forged file any part may be anything
+        raise StorageError(f"the file is incomplete ({shown(error)}); save the posterior again") from error
+    if known.keys() - known.used:
+        raise StorageError(
+            f"nothing is known of the arrays {listed(sorted(known.keys() - known.used))}; it is damaged"
+        )
+    return found
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Every array of a file by its path in it, and the file's attributes."""
     import h5netcdf
+    import h5py
 
     if not path.exists():
         raise StorageError(f"{path} does not exist; give the file that posterior.save(...) wrote")
     try:
+        with h5py.File(path, "r") as raw:
+            _check_contents(raw)
         with h5netcdf.File(path, "r") as file:
             attributes = {name: file.attrs[name] for name in file.attrs}
             arrays = {name: np.asarray(variable[...]) for name, variable in file.variables.items()}
@@ -133,7 +221,28 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return arrays, attributes
 
 
-def _pack(posterior: Posterior) -> tuple[dict[str, Floats], dict[str, Any]]:
+def _check_contents(group: Any) -> None:
+    """Refuse what leads out of the file, is larger than the file says, or is no array of numbers."""
+    import h5py
+
+    for name in group:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise StorageError(f"{name} is a link to elsewhere")
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            _check_contents(item)
+        elif item.dtype.kind not in "fiub" or item.is_virtual or item.external:
+            raise StorageError(f"{name} is no array of numbers")
+        else:
+            require_memory(float(item.nbytes), f"the array {name}")
+
+
+def pack(posterior: Posterior | RelationPosterior) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays by name, and what JSON can hold."""
+    if isinstance(posterior, RelationPosterior):
+        from relpref.infer.relation_storage import pack as pack_relation
+
+        return pack_relation(posterior)
     belief = posterior.belief
     arrays: dict[str, Any] = {"key": posterior.key}
     if isinstance(belief, GaussianBelief):
@@ -198,7 +307,9 @@ def _unpack_belief(arrays: Mapping[str, Any]) -> Belief:
     return GaussianBelief(arrays["mean"], arrays["covariance"])
 
 
-def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
+def _unpack(arrays: Mapping[str, Any], content: Any, program: Any) -> Posterior:
+    checked(content, _Stored, "the posterior")
+    checked_info(content["info"])
     parts = {}
     for row, (site, names) in enumerate(content["parts"].items()):
         means = {name: arrays[f"parts/mean_{row}_{column}"] for column, name in enumerate(names)}
@@ -220,14 +331,24 @@ def _unpack(arrays: Mapping[str, Any], content: dict[str, Any]) -> Posterior:
     if content.get("kind") == "class":
         from relpref.infer.class_storage import unpack_class
 
-        return unpack_class(arrays, content, common)
+        return unpack_class(arrays, content, common, program)
     if content["data"] is None:
         return Posterior(**common)
     data = unpack_data(arrays, content["data"])
-    origin, likelihood = decode_origin(content["origin"], data), decode(content["likelihood"])
+    origin = decode_origin(content["origin"], data, program=program)
+    likelihood = checked(decode(content["likelihood"]), AnswerModel, "the likelihood")
     if large.is_packed(arrays):
         common["belief"] = large.unpack(arrays, origin, common["hyperparameters"])
     return UtilityPosterior(**common, data=data, origin=origin, likelihood=likelihood)
+
+
+def checked_info(info: Mapping[str, Any]) -> None:
+    """Refuse an ``info`` without engine and result."""
+    checked(info.get("engine"), str, "the engine")
+    if info.get("result") not in Result.__members__:
+        raise StorageError(
+            f"the result is {shown(info.get('result'))}, which no engine ends with; the file is damaged"
+        )
 
 
 def pack_data(data: PreferenceData, prefix: str = "data") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -266,7 +387,12 @@ def pack_data(data: PreferenceData, prefix: str = "data") -> tuple[dict[str, Any
 
 def unpack_data(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str = "data") -> PreferenceData:
     """The inverse of `pack_data`."""
-    entities = tuple(decode_label(label) for label in json.loads(content["entities"]))
+    checked(content, StoredData, "the data")
+    entities, raters = decode_labels(content["entities"]), decode_labels(content["raters"])
+    positions(arrays, f"{prefix}/winner", len(entities))
+    positions(arrays, f"{prefix}/loser", len(entities))
+    if "rater" in content["columns"]:
+        positions(arrays, f"{prefix}/rater", len(raters))
     graphs = {}
     for row, name in enumerate(content["relations"]):
         part = f"{prefix}/relation_{row}_"
@@ -280,19 +406,23 @@ def unpack_data(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str 
         graphs[name] = Graph(len(entities), *edges, frozen_reference=reference, counts_cliques=cliques)
     links = {}
     for row, stored in enumerate(content["links"]):
-        source, target, weight = (
-            arrays[f"{prefix}/links_{row}_{name}"] for name in ("source", "target", "weight")
+        options = {option: stored[option] for option in OPTIONS}
+        check_arguments(Relation, options, "a relation")
+        targets = decode_labels(stored["targets"])
+        part = f"{prefix}/links_{row}_"
+        links[checked(stored["name"], str, "a relation")] = Links(
+            Relation(None, **options),
+            positions(arrays, part + "source", len(entities)),
+            positions(arrays, part + "target", len(targets) or len(entities)),
+            arrays[part + "weight"],
+            targets,
         )
-        relation = Relation(None, **{option: stored[option] for option in OPTIONS})
-        targets = tuple(decode_label(label) for label in json.loads(stored["targets"]))
-        links[stored["name"]] = Links(relation, source, target, weight, targets)
     fields = {name: arrays[f"{prefix}/{name}"] for name in _ATTRIBUTES}
     columns = {name: arrays[f"{prefix}/{name}"] for name in content["columns"]}
     for array in (*fields.values(), *columns.values()):
         array.flags.writeable = False
     if "tie" in columns:
         columns["tie"] = columns["tie"].astype(bool)
-    raters = tuple(decode_label(label) for label in json.loads(content["raters"]))
     return PreferenceData(
         comparisons=Comparisons(**columns, raters=raters, strengths=content["strengths"]),
         entities=entities,

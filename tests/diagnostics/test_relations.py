@@ -15,7 +15,6 @@ from relpref.diagnostics.relations import site_part
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.posterior import Origin, Parts
-from relpref.infer.refit import ENGINES
 from relpref.kernels import Diffusion, RegularizedLaplacian, SquaredExponential
 from relpref.models import preference_gp, xpgp
 from relpref.report.page import render
@@ -118,7 +117,7 @@ class Engine:
 
 @pytest.fixture
 def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Engine]:
-    monkeypatch.setitem(ENGINES, "EP", Engine)
+    monkeypatch.setattr("relpref.infer.refit.find", lambda kind, name: Engine)
     monkeypatch.setattr(Engine, "calls", [])
     monkeypatch.setattr(Engine, "posterior", given, raising=False)
     held_out = HeldOut(pd.DataFrame({"log_score": [-0.5, -1.0]}), "by hand")

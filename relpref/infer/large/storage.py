@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from relpref.errors import StorageError
+from relpref.infer.encoding import positions, sparse_rows
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.covariance import Conditioned
 from relpref.infer.large.many import low_rank_parts
@@ -17,6 +18,7 @@ from relpref.infer.large.sparse import SparsePosterior
 from relpref.infer.posterior import Origin
 
 _DUAL, _SPARSE = "dual", "sparse"  # groups of a file
+_DUAL_ARRAYS = ("weights", "touched", "data", "indices", "indptr")
 
 
 def pack(belief: ImplicitBelief) -> dict[str, Any]:
@@ -58,20 +60,21 @@ def unpack(
 ) -> ImplicitBelief:
     """The inverse of `pack`."""
     location = np.asarray(arrays["mean"])
+    sparse = f"{_SPARSE}/weights" in arrays
+    names = (f"{_SPARSE}/weights",) if sparse else tuple(f"{_DUAL}/{name}" for name in _DUAL_ARRAYS)
+    weights, *more = (arrays[name] for name in names)
     if origin is None:
         return ImplicitBelief(location, Forgotten(len(location)))
     with jax.enable_x64(True):
         values = {name: np.asarray(value, dtype=np.float64) for name, value in hyperparameters.items()}
         reading = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values)
-        if f"{_SPARSE}/weights" in arrays:
+        if sparse:
             parts, _ = low_rank_parts(reading, arrays["key"])
-            weights = arrays[f"{_SPARSE}/weights"]
             posterior = SparsePosterior.at(parts, reading.ends.T, reading.entries.T, weights)
             return ImplicitBelief(location, posterior)
-    dual = {name.partition("/")[2]: value for name, value in arrays.items() if name.startswith(f"{_DUAL}/")}
-    shape = (len(dual["weights"]), len(dual["touched"]))
-    projection = scipy.sparse.csr_array((dual["data"], dual["indices"], dual["indptr"]), shape=shape)
-    return ImplicitBelief(location, Conditioned(reading.prior, dual["touched"], projection, dual["weights"]))
+    touched = positions(arrays, f"{_DUAL}/touched", len(location))
+    projection = sparse_rows(more[1:], (len(weights), len(touched)))
+    return ImplicitBelief(location, Conditioned(reading.prior, touched, projection, weights))
 
 
 class Forgotten:

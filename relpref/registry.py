@@ -1,0 +1,146 @@
+"""Names that a file may use for code: the package's own, and those that a program registered.
+
+A file never says where code lies. It names a program, kernel, likelihood or engine, and that name is looked up here: in the tables
+below, or among what `register` was given. Nothing else is reachable from a file, and nothing is imported because a file says so.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from importlib import import_module
+from typing import Any, Literal, get_args
+
+from relpref.errors import DataError
+
+Kind = Literal["program", "kernel", "likelihood", "engine"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+GROUP = "relpref"  # of entry points
+
+_KERNELS = (
+    "Cut",
+    "Diffusion",
+    "EdgeLandmarks",
+    "GivenFeatures",
+    "HiddenCommonCause",
+    "Kendall",
+    "Landmarks",
+    "Linear",
+    "Mallows",
+    "Matern32",
+    "Matern52",
+    "Precomputed",
+    "RegularizedLaplacian",
+    "RelationVectors",
+    "SquaredExponential",
+)
+_PROGRAMS = ("conditional_ranking", "kronecker_classifier", "preference_gp", "ranking_classifier", "xpgp")
+
+# The package's own, with the room that each is imported from when it is first wanted.
+OWN: dict[Kind, dict[str, str]] = {
+    "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
+    "kernel": dict.fromkeys(_KERNELS, "relpref.kernels") | {"NodeKernel": "relpref.rls.node_kernels"},
+    "likelihood": dict.fromkeys(("Logistic", "Probit"), "relpref.likelihoods"),
+    "engine": dict.fromkeys(("EP", "Laplace"), "relpref.infer"),
+}
+
+# What files called them that were written before this registry was.
+EARLIER: dict[str, tuple[Kind, str]] = {
+    **{f"relpref.models.{name}:{name}": ("program", name) for name in _PROGRAMS},
+    **{
+        f"relpref.kernels.{module}:{name}": ("kernel", name)
+        for module, names in {
+            "attribute": ("SquaredExponential", "Matern32", "Matern52", "Linear"),
+            "edge_landmarks": ("EdgeLandmarks",),
+            "graph": ("RegularizedLaplacian", "Diffusion"),
+            "hidden_common_cause": ("HiddenCommonCause",),
+            "landmarks": ("Landmarks",),
+            "precomputed": ("Precomputed",),
+            "ranking": ("GivenFeatures", "Cut", "Kendall", "Mallows"),
+            "relation_vectors": ("RelationVectors",),
+        }.items()
+        for name in names
+    },
+    "relpref.rls.node_kernels:NodeKernel": ("kernel", "NodeKernel"),
+    "relpref.likelihoods.models:Probit": ("likelihood", "Probit"),
+    "relpref.likelihoods.models:Logistic": ("likelihood", "Logistic"),
+}
+
+_added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
+_with_entry_points = False
+
+
+def register(kind: Kind, name: str, object: Any) -> None:
+    """Let saved posteriors name a program, kernel, likelihood or engine of your own.
+
+    Call it before `relpref.load`, in every session that reads such files. Files keep the name, and for kernels and likelihoods the
+    values of the fields, never the code.
+
+    Parameters
+    ----------
+    kind : {"program", "kernel", "likelihood", "engine"}
+    name : str
+        What files call it; not one of the package's own names.
+    object : callable or class
+        Of a program the function itself. Of a kernel or likelihood the class, a dataclass: it is made again from its fields, after their
+        values were checked against their annotations. Of an engine the class.
+
+    Raises
+    ------
+    DataError
+        If there is no such kind, the name is taken, or the object is none of that kind.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> from relpref.models import xpgp
+    >>> def my_program(data, *, standardize: bool = True):
+    ...     xpgp(data, standardize=standardize)
+    >>> relpref.register("program", "my_program", my_program)
+    """
+    if kind not in KINDS:
+        raise DataError(f"kind is {kind!r}; it is 'program', 'kernel', 'likelihood' or 'engine'")
+    if not isinstance(name, str) or not name:
+        raise DataError(f"name is {name!r}; give the {kind} a name, as text")
+    if name in OWN[kind] or _added[kind].get(name, object) is not object:
+        raise DataError(f"the {kind} {name!r} is registered already, as another object; choose another name")
+    if not callable(object):
+        raise DataError(f"the {kind} {name!r} is {object!r}, which nobody can call; give the {kind} itself")
+    if kind in ("kernel", "likelihood") and not (isinstance(object, type) and is_dataclass(object)):
+        raise DataError(
+            f"the {kind} {name!r} is {object!r}; give its class, a dataclass, so that a file can keep its fields"
+        )
+    if kind == "engine" and not isinstance(object, type):
+        raise DataError(f"the engine {name!r} is {object!r}; give its class")
+    _added[kind][name] = object
+
+
+def find(kind: Kind, name: str) -> Any:
+    """The registered object of that name; None where there is none."""
+    if name in OWN[kind]:
+        return getattr(import_module(OWN[kind][name]), name)
+    if name not in _added[kind] and _with_entry_points:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=GROUP, name=f"{kind}.{name}"):
+            register(kind, name, point.load())
+    return _added[kind].get(name)
+
+
+def name_of(kind: Kind, object: Any) -> str | None:
+    """The name by which `find` gives exactly this object; None where it is not registered."""
+    name = getattr(object, "__name__", None)
+    if name in OWN[kind] and find(kind, name) is object:
+        return str(name)
+    return next((name for name, known in _added[kind].items() if known is object), None)
+
+
+@contextmanager
+def entry_points_for_unknown_names() -> Iterator[None]:
+    """Let `find` load what installed packages offer in the group of entry points, for names that it does not know."""
+    global _with_entry_points
+    before, _with_entry_points = _with_entry_points, True
+    try:
+        yield
+    finally:
+        _with_entry_points = before

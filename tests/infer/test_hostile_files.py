@@ -1,0 +1,449 @@
+"""Files that were forged: whatever they name, nothing is imported, called, started or written."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5netcdf
+import h5py
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref import registry
+from relpref.data import PreferenceData, Rankings, RelationData
+from relpref.errors import DataError, StorageError
+from relpref.infer import EP, Exact, storage
+from relpref.infer.encoding import dump
+from relpref.kernels import HiddenCommonCause, Kendall, Landmarks, Matern32, SquaredExponential
+from relpref.likelihoods import Logistic
+from relpref.models import conditional_ranking, ranking_classifier, xpgp
+from relpref.rls import ConditionalRanker
+
+MODULES = ["os", "subprocess", "shutil", "builtins", "posix", "importlib", "pickle", "ctypes", "runpy"]
+HOSTILE = [
+    "",
+    " ",
+    "\0",
+    "a\0b",
+    "null",
+    "[]",
+    "{}",
+    '{"object": "os:system", "fields": {"command": "touch pwned"}}',
+    "[[[[[[[[[[]]]]]]]]]]",
+    "NaN",
+    "1e999",
+    "-1",
+    "99999999999999999999",
+    "..",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "/dev/zero",
+    "C:\\Windows\\system32",
+    "http://localhost:9/x",
+    "file:///etc/passwd",
+    "; touch pwned",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "__import__('os').system('touch pwned')",
+    "cos\nsystem\n(S'touch pwned'\ntR.",
+    "__class__",
+    "__init__",
+    "__reduce__",
+    "__builtins__",
+    "relpref.data_loaders.download:fetch",
+    "relpref.infer.storage:save",
+    "relpref.files:replaced",
+    "relpref.registry:register",
+    "relpref.cli.parser:import_module",
+    "relpref.models.xpgp:numpyro",
+    "program:__class__",
+    "kernel:os",
+    "kernel:..",
+    "engine:os.system",
+    "likelihood:eval",
+    *(f"{module}:system" for module in MODULES),
+    "antigravity",
+    "x" * 100_000,
+]
+WATCHED = ("import", "exec", "os", "open", "subprocess", "socket", "shutil", "pickle", "ctypes")
+seen: list[tuple[str, str]] | None = None
+heard: list[tuple[str, str]] = []
+
+
+def audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if seen is None:
+        return
+    reads = event == "open" and not (isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"))
+    if event.split(".")[0] in WATCHED and not reads:
+        seen.append((event, str(arguments)[:200]))
+
+
+sys.addaudithook(audit)  # hooks stay as long as the process; this one listens only inside `nothing_happens`
+
+
+@contextmanager
+def nothing_happens() -> Iterator[None]:
+    global seen
+    seen = []
+    try:
+        yield
+        assert seen == []
+    finally:
+        heard[:], seen = seen, None
+
+
+def test_the_hook_hears(tmp_path: Path) -> None:
+    for act in (
+        lambda: (tmp_path / "written").write_text("x"),
+        lambda: subprocess.run(["true"], check=True),
+        lambda: __import__("relpref_of_nobody"),
+    ):
+        with pytest.raises((AssertionError, ModuleNotFoundError)), nothing_happens():
+            act()
+        assert heard
+
+
+def strings(value: Any) -> Iterator[tuple[str, Callable[[str], Any]]]:
+    """Every string in plain values, JSON inside strings included, and what the whole is with another in its place."""
+    if isinstance(value, str):
+        yield value, lambda new: new
+        inside = None
+        if value[:1] in ("[", "{"):
+            inside = json.loads(value)
+        if inside:
+            for found, rebuilt in strings(inside):
+                yield found, lambda new, rebuilt=rebuilt: dump(rebuilt(new))  # type: ignore[misc]
+    elif isinstance(value, list):
+        for place, part in enumerate(value):
+            for found, rebuilt in strings(part):
+                yield (
+                    found,
+                    lambda new, place=place, rebuilt=rebuilt: [  # type: ignore[misc]
+                        *value[:place],
+                        rebuilt(new),
+                        *value[place + 1 :],
+                    ],
+                )
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield key, lambda new, key=key: {new if k == key else k: v for k, v in value.items()}  # type: ignore[misc]
+            for found, rebuilt in strings(part):
+                yield found, lambda new, key=key, rebuilt=rebuilt: {**value, key: rebuilt(new)}  # type: ignore[misc]
+
+
+def check(file: tuple[dict[str, Any], str], what: str) -> bool:
+    """The file is refused, or is what it says; whether it is refused."""
+    arrays, text = file
+    with nothing_happens():
+        try:
+            found = storage.unpack(arrays, text)
+        except StorageError as error:
+            assert len(str(error)) < 1000
+            return True
+    if what.startswith("'program:"):  # the program of somebody, which a file does not know
+        assert "program:" not in dump(storage.pack(found)[1])
+        return False
+    again, content = storage.pack(found)
+    assert again.keys() == arrays.keys(), what
+    assert json.loads(dump(content)) == json.loads(text), what
+    return False
+
+
+@pytest.fixture(scope="module")
+def saved(posterior: Any) -> dict[str, Any]:
+    """One of each kind of posterior, with arguments of each kind."""
+    rng = np.random.default_rng(0)
+    given = {
+        "attribute_kernel": Matern32(shared_lengthscale=True),
+        "relation_kernels": {"next": HiddenCommonCause("cliques")},
+        "likelihood": Logistic(),
+        "normalize": False,
+    }
+    utilities = replace(posterior, origin=replace(posterior.origin, kwargs=given), likelihood=Logistic())
+    rankings = Rankings.from_orders([list("abc"), list("bca"), list("cab"), list("acb")] * 2).with_labels(
+        ["y", "n"] * 4
+    )
+    landmarks = Landmarks(Kendall(), rankings[:4])
+    fixed = {"amplitude": 1.0, "intercept": 0.0}
+    classes = EP(ranking_classifier, fixed=fixed).run(0, rankings, kernel=landmarks, progress_bar=False)
+    nodes = pd.DataFrame(rng.normal(size=(3, 2)), index=["a", "b", "c"], columns=["x", "y"])
+    data = RelationData.from_tables(nodes, rng.normal(size=(3, 3)))
+    known = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
+    relation = Exact(conditional_ranking, fixed=known).run(
+        0, data, loss="regression", node_kernel=SquaredExponential()
+    )
+    ranker = ConditionalRanker("gaussian", loss="regression").fit(nodes, rng.normal(size=(3, 3))).posterior_
+    return {"utilities": utilities, "classes": classes, "relation": relation, "ranker": ranker}
+
+
+KINDS = ("utilities", "classes", "relation", "ranker")
+
+
+def walk(posterior: Any, hostile: Callable[[int], list[str]]) -> tuple[int, int]:
+    arrays, content = storage.pack(posterior)
+    text = dump(content)
+    storage.unpack(arrays, text)  # imports what a clean load imports
+    assert not check((arrays, text), "the file itself")
+    files = [
+        (name, lambda new, name=name: ({new if n == name else n: a for n, a in arrays.items()}, text))
+        for name in arrays
+    ] + [
+        (found, lambda new, rebuilt=rebuilt: (arrays, dump(rebuilt(new))))
+        for found, rebuilt in strings(json.loads(text))
+    ]
+    done = [
+        check(made(new), f"{found!r} became {new[:100]!r}")
+        for row, (found, made) in enumerate(files)
+        for new in hostile(row)
+    ]
+    return len(done), sum(done)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_string_by_some_hostile_ones(kind: str, saved: dict[str, Any]) -> None:
+    done, refused = walk(saved[kind], lambda row: [HOSTILE[(5 * row + k) % len(HOSTILE)] for k in range(5)])
+    assert done > 200 and 0 < refused < done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_string_by_every_hostile_one(kind: str, saved: dict[str, Any]) -> None:
+    assert len(set(HOSTILE)) >= 50
+    done, refused = walk(saved[kind], lambda _: HOSTILE)
+    assert 0 < refused < done
+
+
+def reseal(path: Path, arrays: dict[str, Any], text: str) -> None:
+    """Write what somebody forged, with a checksum that fits."""
+
+    def change(file: Any) -> None:
+        file.attrs["relpref"] = text
+        file.attrs["relpref_sha256"] = storage._checksum(arrays, text)
+
+    with h5netcdf.File(path, "a") as file:
+        change(file)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"object": "relpref.data_loaders.registry:get", "fields": {"name": "cora"}},
+        {"object": "relpref.files:replaced", "fields": {"path": "pwned"}},
+        {"object": "program:xpgp", "fields": {}},
+        {"object": "kernel:Matern32", "fields": {"shared_lengthscale": "os:system"}},
+        {"object": "kernel:Matern32", "fields": {"shared_lengthscale": 1}},
+        {"object": "kernel:Matern32", "fields": {"no_such": True}},
+        {"object": "kernel:NodeKernel", "fields": {"kernel": "linear"}},  # has no parameters
+        {"object": "kernel:Landmarks", "fields": {}},
+        {"type": "relpref.models.xpgp:xpgp"},
+        {"kept": {"array": "mean"}},
+        "relpref.kernels:Matern32",
+        [],
+    ],
+    ids=str,
+)
+def test_arguments_are_of_the_types_that_are_declared(
+    forged: Any, saved: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.nc"
+    saved["utilities"].save(path)
+    arrays, content = storage.pack(saved["utilities"])
+    call = json.loads(content["origin"])
+    call["kwargs"]["mapping"]["attribute_kernel"] = forged
+    reseal(path, arrays, dump(content | {"origin": dump(call)}))
+    before = sorted(tmp_path.iterdir())
+    with nothing_happens(), pytest.raises(StorageError):
+        storage.unpack(arrays, dump(content | {"origin": dump(call)}))
+    with pytest.raises(StorageError, match=r"run\.nc: "):
+        relpref.load(path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("engine", "os"),
+        ("engine", None),
+        ("hyperparameters", "os:system"),
+        ("restarts", "1"),
+        ("callback", "print"),
+        ("program", "program:xpgp"),
+    ],
+)
+def test_options_of_the_engine_are_checked(name: str, value: Any, saved: dict[str, Any]) -> None:
+    arrays, content = storage.pack(saved["utilities"])
+    call = json.loads(content["origin"])
+    call["engine"][name] = value
+    with pytest.raises(StorageError):
+        storage.unpack(arrays, dump(content | {"origin": dump(call)}))
+
+
+@pytest.mark.parametrize("name", ["data/winner", "data/relation_0_source", "data/relation_0_weight"])
+def test_positions_that_lead_nowhere(name: str, saved: dict[str, Any]) -> None:
+    arrays, content = storage.pack(saved["utilities"])
+    bad = -arrays[name] if "weight" in name else arrays[name] + 12
+    with pytest.raises(StorageError):
+        storage.unpack(arrays | {name: bad}, dump(content))
+
+
+def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> None:
+    from scipy import sparse
+
+    features = sparse.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
+    ranker = ConditionalRanker("gaussian", loss="regression").fit(features, np.arange(25.0).reshape(5, 5))
+    arrays, content = storage.pack(ranker.posterior_)
+    for name, value in (("nodes_indices", 2**30), ("nodes_indptr", 2**30), ("nodes_indices", -5)):
+        bad = arrays[name].copy()
+        bad[-1] = value
+        with pytest.raises(StorageError):
+            storage.unpack(arrays | {name: bad}, dump(content))
+
+
+def test_a_file_leads_nowhere_else(saved: dict[str, Any], tmp_path: Path) -> None:
+    saved["utilities"].save(tmp_path / "other.nc")
+    for link in (h5py.ExternalLink("other.nc", "/mean"), h5py.SoftLink("/key")):
+        saved["utilities"].save(tmp_path / "run.nc")
+        with h5py.File(tmp_path / "run.nc", "a") as file:
+            del file["mean"]
+            file["mean"] = link
+        with pytest.raises(StorageError, match="link"):
+            relpref.load(tmp_path / "run.nc")
+
+
+def test_a_file_that_says_it_is_huge(saved: dict[str, Any], tmp_path: Path) -> None:
+    saved["utilities"].save(tmp_path / "run.nc")
+    with h5py.File(tmp_path / "run.nc", "a") as file:
+        file.create_dataset("bomb", (2**50,), "f8", chunks=(2**20,), compression="gzip")
+    with pytest.raises(StorageError, match="bomb needs"):
+        relpref.load(tmp_path / "run.nc")
+
+
+def test_files_from_before_the_registry(saved: dict[str, Any], tmp_path: Path) -> None:
+    for posterior in saved.values():
+        arrays, content = storage.pack(posterior)
+        text = dump(content)
+        old = text
+        for earlier, (kind, name) in registry.EARLIER.items():
+            assert getattr(__import__(earlier.partition(":")[0], fromlist=["x"]), name) is registry.find(
+                kind, name
+            )
+            old = old.replace(f'{kind}:{name}\\"', f'{earlier}\\"').replace(f'{kind}:{name}"', f'{earlier}"')
+        assert old != text
+        assert dump(storage.pack(storage.unpack(arrays, old))[1]) == text
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A kernel of somebody."""
+
+    factor: float = 2.0
+
+    def parameters(self, domain: Any) -> dict[str, Any]:
+        return {}
+
+    def __call__(self, attributes: Any, **_: Any) -> Any:
+        return Matern32()(attributes * self.factor, lengthscale=jnp.ones(2))
+
+
+def own_program(data: PreferenceData, *, standardize: bool = True) -> None:
+    xpgp(data, standardize=standardize)
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_added", {kind: {} for kind in registry.KINDS})
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_program_of_ones_own(saved: dict[str, Any], tmp_path: Path) -> None:
+    posterior, path = saved["utilities"], tmp_path / "own.nc"
+    origin = replace(posterior.origin, program=partial(own_program, standardize=False), kwargs={})
+    replace(posterior, origin=origin).save(path)
+    assert '"own_program' in json.loads(storage._read(path)[1]["relpref"])["origin"]
+    alone: Any = relpref.load(path)
+    assert alone.origin is None
+    pd.testing.assert_frame_equal(alone.ranking(), posterior.ranking())
+    given: Any = relpref.load(path, program=own_program)
+    assert given.origin.program is own_program and given.origin.kwargs == {"standardize": False}
+    with pytest.raises(StorageError, match="the argument 'standardize', which it does not have"):
+        relpref.load(path, program=lambda data: None)
+    # Registered before saving, it needs no argument, but a session that registers it.
+    relpref.register("program", "own", own_program)
+    replace(posterior, origin=origin).save(path)
+    found: Any = relpref.load(path)
+    assert found.origin.program is own_program
+    registry._added["program"].clear()
+    with pytest.raises(StorageError, match="'program:own', which is not registered.*relpref.register"):
+        relpref.load(path)
+
+
+@pytest.mark.usefixtures("clean")
+def test_a_kernel_of_ones_own(saved: dict[str, Any]) -> None:
+    posterior = saved["utilities"]
+    own = replace(posterior, origin=replace(posterior.origin, kwargs={"attribute_kernel": Wide(3.0)}))
+    assert storage.pack(own)[1]["origin"] is None  # nobody could find it again
+    relpref.register("kernel", "Wide", Wide)
+    arrays, content = storage.pack(own)
+    found: Any = storage.unpack(arrays, dump(content))
+    assert found.origin.kwargs == {"attribute_kernel": Wide(3.0)}
+    with pytest.raises(StorageError, match="factor"):
+        storage.unpack(arrays, dump(content).replace("3.0", r"\"wide\""))
+
+
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize(
+    ("kind", "name", "thing", "reason"),
+    [
+        ("programs", "mine", own_program, "kind is 'programs'"),
+        ("program", "", own_program, "as text"),
+        ("program", "xpgp", own_program, "registered already"),
+        ("program", "mine", "relpref.models:xpgp", "nobody can call"),
+        ("kernel", "mine", own_program, "a dataclass"),
+        ("engine", "mine", own_program, "give its class"),
+    ],
+)
+def test_what_cannot_be_registered(kind: Any, name: Any, thing: Any, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        relpref.register(kind, name, thing)
+    relpref.register("program", "taken", own_program)
+    relpref.register("program", "taken", own_program)  # a module that is imported again
+    with pytest.raises(DataError, match="registered already"):
+        relpref.register("program", "taken", xpgp)
+
+
+PLUGIN = """
+print("imported")
+def program(data):
+    pass
+"""
+
+
+@pytest.mark.usefixtures("clean")
+def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = tmp_path / "relpref_plugin-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: relpref-plugin\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        "[relpref]\nprogram.plugged = relpref_plugin:program\nprogram.xpgp = relpref_plugin:program\n"
+    )
+    (tmp_path / "relpref_plugin.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert registry.find("program", "plugged") is None
+    with registry.entry_points_for_unknown_names():
+        assert registry.find("program", "xpgp") is xpgp
+        assert registry.find("program", "other") is None
+        assert registry.find("kernel", "plugged") is None
+        assert capsys.readouterr().out == ""
+        assert registry.find("program", "plugged").__module__ == "relpref_plugin"
+    assert capsys.readouterr().out == "imported\n"
