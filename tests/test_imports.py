@@ -261,6 +261,7 @@ NAMES = {
         "CentredNormal",
         "Comparison",
         "GaussianLikelihood",
+        "GaussianSite",
         "GradedComparison",
         "Likelihood",
         "Link",

@@ -1,6 +1,7 @@
 """What every deterministic engine computes of a program at given hyperparameters: sites, evidence and its exact gradient."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -12,10 +13,12 @@ from jax import Array
 from relpref.infer.program import Call, Layout, Observation, Reading, Values
 from relpref.infer.result import Result, code
 from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Cavity, Fit, Info, Problem, Sites
+from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites
 from relpref.infer.spaces import EntitySpace, GapSpace, Marginals, Space
-from relpref.likelihoods import TiltedMoments, is_log_concave
+from relpref.likelihoods import GaussianSite, TiltedMoments, is_log_concave
 from relpref.linalg import CovarianceOperator
+
+_MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
 
 
 class Evidence(NamedTuple):
@@ -41,6 +44,8 @@ class Evidence(NamedTuple):
         R; the posterior covariance is K − K R K. Zeros unless ``whole``.
     white : Array, shape (n, r), or None
         V; the posterior covariance is VVᵀ. Zeros unless ``whole``, None in gap space.
+    drift : Array, shape (n,), or None
+        Posterior mean of the latent vector less its prior mean; None in gap space.
     hyperparameters : dict
         On their supports.
     location : Array, shape (n,)
@@ -58,6 +63,7 @@ class Evidence(NamedTuple):
     alpha: Array
     weights: Array
     white: Array | None
+    drift: Array | None
     hyperparameters: Values
     location: Array
     blocks: dict[str, dict[str, Array]]
@@ -89,8 +95,8 @@ class Evaluation(Protocol):
 
 
 def use_gap_space(layout: Layout) -> bool:
-    """Whether the m x m space is the cheaper one; it takes no negative precisions."""
-    return layout.log_concave and layout.num_rows <= layout.num_latents
+    """Whether the m x m space is the cheaper one; it takes no negative precisions, and is not accurate enough for tiny noise."""
+    return layout.log_concave and layout.num_rows <= layout.num_latents and not layout.gaussian
 
 
 def build(reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem:
@@ -103,7 +109,28 @@ def build(reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
     concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in reading.observations]
     answers = partial(tilted, reading.observations, reading.offset)
-    return Problem(space, reading.projection, counts, answers, np.concatenate(concave))
+    known = known_sites(reading.observations, reading.offset)
+    if known is not None and isinstance(space, EntitySpace):
+        space = replace(space, accurate=True)
+    return Problem(space, reading.projection, counts, answers, np.concatenate(concave), known)
+
+
+def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
+    """The sites of rows whose likelihood is Gaussian in the predictor; None where there are no such rows."""
+    if not any(isinstance(observation.likelihood, GaussianSite) for observation in observations):
+        return None
+    start, rows, peaks, precisions = 0, [], [], []
+    for likelihood, value, _ in observations:
+        its = offset[start : start + value.size]
+        start += value.size
+        peak, precision = its, jnp.zeros_like(its)
+        if isinstance(likelihood, GaussianSite):
+            peak, precision = (jnp.ravel(part) for part in likelihood.gaussian_site(value))
+        rows.append(np.full(value.size, isinstance(likelihood, GaussianSite)))
+        peaks.append(peak - its)
+        precisions.append(precision)
+    peak, precision = jnp.concatenate(peaks), jnp.concatenate(precisions)
+    return Known(jnp.asarray(np.concatenate(rows)), peak, Sites(precision, precision * peak))
 
 
 def tilted(
@@ -146,17 +173,22 @@ def conclude(
         weights, white, blocks = jnp.zeros((0, 0)), None, {}
     else:
         weights, white, blocks = jax.lax.cond(whole, details, nothing)
-    fine = jnp.isfinite(log_evidence) | (info.code != code(Result.converged))
+    arrived = info.code == code(Result.converged)
+    fine = jnp.isfinite(log_evidence) | ~arrived
+    ending = jnp.where(too_precise(problem) & arrived, code(Result.too_precise), info.code)
     return Evidence(
         log_evidence=log_evidence,
         log_prior=reading.log_prior,
         gradient={},
         sites=sites,
         marginals=marginals,
-        info=info._replace(code=jnp.where(fine, info.code, code(Result.nonfinite))),
+        info=info._replace(code=jnp.where(fine, ending, code(Result.nonfinite))),
         alpha=problem.projection.adjoint(dual_vector(problem, fit)),
         weights=weights,
         white=white,
+        drift=problem.space.latent_mean(factor, problem.counts * sites.shift, problem.projection)
+        if isinstance(problem.space, EntitySpace)
+        else None,
         hyperparameters=reading.hyperparameters,
         location=reading.location,
         blocks=blocks,
@@ -165,7 +197,35 @@ def conclude(
 
 def dual_vector(problem: Problem, fit: Fit) -> Array:
     """β = ν − T·mean: the posterior mean of the projections is their prior covariance times β."""
-    return problem.counts * (fit.sites.shift - fit.sites.precision * fit.marginals.mean)
+    pull = fit.sites.shift - fit.sites.precision * fit.marginals.mean
+    if problem.known is not None:
+        direct = fit.sites.precision * (problem.known.peak - fit.marginals.mean)
+        pull = jnp.where(problem.known.rows, direct, pull)
+    return problem.counts * pull
+
+
+def log_evidence_of_known(problem: Problem, fit: Fit) -> Array:
+    """What each row's Gaussian likelihood adds to log Z, shape (m,); 0 for other rows.
+
+    The density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean, which would cancel, taken together.
+    """
+    known = problem.known
+    if known is None:
+        return jnp.zeros_like(problem.counts)
+    height = problem.tilted(known.peak, jnp.zeros_like(known.peak)).log_normalizer
+    share = problem.counts * height - 0.5 * known.peak * dual_vector(problem, fit)
+    return jnp.where(known.rows, share, 0.0)
+
+
+def too_precise(problem: Problem) -> Array:
+    """Whether a Gaussian site is so precise that rounding may show: noise/√count below 1e-5, and below 1e-5 prior sds."""
+    known, space = problem.known, problem.space
+    if known is None or not isinstance(space, EntitySpace):
+        return jnp.asarray(False)
+    precision = jnp.where(known.rows, problem.counts * known.sites.precision, 0.0)
+    return (
+        jnp.max(precision * jnp.minimum(1.0, space.rows.variances(space.root)), initial=0.0) > _MOST_PRECISE
+    )
 
 
 def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
@@ -174,7 +234,7 @@ def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, ca
     # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
     quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
     correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
-    return jnp.sum(counts * (log_normalizer + correction))
+    return jnp.sum(jnp.where(counts > 0, counts * (log_normalizer + correction), 0.0))
 
 
 def prior_surrogate(
@@ -198,7 +258,7 @@ def prior_surrogate(
     if layout.constant_projection:
         return prior
     white = fit.factor.white
-    mean = white @ (white.T @ problem.projection.adjoint(problem.counts * fit.sites.shift))
+    mean = space.latent_mean(fit.factor, problem.counts * fit.sites.shift, problem.projection)
     spread = precision[:, None] * (problem.projection.rows(white) @ white.T)
     pull = jnp.outer(dual_vector(problem, fit), mean) - spread
     identity = jnp.eye(len(mean), dtype=mean.dtype)

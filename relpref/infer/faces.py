@@ -86,7 +86,7 @@ def latent_moments(layout: Layout, evidence: Evidence) -> tuple[Floats, Floats]:
         mean[rows] += totals[site] @ alpha[rows]
     if evidence.white is not None:
         white = np.asarray(evidence.white)
-        return mean, white @ white.T
+        return np.asarray(evidence.location) + np.asarray(evidence.drift), white @ white.T
     total = block_diag(*(totals[site] for site in layout.slices))  # JAX sorts dictionaries
     covariance = total - total @ np.asarray(evidence.weights) @ total
     return mean, 0.5 * (covariance + covariance.T)

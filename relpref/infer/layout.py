@@ -16,7 +16,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Layout, Values, counts_of, is_gaussian, unwrap
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
-from relpref.likelihoods import as_likelihood, is_log_concave
+from relpref.likelihoods import GaussianSite, as_likelihood, is_log_concave
 
 _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
 
@@ -40,14 +40,16 @@ class _Site:
     support: Any
     problem: str | None
     log_concave: bool
+    closed_form: bool
 
     @classmethod
     def describe(cls, site: dict[str, Any]) -> "_Site":
         base = unwrap(site["fn"])
-        problem, log_concave = None, True
+        problem, log_concave, closed_form = None, True, False
         if site["is_observed"]:
             try:
-                log_concave = is_log_concave(as_likelihood(site["fn"]))
+                likelihood = as_likelihood(site["fn"])
+                log_concave, closed_form = is_log_concave(likelihood), isinstance(likelihood, GaussianSite)
             except UnsupportedProgramError as error:
                 problem = str(error)
         process = isinstance(base, GaussianProcess)
@@ -63,6 +65,7 @@ class _Site:
             base.support,
             problem,
             log_concave,
+            closed_form,
         )
 
 
@@ -144,9 +147,11 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
         num_rows=found.num_rows,
         constant_projection=found.constant_projection,
         log_concave=all(sites[name].log_concave for name in observed),
+        gaussian=any(site.closed_form for site in sites.values()),
     )
     rows = None
-    if layout.constant_projection and layout.num_rows > layout.num_latents:  # what entity space is for
+    more_rows = layout.num_rows > layout.num_latents
+    if layout.constant_projection and (more_rows or layout.gaussian):  # what entity space is for
         rows = _sparse_rows(call, layout, arrays, fixed)
     medians = {name: found.medians[name] for name, _ in hyperparameters}
     return Discovery(layout, medians, rows, found.counts)

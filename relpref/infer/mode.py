@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from relpref.infer.evidence import dual_vector
 from relpref.infer.result import Result, code
-from relpref.infer.sites import Fit, Info, Problem, Sites, posterior
+from relpref.infer.sites import Fit, Info, Problem, Sites, posterior, with_known
 
 _SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
 
@@ -49,7 +50,7 @@ class State(NamedTuple):
 def sites_at(problem: Problem, value: Array) -> Sites:
     """The Gaussian sites that touch the likelihoods at x; a cavity without variance is a point."""
     moments = problem.tilted(value, jnp.zeros_like(value))
-    return Sites(moments.curvature, moments.gradient + moments.curvature * value)
+    return with_known(problem.known, Sites(moments.curvature, moments.gradient + moments.curvature * value))
 
 
 def climbing(sites: Sites, value: Array) -> Sites:
@@ -76,7 +77,7 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
 
     def point(fit: Fit) -> Point:
         value = fit.marginals.mean
-        dual = problem.counts * (fit.sites.shift - fit.sites.precision * value)
+        dual = dual_vector(problem, fit)
         return Point(value, dual, log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value))
 
     def step(state: State) -> State:
@@ -116,7 +117,7 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
         return moving & (state.usable == 7) & (state.steps < max_steps)
 
     concave = bool(np.all(problem.log_concave))
-    first = posterior(problem, sites)
+    first = posterior(problem, with_known(problem.known, sites))
     nowhere = jnp.full((), jnp.inf)
     start = State(point(first), first, nowhere, jnp.ones(()), jnp.asarray(7), jnp.asarray(0))
     state = jax.lax.while_loop(unfinished, step, start)

@@ -101,6 +101,8 @@ class Layout:
         Whether the projection does not depend on hyperparameters.
     log_concave : bool
         Whether all likelihoods are, so that no site precision is negative.
+    gaussian : bool
+        Whether some likelihood is Gaussian in its predictor, see `relpref.likelihoods.GaussianSite`.
     """
 
     latents: tuple[tuple[str, tuple[int, ...]], ...]
@@ -109,6 +111,7 @@ class Layout:
     num_rows: int = 0
     constant_projection: bool = True
     log_concave: bool = True
+    gaussian: bool = False
 
     @property
     def num_latents(self) -> int:

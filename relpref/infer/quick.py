@@ -16,7 +16,8 @@ from scipy.linalg.blas import dger
 from relpref.data import Comparisons
 from relpref.infer.belief import Floats, GaussianBelief
 from relpref.infer.prediction import of_one_rater
-from relpref.likelihoods import AnswerModel
+from relpref.infer.sites import Cavity, Sites, matched
+from relpref.likelihoods import AnswerModel, GaussianSite
 from relpref.linalg import real
 
 
@@ -73,22 +74,22 @@ def match(
     one, known = of_one_rater(
         Comparisons(**columns, raters=answers.raters, strengths=answers.strengths), parameters
     )
-    mean, variance = gap
     with jax.enable_x64(True):
-        gradient, curvature = _moments(model, one, known, np.full(1, mean), np.full(1, variance))
-        slope, bend = float(gradient[0]), float(curvature[0])
-    shrink = 1 - variance * bend  # tilted variance over cavity variance
-    return Site(bend / shrink, (slope + mean * bend) / shrink)
+        precision, shift = _matched(model, one, known, *(np.full(1, value) for value in gap))
+        return Site(float(precision[0]), float(shift[0]))
 
 
 @partial(jax.jit, static_argnums=0)
-def _moments(
+def _matched(
     model: AnswerModel, one: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
-) -> tuple[Array, Array]:
+) -> Sites:
     given = {name: real(value) for name, value in parameters.items()}
     likelihood = model(real(mean), one, **given)
+    if isinstance(likelihood, GaussianSite):
+        peak, precision = likelihood.gaussian_site(model.value(one))
+        return Sites(precision, precision * peak)
     moments = likelihood.tilted(model.value(one), real(mean), real(variance))
-    return moments.gradient, moments.curvature
+    return matched(Cavity(real(mean), real(variance)), moments)
 
 
 def stacked(sites: Mapping[str, Floats], before: Any) -> tuple[Floats, Floats]:

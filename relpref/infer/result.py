@@ -39,6 +39,10 @@ class Result(Enum):
         "The chains over the hyperparameters disagree (R-hat above 1.2). "
         "Raise draws and warmup, give tighter priors, or maximise the evidence instead."
     )
+    too_precise = (
+        "Some answers are so precise (noise/√count below 1e-5) that rounding may show in means and sds. "
+        "Fix the noise at a larger value, such as fixed={'soft_noise': 1e-4}, or give it a prior that keeps it from 0."
+    )
 
     @property
     def ok(self) -> bool:

@@ -111,14 +111,14 @@ def settle(
 
 
 def in_gap_space(options: Mapping[str, Any], layout: Layout) -> bool:
-    """Whether the algebra happens in the space of projections."""
+    """Whether the algebra happens in the space of projections; never where sites may be so precise that it would cancel there."""
     if options["space"] == "auto":
         return use_gap_space(layout)
     if options["space"] == "gap" and not layout.log_concave:
         raise UnsupportedProgramError(
             "space is 'gap', which takes log-concave likelihoods only, and one of the program's is not; leave space='auto'"
         )
-    return bool(options["space"] == "gap")
+    return bool(options["space"] == "gap") and not layout.gaussian
 
 
 def _search(

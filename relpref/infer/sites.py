@@ -46,6 +46,23 @@ class Cavity(NamedTuple):
     variance: Array
 
 
+class Known(NamedTuple):
+    """Rows whose likelihood is Gaussian in the predictor: their sites are the likelihoods themselves and need no iteration.
+
+    Attributes
+    ----------
+    rows : Array of bool, shape (m,)
+    peak : Array, shape (m,)
+        y, where the likelihood is largest, in the coordinates of the sites.
+    sites : Sites
+        τ = 1/noise² and ν = τ y; anything where ``rows`` is false.
+    """
+
+    rows: Array
+    peak: Array
+    sites: Sites
+
+
 class Problem(NamedTuple):
     """What EP needs to know.
 
@@ -59,6 +76,7 @@ class Problem(NamedTuple):
         From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
     log_concave : bool or array of bool, shape (m,)
         Whether each row's likelihood is log-concave, so that a negative site precision is an error.
+    known : Known, optional
     """
 
     space: Space
@@ -66,6 +84,7 @@ class Problem(NamedTuple):
     counts: Array
     tilted: Callable[[Array, Array], TiltedMoments]
     log_concave: Any = True
+    known: Known | None = None
 
 
 class Fit(NamedTuple):
@@ -144,6 +163,7 @@ class Info(NamedTuple):
 
 def init(problem: Problem, sites: Sites) -> State:
     """Start from given sites (zeros, or those of a similar problem)."""
+    sites = with_known(problem.known, sites)
     shapes = jax.eval_shape(lambda: posterior(problem, sites))
     return begin(sites, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
 
@@ -153,6 +173,13 @@ def begin(sites: Sites, fit: Fit) -> State:
     one = jnp.ones((), sites.precision.dtype)
     mean, nowhere = fit.marginals.mean, one * jnp.inf
     return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, jnp.asarray(-1))
+
+
+def with_known(known: Known | None, sites: Sites) -> Sites:
+    """The sites, those of Gaussian likelihoods in closed form."""
+    if known is None:
+        return sites
+    return _choose(known.rows, known.sites, sites)
 
 
 def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
@@ -195,7 +222,7 @@ def step(problem: Problem, state: State) -> tuple[State, Array]:
 
     fit, marginals = jax.lax.cond(state.held < 0, refresh, hold)
     moments = problem.tilted(*cavities(problem.counts, sites, marginals))
-    return advance(problem.counts, state, fit, marginals, moments, problem.log_concave)
+    return advance(problem.counts, state, fit, marginals, moments, problem.log_concave, problem.known)
 
 
 def advance(
@@ -205,6 +232,7 @@ def advance(
     marginals: Marginals,
     moments: TiltedMoments,
     log_concave: Any = True,
+    known: Known | None = None,
 ) -> tuple[State, Array]:
     """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
 
@@ -221,6 +249,7 @@ def advance(
         Of their cavities.
     log_concave : bool or array of bool, shape (m,)
         As of `Problem`.
+    known : Known, optional
 
     Returns
     -------
@@ -232,12 +261,13 @@ def advance(
     fresh = state.held < 0
     cavity = cavities(counts, sites, marginals)
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
-    target = matched(cavity, moments)
+    target = with_known(known, matched(cavity, moments))
+    sought = counts > 0 if known is None else (counts > 0) & ~known.rows
     tilted_mean = cavity.mean + cavity.variance * moments.gradient
     spread = jnp.where(marginals.variance == 0, 1.0, jnp.sqrt(marginals.variance))
     mean_error = jnp.abs(tilted_mean - marginals.mean) / spread
     variance_error = jnp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
-    residual = jnp.max(jnp.where(counts > 0, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0)
+    residual = jnp.max(jnp.where(sought, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0)
 
     prior_ok = jnp.all(jnp.isfinite(marginals.variance)) & jnp.all(jnp.isfinite(marginals.mean))
     finite = (
@@ -246,10 +276,9 @@ def advance(
         & jnp.all(jnp.isfinite(target.shift) & jnp.isfinite(target.precision))
     )
     # Without log-concavity a site may be negative, as long as cavities and posterior are proper; else the step is taken again, shorter.
-    finite &= jnp.all(log_concave | (cavity.variance >= 0))
-    positive = (
-        jnp.all(~jnp.asarray(log_concave) | ((target.precision >= 0) & (cavity.variance >= 0))) | ~finite
-    )
+    proper = (cavity.variance >= 0) | ~sought
+    finite &= jnp.all(log_concave | proper)
+    positive = jnp.all(~jnp.asarray(log_concave) | ((target.precision >= 0) & proper) | ~sought) | ~finite
     usable = jnp.where(fresh, finite + 2 * positive + 4 * prior_ok, 7)
     good = finite & positive
     accepted = fresh & good
@@ -286,11 +315,12 @@ def advance(
 def held(response: Callable[[Array], Array], counts: Array, fit: Fit, sites: Sites, mean: Array) -> Marginals:
     """Marginals under new sites, with the covariance Γ and the cavity precisions of the last fresh sweep.
 
-    The mean solves m = Γ(ν − (τ − τ₀) m), Γ belonging to the sites τ₀; one step of that iteration is taken. ``response`` is Γ times
-    a vector.
+    The mean solves m = m₀ + Γ(ν − ν₀ − (τ − τ₀) m), Γ and m₀ belonging to the sites τ₀ and ν₀; one step of that iteration is taken.
+    ``response`` is Γ times a vector.
     """
     change, variance = sites.precision - fit.sites.precision, fit.marginals.variance
-    moved = response(counts * sites.shift - counts * change * mean)
+    pull = counts * (sites.shift - fit.sites.shift) - counts * change * mean
+    moved = fit.marginals.mean + response(pull)
     return Marginals(moved, variance / (1 + variance * change), fit.marginals.log_determinant)
 
 

@@ -7,8 +7,8 @@ posterior? `EntitySpace` factorises an r x r matrix, `GapSpace` an m x m matrix.
     posterior precision = K⁻¹ + Aᵀ T A,      posterior mean = K Aᵀ β  with the dual vector β = h − T·(mean of Au).
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,10 +46,13 @@ class Factorised(NamedTuple):
     white : Array
         In gap space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
         In entity space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
+    precision : Array, shape (m,)
+        T.
     """
 
     lower: Array
     white: Array
+    precision: Array
 
 
 class Map(NamedTuple):
@@ -95,7 +98,7 @@ class GapSpace:
         half = root[:, None] * self.gram
         gram = jnp.eye(len(root), dtype=root.dtype) + half * root
         lower = jnp.linalg.cholesky(gram, symmetrize_input=False)
-        return Factorised(lower, solve_triangular(lower, half, lower=True))
+        return Factorised(lower, solve_triangular(lower, half, lower=True), precision)
 
     def marginals(self, factor: Factorised, shift: Array, projection: Map) -> Marginals:
         """Posterior of the projections."""
@@ -134,11 +137,14 @@ class EntitySpace:
         The projection A.
     jitter : Array
         What the root needed.
+    accurate : bool
+        Whether sites may be so precise that B is ill-conditioned: then it is factorised without being formed, and means are refined.
     """
 
     root: Array
     rows: Rows
     jitter: Array
+    accurate: bool = field(default=False, metadata={"static": True})
 
     @classmethod
     def build(
@@ -154,20 +160,53 @@ class EntitySpace:
         """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
         pulled = self.rows.gram(precision) @ self.root  # Q L
         gram = jnp.eye(self.root.shape[1], dtype=self.root.dtype) + lower_of_product(self.root, pulled)
-        lower = jnp.linalg.cholesky(gram, symmetrize_input=False)
-        return Factorised(
-            lower, triangular_solve(lower, self.root, left_side=False, lower=True, transpose_a=True)
-        )
+
+        def by_cholesky() -> Array:
+            return jnp.linalg.cholesky(gram, symmetrize_input=False)
+
+        def by_qr() -> Array:
+            # chol(B)ᵀ is the R of [T^½ A L; I], whose condition number is the root of that of B.
+            half = jnp.sqrt(precision)[:, None] * projection.rows(self.root)
+            upper = jnp.linalg.qr(jnp.concatenate([half, jnp.eye(half.shape[1])]), mode="r")
+            return jnp.sign(jnp.diagonal(upper)) * upper.T
+
+        if self.accurate:
+            stiff = (jnp.max(jnp.diagonal(gram), initial=0.0) > _STIFF) & jnp.all(precision >= 0)
+            lower = jax.lax.cond(stiff, by_qr, by_cholesky)
+        else:
+            lower = by_cholesky()
+        white = triangular_solve(lower, self.root, left_side=False, lower=True, transpose_a=True)
+        return Factorised(lower, white, precision)
 
     def marginals(self, factor: Factorised, shift: Array, projection: Map) -> Marginals:
         """Posterior of the projections."""
         variance = self.rows.variances(factor.white)
-        mean = self.response(factor, shift, projection)
+        mean = projection.apply(self.latent_mean(factor, shift, projection))
         return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(factor.lower))))
 
     def response(self, factor: Factorised, shift: Array, projection: Map) -> Array:
         """Posterior covariance of the projections times a vector."""
         return projection.apply(factor.white @ (factor.white.T @ projection.adjoint(shift)))
+
+    def latent_mean(self, factor: Factorised, shift: Array, projection: Map) -> Array:
+        """Posterior mean of the latent vector."""
+        if not self.accurate:
+            return factor.white @ (factor.white.T @ projection.adjoint(shift))
+
+        def solve(vector: Array) -> Array:
+            half = solve_triangular(factor.lower, vector, lower=True)
+            return solve_triangular(factor.lower, half, lower=True, trans=1)
+
+        # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. What rounding leaves in directions that no answer sees, the next round removes,
+        # as long as both ends of a row see the same number in h − T A L w: carried by a loop, it is not computed and rounded twice.
+        def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            white, left = carry
+            white = white + solve(self.root.T @ projection.adjoint(left) - white)
+            return white, shift - factor.precision * projection.apply(self.root @ white)
+
+        start = (jnp.zeros(self.root.shape[1], self.root.dtype), shift)
+        white, _ = jax.lax.fori_loop(0, _REFINEMENTS, refined, start)
+        return self.root @ white
 
     def weights(self, factor: Factorised, precision: Array, projection: Map) -> Array:
         """R = Q − QΣQ, shape (n, n)."""
@@ -178,6 +217,8 @@ class EntitySpace:
 
 Space = GapSpace | EntitySpace
 
+_STIFF = 1e6  # diagonal of B above which its Cholesky factor would lose too many digits
+_REFINEMENTS = 3
 _BLOCK = 128  # below this size one product is as fast as its blocks
 
 

@@ -9,6 +9,7 @@ from relpref.likelihoods.models import AnswerModel, Logistic, Probit, answer_mod
 from relpref.likelihoods.soft import SoftComparison
 from relpref.likelihoods.tilted import (
     GaussianLikelihood,
+    GaussianSite,
     Likelihood,
     TiltedMoments,
     as_likelihood,
@@ -20,6 +21,7 @@ __all__ = [
     "CentredNormal",
     "Comparison",
     "GaussianLikelihood",
+    "GaussianSite",
     "GradedComparison",
     "Likelihood",
     "Link",

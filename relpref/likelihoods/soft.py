@@ -42,6 +42,11 @@ class SoftComparison(Comparison):
         """Return the log density of p."""
         return self.tilted(jnp.asarray(value), self.gap, jnp.zeros_like(self.gap)).log_normalizer
 
+    def gaussian_site(self, value: Array) -> tuple[Array, Array]:
+        """The gap that is reported, Φ⁻¹(p) − shift, and 1/scale²."""
+        peak = ndtri(value) - self.shift
+        return peak, jnp.broadcast_to(1 / jnp.square(self.scale), jnp.shape(peak))
+
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of the product of two Gaussians; of the density of p."""
         report = ndtri(value)

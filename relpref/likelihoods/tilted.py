@@ -49,6 +49,14 @@ def is_log_concave(likelihood: Likelihood) -> bool:
     return bool(getattr(likelihood, "log_concave", False))
 
 
+@runtime_checkable
+class GaussianSite(Protocol):
+    """A likelihood whose density is Gaussian in the predictor: its site is known in closed form, whatever the cavity."""
+
+    def gaussian_site(self, value: Array) -> tuple[Array, Array]:
+        """Where the density of a value peaks in the predictor, and its precision there, 1/noise²; shape (m,) each."""
+
+
 @singledispatch
 def as_likelihood(distribution: dist.Distribution) -> Likelihood:
     """Give an observed site's distribution the face an engine needs.
@@ -99,6 +107,11 @@ class GaussianLikelihood:
     def __init__(self, predictor: Array, scale: Array) -> None:
         self.predictor = predictor
         self.scale = scale
+
+    def gaussian_site(self, value: Array) -> tuple[Array, Array]:
+        """The label itself, and 1/scale²."""
+        shape = jnp.shape(self.predictor)
+        return jnp.broadcast_to(value, shape), jnp.broadcast_to(1 / jnp.square(self.scale), shape)
 
     def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Moments of the product of two Gaussians."""

@@ -89,7 +89,7 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
 def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of JAX runs but the moments of one answer, whose program has arrays of a single row; nor NumPy's factorisations."""
     jaxprs: list[Any] = []
-    moments = quick._moments
+    moments = quick._matched
 
     def watched(model: Any, *arguments: Any) -> Any:
         jaxprs.append(jax.make_jaxpr(lambda *a: moments(model, *a))(*arguments))
@@ -98,7 +98,7 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a matrix was factorised")
 
-    monkeypatch.setattr(quick, "_moments", watched)
+    monkeypatch.setattr(quick, "_matched", watched)
     for module, name in (
         (np.linalg, "cholesky"),
         (np.linalg, "inv"),

@@ -19,11 +19,14 @@ from jax import Array
 from relpref.diagnostics.predictive.outcomes import Outcomes, favours, outcomes
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import DrawsBelief, Floats
+from relpref.infer.evidence import known_sites
 from relpref.infer.layout import broadcast_fixed, discover, shapes_of, survey
 from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.program import Call, Layout, Observation, Reading, Values, in_double, read
 from relpref.infer.result import Result
 from relpref.infer.rows import DenseRows, Rows, SparseRows
+
+_MOST_ROWS = 4000  # whose prior covariance is worth factorising to take a Gaussian site out exactly
 
 
 class Components(NamedTuple):
@@ -336,7 +339,36 @@ def _without_own(reading: Reading, rows: SparseRows | None, part: Components) ->
     precision, shift = copies * part.precision, copies * part.shift
     left = 1 - variance * precision
     step = (precision * mean - shift) / left
-    return (mean - variance * shift) / left + reading.offset, variance / left, step
+    before = (mean - variance * shift) / left, variance / left
+    known = known_sites(reading.observations, reading.offset)
+    if known is not None and len(mean) <= _MOST_ROWS:
+        closed = known.rows & (precision > 0)
+        exact = _without_row(reading, part)
+        before = jnp.where(closed, exact[0], before[0]), jnp.where(closed, exact[1], before[1])
+        moves = closed & (variance > 0)
+        step = jnp.where(moves, (before[0] - mean) / jnp.where(moves, variance, 1.0), step)
+    return before[0] + reading.offset, before[1], step
+
+
+def _without_row(reading: Reading, part: Components) -> tuple[Array, Array]:
+    """Mean and variance of every projection without one copy of its row's site, from the prior; shape (m,) each.
+
+    Where a Gaussian site is far more precise than all else that is known of its row, 1 − vτ is rounding. So the whole row is taken out
+    by (I + TG)⁻¹, G the prior covariance of the projections (Rasmussen & Williams 2006, eq. 5.12), and its other copies put back.
+    """
+    counts = jnp.concatenate([o.counts for o in reading.observations])
+    precision, shift = counts * part.precision, counts * part.shift
+    gram = reading.covariance.congruence(reading.projection.apply)
+    scale = 1 / (1 + jnp.abs(precision) * jnp.diagonal(gram))  # of the rows, for the solver
+    system = jnp.diag(scale) + (scale * precision)[:, None] * gram
+    inverse = jnp.linalg.solve(system, jnp.diag(scale))
+    diagonal = jnp.diagonal(inverse)
+    inside = jnp.where(precision == 0, 1.0, precision)
+    variance = (1 / diagonal - 1) / inside
+    mean = (shift - (inverse @ shift) / diagonal) / inside
+    rest = jnp.maximum(counts - 1, 0.0)
+    left = 1 + rest * part.precision * variance
+    return (mean + rest * part.shift * variance) / left, variance / left
 
 
 def _site(observation: Observation, mean: Array, variance: Array) -> tuple[Array, Outcomes]:
