@@ -1,6 +1,6 @@
 """The cliques of a triangulated graph."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,14 @@ from numpy.typing import NDArray
 
 
 def maximal_cliques(num_nodes: int, source: Sequence[int], target: Sequence[int]) -> list[list[int]]:
-    """Triangulate a graph and list its maximal cliques.
+    """Triangulate a graph and list its maximal cliques; the numbers of the nodes do not matter.
 
-    The triangulation is that of greedy elimination: remove the node with the fewest neighbours after joining all of
-    these, until none is left (Rose 1972; of two equal nodes the first goes first). What is joined to a node when it goes
-    is a clique with it, and every maximal clique arises so.
+    The triangulation is that of greedy elimination (Rose 1972): remove a node after joining all its neighbours, until none is
+    left. What is joined to a node when it goes is a clique with it, and every maximal clique arises so. First go nodes whose
+    neighbours are joined already, so that a chordal graph stays as it is; then those with the fewest neighbours; of these the first
+    by color refinement (Weisfeiler & Leman 1968), which sees the graph and not the numbers. Nodes that it cannot tell apart go at
+    the same time. Where these are linked, they are joined with one another and all their neighbours, because any choice
+    among them would depend on the numbers: a ring of equal nodes becomes a clique.
 
     Parameters
     ----------
@@ -30,15 +33,35 @@ def maximal_cliques(num_nodes: int, source: Sequence[int], target: Sequence[int]
     for low, high in zip(source, target, strict=True):
         neighbours[int(low)].add(int(high))
         neighbours[int(high)].add(int(low))
+    colours = _colours(neighbours)
     later: dict[int, set[int]] = {}  # in the order of elimination
+    keys: dict[int, tuple[bool, int, int]] = {}
+    changed = set(neighbours)
     while neighbours:
-        node = min(neighbours, key=lambda other: (len(neighbours[other]), other))
-        joined = later[node] = neighbours.pop(node)
-        if len(joined) == len(neighbours):
-            break  # what is left is a part of this clique
-        for other in joined:
-            neighbours[other] |= joined
-            neighbours[other] -= {other, node}
+        looked_at: dict[frozenset[int], bool] = {}  # nodes of one clique share the answer
+        for node in changed:
+            joined = neighbours[node]
+            closed = frozenset(joined | {node})
+            if closed not in looked_at:
+                looked_at[closed] = all(closed <= neighbours[other] | {other} for other in joined)
+            keys[node] = (not looked_at[closed], len(joined), colours[node])
+        least = min(keys.values())
+        if least[1] == len(neighbours) - 1:  # what is left is a clique
+            node = next(iter(neighbours))
+            later[node] = neighbours[node]
+            break
+        ends: set[int] = set()
+        for block in _components({node for node, key in keys.items() if key == least}, neighbours):
+            together = block.union(*(neighbours[node] for node in block))
+            for node in together:
+                neighbours[node] |= together - {node}
+            for node in block:
+                later[node] = neighbours.pop(node)
+                del keys[node]
+                for other in later[node]:
+                    neighbours[other].discard(node)
+            ends |= together - block
+        changed = ends.union(*(neighbours[node] for node in ends))
     place = {node: position for position, node in enumerate(later)}
     # The clique of a node's first later neighbour holds the others too; it is not maximal if it holds nothing else.
     inside = set()
@@ -48,6 +71,33 @@ def maximal_cliques(num_nodes: int, source: Sequence[int], target: Sequence[int]
             if first in later and len(joined) == len(later[first]) + 1:
                 inside.add(first)
     return [sorted({node, *joined}) for node, joined in later.items() if node not in inside]
+
+
+def _colours(neighbours: Mapping[int, set[int]]) -> dict[int, int]:
+    """Numbers that nodes share if color refinement cannot tell them apart, in an order that the graph alone decides."""
+    found, number = dict.fromkeys(neighbours, 0), 1
+    while True:
+        seen = {
+            node: (found[node], tuple(sorted(found[other] for other in joined)))
+            for node, joined in neighbours.items()
+        }
+        places = {colour: place for place, colour in enumerate(sorted(set(seen.values())))}
+        if len(places) <= number:
+            return found
+        found, number = {node: places[colour] for node, colour in seen.items()}, len(places)
+
+
+def _components(nodes: set[int], neighbours: Mapping[int, set[int]]) -> Iterator[set[int]]:
+    """Those of the nodes that are linked through one another."""
+    left = set(nodes)
+    while left:
+        block: set[int] = set()
+        reached = {left.pop()}
+        while reached:
+            block |= reached
+            reached = set().union(*(neighbours[node] for node in reached)) & left
+            left -= reached
+        yield block
 
 
 def clique_counts(num_nodes: int, source: Any, target: Any) -> NDArray[np.float64]:

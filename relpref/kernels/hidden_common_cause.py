@@ -32,8 +32,9 @@ class HiddenCommonCause:
     ----------
     method : {"edges", "cliques"}
         The groups: the two ends of each link (their method II; a link of weight w counts w times, so that U = D + W), or the
-        maximal cliques of the triangulated graph, whatever the weights (method I), which the data must have counted:
-        ``data.with_cliques("name")``.
+        maximal cliques of the triangulated graph, whatever the weights and the order of the entities (method I; see
+        `relpref.data.cliques.maximal_cliques`: a ring whose nodes nothing tells apart is one clique), which the data must have
+        counted: ``data.with_cliques("name")``.
     regularization : float
         Added to the diagonal of U, in units of the mean weight of a link (of one clique).
 

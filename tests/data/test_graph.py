@@ -191,6 +191,33 @@ def test_cliques_are_those_of_a_triangulation(seed: Any) -> None:
         assert filled.number_of_edges() == graph.num_edges
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 2**31))
+def test_cliques_do_not_depend_on_the_numbers_of_nodes(nodes: int, seed: int) -> None:
+    """Ties among nodes to eliminate were once decided by their order."""
+    rng = np.random.default_rng(seed)
+    low, high = np.triu_indices(nodes, 1)
+    linked = rng.random(len(low)) < rng.random()
+    place = rng.permutation(nodes)
+    cliques = maximal_cliques(nodes, low[linked], high[linked])
+    permuted = maximal_cliques(nodes, place[low[linked]], place[high[linked]])
+    assert sorted(sorted(place[clique].tolist()) for clique in cliques) == sorted(permuted)
+    filled: Any = nx.Graph(pair for clique in cliques for pair in combinations(clique, 2))
+    assert nx.is_chordal(filled)
+    original: Any = nx.Graph(list(zip(low[linked].tolist(), high[linked].tolist(), strict=True)))
+    if nx.is_chordal(original):
+        assert filled.number_of_edges() == original.number_of_edges()
+
+
+@pytest.mark.parametrize("nodes", [4, 5, 8])
+def test_a_ring_is_one_clique(nodes: int) -> None:
+    """No choice of a diagonal could do without the numbers of the nodes."""
+    ring = np.arange(nodes)
+    assert maximal_cliques(nodes, ring, np.roll(ring, 1)) == [ring.tolist()]
+    # With one more node linked to it, the ring has a beginning: what is joined is a matter of the graph.
+    assert len(maximal_cliques(nodes + 1, [*ring, 0], [*np.roll(ring, 1), nodes])) > 1
+
+
 def test_cliques_are_counted_when_asked_for_and_again_after_growth() -> None:
     graph = random_graph(3)
     assert graph.cliques is None
