@@ -158,7 +158,7 @@ axes.set(xlabel="contribution to the utility", ylabel="", title="Where utilities
 plt.show()
 
 # %% [markdown]
-# The bars of one walk add up to its utility (up to a constant that is the same for all). Walks of the same valley have similar orange bars:
+# The bars of one walk add up to its utility, which is relative to the average of all walks as in the ranking. Walks of the same valley have similar orange bars:
 # the relation corrects what length and climb alone would have said. Over all walks, the parts account for these shares of the differences:
 
 # %%

@@ -141,13 +141,16 @@ class UtilityPosterior(Posterior):
         -------
         DataFrame
             By entity, in the data's order: one column for each part (``attributes``, each relation) with its signed
-            contribution, ``mean`` with their sum, and ``share_<part>`` = Cov(part, total)/Var(total) under the posterior of that
-            entity; an entity's shares add up to 1. Of too many entities for a matrix the shares are left out; `about` has them.
+            contribution less its average over the entities; ``mean`` with their sum, which is the utility as `ranking` has it; and
+            ``share_<part>`` = Cov(part, total)/Var(total) under the posterior of that entity's raw utility; an entity's shares add up
+            to 1. Of too many entities for a matrix the shares are left out; `about` has them.
         """
         self._warn_if_not_converged()
         parts = self._parts()
-        table = pd.DataFrame(dict(parts.means), index=self._labels())
-        table["mean"] = self.belief.mean()
+        columns = {**parts.means, "mean": self.belief.mean()}
+        table = pd.DataFrame(
+            {name: value - value.mean() for name, value in columns.items()}, index=self._labels()
+        )
         variance = sum(parts.covariances.values())
         for name, covariance in parts.covariances.items():
             table[f"share_{name}"] = covariance / variance

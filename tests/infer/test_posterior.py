@@ -221,14 +221,18 @@ def test_explain_adds_up_and_is_the_conditional_expectation(
     assert list(table.columns) == [*names, "mean", "share_attributes", "share_next"]
     assert list(table.index) == list(data.entities)
     np.testing.assert_allclose(table[names].sum(axis=1), table["mean"], rtol=0, atol=1e-9)
-    np.testing.assert_array_equal(table["mean"], posterior.mean())
+    # As the ranking has it: relative to the average of all entities.
+    ranking = posterior.ranking(ranks=False).loc[table.index]
+    np.testing.assert_allclose(table["mean"], ranking["mean"], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(table[names].mean(), 0.0, rtol=0, atol=1e-12)
     np.testing.assert_allclose(table[["share_attributes", "share_next"]].sum(axis=1), 1.0, rtol=0, atol=1e-9)
     prior = parts(data, hyperparameters)
     inverse = np.linalg.inv(sum(prior.values()))
     reduction = inverse - inverse @ posterior.covariance() @ inverse
     for name in names:
         part = prior[name]
-        np.testing.assert_allclose(table[name], part @ inverse @ posterior.mean(), rtol=0, atol=1e-9)
+        contribution = part @ inverse @ posterior.mean()
+        np.testing.assert_allclose(table[name], contribution - contribution.mean(), rtol=0, atol=1e-9)
         # Cov(part, total): K_p before the answers; the answers remove K_p R K.
         covariance = np.diag(part - part @ reduction @ sum(prior.values()))
         share = covariance / np.diag(posterior.covariance())

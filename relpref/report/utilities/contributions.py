@@ -84,8 +84,7 @@ def _inner(name: str) -> str:
 
 def _by_entity(subject: Subject, parts: pd.DataFrame, names: Sequence[str]) -> Block:
     """Signed contributions to the utilities of the leading entities."""
-    columns = parts.to_numpy()
-    relative = (columns - columns.mean(axis=0))[subject.chosen]
+    relative = parts.to_numpy()[subject.chosen]
     rows: list[list[Cell | str]] = []
     for place, position in enumerate(subject.order[:_ENTITIES]):
         numbers = [fixed(number, subject.decimals) for number in relative[position]]
