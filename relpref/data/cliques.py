@@ -1,13 +1,13 @@
 """The cliques of a triangulated graph."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-def maximal_cliques(num_nodes: int, source: Sequence[int], target: Sequence[int]) -> list[list[int]]:
+def maximal_cliques(num_nodes: int, source: Iterable[int], target: Iterable[int]) -> list[list[int]]:
     """Triangulate a graph and list its maximal cliques; the numbers of the nodes do not matter.
 
     The triangulation is that of greedy elimination (Rose 1972): remove a node after joining all its neighbours, until none is
@@ -21,7 +21,7 @@ def maximal_cliques(num_nodes: int, source: Sequence[int], target: Sequence[int]
     ----------
     num_nodes : int
         Number of nodes n.
-    source, target : sequence of int, length e
+    source, target : iterable of int, length e
         Ends of the edges.
 
     Returns
