@@ -1,13 +1,16 @@
 """Sparse matrices from files: MatrixMarket, and the archives of scipy."""
 
+import gzip
 import os
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
+import numpy as np
 import scipy.io
 import scipy.sparse
 
+from relpref.data.messages import counted
 from relpref.data.table_files import suffix_of
 from relpref.errors import DataError
 from relpref.memory import require_memory
@@ -15,6 +18,9 @@ from relpref.memory import require_memory
 MATRICES = (".mtx", ".mtx.gz", ".npz")
 # Of an entry as it is read (COO), and as it is sorted by rows (CSR).
 _BYTES = 28
+_LONGEST_LINE = 10_000  # of the header
+_BLOCK = 16_000_000
+_CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
 # Older versions know only matrices, newer ones warn unless told.
 _AS_ARRAY = {"spmatrix": False} if "spmatrix" in signature(scipy.io.mmread).parameters else {}
 
@@ -59,6 +65,8 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
 
 
 def _matrix_market(file: Path) -> Any:
+    with (gzip.open if suffix_of(file).endswith(".gz") else open)(file, "rb") as stream:
+        _check_lines(cast(BinaryIO, stream))
     _, _, entries, form, *_ = scipy.io.mminfo(file)
     if form != "coordinate":
         raise DataError(
@@ -70,6 +78,56 @@ def _matrix_market(file: Path) -> Any:
     return scipy.io.mmread(file, **_AS_ARRAY)
 
 
+def _check_lines(stream: BinaryIO) -> None:
+    """Refuse lines that scipy's reader would read past: with too many fields, with a byte that is no text, or not ended."""
+    header = stream.readline(_LONGEST_LINE).lower().split()
+    if header[:1] != [b"%%matrixmarket"] or len(header) < 4:
+        raise ValueError("line 1 is not that of a MatrixMarket file")
+    if header[2] != b"coordinate":
+        return
+    fields = {b"pattern": 2, b"complex": 4}.get(header[3], 3)
+    line = 1
+    while True:
+        line, text = line + 1, stream.readline(_LONGEST_LINE)
+        if text[:1] not in (b"%", b"\n", b"\r"):  # of the size; entries follow
+            break
+        _check_bytes(text)
+    _check_bytes(text)
+    rest = b""
+    while block := stream.read(_BLOCK):
+        _check_bytes(block)
+        end = block.rfind(b"\n") + 1
+        line = _check_fields(rest + block[:end], fields, line)
+        rest = block[end:] if end else rest + block
+        if len(rest) > _BLOCK:
+            raise ValueError(f"line {line + 1} is longer than any")
+    if rest != rest.rstrip():
+        raise ValueError(f"line {line + 1}, the last, is not ended")
+    _check_fields(rest + b"\n", fields, line)
+
+
+def _check_bytes(text: bytes) -> None:
+    if text.translate(None, _CONTROL) != text:
+        raise ValueError("there are bytes that are no text")
+
+
+def _check_fields(text: bytes, fields: int, line: int) -> int:
+    """Check whole lines, of which the first comes after ``line``; the number of the last one."""
+    if not text:
+        return line
+    dark = np.frombuffer(b" " + text, np.uint8) > ord(" ")
+    begins = np.cumsum(dark[1:] & ~dark[:-1], dtype=np.int64)
+    found = np.diff(begins[np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))], prepend=0)
+    wrong = np.flatnonzero((found != fields) & (found != 0))
+    if wrong.size:
+        place, number = line + 1 + wrong[0], counted(int(found[wrong[0]]), "field")
+        raise ValueError(f"line {place} has {number} where {fields} belong")
+    return line + len(found)
+
+
 def _archive(file: Path) -> Any:
     with file.open("rb") as stream:
-        return scipy.sparse.load_npz(stream)
+        matrix = scipy.sparse.load_npz(stream)
+    if matrix.format in ("csr", "csc", "bsr"):  # the others are checked when they are made
+        matrix.check_format(full_check=True)
+    return matrix

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from relpref import memory
 from relpref.data import PreferenceData, Relation, csv_text, labels, read_table, table_files
+from relpref.data.matrix_files import read_matrix
 from relpref.data.table_files import read_pieces
 from relpref.errors import DataError, UnknownLabelError
 
@@ -288,3 +289,66 @@ def test_an_interrupted_read_leaves_no_open_file(links: Path, small: Callable[[i
     assert len(next(pieces).frame) > 0
     pieces.close()  # type: ignore[attr-defined]
     assert list(pieces) == []
+
+
+ENTRIES = "%%MatrixMarket matrix coordinate {} general\n% a comment\n3 3 2\n"
+# Files that ended the process, or whose entries were misread: what comes after the header, and what is said.
+DAMAGED = {
+    "a field more, last line not ended": ("pattern", "1 2 7\n2 3 7", "line 4 has 3 fields where 2 belong"),
+    "last line not ended": ("pattern", "1 2\n2 3 ", "line 5, the last, is not ended"),
+    "cut inside an entry": ("real", "1 2 1.0\n2 3", "line 5 has 2 fields where 3 belong"),
+    "a field less": ("complex", "1 2 1.0\n2 3 1.0\n", "line 4 has 3 fields where 4 belong"),
+    "entries in one line": ("real", "1 2 1.0 2 3 1.0\n", "line 4 has 6 fields where 3 belong"),
+    "a zero byte": ("real", "1 2 1.0\0\n2 3 1.0\n", "bytes that are no text"),
+    "an index out of range": ("real", "1 2 1.0\n2 30000 1.0\n", "out of bounds"),
+}
+
+
+@pytest.mark.parametrize("ending", [".mtx", ".mtx.gz"])
+@pytest.mark.parametrize("what", DAMAGED)
+def test_damaged_matrix_files(what: str, ending: str, tmp_path: Path) -> None:
+    kind, entries, said = DAMAGED[what]
+    content = (ENTRIES.format(kind) + entries).encode()
+    file = tmp_path / f"links{ending}"
+    file.write_bytes(gzip.compress(content) if ending == ".mtx.gz" else content)
+    with pytest.raises(DataError, match=f"not a readable sparse matrix .*{said}"):
+        read_matrix(file)
+
+
+@pytest.mark.parametrize("entries", ["1 2 1.0\n\n2 3 2.0", "1 2 1.0\r\n2\t3  2.0\r\n"])
+def test_lines_as_other_programs_write_them(entries: str, tmp_path: Path) -> None:
+    (tmp_path / "links.mtx").write_bytes((ENTRIES.format("real") + entries).encode())
+    np.testing.assert_array_equal(
+        read_matrix(tmp_path / "links.mtx").toarray(), [[0, 1, 0], [0, 0, 2], [0, 0, 0]]
+    )
+
+
+def test_lines_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relpref.data.matrix_files._BLOCK", 16)
+    lines = [f"{row + 1} {row + 2} 1.5" for row in range(9)]
+    header = "%%MatrixMarket matrix coordinate real general\n10 10 9\n"
+    file = tmp_path / "links.mtx"
+    file.write_text(header + "\n".join(lines))
+    assert read_matrix(file).nnz == 9
+    file.write_text(header + "\n".join([*lines[:7], "8 9", lines[8]]))
+    with pytest.raises(DataError, match="line 10 has 2 fields"):
+        read_matrix(file)
+    file.write_text(header + " " * 99)
+    with pytest.raises(DataError, match="line 3 is longer than any"):
+        read_matrix(file)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("damage", ["index", "pointer", "negative"])
+def test_archives_whose_indices_lead_out(form: str, damage: str, tmp_path: Path) -> None:
+    matrix = scipy.sparse.random_array((6, 6), density=0.4, rng=np.random.default_rng(0), format=form)
+    file = tmp_path / "links.npz"
+    scipy.sparse.save_npz(file, matrix)
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    name = {"index": "indices", "pointer": "indptr", "negative": "indices"}[damage]
+    name = name if form != "coo" else "row"
+    arrays[name][-1] = -5 if damage == "negative" else 2**30
+    np.savez(file, **arrays)
+    with pytest.raises(DataError, match=r"links\.npz: this is not a readable sparse matrix"):
+        read_matrix(file)
