@@ -136,11 +136,10 @@ def outcome(posterior: Posterior) -> dict[str, Any]:
 def sentence(posterior: Posterior) -> str:
     """What came out, in one line."""
     values = ", ".join(f"{name} {_shown(value)}" for name, value in posterior.hyperparameters.items())
-    found = (
-        f"{len(next(iter(posterior.hyperparameter_draws.values())))} draws of the hyperparameters, on average "
-        if posterior.log_evidence is None
-        else f"log evidence {posterior.log_evidence:.2f}, "
-    )
+    number = len(posterior.belief.weights)
+    found = "" if posterior.log_evidence is None else f"log evidence {posterior.log_evidence:.2f}, "
+    if posterior.hyperparameter_draws:
+        found += f"{number} values of the hyperparameters, on average "
     return f"{posterior.info['result']}, {found}{values}"
 
 

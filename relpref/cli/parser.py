@@ -135,8 +135,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--hyperparameters",
         default="maximise",
-        choices=("maximise", "em", "nuts"),
-        help="maximise the evidence, do so by EM, or sample them and average (default: maximise)",
+        choices=("integrate", "maximise", "em", "nuts"),
+        help="average over them by weighted points, maximise the evidence, do so by EM, or sample them and average (default: maximise)",
     )
     fit.add_argument(
         "--fix",

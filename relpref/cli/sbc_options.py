@@ -21,7 +21,7 @@ def sbc_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hyperparameters",
         default="given",
-        choices=("given", "integrate", "maximise"),
+        choices=("given", "integrate", "nuts", "maximise"),
         help="whether the engine is told those of the simulation, samples them, or takes the best (default: given)",
     )
     parser.add_argument(

@@ -50,14 +50,14 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
 
     Notes
     -----
-    The evidence is that at the fitted hyperparameters. The larger model contains the smaller one (an amplitude of 0), so the
-    difference is seldom negative, and about one nat for each hyperparameter of the part means nothing.
+    Where hyperparameters were integrated over, the evidence is averaged over their prior, and the difference is the log Bayes factor
+    of the part. Where they were maximized it is the evidence at the maximum: the larger model contains the smaller one (an amplitude
+    of 0), so the difference is seldom negative, and about one nat for each hyperparameter of the part means nothing.
     """
     origin, full = posterior.origin, posterior.log_evidence
-    if posterior.hyperparameter_draws and origin is not None and origin.engine:
+    if full is None and posterior.hyperparameter_draws and origin is not None and origin.engine:
         raise UnsupportedProgramError(
-            "the hyperparameters were integrated over, and the evidence is compared at the best ones: "
-            'fit with hyperparameters="maximise"'
+            "draws of the hyperparameters give no evidence to compare: fit with hyperparameters='integrate' or 'maximise'"
         )
     if full is None or origin is None:
         raise UnsupportedProgramError(

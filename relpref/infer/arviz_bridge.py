@@ -43,18 +43,25 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
         posterior = _one_by_one(posterior)
     rng = generator(posterior.key if key is None else key)
     total = num_samples
-    kept = isinstance(posterior.belief, DrawsBelief | MixtureBelief)
-    if isinstance(posterior.belief, DrawsBelief):
-        total = len(posterior.belief.draws)
-    elif isinstance(posterior.belief, MixtureBelief):
-        total = len(posterior.belief.locations)  # one draw for each of the hyperparameters
-    chains = int(posterior.info.get("chains", 1)) if kept else _CHAINS
+    belief = posterior.belief
+    sampled = len(belief.weights) > 1 and not np.ptp(belief.weights)
+    if sampled:
+        total = len(belief.weights)  # the draws, or one of each component
+    chains = int(posterior.info.get("chains", 1)) if sampled else _CHAINS
     per_chain = total // chains
-    vector = posterior.belief.draw(total, rng)[: chains * per_chain]
+    total = chains * per_chain
+    if isinstance(belief, MixtureBelief) and not sampled:
+        # Weighted components are resampled, each draw with the hyperparameters of its own.
+        which = rng.permutation(belief.draw_components(total, rng))
+        vector = np.concatenate([belief.components[component].draw(1, rng) for component in which])
+    else:
+        which = np.arange(total)
+        vector = belief.draw(len(belief.weights) if sampled else total, rng)[:total]
     draws = {name: vector[:, rows] for name, rows in posterior.slices.items()}
     for name, value in posterior.hyperparameters.items():
-        repeated = np.broadcast_to(np.asarray(value), (len(vector), *np.shape(value)))
-        draws[name] = posterior.hyperparameter_draws.get(name, repeated)[: len(vector)]
+        repeated = np.broadcast_to(np.asarray(value), (total, *np.shape(value)))
+        drawn = posterior.hyperparameter_draws.get(name)
+        draws[name] = repeated if drawn is None else drawn[which]
 
     def by_chain(values: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -45,6 +45,10 @@ class Belief(Protocol):
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
         """Draws, shape (number, n)."""
 
+    @property
+    def weights(self) -> Floats:
+        """Probability of each of the s components, shape (s,)."""
+
     def as_mixture(self) -> tuple[Floats, Floats | None]:
         """What it is a mixture of: s means, shape (s, n), and covariances, shape (s, n, n), or None of points."""
 
@@ -60,6 +64,8 @@ class Margins:
         Probability that it is above zero.
     means, variances : array, shape (s, k)
         They are mixtures of s Gaussians, or of s points where the variances are 0.
+    weights : array, shape (s,)
+        Probability of each component.
     """
 
     mean: Floats
@@ -67,6 +73,7 @@ class Margins:
     positive: Floats
     means: Floats
     variances: Floats
+    weights: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +121,7 @@ class GaussianBelief:
         sd = np.sqrt(variance)
         certain = sd == 0  # then the order is known, or there is none
         positive = np.where(certain, 0.5 + 0.5 * np.sign(mean), ndtr(mean / np.where(certain, 1.0, sd)))
-        return Margins(mean, sd, positive, mean[None], variance[None])
+        return Margins(mean, sd, positive, mean[None], variance[None], np.ones(1))
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""
@@ -133,6 +140,11 @@ class GaussianBelief:
             values, vectors = np.linalg.eigh(self.scale)
             lower = vectors * np.sqrt(np.maximum(values, 0.0))
         return self.location + rng.standard_normal((number, self.size)) @ lower.T
+
+    @property
+    def weights(self) -> Floats:
+        """One component."""
+        return np.ones(1)
 
     def as_mixture(self) -> tuple[Floats, Floats]:
         """Itself."""
@@ -178,7 +190,8 @@ class DrawsBelief:
         """Averages over the draws; a tie counts one half."""
         gaps = self.draws[:, first] - self.draws[:, second]
         positive = (gaps > 0).mean(axis=0) + 0.5 * (gaps == 0).mean(axis=0)
-        return Margins(gaps.mean(axis=0), gaps.std(axis=0, ddof=1), positive, gaps, np.zeros_like(gaps))
+        spread = gaps.std(axis=0, ddof=1)
+        return Margins(gaps.mean(axis=0), spread, positive, gaps, np.zeros_like(gaps), self.weights)
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""
@@ -195,6 +208,11 @@ class DrawsBelief:
         if number == len(self.draws):
             return self.draws
         return self.draws[rng.integers(0, len(self.draws), number)]
+
+    @property
+    def weights(self) -> Floats:
+        """Equal."""
+        return np.full(len(self.draws), 1 / len(self.draws))
 
     def as_mixture(self) -> tuple[Floats, None]:
         """The draws, which have no spread."""

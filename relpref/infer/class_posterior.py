@@ -68,7 +68,7 @@ class ClassPosterior(Posterior):
         """
         asked = self._asked(data)
         # P(class c) = Π_{j<c} P(go on at j) · P(stop at c), given hyperparameters; the last class is where nothing stopped.
-        going = np.cumprod(self._decide(asked)[2], axis=2).mean(axis=0)
+        going = np.tensordot(self.belief.weights, np.cumprod(self._decide(asked)[2], axis=2), axes=1)
         first = np.ones((len(going), 1))
         before, after = np.hstack([first, going]), np.hstack([going, 0 * first])
         columns = pd.Index(objects(self.classes), name="class", tupleize_cols=False)
@@ -91,7 +91,9 @@ class ClassPosterior(Posterior):
         """
         asked = self._asked(data)
         means, variances, _ = self._decide(asked)
-        mean, sd = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+        weights = self.belief.weights
+        mean = np.tensordot(weights, means, axes=1)
+        sd = np.sqrt(np.tensordot(weights, variances + np.square(means - mean), axes=1))
         if mean.shape[1] == 1:
             return pd.DataFrame({"mean": mean[:, 0], "sd": sd[:, 0]}, index=_index(asked))
         columns = pd.MultiIndex.from_product([("mean", "sd"), self.classes[:-1]])
@@ -121,7 +123,7 @@ class ClassPosterior(Posterior):
         functions = max(len(self.classes) - 1, 1)
         number = len(asked.values.values) if isinstance(asked, RelationData) else len(asked)
         size = _block(number, self.belief.size * functions)
-        parts = [[np.empty((1, 0, functions))] * 3] if not number else []
+        parts = [[np.empty((len(self.belief.weights), 0, functions))] * 3] if not number else []
         for start in range(0, number, size):
             rows = np.minimum(np.arange(start, start + size), number - 1)
             found = self._decide_some(_some(asked, rows))

@@ -1,9 +1,11 @@
 """Chooses the posterior's face by the data the program was given."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
+from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.answers import COMPOSED
@@ -141,18 +143,20 @@ def assemble(
 
 
 class Component(NamedTuple):
-    """What one draw of the hyperparameters adds to a mixture."""
+    """What one value of the hyperparameters adds to a mixture."""
 
     mean: Floats
     covariance: Floats
     parts: dict[str, Parts]
     sites: dict[str, Floats]
+    log_evidence: float
 
     @classmethod
     def of(cls, layout: Layout, evidence: Evidence, answered: int) -> "Component":
         """Read it off an engine's arrays, which can be forgotten then."""
         mean, covariance = latent_moments(layout, evidence)
-        return cls(mean, covariance, named_parts(layout, evidence, covariance), sites_of(evidence, answered))
+        parts = named_parts(layout, evidence, covariance)
+        return cls(mean, covariance, parts, sites_of(evidence, answered), float(evidence.log_evidence))
 
 
 def sites_of(evidence: Evidence, answered: int) -> dict[str, Floats]:
@@ -163,9 +167,14 @@ def sites_of(evidence: Evidence, answered: int) -> dict[str, Floats]:
     }
 
 
+def room_for_components(size: int) -> int:
+    """How many components of a mixture there is room for."""
+    return MOST_NUMBERS // max(size, 1) ** 2
+
+
 def thinned(rows: list[Any], size: int) -> list[Any]:
     """As many of the draws, evenly from each chain, as there is room for a covariance of each."""
-    most = max(1, MOST_NUMBERS // max(size, 1) ** 2 // CHAINS)
+    most = max(1, room_for_components(size) // CHAINS)
     length = len(rows) // CHAINS
     if length <= most:
         return rows
@@ -176,29 +185,34 @@ def thinned(rows: list[Any], size: int) -> list[Any]:
 def assemble_mixture(
     layout: Layout,
     fixed: Values,
-    components: list[Component],
+    components: Sequence[Component],
     draws: dict[str, Floats],
+    prior_log_weights: Floats,
+    log_evidence: float | None,
     info: dict[str, Any],
     key: Any,
     origin: Origin,
 ) -> Posterior:
-    """One Gaussian for each draw of the hyperparameters, all of equal weight."""
+    """One Gaussian for each value of the hyperparameters, with weights by prior and evidence."""
+    log_weights = prior_log_weights + [component.log_evidence for component in components]
+    weights = np.exp(log_weights - logsumexp(log_weights))
     belief = MixtureBelief(
-        np.stack([c.mean for c in components]), np.stack([c.covariance for c in components])
+        np.stack([c.mean for c in components]), np.stack([c.covariance for c in components]), weights
     )
     parts = {
-        site: _mixed_parts([component.parts[site] for component in components], belief.locations[:, rows])
+        site: _mixed_parts([c.parts[site] for c in components], belief.locations[:, rows], weights)
         for site, rows in layout.slices.items()
     }
     if Result[info["result"]].empty:
         blank(belief.locations, belief.scales, parts)
-    averages = {name: value.mean(axis=0) for name, value in draws.items()}
+    averages = {name: np.tensordot(weights, value, axes=1) for name, value in draws.items()}
     common = {
         "belief": belief,
         "parts": parts,
         "hyperparameters": {name: plain(value) for name, value in {**fixed, **averages}.items()},
         "hyperparameter_draws": draws,
-        "log_evidence": None,
+        "prior_log_weights": prior_log_weights,
+        "log_evidence": log_evidence,
         "info": info,
         "sites": {name: np.stack([c.sites[name] for c in components]) for name in components[0].sites},
         "key": key_words(key),
@@ -213,15 +227,15 @@ def blank(mean: Floats, covariance: Floats, parts: dict[str, Parts]) -> None:
         array[...] = np.nan
 
 
-def _mixed_parts(parts: list[Parts], totals: Floats) -> Parts:
+def _mixed_parts(parts: list[Parts], totals: Floats, weights: Floats) -> Parts:
     """By the laws of total expectation and total covariance."""
     means, covariances = {}, {}
-    centred = totals - totals.mean(axis=0)
+    centered = totals - weights @ totals
     for name in parts[0].means:
         each = np.stack([part.means[name] for part in parts])
-        means[name] = each.mean(axis=0)
-        within = np.mean([part.covariances[name] for part in parts], axis=0)
-        covariances[name] = within + np.mean(centred * each, axis=0)
+        means[name] = weights @ each
+        within = weights @ np.stack([part.covariances[name] for part in parts])
+        covariances[name] = within + weights @ (centered * each)
     return Parts(means, covariances)
 
 

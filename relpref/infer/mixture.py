@@ -1,4 +1,4 @@
-"""A belief that is a mixture of Gaussians: one for each draw of the hyperparameters. NumPy only."""
+"""A belief that is a mixture of Gaussians: one for each value of the hyperparameters. NumPy only."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,17 +15,20 @@ _HALVINGS = 60  # of the bracket around a quantile
 
 @dataclass(frozen=True, eq=False)
 class MixtureBelief:
-    """Σ_k N(location_k, scale_k)/K.
+    """Σ_k weights_k N(locations_k, scales_k).
 
     Parameters
     ----------
     locations : array, shape (K, n)
     scales : array, shape (K, n, n)
         Covariances.
+    weights : array, shape (K,)
+        They add up to 1.
     """
 
     locations: Floats
     scales: Floats
+    weights: Floats
 
     @property
     def size(self) -> int:
@@ -39,50 +42,62 @@ class MixtureBelief:
 
     def mean(self) -> Floats:
         """Expectation."""
-        return np.asarray(self.locations.mean(axis=0))
+        return np.asarray(self.weights @ self.locations)
 
     def covariance(self) -> Floats:
         """Covariance: within the components, and between their means."""
-        centred = self.locations - self.mean()
-        return np.asarray(self.scales.mean(axis=0) + centred.T @ centred / len(centred))
+        centered = self.locations - self.mean()
+        within = self.weights @ self.scales.reshape(len(self.weights), -1)
+        return np.asarray(within.reshape(self.size, self.size) + (centered.T * self.weights) @ centered)
 
     def project(self, weights: Floats) -> "MixtureBelief":
         """The belief about ``weights @ u``."""
-        return MixtureBelief(self.locations @ weights.T, weights @ self.scales @ weights.T)
+        return MixtureBelief(self.locations @ weights.T, weights @ self.scales @ weights.T, self.weights)
 
     def centred(self) -> "MixtureBelief":
         """The belief about every entry less the average."""
         each = [component.centred() for component in self.components]
-        return MixtureBelief(np.stack([b.location for b in each]), np.stack([b.scale for b in each]))
+        locations, scales = np.stack([b.location for b in each]), np.stack([b.scale for b in each])
+        return MixtureBelief(locations, scales, self.weights)
 
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """Averages over the components."""
         each = [component.differences(first, second) for component in self.components]
         means = np.concatenate([margins.means for margins in each])
         variances = np.concatenate([margins.variances for margins in each])
-        variance = variances.mean(axis=0) + means.var(axis=0)
-        positive = np.mean([margins.positive for margins in each], axis=0)
-        return Margins(means.mean(axis=0), np.sqrt(variance), positive, means, variances)
+        mean = self.weights @ means
+        variance = self.weights @ (variances + np.square(means - mean))
+        positive = self.weights @ np.stack([margins.positive for margins in each])
+        return Margins(mean, np.sqrt(variance), positive, means, variances, self.weights)
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""
-        within = np.diagonal(self.scales, axis1=1, axis2=2).mean(axis=0)
-        return np.asarray(np.sqrt(np.maximum(within, 0.0) + self.locations.var(axis=0)))
+        within = self.weights @ np.diagonal(self.scales, axis1=1, axis2=2)
+        between = self.weights @ np.square(self.locations - self.mean())
+        return np.asarray(np.sqrt(np.maximum(within, 0.0) + between))
 
     def interval(self, probability: float) -> tuple[Floats, Floats]:
         """Central interval of every entry."""
         return self._quantile((1 - probability) / 2), self._quantile((1 + probability) / 2)
 
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draws; as many as there are components are one of each, in their order."""
-        total = len(self.locations)
-        # Stratified: each draw's component is random, and all take part evenly.
-        which = ((np.arange(number) + rng.uniform(size=number)) * total / number).astype(int)
+        """Draws; as many as there are components of equal weight are one of each, in their order."""
+        which = self.draw_components(number, rng)
         draws = np.empty((number, self.size))
         for component in np.unique(which):
             rows = np.flatnonzero(which == component)
             draws[rows] = self.components[component].draw(len(rows), rng)
-        return draws if number == total else rng.permutation(draws)
+        in_order = number == len(self.weights) and np.array_equal(which, np.arange(number))
+        return draws if in_order else rng.permutation(draws)
+
+    def draw_components(self, number: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """A component for each of a number of draws, in ascending order, shape (number,).
+
+        Stratified: each draw's component is random, and all take part by their weights.
+        """
+        ends = np.cumsum(self.weights)
+        places = (np.arange(number) + rng.uniform(size=number)) / number * ends[-1]
+        return np.minimum(np.searchsorted(ends, places, side="right"), len(ends) - 1)
 
     def as_mixture(self) -> tuple[Floats, Floats]:
         """Its components."""
@@ -96,6 +111,6 @@ class MixtureBelief:
         spread = np.where(sds > 0, sds, np.finfo(float).tiny)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            below = ndtr((middle - self.locations) / spread).mean(axis=0) < level
+            below = self.weights @ ndtr((middle - self.locations) / spread) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(0.5 * (low + high))

@@ -92,7 +92,8 @@ class Posterior:
     parts : dict from site to Parts
     hyperparameters : dict from site to array or float
     log_evidence : float or None
-        log p(answers | hyperparameters), without the hyperparameters' prior; None from engines that do not compute it.
+        log p(answers | hyperparameters), without the hyperparameters' prior, at their maximum; of a mixture over hyperparameters
+        log p(answers), averaged over their prior. None from engines that do not compute it.
     info : dict
         ``engine``, ``result`` (a result code), ``iterations``, ``residual`` and what else the engine reports.
     sites : dict
@@ -101,7 +102,10 @@ class Posterior:
         The random key that Monte Carlo answers use by default.
     origin : Origin or None
     hyperparameter_draws : dict from site to array, shape (s, ...)
-        From samplers; empty from engines that find one value.
+        Values that were integrated over, with ``belief.weights`` as their weights; empty from engines that find one value.
+    prior_log_weights : array, shape (s,), or None
+        Of a mixture over hyperparameters: log weights of the components less the log evidence of each, so that weights follow when
+        answers come. Where ``log_evidence`` is known, it is log Σ exp of those log weights.
     """
 
     belief: Belief
@@ -114,6 +118,7 @@ class Posterior:
     key: NDArray[np.uint32]
     origin: Origin | None = None
     hyperparameter_draws: Mapping[str, Floats] = field(default_factory=dict)
+    prior_log_weights: Floats | None = None
 
     def mean(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
         """Posterior mean of a site, or of ``weights @ site``.

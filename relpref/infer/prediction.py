@@ -101,7 +101,7 @@ def expectations(
         parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
     asked, parameters = of_one_rater(asked, parameters)
     with jax.enable_x64(True):
-        found = _expectations(model, asked, parameters, gaps.means, gaps.variances)
+        found = _expectations(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
         columns = {name: np.asarray(value) for name, value in found.items()}
     if asked.tie is None:
         columns.pop("tie", None)
@@ -110,7 +110,12 @@ def expectations(
 
 @partial(jax.jit, static_argnums=0)
 def _expectations(
-    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], means: Array, variances: Array
+    model: AnswerModel,
+    asked: Comparisons,
+    parameters: Mapping[str, Array],
+    means: Array,
+    variances: Array,
+    weights: Array,
 ) -> dict[str, Array]:
     def one(parameters: Mapping[str, Array], mean: Array, variance: Array) -> dict[str, Array]:
         return model(real(mean), asked, **parameters).predict(real(mean), real(variance))
@@ -119,7 +124,7 @@ def _expectations(
     size = len(means)
     spread = {site: jnp.broadcast_to(value, (size, *value.shape[1:])) for site, value in parameters.items()}
     found = jax.lax.map(lambda each: one(*each), (spread, means, variances))
-    return {name: jnp.mean(value, axis=0) for name, value in found.items()}
+    return {name: jnp.asarray(weights) @ value for name, value in found.items()}
 
 
 def _rater(known: Comparisons, rater: Any) -> int:

@@ -162,7 +162,7 @@ def describe(
     }
     if search is not None:
         info |= {
-            "hyperparameters": engine.options["hyperparameters"],
+            "hyperparameters": "em" if engine.options["hyperparameters"] == "em" else "maximise",
             "evaluations": search.evaluations,
             "gradient_norm": search.gradient_norm,
             "failed_evaluations": len(search.failures),

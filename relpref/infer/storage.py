@@ -250,10 +250,12 @@ def pack(posterior: Posterior | RelationPosterior) -> tuple[dict[str, Any], dict
     elif isinstance(belief, ImplicitBelief):
         arrays |= large.pack(belief)
     elif isinstance(belief, MixtureBelief):
-        arrays |= {"means": belief.locations, "covariances": belief.scales}
+        arrays |= {"means": belief.locations, "covariances": belief.scales, "weights": belief.weights}
     elif isinstance(belief, DrawsBelief):
         arrays["draws"] = belief.draws
         arrays |= {f"sampler/{name}": value for name, value in belief.sampler.items()}
+    if posterior.prior_log_weights is not None:
+        arrays["prior_log_weights"] = posterior.prior_log_weights
     arrays |= {f"sites/{name}": value for name, value in posterior.sites.items()}
     arrays |= {
         f"hyperparameters/{name}": np.asarray(value) for name, value in posterior.hyperparameters.items()
@@ -303,7 +305,9 @@ def _unpack_belief(arrays: Mapping[str, Any]) -> Belief:
         told = {name.split("/")[1]: arrays[name] for name in arrays if name.startswith("sampler/")}
         return DrawsBelief(arrays["draws"], told)
     if "means" in arrays:
-        return MixtureBelief(arrays["means"], arrays["covariances"])
+        means = arrays["means"]
+        equal = np.full(len(means), 1 / len(means))  # of files from before there were weights
+        return MixtureBelief(means, arrays["covariances"], arrays.get("weights", equal))
     return GaussianBelief(arrays["mean"], arrays["covariance"])
 
 
@@ -320,6 +324,7 @@ def _unpack(arrays: Mapping[str, Any], content: Any, program: Any) -> Posterior:
     common: dict[str, Any] = {
         "belief": None if large.is_packed(arrays) else _unpack_belief(arrays),
         "hyperparameter_draws": {name: value for name, value in drawn.items() if value is not None},
+        "prior_log_weights": arrays.get("prior_log_weights"),
         "slices": {name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
         "parts": parts,
         "hyperparameters": {name: float(v) if v.ndim == 0 else v for name, v in hyperparameters.items()},

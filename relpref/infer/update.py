@@ -1,5 +1,6 @@
 """A posterior after a few answers more, or a few less."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +13,7 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.answer_changes import Change, added, withdrawn
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import Floats, GaussianBelief
+from relpref.infer.importance import MIN_EFFECTIVE, POINTS_INFO
 from relpref.infer.integrate import DRAWS_INFO
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.quick import ImplicitRankOne
@@ -20,6 +22,7 @@ from relpref.infer.program import unwrap
 from relpref.infer.quick import RankOne, Site, match, stacked
 from relpref.infer.ranks import objects, pairs_of_labels
 from relpref.infer.refit import engine_again
+from relpref.infer.warn import InferenceWarning
 from relpref.likelihoods.models import PLATES
 
 if TYPE_CHECKING:
@@ -210,7 +213,8 @@ def _fully(
         hyperparameters == "schedule" and (guessed or due(posterior, data.num_answers))
     )
     searched = "evaluations" in posterior.info or posterior.hyperparameter_draws
-    if again and searched:
+
+    def refitted() -> "UtilityPosterior":
         engine = engine_again(origin, padding=True)
         sites = None if posterior.hyperparameter_draws else _carried(posterior, changes)
         found = engine.run_from(
@@ -218,6 +222,9 @@ def _fully(
         )
         assert isinstance(found, type(posterior))
         return replace(found, origin=origin)
+
+    if again and searched:
+        return refitted()
     told = {name: posterior.info[name] for name in _OF_THE_SEARCH if name in posterior.info}
     told |= {
         FITTED: data.num_answers if again else _fitted(posterior),
@@ -226,9 +233,17 @@ def _fully(
     if posterior.hyperparameter_draws:
         draws = {name: _widened(draw, values[name]) for name, draw in posterior.hyperparameter_draws.items()}
         fixed = {name: value for name, value in values.items() if name not in draws}
-        told |= {name: posterior.info[name] for name in DRAWS_INFO if name in posterior.info}
+        told |= {name: posterior.info[name] for name in (*DRAWS_INFO, *POINTS_INFO) if name in posterior.info}
         engine = engine_again(origin, fixed=fixed, padding=True)
-        found = engine.run_at_draws(draws, posterior.key, *origin.args, info=told, **origin.kwargs)
+        given = {"info": told, "prior_log_weights": posterior.prior_log_weights, **origin.kwargs}
+        with warnings.catch_warnings():
+            if hyperparameters == "schedule":
+                warnings.simplefilter("ignore", InferenceWarning)  # of weights that a refit is about to mend
+            found = engine.run_at_draws(draws, posterior.key, *origin.args, **given)
+        if posterior.log_evidence is None:  # of draws
+            found = replace(found, log_evidence=None)
+        if hyperparameters == "schedule" and found.info.get("effective_points", np.inf) < MIN_EFFECTIVE:
+            return refitted()
     else:
         engine = engine_again(origin, fixed=values, padding=True)
         sites = _carried(posterior, changes)

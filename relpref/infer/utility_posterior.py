@@ -1,7 +1,7 @@
 """The posterior of preference programs: utilities with the user's own labels."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -246,6 +246,7 @@ class UtilityPosterior(Posterior):
                 "extend needs a posterior from EP or Laplace that knows its program; "
                 "fit with one of them in this session, or with a program of relpref.models before saving"
             )
+        from relpref.infer.importance import POINTS_INFO
         from relpref.infer.integrate import DRAWS_INFO
         from relpref.infer.refit import engine_again
 
@@ -261,8 +262,15 @@ class UtilityPosterior(Posterior):
         known = {name: value for name, value in self.hyperparameters.items() if name not in draws}
         engine = engine_again(self.origin, fixed=known)
         if draws:
-            told = {name: self.info[name] for name in DRAWS_INFO if name in self.info}
-            extended = engine.run_at_draws(draws, self.key, *origin.args, info=told, **origin.kwargs)
+            told = {
+                name: self.info[name]
+                for name in ("hyperparameters", *DRAWS_INFO, *POINTS_INFO)
+                if name in self.info
+            }
+            given = {"info": told, "prior_log_weights": self.prior_log_weights, **origin.kwargs}
+            extended = engine.run_at_draws(draws, self.key, *origin.args, **given)
+            if self.log_evidence is None:
+                extended = replace(extended, log_evidence=None)
         else:
             extended = engine.run_from(
                 self.sites, self.key, *origin.args, progress_bar=progress_bar, **origin.kwargs

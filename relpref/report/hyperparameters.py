@@ -69,6 +69,8 @@ _MEANINGS = {
     "position_bias": "Position bias: what an entity gains by being shown first, in units of utility; negative if it loses.",
 }
 
+_COPIES = 50  # of the value with the largest weight
+
 Reading = Callable[[UtilityPosterior, str, float], str]
 
 
@@ -83,7 +85,7 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
         kinds.append(_lengthscale(posterior, name) if kind == "lengthscale" else kind)
     unanswered = isinstance(posterior, UtilityPosterior) and not posterior.data.num_answers
     if posterior.hyperparameter_draws:
-        intro = "Averages over draws from their posterior, with 90% intervals."
+        intro = "Averages over their posterior, with 90% intervals."
     elif "evaluations" in posterior.info and unanswered:
         intro = "Nothing was answered yet, so these are the most probable values under their prior."
     elif "evaluations" in posterior.info and not Result[posterior.info["result"]].ok:
@@ -116,7 +118,7 @@ def _pictures(posterior: Posterior) -> list[Block]:
         owners = _owners(posterior, site_part(posterior, name), kind, columns[0])
         for owner, values in zip(owners, columns.T, strict=True):
             if np.ptp(values) > 0:
-                drawn[f"{kind}, {owner}" if columns.shape[1] > 1 else name] = values
+                drawn[f"{kind}, {owner}" if columns.shape[1] > 1 else name] = values[_resampled(posterior)]
     drawn = dict(list(drawn.items())[:_MOST_DRAWN])
     if not drawn:
         return []
@@ -124,7 +126,13 @@ def _pictures(posterior: Posterior) -> list[Block]:
     wide, narrow = (
         densities(drawn, f"hyperparameters{shape.width:.0f}", description, shape) for shape in (WIDE, NARROW)
     )
-    return [Picture(wide, "Densities of the draws, with mean and 90% interval.", narrow=narrow)]
+    return [Picture(wide, "Posterior densities, with mean and 90% interval.", narrow=narrow)]
+
+
+def _resampled(posterior: Posterior) -> Any:
+    """Positions of the values of the hyperparameters, each as often as its weight says."""
+    counts = np.round(_COPIES * posterior.belief.weights / posterior.belief.weights.max()).astype(int)
+    return np.repeat(np.arange(len(counts)), counts)
 
 
 def _kind(posterior: Posterior, name: str) -> str:
@@ -151,7 +159,7 @@ def _rows(posterior: Posterior, name: str, value: Any) -> Iterator[list[Cell]]:
         number = float(array.ravel()[entry])
         shown = significant(number)
         if columns is not None:
-            lower, upper = np.quantile(columns[:, entry], [0.05, 0.95])
+            lower, upper = np.quantile(columns[_resampled(posterior), entry], [0.05, 0.95])
             shown += f" ({significant(lower)} to {significant(upper)})"
         yield [cell(name), cell(owners[entry]), Cell(shown), Cell(_reading(posterior, part, kind, number))]
 

@@ -87,6 +87,11 @@ def approximation(posterior: Posterior) -> str:
     if engine not in _APPROXIMATIONS:
         return "The posterior is represented by draws; means, intervals and ranks are averages over them."
     text = _APPROXIMATIONS[engine]
+    if posterior.prior_log_weights is not None and posterior.log_evidence is not None:
+        return text + (
+            f" Every answer on this page is an average over {len(posterior.belief.weights)} values of the hyperparameters, weighted by "
+            "their prior and the evidence, so their uncertainty is in the intervals."
+        )
     if posterior.hyperparameter_draws:
         return text + (
             " The hyperparameters were drawn from their posterior by the no-U-turn sampler (Hoffman and Gelman 2014) on the "

@@ -252,7 +252,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"scheduler": "many"}, "scheduler is 'many'"),
         ({"engine": "stan"}, "engine is 'stan'"),
         ({"hyperparameters": "guess"}, "hyperparameters is 'guess'"),
-        ({"engine": "svi", "hyperparameters": "maximise"}, "maximises no hyperparameters"),
+        ({"engine": "svi", "hyperparameters": "maximise"}, "samples hyperparameters"),
         ({"engine": Exact, "hyperparameters": "integrate"}, "Exact does not integrate"),
     ):
         with pytest.raises(DataError, match=message):

@@ -136,7 +136,7 @@ def test_errors_are_what_keys_differ_by(posterior: UtilityPosterior) -> None:
 def test_few_components_stand_for_all_of_a_mixture(posterior: UtilityPosterior) -> None:
     """With equal weights the exact mean is the posterior's, not that of the components that were looked at."""
     rng = np.random.default_rng(0)
-    both = MixtureBelief(rng.normal(size=(60, 2)), np.stack([0.3 * np.eye(2)] * 60))
+    both = MixtureBelief(rng.normal(size=(60, 2)), np.stack([0.3 * np.eye(2)] * 60), np.full(60, 1 / 60))
     mixed = replace(posterior, belief=both, hyperparameter_draws={"attributes_amplitude": np.ones(60)})
     noise = rng.normal(size=(10, 8, 2))
     some = both.locations[:10, None] + np.concatenate([noise, -noise], axis=1)

@@ -197,7 +197,7 @@ def test_nothing_to_refit_is_refused(given: UtilityPosterior, missing: str) -> N
 
 def test_draws_of_the_hyperparameters_have_no_one_evidence(given: UtilityPosterior) -> None:
     draws = {name: np.ones(3) for name in FIXED}
-    with pytest.raises(UnsupportedProgramError, match='integrated over.*hyperparameters="maximise"'):
+    with pytest.raises(UnsupportedProgramError, match="no evidence to compare"):
         evidence_without_each(replace(given, log_evidence=None, hyperparameter_draws=draws))
 
 

@@ -236,7 +236,9 @@ def test_beliefs_of_every_kind(posterior: UtilityPosterior) -> None:
     rng = np.random.default_rng(0)
     mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
     draws = replace(posterior, belief=DrawsBelief(rng.multivariate_normal(mean, covariance, 20_000)))
-    mixture = replace(posterior, belief=MixtureBelief(np.stack([mean] * 2), np.stack([covariance] * 2)))
+    mixture = replace(
+        posterior, belief=MixtureBelief(np.stack([mean] * 2), np.stack([covariance] * 2), np.full(2, 0.5))
+    )
     expected = next_pairs(posterior, 2)
     for other in (draws, mixture):
         found = next_pairs(other, 2)

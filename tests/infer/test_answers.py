@@ -240,7 +240,9 @@ def test_a_mixture_predicts_with_the_parameters_of_each_component(fitted: Any, k
     alone = [replace(fitted, hyperparameters=values) for values in (fixed, other)]
     mixture = replace(
         fitted,
-        belief=MixtureBelief(np.stack([fitted.mean()] * 2), np.stack([fitted.covariance()] * 2)),
+        belief=MixtureBelief(
+            np.stack([fitted.mean()] * 2), np.stack([fitted.covariance()] * 2), np.full(2, 0.5)
+        ),
         hyperparameter_draws={
             name: np.stack([fixed[name], other[name]]) for name in fixed if name != "tie_margin"
         },

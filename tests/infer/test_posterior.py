@@ -83,7 +83,7 @@ def test_beliefs_less_their_average_are_a_projection() -> None:
     beliefs: list[Belief] = [
         GaussianBelief(roots[0, 0], roots[0] @ roots[0].T),
         DrawsBelief(roots[1]),
-        MixtureBelief(roots[:, 0], roots @ roots.transpose(0, 2, 1)),
+        MixtureBelief(roots[:, 0], roots @ roots.transpose(0, 2, 1), np.full(len(roots), 1 / len(roots))),
     ]
     for belief in beliefs:
         expected, found = belief.project(np.eye(5) - 0.2), belief.centred()

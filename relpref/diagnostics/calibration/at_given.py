@@ -64,7 +64,7 @@ def below_truths(
         at = (quantity, call, layout, arrays, known)
         true = values_at(*at, draws[row].vector(layout)[None], pick)
         value, variance = moments_at(*at, mean[None], covariance[None], pick)
-        below = average_below(np.asarray(true), np.asarray(value), np.asarray(variance))
+        below = average_below(np.asarray(true), np.asarray(value), np.asarray(variance), np.ones(1))
         rows.append((np.nan if result.empty else below, result.name))
     return rows
 

@@ -20,8 +20,8 @@ from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Values, running
 from relpref.infer.result import Result
 
-Hyperparameters = Literal["given", "integrate", "maximise"]
-HYPERPARAMETERS = ("given", "integrate", "maximise")
+Hyperparameters = Literal["given", "integrate", "nuts", "maximise"]
+HYPERPARAMETERS = ("given", "integrate", "nuts", "maximise")
 SAMPLERS = ("nuts", "svi")
 Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
 Fit = tuple[Posterior | RelationPosterior | None, str]
@@ -50,19 +50,19 @@ def check_engine(engine: Any, hyperparameters: str) -> None:
     DataError
     """
     if hyperparameters not in HYPERPARAMETERS:
-        raise DataError(f"hyperparameters is {hyperparameters!r}; it is 'given', 'integrate' or 'maximise'")
+        raise DataError(
+            f"hyperparameters is {hyperparameters!r}; it is 'given', 'integrate', 'nuts' or 'maximise'"
+        )
     if isinstance(engine, str) and engine in SAMPLERS:
-        if hyperparameters == "maximise":
-            raise DataError(
-                f"engine {engine!r} maximises no hyperparameters; it is for 'given' or 'integrate'"
-            )
+        if hyperparameters not in ("given", "integrate"):
+            raise DataError(f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'")
         return
     if not callable(engine):
         raise DataError(
             f"engine is {engine!r}; it is EP, Laplace or Exact, 'nuts' or 'svi', or a function (program, hyperparameters, key, *args, "
             "**kwargs) that returns a posterior"
         )
-    if engine is Exact and hyperparameters == "integrate":
+    if engine is Exact and hyperparameters in ("integrate", "nuts"):
         raise DataError(
             "Exact does not integrate over hyperparameters; EP does, and is exact for Gaussian labels, too"
         )
@@ -88,7 +88,7 @@ def fitted(
             exact = Exact(program, fixed=given, throw=False, **options)
             found = exact.run(*call, progress_bar=False, **questions.kwargs)
         elif isinstance(engine, type) and issubclass(engine, GaussianEngine):
-            strategy: Any = "nuts" if hyperparameters == "integrate" else "maximise"
+            strategy: Any = "maximise" if hyperparameters == "given" else hyperparameters
             fit = engine(program, hyperparameters=strategy, fixed=given, throw=False, **options)
             found = fit.run(*call, progress_bar=False, **questions.kwargs)
         else:

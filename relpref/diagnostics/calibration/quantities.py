@@ -16,8 +16,7 @@ from relpref.data import PreferenceData, RelationData
 from relpref.data.relation_values import SIGN
 from relpref.diagnostics.calibration.simulate import Draws, Questions
 from relpref.infer import RelationPosterior
-from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief
-from relpref.infer.mixture import MixtureBelief
+from relpref.infer.belief import DrawsBelief
 from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Layout, Values
 from relpref.likelihoods import as_likelihood
@@ -193,27 +192,20 @@ def below_truth(
             everywhere = {name: np.repeat(value, number, axis=0) for name, value in everywhere.items()}
         found = values_at(quantity, call, layout, arrays, everywhere, belief.draws, picked)
         return rank(np.asarray(found), true, rng)
-    means, covariances = _components(belief)
+    means, covariances = belief.as_mixture()
     value, variance = moments_at(quantity, call, layout, arrays, everywhere, means, covariances, picked)
-    return average_below(true, np.asarray(value), np.asarray(variance))
+    return average_below(true, np.asarray(value), np.asarray(variance), belief.weights)
 
 
-def average_below(true: Any, means: Any, variances: Any) -> float:
+def average_below(true: Any, means: Any, variances: Any, weights: Any) -> float:
     """Φ((truth − mean)/sd), averaged over the Gaussians."""
-    return float(np.mean(ndtr((true - means) / np.sqrt(variances))))
+    return float(weights @ np.ravel(ndtr((true - means) / np.sqrt(variances))))
 
 
 def rank(draws: NDArray[np.float64], true: float, rng: np.random.Generator) -> float:
     """Where the truth ranks among draws, between 0 and 1: uniform if it is one more of them."""
     below, equal = np.sum(draws < true), np.sum(draws == true)
     return float((below + rng.uniform() * (1 + equal)) / (len(draws) + 1))
-
-
-def _components(belief: Belief) -> tuple[Any, Any]:
-    if isinstance(belief, MixtureBelief):
-        return belief.locations, belief.scales
-    assert isinstance(belief, GaussianBelief)
-    return belief.location[None], belief.scale[None]
 
 
 def _below_in_relation(
@@ -224,4 +216,4 @@ def _below_in_relation(
     node, columns = divmod(int(picked[0]), quantity.columns)[0], picked % quantity.columns
     pair = [posterior.objects.labels[column] for column in columns]
     margins = posterior.belief(posterior.nodes.labels[node], pair).differences(np.array([0]), np.array([1]))
-    return average_below(true, margins.mean, margins.sd**2)
+    return average_below(true, margins.mean, margins.sd**2, margins.weights)

@@ -67,8 +67,9 @@ def calibrate(
         `EP`, `Laplace` or `Exact`; ``"nuts"`` (numpyro's, on the whole program, whitened) or ``"svi"`` (mean field: a normal guide
         for every entry by itself); or a function ``fit(program, hyperparameters, key, *args, **kwargs)`` that returns a posterior. Its ``args``
         are the program's, the simulated answers first; ``hyperparameters`` is empty unless they are given.
-    hyperparameters : {"given", "integrate", "maximise"}
-        Whether the engine is told those of the simulation, samples them, or takes the best.
+    hyperparameters : {"given", "integrate", "nuts", "maximise"}
+        Whether the engine is told those of the simulation, averages over them, samples them, or takes the best. Of the samplers ``"nuts"``
+        and ``"svi"``, which sample everything, ``"integrate"`` says so.
     simulations : int
     key : JAX key or int
         Each simulation has a key of its own, so that the first hundred of a thousand are the hundred.
@@ -144,7 +145,12 @@ def calibrate(
     return _collected([records[row] for row in range(simulations)], name)
 
 
-_WORDS = {"given": "given", "integrate": "integrated over", "maximise": "maximised"}
+_WORDS = {
+    "given": "given",
+    "integrate": "integrated over",
+    "nuts": "sampled by NUTS",
+    "maximise": "maximised",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,17 +198,22 @@ class _Simulator:
         with jax.enable_x64(True):
             below = below_truth(self.quantity, posterior, self.questions, draw, picked, rng)
         pits = {self.quantity.name: _plain(below)}
-        if self.hyperparameters == "integrate":
+        if self.hyperparameters in ("integrate", "nuts"):
             drawn = posterior.hyperparameter_draws  # type: ignore[union-attr]
+            weights = posterior.belief.weights  # type: ignore[union-attr]
             for site, shape in self.questions.layout.hyperparameters:
                 values = np.asarray(drawn[site]).reshape(-1, int(np.prod(shape)))
                 truths = np.ravel(draw.hyperparameters[site])
                 for column, title in enumerate(_titles(site, shape)):
-                    pits[title] = _plain(rank(values[:, column], float(truths[column]), rng))
+                    true = float(truths[column])
+                    if np.ptp(weights):
+                        pits[title] = _plain(float(weights @ (values[:, column] < true)))
+                    else:
+                        pits[title] = _plain(rank(values[:, column], true, rng))
         return Record(number, result, pits)
 
     def _hyperparameter_names(self) -> list[str]:
-        if self.hyperparameters != "integrate":
+        if self.hyperparameters not in ("integrate", "nuts"):
             return []
         return [
             title for site, shape in self.questions.layout.hyperparameters for title in _titles(site, shape)

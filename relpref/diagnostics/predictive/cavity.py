@@ -63,6 +63,8 @@ class Predictive:
         What was answered.
     side : array, shape (m,)
         Whom it favours, see `relpref.diagnostics.predictive.outcomes.favours`.
+    weights : array, shape (K, m)
+        Of the components, row by row.
     log_score : array, shape (K, m)
         Log probability of one answer of each row, in each component.
     step : array, shape (K, m)
@@ -82,6 +84,7 @@ class Predictive:
     count: Floats
     value: Floats
     side: Floats
+    weights: Floats
     log_score: Floats
     step: Floats
     mean: Floats
@@ -108,6 +111,8 @@ class Question:
     Attributes
     ----------
     components : Components
+    weights : array, shape (K,)
+        Of the components.
     observed : tuple of str
         The sites with answers.
     paired : array of bool
@@ -146,6 +151,7 @@ class Question:
         self.observed = layout.observed
         kinds = {site.name: site.kind for site in survey(call, shapes_of(arrays))}
         self.paired = np.array([not kinds[name].endswith("Bernoulli") for name in layout.observed])
+        self.weights = posterior.belief.weights
         self.components = _components(posterior, draws, layout.num_rows, taken_out=origin is None)
         self._call, self._layout, self._classes = call, layout, classes
         self._given = (arrays, found.rows, {name: jnp.asarray(value) for name, value in fixed.items()})
@@ -156,14 +162,14 @@ class Question:
         Parameters
         ----------
         weights : array, shape (K, m), optional
-            Of the components, row by row; equal by default.
+            Of the components, row by row; those of the posterior by default.
         """
         parts = self.components
         if weights is None:
-            weights = np.full(parts.precision.shape, 1 / len(parts.location))
+            weights = np.repeat(self.weights[:, None], parts.precision.shape[1], axis=1)
         with jax.enable_x64(True):
             found = _ask(self._call, self._layout, self._classes, *self._given, parts, weights)
-        return Predictive(**{name: np.asarray(value) for name, value in found.items()})
+        return Predictive(weights=weights, **{name: np.asarray(value) for name, value in found.items()})
 
     def projection(self) -> Rows:
         """A, the linear part of the predictors, shape (m, n).

@@ -1,6 +1,7 @@
 """Answers as predicted by fits to the others, some at a time."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -109,8 +110,10 @@ def k_fold(
     given = given_answers(posterior, question, question.answer())
     data, groups, name = _groups(posterior, origin, question, by)
     fold = fold_of(groups, folds, rng, name)
-    fixed = posterior.hyperparameters if hyperparameters == "keep" else origin.engine.get("fixed") or {}
-    predict = partial(_predict, posterior, data, dict(fixed))
+    draws = posterior.hyperparameter_draws if hyperparameters == "keep" else {}
+    known = posterior.hyperparameters if hyperparameters == "keep" else origin.engine.get("fixed") or {}
+    fixed = {name: value for name, value in known.items() if name not in draws}
+    predict = partial(_predict, posterior, data, fixed, draws)
     trained = [np.flatnonzero(fold != number) for number in range(folds)]
     log_score, chances = np.full(len(groups), np.nan), np.empty((0, 0))
     kept = None if folder is None else FoldFiles(folder, posterior, dict(fixed), trained)
@@ -126,7 +129,7 @@ def k_fold(
             kept.write(number, found)
         test = fold == number
         scores = by_answer(found, given)
-        log_score[test] = (logsumexp(scores, axis=0) - np.log(len(scores)))[test]
+        log_score[test] = logsumexp(scores + np.log(found.weights[:, :1]), axis=0)[test]
         some = chances_of(given, found)
         chances = some.copy() if not chances.size else chances
         chances[test] = some[test]
@@ -135,15 +138,21 @@ def k_fold(
     return labelled(posterior, given, chances, log_score, method, lists_leave=by == "rater")
 
 
-def _predict(posterior: Posterior, data: Any, fixed: dict[str, Any], trained: Positions) -> Predictive:
+def _predict(
+    posterior: Posterior, data: Any, fixed: dict[str, Any], draws: Mapping[str, Any], trained: Positions
+) -> Predictive:
     """What a fit to the answers at some positions says of all."""
     origin = posterior.origin
     assert origin is not None  # checked
     less = origin.with_argument(data, _some(data, trained))
     engine = engine_again(origin, fixed=fixed, padding=True)
-    fitted = engine.run_from(
-        None, posterior.key, *less.args, progress_bar=False, at=posterior.hyperparameters, **less.kwargs
-    )
+    if draws:
+        given = {"prior_log_weights": posterior.prior_log_weights, **less.kwargs}
+        fitted = engine.run_at_draws(draws, posterior.key, *less.args, **given)
+    else:
+        fitted = engine.run_from(
+            None, posterior.key, *less.args, progress_bar=False, at=posterior.hyperparameters, **less.kwargs
+        )
     return Question(fitted, origin, classes=isinstance(posterior, ClassPosterior)).answer()
 
 

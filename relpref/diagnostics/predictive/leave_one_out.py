@@ -81,7 +81,7 @@ class LeftOut:
     weights : array, shape (K, rows)
         Of the components, without each row's answer.
     k_hat : array, shape (answers,), or None
-        Of the weights; None where there is one component.
+        Of the weights; None where the components are no sample.
     """
 
     question: Question
@@ -96,18 +96,22 @@ def left_out(posterior: Posterior, values: Mapping[str, Floats] | None = None) -
     """See `leave_one_out`; ``values`` are hyperparameters at which answers are predicted, instead of the posterior's."""
     question = Question(posterior, classes=isinstance(posterior, ClassPosterior), values=values)
     draws = len(question.components.location)
-    alone = draws == 1 and not isinstance(posterior.belief, DrawsBelief)
-    if not alone and draws < FEWEST:
+    prior = question.weights
+    sampled = draws > 1 and bool(np.ptp(prior) == 0)  # draws, or components of equal weight
+    if (sampled or isinstance(posterior.belief, DrawsBelief)) and draws < FEWEST:
         raise DataError(
             f"the posterior has {counted(draws, 'draw')}, too few to be reweighted; draw at least {FEWEST}, better several hundred"
         )
     found = question.answer()
     given = given_answers(posterior, question, found)
     log_score = by_answer(found, given)
-    if alone:
-        return LeftOut(question, given, found, log_score[0], np.ones((1, len(found.count))), None)
     # p(h | others) is proportional to p(h | all)/p(y | h, others).
-    log_weights, k_hat = smoothed(-log_score.T)
+    k_hat = None
+    if sampled:
+        log_weights, k_hat = smoothed(-log_score.T)
+    else:
+        log_weights = np.log(prior) - log_score.T
+        log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
     weights = np.exp(log_weights)[given.unit].T
     held_out = logsumexp(log_weights + log_score.T, axis=1)
     return LeftOut(question, given, question.answer(weights), held_out, weights, k_hat)

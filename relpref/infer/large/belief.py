@@ -12,7 +12,7 @@ from relpref.infer.belief import Floats, GaussianBelief, Margins
 from relpref.linalg import ImplicitCovariance
 
 _PAIRS = 2000  # of which covariances are worked out together
-_MARGINS = tuple(field.name for field in fields(Margins))
+_MARGINS = tuple(field.name for field in fields(Margins) if field.name != "weights")
 _WHOLE = 3000  # values of which the covariance is simply worked out
 
 
@@ -63,9 +63,9 @@ class ImplicitBelief:
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         """The belief about every u[first] − u[second], one by one."""
         found = [self._differences(*pairs) for pairs in _groups(np.asarray(first), np.asarray(second))]
-        return Margins(
-            *(np.concatenate([getattr(part, name) for part in found], axis=-1) for name in _MARGINS)
-        )
+        joined = (np.concatenate([getattr(part, name) for part in found], axis=-1) for name in _MARGINS)
+        mean, sd, positive, means, variances = joined
+        return Margins(mean, sd, positive, means, variances, self.weights)
 
     def _differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         positions, places = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -98,6 +98,11 @@ class ImplicitBelief:
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
         """Draws of all entries, of a few thousand at most."""
         return self._whole("draws of").draw(number, rng)
+
+    @property
+    def weights(self) -> Floats:
+        """One component."""
+        return np.ones(1)
 
     def as_mixture(self) -> tuple[Floats, Floats]:
         """Mean and covariance, of a few thousand entries at most."""

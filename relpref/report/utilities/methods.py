@@ -4,7 +4,6 @@ import numpy as np
 
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import GaussianBelief
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.likelihoods import Logistic
 from relpref.report.methods import approximation
@@ -33,9 +32,10 @@ def methods(posterior: UtilityPosterior) -> list[str]:
 
 def _simulation_error(posterior: UtilityPosterior) -> str:
     """Of a probability near one half, from 4000 draws, or from as many as there are."""
-    if isinstance(posterior.belief, GaussianBelief | ImplicitBelief):
+    weights = posterior.belief.weights
+    if len(weights) == 1 or np.ptp(weights):
         return "one percentage point"
-    kept = len(posterior.belief.as_mixture()[0])
+    kept = len(weights)
     effective = min(float(posterior.info.get("ess", kept)), kept)
     more = "" if "ess" in posterior.info else ", more where draws resemble each other"
     return f"{50 / np.sqrt(max(effective, 1.0)):.0f} percentage points{more}"

@@ -135,7 +135,7 @@ def fitted(subject: Subject) -> list[str]:
     if number and answers < _FEW_EACH * number:
         found.append(
             f"{counted(number, 'hyperparameter')} {'was' if number == 1 else 'were'} set to the best values by {counted(answers, 'answer')}. With so few, the "
-            "intervals are too narrow; a fit that averages over all plausible values, which takes longer, mends that."
+            "intervals are too narrow; a fit that averages over all plausible values, the default, mends that."
         )
     if float(posterior.info.get("gradient_norm", 0.0)) > _STEEP:
         found.append("The search for hyperparameters ended before it came to a maximum.")

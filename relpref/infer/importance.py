@@ -1,0 +1,465 @@
+"""Hyperparameters integrated over by importance points around the maximum of evidence times prior.
+
+Every hyperparameter is first standardized: mapped, monotonically, to a scale where its prior is the standard normal. On that scale
+evidence times prior is nearly Gaussian, and exactly so where the answers say nothing. A Student-t proposal with the curvature at the
+maximum then needs few points, laid out evenly. The idea of a few weighted runs in place of a sampler is that of
+Rue, Martino & Chopin (2009, "Approximate Bayesian inference for latent Gaussian models", section 6.5); weights correct for what the
+proposal misses.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+from numpyro.distributions.transforms import biject_to
+from scipy.special import fdtri, gammaln, logsumexp, ndtri
+
+from relpref.infer.program import Call, Values, unwrap
+from relpref.infer.warn import InferenceWarning, warn_user
+
+Floats = NDArray[np.float64]
+
+MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
+_MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
+POINTS = {
+    1: 24,
+    2: 36,
+    3: 54,
+    4: 48,
+    5: 60,
+    6: 72,
+}  # by the number of directions: three rounds of whole groups
+ROUNDS = 3  # in which they come, each from a proposal with the moments of the points before
+_MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many rounds follow
+MIN_POINTS = 24
+MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be relied on
+MAX_PARETO_K = 0.7
+PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
+_FREEDOM = 7.0  # degrees of freedom of the proposal
+_STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
+_LEAST_CURVATURE = 0.5  # the prior alone gives 1
+_MAX_NEWTON = 1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
+
+# Offsets from the prior's median at which a prior is tabulated, in the unconstrained space.
+_GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
+_FARTHEST = 6.5  # standard deviations; the map goes on linearly beyond
+
+
+POINTS_INFO = ("points", "directions", "failed_points", "held")  # of ``info``, what updates do not change
+
+
+class Evaluated(NamedTuple):
+    """What the points need of an engine's evidence at one value of the hyperparameters.
+
+    Attributes
+    ----------
+    log_evidence, log_prior : float
+    gradient : array, shape (p,)
+        Of their sum, in the flattened unconstrained hyperparameters.
+    result : Any
+        What is kept of the evaluation.
+    """
+
+    log_evidence: float
+    log_prior: float
+    gradient: Floats
+    result: Any
+
+
+# From flattened unconstrained hyperparameters, and whether the result is wanted; None where the engine fails.
+Evaluate = Callable[[Floats, bool], Evaluated | None]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Weighted hyperparameters.
+
+    Attributes
+    ----------
+    vectors : array, shape (k, p)
+        Flattened and unconstrained.
+    results : list of k
+        What the evaluation there kept.
+    prior_log_weights : array, shape (k,)
+        Of prior over proposal. Those of evidence times prior over proposal are these plus the log evidences of the points, and
+        log Σ exp of them is ``log_evidence``.
+    log_evidence : float or None
+        Log of the evidence averaged over the prior; None where sites are held.
+    info : dict
+    """
+
+    vectors: Floats
+    results: list[Any]
+    prior_log_weights: Floats
+    log_evidence: float | None
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The monotone map of one coordinate from z, where its prior is standard normal, to its unconstrained value."""
+
+    z: Floats
+    x: Floats
+    log_density: Floats  # of x, at the table's values
+
+    def value(self, z: float) -> float:
+        return float(_line(z, self.z, self.x))
+
+    def standard(self, x: float) -> float:
+        return float(_line(x, self.x, self.z))
+
+    def slopes(self, z: float) -> tuple[float, float]:
+        """dx/dz, and d log p(x)/dx."""
+        at = int(np.clip(np.searchsorted(self.z, z) - 1, 0, len(self.z) - 2))
+        step = self.x[at + 1] - self.x[at]
+        return float(step / (self.z[at + 1] - self.z[at])), float(
+            (self.log_density[at + 1] - self.log_density[at]) / step
+        )
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The flattened unconstrained hyperparameters.
+
+    Attributes
+    ----------
+    names : list of (site, index)
+        Of each coordinate.
+    scales : list of _Scale or None
+        None where a prior is not one of independent coordinates: then it stays as it is.
+    free : array of int
+        Coordinates that are hyperparameters of the whole problem: scalars.
+    more : array of int
+        Entries of vectors, such as one length scale for each attribute.
+    held : list of str
+        Sites that stay at the maximum: those inside a plate, such as the noise of each rater, and very long vectors.
+    """
+
+    names: list[tuple[str, int]]
+    scales: list[_Scale | None]
+    free: NDArray[np.int64]
+    more: NDArray[np.int64]
+    held: list[str]
+
+
+def coordinates(
+    call: Call, arrays: tuple[Any, ...], fixed: Values, medians: Values, maximum: Values
+) -> Coordinates:
+    """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
+    values = {name: jnp.asarray(value) for name, value in maximum.items()}
+    sites = call.trace(arrays, fixed)
+    constrained = {name: biject_to(sites[name]["fn"].support)(value) for name, value in values.items()}
+    sites = call.trace(arrays, {**fixed, **constrained})
+    names: list[tuple[str, int]] = []
+    scales: list[_Scale | None] = []
+    free: list[int] = []
+    more: list[int] = []
+    held: list[str] = []
+    for name in sorted(values):  # the order in which JAX flattens dictionaries
+        site, size = sites[name], int(np.size(values[name]))
+        plated = bool(site["cond_indep_stack"])
+        if plated:
+            held.append(name)
+        else:
+            place = range(len(names), len(names) + size)
+            (free if np.ndim(values[name]) == 0 else more).extend(place)
+        names += [(name, index) for index in range(size)]
+        scales += [None] * size if plated else _scales(site["fn"], np.asarray(medians[name]))
+    if len(free) + len(more) > _MAX_CURVED:
+        held += sorted({names[at][0] for at in more})
+        more = []
+    return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
+
+
+def _scales(distribution: Any, median: Floats) -> list[_Scale | None]:
+    base, size = unwrap(distribution), max(median.size, 1)
+    if base.event_dim or tuple(base.batch_shape) not in ((), median.shape):
+        return [None] * size
+    centers = np.broadcast_to(np.ravel(median), (size,))
+    if base.batch_shape == ():
+        densities = [np.asarray(_log_density(base, center + _GRID)) for center in centers]
+    else:
+        densities = list(np.asarray(_log_density(base, centers[None] + _GRID[:, None])).T)
+    return [_scale(center + _GRID, density) for center, density in zip(centers, densities, strict=True)]
+
+
+@jax.jit
+def _log_density(distribution: Any, raw: Array) -> Array:
+    transform = biject_to(distribution.support)
+    value = transform(raw)
+    return distribution.log_prob(value) + transform.log_abs_det_jacobian(raw, value)
+
+
+def _scale(x: Floats, log_density: Floats) -> _Scale | None:
+    """Tabulate z = Φ⁻¹(P(x)); None where the table does not hold the prior."""
+    log_density = np.where(np.isfinite(log_density), log_density, -np.inf)
+    density = np.exp(log_density - log_density.max())
+    pieces = 0.5 * (density[1:] + density[:-1]) * np.diff(x)
+    total = pieces.sum()
+    if not np.isfinite(total) or total <= 0 or max(density[0], density[-1]) > 1e-4:
+        return None
+    below = np.concatenate([[0.0], np.cumsum(pieces)]) / total
+    above = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]]) / total
+    with np.errstate(divide="ignore"):
+        z = np.where(below < 0.5, ndtri(below), -ndtri(above))
+    kept = np.abs(z) < _FARTHEST
+    kept[1:] &= z[1:] > z[:-1] + 1e-9
+    if kept.sum() < 10:
+        return None
+    return _Scale(z[kept], x[kept], log_density[kept])
+
+
+def _line(at: float, x: Floats, y: Floats) -> float:
+    """Linear interpolation, and extrapolation along the first and last piece."""
+    left = int(np.clip(np.searchsorted(x, at) - 1, 0, len(x) - 2))
+    slope = (y[left + 1] - y[left]) / (x[left + 1] - x[left])
+    return float(y[left] + slope * (at - x[left]))
+
+
+class _Target:
+    """Evidence times prior as a function of z, the standardized hyperparameters."""
+
+    def __init__(self, evaluate: Evaluate, coords: Coordinates, maximum: Floats) -> None:
+        self._evaluate, self._maximum = evaluate, maximum
+        self._moving = np.concatenate([coords.free, coords.more])
+        self._scales = [coords.scales[at] for at in self._moving]
+        pairs = zip(self._scales, maximum[self._moving], strict=True)
+        self.origin = np.array([x if scale is None else scale.standard(x) for scale, x in pairs])
+
+    def vector(self, z: Floats) -> Floats:
+        """The flattened unconstrained hyperparameters."""
+        x = self._maximum.copy()
+        pairs = zip(self._scales, z, strict=True)
+        x[self._moving] = [each if scale is None else scale.value(each) for scale, each in pairs]
+        return x
+
+    def evaluate(self, z: Floats, wanted: bool) -> Evaluated | None:
+        """The engine there."""
+        return self._evaluate(self.vector(z), wanted)
+
+    def height(self, z: Floats, found: Evaluated) -> float:
+        """Log of evidence times prior, as a density of z."""
+        slopes = [scale.slopes(each)[0] for scale, each in zip(self._scales, z, strict=True) if scale]
+        return found.log_evidence + found.log_prior + float(np.sum(np.log(slopes)))
+
+    def gradient(self, z: Floats, found: Evaluated) -> Floats:
+        """Of `height`; on the standardized scale that of the prior is −z."""
+        gradient = found.gradient[self._moving].copy()
+        for row, (scale, each) in enumerate(zip(self._scales, z, strict=True)):
+            if scale is not None:
+                slope, of_prior = scale.slopes(each)
+                gradient[row] = slope * (gradient[row] - of_prior) - each
+        return gradient
+
+
+class _Proposal(NamedTuple):
+    """center + root w, w a d-dimensional Student-t variable."""
+
+    center: Floats
+    root: Floats
+
+    def log_density(self, z: Floats) -> Floats:
+        """Of points, shape (k, d)."""
+        size = len(self.root)
+        w = np.linalg.solve(self.root, (z - self.center).T)
+        constant = (
+            gammaln((_FREEDOM + size) / 2) - gammaln(_FREEDOM / 2) - size / 2 * np.log(_FREEDOM * np.pi)
+        )
+        kernel = -0.5 * (_FREEDOM + size) * np.log1p(np.sum(np.square(w), axis=0) / _FREEDOM)
+        return np.asarray(constant + kernel - np.linalg.slogdet(self.root)[1])
+
+
+def importance_points(
+    evaluate: Evaluate,
+    coords: Coordinates,
+    maximum: Floats,
+    at_maximum: Evaluated,
+    rng: np.random.Generator,
+    most: int,
+    report: Callable[[int, float], None],
+) -> Points:
+    """Weighted points around the maximum.
+
+    Parameters
+    ----------
+    evaluate : callable
+    coords : Coordinates
+    maximum : array, shape (p,)
+        Flattened unconstrained hyperparameters.
+    at_maximum : Evaluated
+    rng : numpy Generator
+        Shifts the quasi-random sequence.
+    most : int
+        Points for which there is memory.
+    report : callable
+        Called with the number of points and how many of them are effective, after each round.
+
+    Returns
+    -------
+    Points
+    """
+    target = _Target(evaluate, coords, maximum)
+    hessian, gradient = _curvature(target, at_maximum)
+    varied, rest = _directions(hessian, len(coords.free))
+    root = _inverse_root(varied.T @ hessian @ varied)
+    newton = root.T @ (varied.T @ gradient)  # in units of the root
+    newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
+    wanted = min(POINTS[len(root)], most)
+    proposals = [_Proposal(root @ newton, root)]
+    moves, heights = np.empty((0, len(root))), np.empty(0)
+    found: list[Evaluated | None] = []
+    while True:
+        new = _layout(proposals[-1], wanted // ROUNDS, len(proposals) % ROUNDS, rng)
+        places = target.origin + new @ varied.T
+        more = [target.evaluate(place, True) for place in places]
+        pairs = zip(places, more, strict=True)
+        height = [-np.inf if one is None else target.height(place, one) for place, one in pairs]
+        moves, heights = np.concatenate([moves, new]), np.concatenate([heights, height])
+        found += more
+        # All points so far together come from the mixture of the proposals so far.
+        densities = np.stack([proposal.log_density(moves) for proposal in proposals])
+        log_weights = heights - (logsumexp(densities, axis=0) - np.log(len(proposals)))
+        enough = effective(log_weights)
+        report(len(moves), enough)
+        more_rounds = len(proposals) < (ROUNDS if enough >= _MIN_SHARE * wanted else 2 * ROUNDS)
+        if not more_rounds or len(moves) + len(new) > most:
+            break
+        proposals.append(_moved(proposals[0], moves, log_weights))
+    kept = [(row, one) for row, one in enumerate(found) if one is not None]
+    rows = [row for row, _ in kept]
+    info: dict[str, Any] = {"points": len(kept), "effective_points": enough, "directions": len(root)}
+    if len(found) > len(kept):
+        info["failed_points"] = len(found) - len(kept)
+    if rest.shape[1] or coords.held:
+        names = {coords.names[at][0] for at in coords.more} if rest.shape[1] else set()
+        info["held"] = [*coords.held, *sorted(names)]
+    if len(kept) >= PARETO_POINTS:
+        info["pareto_k"] = pareto_k(log_weights[rows])
+    total: float | None = None
+    scale = float(logsumexp(log_weights[rows]))
+    if not coords.held:
+        # The integral over what is varied, and over the other directions by Laplace's method.
+        total = scale - np.log(len(log_weights))
+        total += 0.5 * rest.shape[1] * np.log(2 * np.pi)
+        total -= 0.5 * float(np.linalg.slogdet(rest.T @ hessian @ rest)[1])
+        scale -= total  # so that weights and evidences add up to this one
+    return Points(
+        vectors=np.array([target.vector(target.origin + varied @ moves[row]) for row in rows]),
+        results=[one.result for _, one in kept],
+        prior_log_weights=log_weights[rows] - [one.log_evidence for _, one in kept] - scale,
+        log_evidence=total,
+        info=info,
+    )
+
+
+def effective(log_weights: Floats) -> float:
+    """Number of effective points, (Σw)²/Σw²; 0 where no weight is finite."""
+    if not np.any(np.isfinite(log_weights)):
+        return 0.0
+    return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)))
+
+
+def pareto_k(log_weights: Floats) -> float:
+    """Shape of the generalized Pareto distribution of the largest weights (Vehtari et al. 2024, "Pareto smoothed importance sampling").
+
+    By the estimator of Zhang & Stephens (2009) with the weak prior of that paper. Above 0.7 averages with these weights are not reliable.
+    """
+    size = len(log_weights)
+    tail = int(min(0.2 * size, 3 * np.sqrt(size)))
+    ordered = np.exp(np.sort(log_weights) - log_weights.max())
+    excess = ordered[-tail:] - ordered[-tail - 1]
+    if excess[-1] <= 0:
+        return -np.inf
+    number = 30 + int(np.sqrt(tail))
+    middle = max(excess[int(tail / 4 + 0.5) - 1], 1e-300)
+    b = (1 - np.sqrt(number / (np.arange(1, number + 1) - 0.5))) / (3 * middle) + 1 / excess[-1]
+    k = np.log1p(-b[:, None] * excess).mean(axis=1)
+    height = tail * (np.log(-b / k) - k - 1)
+    best = float(np.sum(b * np.exp(height - logsumexp(height))))
+    shape = float(np.log1p(-best * excess).mean())
+    return (tail * shape + 5.0) / (tail + 10.0)
+
+
+def warn_of_weights(info: Mapping[str, Any]) -> None:
+    """Say where a few points have most of the weight."""
+    found = None
+    if info["effective_points"] < MIN_EFFECTIVE:
+        found = (
+            f"only {info['effective_points']:.1f} of {info['points']} weighted hyperparameters are effective"
+        )
+    elif info.get("pareto_k", 0.0) > MAX_PARETO_K:
+        found = f"Pareto's k of the weights of the hyperparameters is {info['pareto_k']:.2f}, above {MAX_PARETO_K}"
+    if found:
+        warn_user(
+            f"{found}: means and intervals may be off; fit with hyperparameters='nuts', or give tighter priors",
+            InferenceWarning,
+        )
+
+
+def _curvature(target: _Target, at_maximum: Evaluated) -> tuple[Floats, Floats]:
+    """Minus the Hessian, with eigenvalues bounded from below, and the gradient at the maximum, by differences of the exact gradient."""
+    here = target.gradient(target.origin, at_maximum)
+    size = len(here)
+    hessian = np.eye(size)
+    for row in range(size):
+        for step in (_STEP, -_STEP):
+            place = target.origin + step * np.eye(size)[row]
+            there = target.evaluate(place, False)
+            if there is not None:
+                hessian[row] = (here - target.gradient(place, there)) / step
+                break
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    return (vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T, here
+
+
+def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
+    """Bases of what is varied and of the rest: the scalars first, then the flattest directions of the vectors' entries."""
+    size = len(hessian)
+    if size <= MAX_DIRECTIONS:
+        return np.eye(size), np.empty((size, 0))
+    block = slice(free, None) if free < MAX_DIRECTIONS else slice(None, free)
+    chosen = MAX_DIRECTIONS - free if free < MAX_DIRECTIONS else MAX_DIRECTIONS
+    _, vectors = np.linalg.eigh(hessian[block, block])  # the flattest first
+    basis = np.eye(size)
+    basis[block, block] = vectors
+    start = free if free < MAX_DIRECTIONS else 0
+    varied = [*range(start), *range(start, start + chosen)]
+    return basis[:, varied], np.delete(basis, varied, axis=1)
+
+
+def _inverse_root(precision: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(precision)
+    return np.asarray(vectors / np.sqrt(values))
+
+
+def _layout(proposal: _Proposal, number: int, turn: int, rng: np.random.Generator) -> Floats:
+    """Points of a proposal, in groups of 2d: along both directions of d random orthogonal axes.
+
+    Distances are stratified over all rounds together. Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for infinite regions") have the right mean and
+    covariance in every group.
+    """
+    size = len(proposal.root)
+    groups = max(number // (2 * size), 1)
+    strata = (np.arange(groups) * ROUNDS + turn + rng.uniform(size=groups)) / (groups * ROUNDS)
+    distances = np.sqrt(size * fdtri(size, _FREEDOM, 1e-3 + (1 - 2e-3) * strata))
+    axes = np.concatenate([np.linalg.qr(rng.standard_normal((size, size)))[0] for _ in range(groups)])
+    w = np.repeat(distances, size)[:, None] * axes
+    return np.asarray(proposal.center + np.concatenate([w, -w]) @ proposal.root.T)
+
+
+def _moved(first: _Proposal, moves: Floats, log_weights: Floats) -> _Proposal:
+    """A proposal with the moments of the weighted points, as far as these are known."""
+    if not np.any(np.isfinite(log_weights)):
+        return _Proposal(first.center, 0.5 * first.root)
+    weights = np.exp(log_weights - logsumexp(log_weights))
+    center = weights @ moves
+    centered = moves - center
+    known = effective(log_weights) / (effective(log_weights) + len(center))
+    covariance = known * (centered.T * weights) @ centered + (1 - known) * first.root @ first.root.T
+    return _Proposal(center, np.linalg.cholesky(covariance))

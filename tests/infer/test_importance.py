@@ -1,0 +1,264 @@
+"""Hyperparameters averaged over by weighted points: against exact integrals, grids and NUTS."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr
+
+import relpref
+from relpref import PreferenceData
+from relpref.diagnostics.psis import smoothed
+from relpref.infer import EP, Laplace, UtilityPosterior
+from relpref.infer import faces as faces_module
+from relpref.infer.importance import (
+    POINTS,
+    Coordinates,
+    Evaluated,
+    effective,
+    importance_points,
+    pareto_k,
+    warn_of_weights,
+)
+from relpref.infer.warn import InferenceWarning
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import Probit
+from relpref.linalg import Dense, NamedSum
+from relpref.models.preference import repeated
+
+_NUMBER = 8
+_LABELS = [f"e{at}" for at in range(_NUMBER)]
+_OVERLAP = np.exp(-0.5 * np.subtract.outer(np.arange(_NUMBER), np.arange(_NUMBER)) ** 2.0)
+_PRIOR = dist.HalfNormal(2.0)
+
+
+def two_parts(data: PreferenceData) -> None:
+    """Utilities as the sum of a smooth part and one for each entity, with an amplitude each."""
+    smooth, own = numpyro.sample("smooth", _PRIOR), numpyro.sample("own", _PRIOR)
+    parts = {"smooth": Dense(smooth**2 * _OVERLAP), "own": Dense(own**2 * np.eye(_NUMBER))}
+    utility = numpyro.sample("utility", GaussianProcess(NamedSum(parts)))
+    answers = data.comparisons
+    gap = utility[answers.winner] - utility[answers.loser]
+    with numpyro.plate("comparison", len(answers.winner)), repeated(answers.count):
+        numpyro.sample(
+            "answer", Probit()(gap, answers), obs=Probit().value(answers) if data.answered else None
+        )
+
+
+def _answers(number: int, rater: bool = False) -> PreferenceData:
+    rng = np.random.default_rng(1)
+    utility = np.linspace(1.5, -1.5, _NUMBER)
+    first = rng.integers(0, _NUMBER, number)
+    second = (first + rng.integers(1, _NUMBER, number)) % _NUMBER
+    wins = utility[first] - utility[second] + rng.normal(size=number) > 0
+    names = np.array(_LABELS)
+    table = pd.DataFrame(
+        {"winner": names[np.where(wins, first, second)], "loser": names[np.where(wins, second, first)]}
+    )
+    if rater:
+        table["rater"] = np.where(rng.uniform(size=number) < 0.5, "a", "b")
+    return PreferenceData.from_tables(pd.DataFrame({"x": np.arange(_NUMBER)}, index=_LABELS), table)
+
+
+@pytest.fixture(scope="module")
+def data() -> PreferenceData:
+    return _answers(12)
+
+
+@pytest.fixture(scope="module")
+def posterior(data: PreferenceData) -> Any:
+    return EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
+
+
+@pytest.fixture(scope="module")
+def grid(data: PreferenceData) -> Any:
+    """The mixture over a grid that is even in the priors' quantiles: the exact integral, but for the grid's error."""
+    levels = (np.arange(20) + 0.5) / 20
+    values = np.asarray(_PRIOR.icdf(levels))
+    smooth, own = np.meshgrid(values, values)
+    draws = {"smooth": smooth.ravel(), "own": own.ravel()}
+    weights = np.full(smooth.size, -np.log(smooth.size))
+    return EP(two_parts).run_at_draws(draws, 0, data, prior_log_weights=weights)
+
+
+def test_the_average_is_that_of_a_grid(posterior: UtilityPosterior, grid: UtilityPosterior) -> None:
+    sd = grid.sd()
+    np.testing.assert_allclose((posterior.mean() - grid.mean()) / sd, 0.0, atol=0.1)
+    np.testing.assert_allclose(posterior.sd() / sd, 1.0, atol=0.1)
+    assert posterior.log_evidence is not None
+    assert posterior.log_evidence == pytest.approx(grid.log_evidence, abs=0.1)
+
+
+def test_the_maximum_alone_is_too_sure(data: PreferenceData, grid: UtilityPosterior) -> None:
+    maximum = EP(two_parts, hyperparameters="maximise").run(0, data, progress_bar=False)
+    assert np.mean(maximum.sd() / grid.sd()) < 0.93
+
+
+def test_keys_repeat_and_info_says_what_was_done(data: PreferenceData, posterior: UtilityPosterior) -> None:
+    again = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
+    np.testing.assert_array_equal(again.belief.weights, posterior.belief.weights)
+    assert posterior.info["hyperparameters"] == "integrate"
+    assert posterior.info["points"] == len(posterior.belief.weights) == POINTS[2]
+    assert posterior.info["effective_points"] > POINTS[2] / 2
+    assert posterior.info["directions"] == 2
+    assert "held" not in posterior.info
+
+
+def test_laplace_averages_too(data: PreferenceData, posterior: UtilityPosterior) -> None:
+    other = Laplace(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
+    assert other.info["points"] == POINTS[2]
+    assert np.corrcoef(other.mean(), posterior.mean())[0, 1] > 0.99
+
+
+def test_nothing_to_average_over_leaves_one_gaussian(data: PreferenceData) -> None:
+    known = EP(two_parts, hyperparameters="integrate", fixed={"smooth": 1.0, "own": 0.3})
+    posterior = known.run(0, data, progress_bar=False)
+    assert len(posterior.belief.weights) == 1
+    assert "points" not in posterior.info
+
+
+def test_too_large_mixtures_are_not_thinned(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faces_module, "MOST_NUMBERS", 23 * _NUMBER**2)
+    posterior = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
+    assert len(posterior.belief.weights) == 1
+    assert "maximum" in posterior.info["integration"]
+
+
+def test_a_saved_mixture_keeps_its_weights(posterior: UtilityPosterior, tmp_path: Path) -> None:
+    posterior.save(tmp_path / "posterior.nc")
+    again: Any = relpref.load(tmp_path / "posterior.nc")
+    np.testing.assert_array_equal(again.belief.weights, posterior.belief.weights)
+    np.testing.assert_array_equal(again.prior_log_weights, posterior.prior_log_weights)
+    np.testing.assert_array_equal(again.mean(), posterior.mean())
+    assert again.log_evidence == posterior.log_evidence
+
+
+def test_an_answer_multiplies_weights_by_its_probability(posterior: UtilityPosterior) -> None:
+    pair = ("e2", "e4")
+    before = posterior.belief.differences(np.array([2]), np.array([4]))
+    each = ndtr(before.means[:, 0] / np.sqrt(1 + before.variances[:, 0]))
+    after = posterior.update([pair])
+    expected = posterior.belief.weights * each
+    np.testing.assert_allclose(after.belief.weights, expected / expected.sum(), rtol=0.1, atol=0.003)
+    assert after.log_evidence is not None
+    assert posterior.log_evidence is not None
+    gained = after.log_evidence - posterior.log_evidence
+    assert gained == pytest.approx(np.log(expected.sum()), abs=0.02)
+    assert gained == pytest.approx(np.log(posterior.prefer([pair])["probability"].iloc[0]), abs=0.02)
+
+
+def test_draws_for_arviz_come_with_their_hyperparameters(posterior: UtilityPosterior) -> None:
+    tree = posterior.to_datatree(num_samples=4000, key=0)
+    draws = tree["posterior"].to_dataset()
+    assert dict(draws.sizes)["chain"] == 4
+    np.testing.assert_allclose(
+        np.asarray(draws["smooth"]).mean(), posterior.hyperparameters["smooth"], rtol=0.02
+    )
+    known = posterior.hyperparameter_draws["smooth"]
+    assert np.all(np.isin(np.asarray(draws["smooth"]), known))
+
+
+def test_noise_of_raters_is_held(posterior: UtilityPosterior) -> None:
+    data = _answers(12, rater=True)
+    found = EP(relpref.models.xpgp, hyperparameters="integrate").run(0, data, progress_bar=False)
+    assert found.info["held"] == ["rater_noise"]
+    assert found.log_evidence is None
+    assert np.ptp(found.hyperparameter_draws["rater_noise"], axis=0).max() == 0
+
+
+def _gaussian(precision: NDArray[np.float64], mean: NDArray[np.float64]) -> Any:
+    """Evidence times prior of a Gaussian form, with its gradient."""
+
+    def evaluate(x: NDArray[np.float64], wanted: bool) -> Evaluated:
+        off = x - mean
+        return Evaluated(float(-0.5 * off @ precision @ off), 0.0, -precision @ off, tuple(x))
+
+    return evaluate
+
+
+def _plain(size: int, scalars: int) -> Coordinates:
+    names = [("s", at) for at in range(size)]
+    places = np.arange(size)
+    return Coordinates(names, [None] * size, places[:scalars], places[scalars:], [])
+
+
+@pytest.mark.parametrize(("size", "scalars"), [(1, 1), (3, 3), (6, 2)])
+def test_a_gaussian_is_integrated_over(size: int, scalars: int) -> None:
+    rng = np.random.default_rng(size)
+    root = rng.normal(size=(size, size))
+    precision = root @ root.T + 0.7 * np.eye(size)
+    mean = rng.normal(size=size)
+    evaluate = _gaussian(precision, mean)
+    start = evaluate(mean, True)
+    points = importance_points(
+        evaluate, _plain(size, scalars), mean, start, rng, 10_000, lambda *counts: None
+    )
+    exact = 0.5 * size * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+    assert points.log_evidence == pytest.approx(exact, abs=0.1)
+    evidences = np.array([_height(evaluate, x) for x in points.vectors])
+    log_weights = points.prior_log_weights + evidences
+    assert logsumexp(log_weights) == pytest.approx(points.log_evidence)
+    weights = np.exp(log_weights - logsumexp(log_weights))
+    off = points.vectors - mean
+    whitened = off @ np.linalg.cholesky(precision)
+    np.testing.assert_allclose(weights @ whitened, 0.0, atol=0.15)
+    np.testing.assert_allclose((whitened.T * weights) @ whitened, np.eye(size), atol=0.35)
+
+
+def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
+    precision = np.diag([3.0, 4.0, 1.0, 2.0, 50.0, 60.0, 70.0, 1.5])
+    evaluate = _gaussian(precision, np.zeros(8))
+    points = importance_points(
+        evaluate,
+        _plain(8, 2),
+        np.zeros(8),
+        evaluate(np.zeros(8), True),
+        np.random.default_rng(0),
+        10_000,
+        lambda *counts: None,
+    )
+    spread = np.ptp(points.vectors, axis=0)
+    assert np.all(spread[[0, 1, 2, 3, 4, 7]] > 0)
+    np.testing.assert_allclose(spread[[5, 6]], 0.0, atol=1e-9)
+    assert points.info["held"] == ["s"]
+    exact = 4 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+    assert points.log_evidence == pytest.approx(exact, abs=0.15)
+
+
+def _height(evaluate: Any, x: NDArray[np.float64]) -> float:
+    found = evaluate(x, True)
+    return float(found.log_evidence)
+
+
+def test_pareto_k_is_that_of_arviz() -> None:
+    rng = np.random.default_rng(0)
+    for shape in (0.2, 0.5, 0.9):
+        log_weights = np.log(rng.pareto(1 / shape, 400) + 1)
+        assert pareto_k(log_weights) == pytest.approx(float(smoothed(log_weights).k_hat), abs=0.05)
+
+
+def test_effective_points() -> None:
+    assert effective(np.zeros(5)) == pytest.approx(5.0)
+    assert effective(np.array([0.0, -np.inf, -np.inf])) == pytest.approx(1.0)
+    assert effective(np.full(3, -np.inf)) == 0.0
+
+
+def test_uneven_weights_warn_and_name_the_remedy() -> None:
+    with pytest.warns(InferenceWarning, match="nuts"):
+        warn_of_weights({"effective_points": 2.0, "points": 36})
+    with pytest.warns(InferenceWarning, match="nuts"):
+        warn_of_weights({"effective_points": 30.0, "points": 72, "pareto_k": 0.9})
+    warn_of_weights({"effective_points": 30.0, "points": 36})
+
+
+@pytest.mark.slow
+def test_nuts_agrees(data: PreferenceData, posterior: UtilityPosterior) -> None:
+    draws = EP(two_parts, hyperparameters="nuts", draws=2000).run(0, data, progress_bar=False)
+    sd = draws.sd()
+    np.testing.assert_allclose((posterior.mean() - draws.mean()) / sd, 0.0, atol=0.1)
+    np.testing.assert_allclose(posterior.sd() / sd, 1.0, atol=0.1)
