@@ -1,7 +1,6 @@
 """What every deterministic engine computes of a program at given hyperparameters: sites, evidence and its exact gradient."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +18,8 @@ from relpref.likelihoods import GaussianSite, TiltedMoments, is_log_concave
 from relpref.linalg import CovarianceOperator
 
 _MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
+_MOST_IN_GAP_SPACE = 1e7  # times the prior variance
+_FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 
 
 class Evidence(NamedTuple):
@@ -52,6 +53,8 @@ class Evidence(NamedTuple):
         Prior mean of the latent vector.
     blocks : dict from site to (dict from part to Array)
         Prior covariance of each site's named parts; of a site without, the whole under the empty name. Zeros unless ``whole``.
+    repeated : Array, shape (2,), or None
+        Of EP, where answers were given many times: see `relpref.infer.ep.error_of_copies`.
     """
 
     log_evidence: Array
@@ -67,6 +70,7 @@ class Evidence(NamedTuple):
     hyperparameters: Values
     location: Array
     blocks: dict[str, dict[str, Array]]
+    repeated: Array | None = None
 
 
 class Evaluation(Protocol):
@@ -95,23 +99,30 @@ class Evaluation(Protocol):
 
 
 def use_gap_space(layout: Layout) -> bool:
-    """Whether the m x m space is the cheaper one; it takes no negative precisions, and is not accurate enough for tiny noise."""
-    return layout.log_concave and layout.num_rows <= layout.num_latents and not layout.gaussian
+    """Whether the m x m space is the cheaper one, and good enough."""
+    return layout.num_rows <= layout.num_latents and not needs_entity_space(layout)
 
 
-def build(reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem:
+def needs_entity_space(layout: Layout) -> bool:
+    """Whether the m x m space would not do: it takes no negative precisions, and it cancels where sites are far more precise than the prior.
+
+    Of far more latents than rows the second is accepted; `too_precise` says then where it shows.
+    """
+    careful = layout.precise and layout.num_latents <= _FAR_MORE * max(layout.num_rows, _FEW)
+    return careful or not layout.log_concave
+
+
+def build(layout: Layout, reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem:
     """Set up the algebra for a program at given hyperparameters."""
     space: Space
     if gap_space:
         space = GapSpace.build(reading.covariance, reading.projection)
     else:
-        space = EntitySpace.build(reading.covariance, reading.projection, rows)
+        space = EntitySpace.build(reading.covariance, reading.projection, rows, accurate=layout.precise)
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
     concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in reading.observations]
     answers = partial(tilted, reading.observations, reading.offset)
     known = known_sites(reading.observations, reading.offset)
-    if known is not None and isinstance(space, EntitySpace):
-        space = replace(space, accurate=True)
     return Problem(space, reading.projection, counts, answers, np.concatenate(concave), known)
 
 
@@ -218,14 +229,18 @@ def log_evidence_of_known(problem: Problem, fit: Fit) -> Array:
 
 
 def too_precise(problem: Problem) -> Array:
-    """Whether a Gaussian site is so precise that rounding may show: noise/√count below 1e-5, and below 1e-5 prior sds."""
+    """Whether a Gaussian site is so precise that rounding may show: noise/√count below 1e-5, and below 1e-5 prior sds.
+
+    In gap space, which cancels, that is below 3e-4 prior sds.
+    """
     known, space = problem.known, problem.space
-    if known is None or not isinstance(space, EntitySpace):
+    if known is None:
         return jnp.asarray(False)
     precision = jnp.where(known.rows, problem.counts * known.sites.precision, 0.0)
-    return (
-        jnp.max(precision * jnp.minimum(1.0, space.rows.variances(space.root)), initial=0.0) > _MOST_PRECISE
-    )
+    if isinstance(space, GapSpace):
+        return jnp.max(precision * jnp.diagonal(space.gram), initial=0.0) > _MOST_IN_GAP_SPACE
+    prior = jnp.minimum(1.0, space.rows.variances(space.root))
+    return jnp.max(precision * prior, initial=0.0) > _MOST_PRECISE
 
 
 def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:

@@ -41,7 +41,7 @@ def evaluate(
 ) -> Evidence:
     """Find the mode and return Laplace's evidence with its gradient (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     reading = read(call, arrays, layout, unconstrained, fixed)
-    problem = build(reading, gap_space, rows)
+    problem = build(layout, reading, gap_space, rows)
     fit, info = run(problem, sites, tolerance, max_sweeps)
     counts, value, dual = problem.counts, fit.marginals.mean, dual_vector(problem, fit)
     height = log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value)

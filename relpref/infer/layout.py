@@ -20,6 +20,9 @@ from relpref.likelihoods import GaussianSite, as_likelihood, is_log_concave
 
 _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
 
+# Answers in a row: identical sites that may approximate badly, and that may be far more precise than the prior.
+_MANY, _VERY_MANY = 4, 20
+
 _WIDTH = 256  # columns of the projection that are looked at together
 
 Shapes = tuple[
@@ -141,17 +144,19 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
             sites[latents[0]], "does not enter the observed predictors linearly, or other sites depend on it"
         )
     hyperparameters = tuple((n, sites[n].shape) for n in free if n not in latents and n not in fixed)
+    most = float(np.max(found.counts, initial=0.0))
     layout = replace(
         found.layout,
         hyperparameters=hyperparameters,
         num_rows=found.num_rows,
         constant_projection=found.constant_projection,
         log_concave=all(sites[name].log_concave for name in observed),
-        gaussian=any(site.closed_form for site in sites.values()),
+        precise=most > _VERY_MANY or any(site.closed_form for site in sites.values()),
+        repeated=most > _MANY,
     )
     rows = None
     more_rows = layout.num_rows > layout.num_latents
-    if layout.constant_projection and (more_rows or layout.gaussian):  # what entity space is for
+    if layout.constant_projection and (more_rows or layout.precise):  # what entity space is for
         rows = _sparse_rows(call, layout, arrays, fixed)
     medians = {name: found.medians[name] for name, _ in hyperparameters}
     return Discovery(layout, medians, rows, found.counts)

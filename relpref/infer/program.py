@@ -101,8 +101,11 @@ class Layout:
         Whether the projection does not depend on hyperparameters.
     log_concave : bool
         Whether all likelihoods are, so that no site precision is negative.
-    gaussian : bool
-        Whether some likelihood is Gaussian in its predictor, see `relpref.likelihoods.GaussianSite`.
+    precise : bool
+        Whether sites may be so precise that only careful algebra holds: some likelihood is Gaussian in its predictor, see
+        `relpref.likelihoods.GaussianSite`, or a row stands for more than 20 answers.
+    repeated : bool
+        Whether a row stands for more than 4 answers.
     """
 
     latents: tuple[tuple[str, tuple[int, ...]], ...]
@@ -111,7 +114,8 @@ class Layout:
     num_rows: int = 0
     constant_projection: bool = True
     log_concave: bool = True
-    gaussian: bool = False
+    precise: bool = False
+    repeated: bool = False
 
     @property
     def num_latents(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.em import expectation_maximisation
-from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
+from relpref.infer.evidence import Evaluation, Evidence, needs_entity_space, use_gap_space
 from relpref.infer.layout import unconstrained_values
 from relpref.infer.maximise import SEARCH_TOLERANCE, Search, maximise
 from relpref.infer.prepare import Prepared, prior_draws
@@ -16,9 +16,12 @@ from relpref.infer.program import Call, Layout, Values
 from relpref.infer.progress import Progress
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import Info, Sites
+from relpref.infer.warn import InferenceWarning, warn_user
 
 # Where the approximation itself is wanted, and not only its evidence, the sites have to settle further than for a search.
 CLOSE = 1e-6
+# By how many posterior sds a mean, and by which factor an sd, may be off before it is said.
+_SHIFT, _RATIO = 0.1, 1.25
 
 
 class Setting(NamedTuple):
@@ -107,7 +110,21 @@ def settle(
         result = Result.hyperparameters_not_converged
     info = describe(engine, gap_space, result, final.info, search)
     info["log_prior"] = float(final.log_prior)
+    if final.repeated is not None:
+        info |= _told_of_copies(final.repeated, result)
     return Settled(final, result, info, gap_space, unconstrained)
+
+
+def _told_of_copies(found: Any, result: Result) -> dict[str, float]:
+    """What ``info`` says of answers that were given many times; a warning where EP is off by them."""
+    shift, ratio = (float(value) for value in found)
+    if result.ok and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
+        warn_user(
+            f"answers that were given many times, and never the other way round, are beyond a Gaussian: by them a mean is about {shift:.2f} "
+            f"posterior sds off and an sd {ratio:.2f} times the right one; posterior.reweighted() or NUTS on the same program does better",
+            InferenceWarning,
+        )
+    return {"repeated_shift": shift, "repeated_sd_ratio": ratio}
 
 
 def in_gap_space(options: Mapping[str, Any], layout: Layout) -> bool:
@@ -118,7 +135,7 @@ def in_gap_space(options: Mapping[str, Any], layout: Layout) -> bool:
         raise UnsupportedProgramError(
             "space is 'gap', which takes log-concave likelihoods only, and one of the program's is not; leave space='auto'"
         )
-    return bool(options["space"] == "gap") and not layout.gaussian
+    return bool(options["space"] == "gap") and not needs_entity_space(layout)
 
 
 def _search(
