@@ -226,16 +226,16 @@ def test_a_store_of_the_first_schema_is_migrated(path: Path) -> None:
         assert (store.identity, store.version) == ("abc", 1)
         store.keep_items("", {"tea": {"text": "hot"}})
         store.add(FITTED, "1" * 64, "more.csv")
-    assert rows(path, "SELECT version FROM schema") == [(1,), (2,)]
+    assert rows(path, "SELECT version FROM schema") == [(1,), (2,), (3,)]
     assert rows(path, "PRAGMA user_version") == [(SCHEMA,)]
 
 
 def test_a_newer_schema_is_refused(path: Path) -> None:
     opened(path).close()
     rows(path, f"PRAGMA user_version = {SCHEMA + 1}")
-    with pytest.raises(StorageError, match=r"have the schema 3, this relpref reads up to 2.*upgrade"):
+    with pytest.raises(StorageError, match=r"have the schema 4, this relpref reads up to 3.*upgrade"):
         opened(path)
-    with pytest.raises(StorageError, match="have the schema 3"):
+    with pytest.raises(StorageError, match="have the schema 4"):
         AnswerStore.read(path)
 
 
@@ -264,6 +264,99 @@ def test_a_damaged_file_is_refused(path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(StorageError, match="damaged"):
         opened(path)
+
+
+def told(path: Path) -> Any:
+    """All that a store says, or None where it is refused."""
+    try:
+        store = AnswerStore.read(path)
+        assert store is not None  # answers are never lost without a word
+        with store:
+            changes = store.changes()
+            frame = changes.steps.astype(object).where(changes.steps.notna(), None)
+            questions = [store.question(rater) for rater in ("ann", "ben")]
+            return (
+                changes.version,
+                frame.to_dict("list"),
+                store.counts("ann"),
+                store.items(),
+                store.labels,
+                store.fitted,
+                questions,
+                store.avoided("ann"),
+            )
+    except StorageError as error:
+        assert path.name in str(error)
+        return None
+
+
+def damaged_at(path: Path, places: Callable[[bytes], list[int]]) -> int:
+    """Flip a bit at each of some places; how often the store was refused."""
+    with opened(path) as store:
+        store.keep_items("images", {label: {"text": f"it is {label}"} for label in LABELS})
+        for rater in ("ann", "ben", "ann", "ann"):
+            store.answer(asked(store, rater=rater, shared=True), "second", rater)
+        store.skip(asked(store, "tea", "cola"), "ann")
+        store.undo("ann", store.version)
+        asked(store, rater="ben", shared=True)
+    content, before, refused = path.read_bytes(), told(path), 0
+    assert before is not None
+    for row, place in enumerate(places(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << (row % 8)
+        path.write_bytes(damaged)
+        for log in path.parent.glob(f"{path.name}-*"):
+            log.unlink()
+        after = told(path)
+        assert after in (None, before), place
+        refused += after is None
+    return refused
+
+
+def written(content: bytes) -> list[int]:
+    return [place for place, byte in enumerate(content) if byte]
+
+
+def test_a_flipped_bit_is_never_another_answer(path: Path) -> None:
+    assert damaged_at(path, lambda content: written(content)[::23]) > 50
+
+
+@pytest.mark.slow
+def test_any_flipped_bit_is_never_another_answer(path: Path) -> None:
+    assert damaged_at(path, lambda content: [*written(content), *range(0, len(content), 50)]) > 500
+
+
+def test_rows_that_are_missing_or_were_written_by_hand(path: Path) -> None:
+    opened(path).close()
+    content = path.read_bytes()
+    for statement in (
+        "DELETE FROM entity WHERE position = 3",
+        "UPDATE about SET value = '1' WHERE name = 'fitted'",
+        "DELETE FROM about WHERE name = 'fitted'",
+        "DELETE FROM about WHERE name = 'rows'",
+        "DELETE FROM file",
+        "DROP TRIGGER events_stay; DELETE FROM event WHERE version = 2",
+        "DROP TRIGGER events_are_final; UPDATE event SET count = 7",
+        "INSERT INTO event (kind, time, winner, loser) VALUES ('answer', 'now', 0, 1)",
+        "UPDATE entity SET label = '{}' WHERE position = 3",
+        "PRAGMA user_version = 0",
+    ):
+        path.write_bytes(content)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(statement)
+        for how in (AnswerStore.read, opened):
+            with pytest.raises(
+                StorageError, match="damaged or was changed by another program; put a copy back"
+            ):
+                how(path)
+
+
+def test_a_store_without_checksums_that_is_damaged(path: Path) -> None:
+    opened(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA user_version = 2; DELETE FROM about WHERE name = 'identity'")
+    with pytest.raises(StorageError, match="KeyError\\('identity'\\)"):
+        AnswerStore.read(path)
 
 
 def test_a_store_that_was_killed_before_it_was_filled_is_made_anew(path: Path) -> None:

@@ -21,7 +21,7 @@ from relpref.errors import DataError, StorageError
 from relpref.explore.store.connection import connected, explained, size, transaction
 from relpref.explore.store.question import Question
 from relpref.explore.store.rows import COLUMNS, Changes, text, value
-from relpref.explore.store.schema import SCHEMA, migrate, now, schema_of
+from relpref.explore.store.schema import SCHEMA, SEALED, migrate, now, schema_of, seal, verify
 from relpref.explore.store.write import closed, fill, give, insert, keep_file
 from relpref.files import flush
 
@@ -49,6 +49,8 @@ class AnswerStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        if schema_of(connection, str(path)) >= SEALED:
+            verify(connection, str(path))
         about = dict(connection.execute("SELECT name, value FROM about"))
         self.identity, self.fitted = about["identity"], int(about["fitted"])
         rows = connection.execute("SELECT label FROM entity ORDER BY position")
@@ -94,6 +96,7 @@ class AnswerStore:
                         migrate(connection, have)
                         if not have:
                             fill(connection, entities, answers, files or {})
+                            seal(connection)
                     flush(place.absolute().parent)
                 store = cls(place, connection)
                 if store.labels != tuple(entities):
@@ -243,7 +246,9 @@ class AnswerStore:
             if row is None:
                 return None
             event, first, second, left = row
-            connection.execute("UPDATE question SET open = 0 WHERE rater = ? AND open", (text(rater),))
+            connection.execute(
+                "UPDATE question SET open = 0, checksum = NULL WHERE rater = ? AND open", (text(rater),)
+            )
             insert(connection, kind="withdrawal", rater=text(rater), withdrawn=event)
             return self._ask(connection, rater, first, second, left, version)
 
@@ -354,10 +359,10 @@ class AnswerStore:
     def keep_items(self, folder: str, items: Mapping[Any, Any]) -> None:
         """Remember what is to be shown of the entities, in place of what was shown so far; values are what JSON can hold."""
         with self._writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO about VALUES ('images', ?)", (folder,))
-            connection.execute("UPDATE entity SET item = NULL")
+            connection.execute("INSERT OR REPLACE INTO about (name, value) VALUES ('images', ?)", (folder,))
+            connection.execute("UPDATE entity SET item = NULL, checksum = NULL")
             connection.executemany(
-                "UPDATE entity SET item = ? WHERE position = ?",
+                "UPDATE entity SET item = ?, checksum = NULL WHERE position = ?",
                 [(json.dumps(item), self._position[label]) for label, item in items.items()],
             )
 
@@ -365,6 +370,7 @@ class AnswerStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with explained(self.path), transaction(self._connection):
             yield self._connection
+            seal(self._connection)
 
     def _question(self, row: tuple[Any, ...]) -> Question:
         first, second, left = (self.labels[end] for end in row[2:])

@@ -1,12 +1,30 @@
-"""The tables of ``answers.sqlite``, and how an older file gets them."""
+"""The tables of ``answers.sqlite``, how an older file gets them, and the checksums of their rows.
+
+Every row has a checksum, which is empty until the transaction that writes the row ends, see `seal`; the table ``about`` says how many rows
+each table has. `verify` looks at all of them when the file is opened.
+"""
 
 import sqlite3
 from datetime import UTC, datetime, timedelta
 
 from relpref.errors import StorageError
+from relpref.explore.store.connection import DAMAGED
 
 APPLICATION = 0x72656C70  # "relp", the application_id by which the file is known
 _STRICT = " STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
+
+# The columns that the checksum of a row is of.
+_ROWS = {
+    "entity": "position, label, item",
+    "question": "id, rater, first, second, left, asked, version, open",
+    "event": "version, kind, time, rater, question, winner, loser, count, tie, strength, probability, shown_first, withdrawn",
+    "file": "sha256, name, how, time",
+    "about": "name, value",
+}
+# How many rows there are, each at the cost of one look: positions, questions and events are numbered without gaps.
+_NUMBERS = """SELECT (SELECT coalesce(max(position) + 1, 0) FROM entity) || ' ' || (SELECT coalesce(max(rowid), 0) FROM question)
+    || ' ' || (SELECT coalesce(max(version), 0) FROM event) || ' ' || (SELECT count(*) FROM file) || ' ' || (SELECT count(*) FROM about)"""
+_COUNTS = "SELECT " + " || ' ' || ".join(f"(SELECT count(*) FROM {table})" for table in _ROWS)
 
 # Step k leads from schema k to schema k + 1; a new file takes them all, so that there is one way to the newest.
 _STEPS: tuple[tuple[str, ...], ...] = (
@@ -61,8 +79,18 @@ _STEPS: tuple[tuple[str, ...], ...] = (
             time TEXT NOT NULL
         ){_STRICT}""",
     ),
+    (
+        # Damage that SQLite does not see. The checksum of an event may be written once, and nothing else of it ever.
+        *(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER" for table in _ROWS),
+        *(f"CREATE INDEX {table}_unsealed ON {table} (checksum) WHERE checksum IS NULL" for table in _ROWS),
+        "DROP TRIGGER events_are_final",
+        """CREATE TRIGGER events_are_final BEFORE UPDATE ON event WHEN old.checksum IS NOT NULL
+            BEGIN SELECT RAISE(ABORT, 'events are never changed'); END""",
+        "INSERT INTO about (name, value) VALUES ('rows', '')",
+    ),
 )
 SCHEMA = len(_STEPS)
+SEALED = 3  # the first schema with checksums
 
 
 def now(ago: timedelta = timedelta()) -> str:
@@ -86,6 +114,8 @@ def schema_of(connection: sqlite3.Connection, place: str) -> int:
         raise StorageError(
             f"{place}: this SQLite file holds something else than the answers of a run; move it out of the folder"
         )
+    if tables and not have:
+        raise StorageError(f"{place}: {DAMAGED}")
     if have > SCHEMA:
         raise StorageError(
             f"{place}: the answers have the schema {have}, this relpref reads up to {SCHEMA}; install a newer one: "
@@ -102,5 +132,42 @@ def migrate(connection: sqlite3.Connection, have: int) -> None:
         for statement in statements:
             connection.execute(statement)
         connection.execute("INSERT INTO schema VALUES (?, ?, ?)", (version, now(), __version__))
+    seal(connection)
     connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def seal(connection: sqlite3.Connection) -> None:
+    """Give the rows that were written in the open transaction their checksums."""
+    connection.execute(
+        f"UPDATE about SET value = ({_NUMBERS}), checksum = NULL WHERE name = 'rows' AND value <> ({_NUMBERS})"
+    )
+    for table, columns in _ROWS.items():
+        connection.execute(
+            f"UPDATE {table} SET checksum = row_checksum('{table}', {columns}) WHERE checksum IS NULL"
+        )
+
+
+def verify(connection: sqlite3.Connection, place: str) -> None:
+    """Refuse a file with a row that is not what was written.
+
+    Raises
+    ------
+    StorageError
+        If a row was changed or is missing, or the file is damaged otherwise.
+    """
+    ((found,), *_) = connection.execute("PRAGMA integrity_check(1)")
+    if found != "ok":
+        raise StorageError(f"{place}: {DAMAGED} ({found})")
+    for table, columns in _ROWS.items():
+        row = connection.execute(
+            f"SELECT rowid FROM {table} WHERE checksum IS NOT row_checksum('{table}', {columns}) LIMIT 1"
+        ).fetchone()
+        if row is not None:
+            raise StorageError(
+                f"{place}: {DAMAGED} (row {row[0]} of the table {table} is not what was written)"
+            )
+    (known,) = connection.execute("SELECT value FROM about WHERE name = 'rows'").fetchone() or (None,)
+    (there,) = connection.execute(_COUNTS).fetchone()
+    if known != there:
+        raise StorageError(f"{place}: {DAMAGED} (rows are missing)")

@@ -25,7 +25,8 @@ def fill(
     give(connection, {label: position for position, label in enumerate(entities)}, answers)
     (fitted,) = connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
     connection.executemany(
-        "INSERT INTO about VALUES (?, ?)", [("identity", secrets.token_hex(16)), ("fitted", str(fitted))]
+        "INSERT INTO about (name, value) VALUES (?, ?)",
+        [("identity", secrets.token_hex(16)), ("fitted", str(fitted))],
     )
     for sha256, name in files.items():
         keep_file(connection, sha256, name, "fitted")
@@ -56,7 +57,10 @@ def insert(connection: sqlite3.Connection, **columns: Any) -> int:
 
 def keep_file(connection: sqlite3.Connection, sha256: str, name: str, how: str) -> None:
     """A file whose answers are here."""
-    connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?)", (sha256, name, how, now()))
+    connection.execute(
+        "INSERT OR REPLACE INTO file (sha256, name, how, time) VALUES (?, ?, ?, ?)",
+        (sha256, name, how, now()),
+    )
 
 
 def closed(connection: sqlite3.Connection, question: str, rater: str) -> tuple[int, int, int]:
@@ -72,5 +76,5 @@ def closed(connection: sqlite3.Connection, question: str, rater: str) -> tuple[i
         raise DataError(
             f"question {shown(question)}: it was answered, skipped or taken back already; answer the one that is open"
         )
-    connection.execute("UPDATE question SET open = 0 WHERE id = ?", (question,))
+    connection.execute("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", (question,))
     return row[0], row[1], row[2]
