@@ -8,6 +8,7 @@
 
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+LOWEST_VENV ?= .venv-lowest
 TORCH ?= torch==2.13.0
 
 # The public data files some tests read, where they lie beside the checkout. Set it to nothing to skip those tests.
@@ -38,10 +39,10 @@ PARALLEL = --numprocesses=$(WORKERS) --maxprocesses=4 --dist=loadfile
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL: # several commands at once would install into one environment
-.PHONY: help demo test test-slow lint docs bench clean FORCE
+.PHONY: help demo test test-slow test-lowest lint docs bench clean FORCE
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.installed ## fit the model to real bundled data and write demo/report.html
 	$(VENV)/bin/relpref demo --out demo
@@ -52,6 +53,15 @@ test: $(VENV)/.installed-test ## run the tests, except those marked slow
 
 test-slow: $(VENV)/.installed-test ## run the tests marked slow
 	$(COMPILED) $(VENV)/bin/python -m pytest -m slow $(PARALLEL) $(ARGS)
+
+# An import of every room, files, one fit with each engine, the command line.
+LOWEST_TESTS = tests/test_imports.py tests/test_lowest.py tests/data/test_files.py tests/infer/test_storage.py \
+	tests/infer/test_relation_storage.py tests/infer/test_class_posterior.py tests/infer/test_laplace.py \
+	tests/cli/test_fit.py tests/app/test_guard.py
+
+test-lowest: $(LOWEST_VENV)/.installed-lowest ## run some tests with the lowest versions of all dependencies
+	@echo "Testing the lowest versions with $$($(LOWEST_VENV)/bin/python --version)"
+	$(COMPILED) $(QUICKLY) $(LOWEST_VENV)/bin/python -m pytest $(PARALLEL) $(LOWEST_TESTS) $(ARGS)
 
 lint: $(VENV)/.installed-lint ## check style, formatting and types
 	$(VENV)/bin/python -m ruff check
@@ -74,6 +84,7 @@ clean: ## remove the environments, demo/, builds and caches
 ready = $(shell $(1)/bin/python -c '' 2>/dev/null && [ "$$(cat $(1)/.made 2>/dev/null)" = '$(CURDIR)' ] && echo yes)
 $(VENV)/.made: $(if $(call ready,$(VENV)),,FORCE)
 $(BENCH_VENV)/.made: $(if $(call ready,$(BENCH_VENV)),,FORCE)
+$(LOWEST_VENV)/.made: $(if $(call ready,$(LOWEST_VENV)),,FORCE)
 
 %/.made:
 	@if { $*/bin/python -m pip --version || $*/bin/python -m ensurepip; } >/dev/null 2>&1; then \
@@ -105,6 +116,13 @@ $(VENV)/.installed-docs: pyproject.toml $(VENV)/.made
 	@echo "Installing relpref and what builds its documentation into $(VENV) (the first time some minutes and about 1 GB)"
 	@$(VENV)/bin/python -m pip install --quiet -e '.[docs]'
 	@touch $(VENV)/.installed $@
+
+# Wheels of the lowest versions are there for the oldest Python alone, so PYTHON should be 3.11.
+$(LOWEST_VENV)/.installed-lowest: pyproject.toml tools/lowest.py $(LOWEST_VENV)/.made
+	@echo "Installing the lowest versions into $(LOWEST_VENV) (the first time some minutes and about 1 GB)"
+	@$(LOWEST_VENV)/bin/python tools/lowest.py > $(LOWEST_VENV)/lowest.txt
+	@$(LOWEST_VENV)/bin/python -m pip install --quiet -c $(LOWEST_VENV)/lowest.txt -e '.[test]'
+	@touch $@
 
 $(BENCH_VENV)/.installed-bench: pyproject.toml $(BENCH_VENV)/.made
 	@echo "Installing PyTorch, relpref and its peers into $(BENCH_VENV) (the first time some minutes and about 2 GB)"

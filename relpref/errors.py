@@ -48,4 +48,4 @@ class StorageError(RelprefError, OSError):
 
 
 class ClusterError(RelprefError, RuntimeError):
-    """Other processes that computed went away or cannot be used; the message says where, what is kept and how to go on."""
+    """Other processes that computed went away or cannot be used, or this one cannot compute; the message says how to go on."""

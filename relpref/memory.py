@@ -1,5 +1,6 @@
-"""Says how much memory a computation will take before it starts, where the machine does not have it."""
+"""How much memory there is, how much this process has, and what a computation will take before it starts."""
 
+import ctypes
 import os
 
 from relpref.errors import DataError
@@ -45,6 +46,23 @@ def available_memory() -> float | None:
         return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
     except (ValueError, OSError, AttributeError):
         return None
+
+
+def resident_memory() -> float | None:
+    """Bytes of physical memory that this process has, as Linux reports them; None elsewhere."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as line:
+            return float(line.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def release_memory() -> None:
+    """Give memory that is free but still the process's back to the system, where its C library can (glibc)."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError, TypeError):
+        pass
 
 
 def _gigabytes(number_of_bytes: float) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -11,6 +10,7 @@ from scipy.special import logsumexp
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.belief import Floats, as_key, generator
+from relpref.infer.computing import computing
 from relpref.infer.evidence import Evaluation, Evidence
 from relpref.infer.faces import (
     Component,
@@ -201,7 +201,7 @@ class GaussianEngine:
         at : mapping from site to value, optional
             Where the first search for hyperparameters starts, instead of their priors' medians.
         """
-        with jax.enable_x64(True):
+        with computing(self.name, rng_key, args, kwargs, self.fixed):
             return self._run(sites, as_key(rng_key), args, kwargs, progress_bar, at)
 
     def run_at_draws(
@@ -225,7 +225,7 @@ class GaussianEngine:
         prior_log_weights : array, shape (k,), optional
             Log weights of the draws before the answers, see `Posterior`; by default the draws are of equal weight after them.
         """
-        with jax.enable_x64(True):
+        with computing(self.name, rng_key, args, kwargs, self.fixed, draws):
             return self._mixture(draws, as_key(rng_key), args, kwargs, dict(info or {}), prior_log_weights)
 
     def _run(

@@ -10,6 +10,7 @@ import numpy as np
 from relpref.data import RelationData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.belief import as_key, key_words
+from relpref.infer.computing import computing
 from relpref.infer.exact.closed import EvidenceGradient, KroneckerSystem
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edge_evidence import EdgeEvidence, edge_floor
@@ -136,7 +137,7 @@ class Exact:
         DataError
             If ``fixed`` does not fit, a kernel is none, or memory would not suffice.
         """
-        with jax.enable_x64(True):
+        with computing("Exact", rng_key, args, kwargs, self.fixed):
             return self._run(as_key(rng_key), args, kwargs, progress_bar)
 
     def _run(
