@@ -22,7 +22,7 @@ from relpref.data_loaders.modechoice import MODES
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import SquaredExponential
 from relpref.models import xpgp
-from relpref.models.preference import AMPLITUDE_PRIOR
+from relpref.models.preference import ADDED_AMPLITUDE_PRIOR
 
 HELD_OUT = 0.25
 INTERVAL = 0.9
@@ -156,7 +156,7 @@ def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> 
     for name, data in experiment.data.items():
         # Leaving the relation out and holding its amplitude at nothing come to the same. This way all three are one program
         # with arrays of equal shapes (the scale of the prior is one of them), and only the first has to wait for the compiler.
-        scale = np.asarray(_NOTHING if name == ALONE else AMPLITUDE_PRIOR.scale, dtype=np.float64)
+        scale = np.asarray(_NOTHING if name == ALONE else ADDED_AMPLITUDE_PRIOR.scale, dtype=np.float64)
         fitted = EP(xpgp).run(
             jax.random.key(seed),
             data,

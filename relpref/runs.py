@@ -117,7 +117,9 @@ def copies(tables: Files) -> tuple[Copy, ...]:
     DataError
         If a file cannot be read.
     """
-    named = {"entities": tables.entities}
+    named = {}
+    if tables.entities is not None:
+        named["entities"] = tables.entities
     if tables.comparisons is not None:
         named["comparisons"] = tables.comparisons
     for name, given in tables.relations.items():

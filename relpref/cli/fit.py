@@ -157,10 +157,12 @@ def _tables(chosen: argparse.Namespace) -> Files:
                 "--folder stands for --entities, --comparisons and --relation; give it alone, or these"
             )
         return find_files(chosen.folder)
-    if chosen.entities is None:
-        raise DataError("--entities is missing; give --entities and --comparisons, or --folder")
-    answers = None if chosen.comparisons is None else Path(chosen.comparisons)
-    return Files(Path(chosen.entities), answers, _relations(chosen.relation))
+    if chosen.entities is None and chosen.comparisons is None:
+        raise DataError("--entities and --comparisons are missing; give one of them or both, or --folder")
+    entities, answers = (
+        None if given is None else Path(given) for given in (chosen.entities, chosen.comparisons)
+    )
+    return Files(entities, answers, _relations(chosen.relation))
 
 
 def _relations(given: Sequence[str]) -> dict[str, Path | Relation]:

@@ -1,6 +1,7 @@
 """Reads tables of answers, in either of two forms."""
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,19 @@ def read_comparisons(
     strengths = int(found["strength"].max()) if "strength" in found else 1
     answers = Comparisons(**merged(found, entities.labels), raters=raters, strengths=max(strengths, 1))
     return answers, _notes(table, answers)
+
+
+def compared(value: Any, columns: Mapping[str, str] | None = None) -> list[Any]:
+    """The labels of those that a table compares, see `read_comparisons`, in the order of its rows; some more than once.
+
+    Raises
+    ------
+    DataError
+        If the columns are not those of a table of answers, or a label is missing.
+    """
+    table = renamed(as_table(value, NAME), columns)
+    ends = (plain_labels(table.frame[name], _where(table, name)) for name in _check_form(table))
+    return list(chain.from_iterable(zip(*ends, strict=True)))
 
 
 def _check_form(table: Table) -> tuple[str, str]:

@@ -84,8 +84,7 @@ def read_entities(value: Any) -> Entities:
         raise DataError(f"{_NAME}: the labels have the shape {value.shape}; pass one label per entity")
     if len(value) == 0:
         raise DataError(f"{_NAME}: there are none; give at least one entity")
-    labels = plain_labels(value, lambda row: f"{_NAME}, row {row}")
-    return Entities(labels, np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}")
+    return without_table(plain_labels(value, lambda row: f"{_NAME}, row {row}"))
 
 
 def _from_pieces(tables: Iterable[Table]) -> Entities:
@@ -155,6 +154,11 @@ def _from_frame(index: Any, columns: Any, table: Table, readers: _Columns) -> En
             )
         attributes[:, position] = values
     return Entities(labels, attributes, names, where)
+
+
+def without_table(labels: Sequence[Any]) -> Entities:
+    """Entities of which nothing is known but their labels."""
+    return Entities(list(labels), np.zeros((len(labels), 0)), (), lambda row: f"{_NAME}, row {row}")
 
 
 def index_entities(entities: Entities) -> LabelIndex:

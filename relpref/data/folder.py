@@ -18,12 +18,12 @@ class Files(NamedTuple):
     Attributes
     ----------
     entities, comparisons : path
-        One table each; no comparisons where nothing was asked yet.
+        One table each; no comparisons where nothing was asked yet, and no entities where the comparisons name them.
     relations : dict of str to path or Relation
         One file per relation, sorted by name; a `Relation` holds the path as its table.
     """
 
-    entities: Path
+    entities: Path | None
     comparisons: Path | None
     relations: dict[str, Path | Relation]
 

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate, repeat
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -114,6 +114,8 @@ class LabelIndex:
         If a label occurs twice.
     """
 
+    grows: ClassVar[bool] = False
+
     def __init__(self, labels: Sequence[Hashable], where: Place) -> None:
         self.labels: tuple[Hashable, ...] = tuple(labels)
         self.positions: dict[Hashable, int] = dict(zip(self.labels, range(len(self.labels)), strict=True))
@@ -205,6 +207,22 @@ class LabelIndex:
                 remedy = "these are row numbers: make the column with the labels the index (set_index)"
             hint = f"; the entities are {some}{', ...' if len(self) > 3 else ''}; {remedy}"
         raise UnknownLabelError(f"{place}: {shown(label)} is not the label of an entity{hint}")
+
+
+class GrowingIndex(LabelIndex):
+    """Labels in the order in which they are met: one that is not known yet is added."""
+
+    grows = True
+
+    def __init__(self) -> None:
+        super().__init__((), str)
+
+    def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
+        """Return the position of each label."""
+        for label in dict.fromkeys(labels):
+            self.positions.setdefault(label, len(self.positions))
+        self.labels = tuple(self.positions)
+        return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
 
 
 def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:

@@ -83,6 +83,10 @@ def _named(tables: Iterator[Table], called: str) -> Iterator[Table]:
 def _edges_of_matrix(
     matrix: Any, called: str, entities: LabelIndex, kind: str | None
 ) -> tuple[Edges, tuple[str, ...]]:
+    if entities.grows:
+        raise DataError(
+            f"{called}: a matrix names no entities; give entities, in the order of its rows, or a table with the columns source and target"
+        )
     size = len(entities)
     if matrix.shape != (size, size):
         raise DataError(

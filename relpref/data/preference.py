@@ -15,13 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 from relpref.data.answers import NAME as COMPARISONS
 from relpref.data.answers import Comparisons, chosen_rows, with_known_raters
 from relpref.data.arrays import read_only
-from relpref.data.comparisons import read_comparisons
-from relpref.data.entities import index_entities, read_entities, standardization
+from relpref.data.comparisons import compared, read_comparisons
+from relpref.data.entities import (
+    Entities,
+    index_entities,
+    read_entities,
+    standardization,
+    without_table,
+)
 from relpref.data.extension import extended
 from relpref.data.folder import find_files
 from relpref.data.graph import Graph
-from relpref.data.labels import LabelIndex, plain_labels
-from relpref.data.links import Links, part_names, read_relations
+from relpref.data.labels import GrowingIndex, LabelIndex, plain_labels
+from relpref.data.links import Links, part_names, read_relation, read_relations
 from relpref.data.messages import counted, shown
 from relpref.data.preference_tree import register_as_pytree
 from relpref.data.relation import Relation, check_known, checked_relations
@@ -73,7 +79,7 @@ class PreferenceData:
     @classmethod
     def from_tables(
         cls,
-        entities: Any,
+        entities: Any = None,
         comparisons: Any = None,
         relations: Mapping[str, Any] | None = None,
         *,
@@ -83,8 +89,9 @@ class PreferenceData:
 
         Parameters
         ----------
-        entities : DataFrame or sequence of hashable
-            One row per entity: the index holds the labels, the columns are numeric attributes. Or labels alone.
+        entities : DataFrame or sequence of hashable, optional
+            One row per entity: the index holds the labels, the columns are numeric attributes. Or labels alone. By default the labels
+            are those of the comparisons, in the order of the rows, and then those of the relations.
         comparisons : DataFrame, optional
             None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank
             where ``tie`` is true, and nowhere else) or ``probability`` (as reported, that the first is the better). Optional
@@ -104,14 +111,10 @@ class PreferenceData:
         UnknownLabelError
             If a comparison or a relation names something that is no entity.
         """
-        read = read_entities(entities)
+        checked = checked_relations(relations)
+        read = _met(comparisons, checked, columns) if entities is None else read_entities(entities)
         index = index_entities(read)
-        graphs, links, notes = read_relations(checked_relations(relations), index)
-        if not graphs and not read.attribute_names:
-            raise DataError(
-                "entities: there are neither attributes nor relations, so nothing tells one entity from another; "
-                "give numeric columns in entities, or relations"
-            )
+        graphs, links, notes = read_relations(checked, index)
         answers, more = read_comparisons(comparisons, index, columns)
         center, scale = standardization(read.attributes)
         return cls(
@@ -129,7 +132,7 @@ class PreferenceData:
     @classmethod
     def from_files(
         cls,
-        entities_path: str | os.PathLike[str],
+        entities_path: str | os.PathLike[str] | None = None,
         comparisons_path: str | os.PathLike[str] | None = None,
         relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
         *,
@@ -139,8 +142,8 @@ class PreferenceData:
 
         Parameters
         ----------
-        entities_path, comparisons_path : path
-            Tables of entities (the first column holds the labels) and of answers.
+        entities_path, comparisons_path : path, optional
+            Tables of entities (the first column holds the labels) and of answers; at least one of them, see `from_tables`.
         relations : mapping of str to path or Relation, optional
             Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the order of the entities
             (``.mtx``, ``.mtx.gz``, ``.npz``).
@@ -153,7 +156,7 @@ class PreferenceData:
             If a file cannot be read or its content cannot be used; the message names file and line.
         """
         return cls.from_tables(
-            Path(entities_path),
+            None if entities_path is None else Path(entities_path),
             None if comparisons_path is None else read_table(comparisons_path),
             relations,
             columns=columns,
@@ -307,11 +310,10 @@ class PreferenceData:
         Raises
         ------
         DataError
-            If there is no such relation, or neither attributes nor relations would be left.
+            If there is no such relation.
         """
         parts = self.parts_of(name)
         graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
-        self._check_something_left(graphs, self.attribute_names)
         links = {other: self._links[other] for other in self._links if set(self.parts_of(other)) - set(parts)}
         kept = tuple(note for note in self.notes if not note.startswith(f"relation {name!r}:"))
         return replace(self, _graphs=graphs, _links=links, notes=kept)
@@ -322,8 +324,7 @@ class PreferenceData:
         return replace(self, _graphs={**self._graphs, **counted})
 
     def without_attributes(self) -> "PreferenceData":
-        """Return the data without attributes; an error if there are no relations either."""
-        self._check_something_left(self._graphs, ())
+        """Return the data without attributes."""
         return replace(
             self,
             attributes=read_only(np.zeros((self.num_entities, 0))),
@@ -354,14 +355,6 @@ class PreferenceData:
             is unknown, or an edge joins two known entities.
         """
         return extended(self, self._label_index, entities, checked_relations(relations))
-
-    @staticmethod
-    def _check_something_left(graphs: Mapping[str, Graph], attribute_names: tuple[str, ...]) -> None:
-        if not graphs and not attribute_names:
-            raise DataError(
-                "neither attributes nor relations would be left, so nothing would tell one entity from another; "
-                "keep one of them"
-            )
 
     def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
         """Return the data as DataFrames, from which `from_tables` makes equal data.
@@ -396,6 +389,20 @@ class PreferenceData:
         if not isinstance(self.count, np.ndarray):
             return f"PreferenceData({counted(self.num_entities, 'entity', 'entities')}, traced)"
         return f"PreferenceData({self.describe()})"
+
+
+def _met(comparisons: Any, relations: Mapping[str, Any], columns: Mapping[str, str] | None) -> Entities:
+    """Those that answers and relations are about."""
+    index = GrowingIndex()
+    if comparisons is not None:
+        index.locate(compared(comparisons, columns), str, "")
+    for name, value in relations.items():
+        read_relation(name, value, index)
+    if not len(index):
+        raise DataError(
+            "entities: there are none; give a table of entities, or comparisons or relations, which name them"
+        )
+    return without_table(index.labels)
 
 
 register_as_pytree(PreferenceData)

@@ -12,6 +12,7 @@ from relpref.errors import DataError
 TELEPORT = 0.15
 
 # Parameters of answers are called ``rater_noise`` and so on, those of a relation's kernel ``<relation>_amplitude``.
+OTHER_PARTS = {"attributes": "the attributes of the entities", "individual": "the entities themselves"}
 RESERVED = ("position", "rater", "soft", "strength", "tie")
 
 
@@ -105,18 +106,16 @@ def check_relation_name(name: object) -> str:
     Raises
     ------
     DataError
-        If it is not text, empty, holds other characters than letters, digits, _ and -, or is "attributes" or one of
-        `RESERVED`.
+        If it is not text, empty, holds other characters than letters, digits, _ and -, or is the name of another part of
+        the utilities or one of `RESERVED`.
     """
     if not isinstance(name, str) or not name.replace("_", "a").replace("-", "a").isalnum():
         raise DataError(
             f"relations: {shown(name)} cannot be the name of a relation; use letters, digits, _ and - only "
             "(for a file, the name before its ending)"
         )
-    if name == "attributes":
-        raise DataError(
-            'relations: the name "attributes" stands for the attributes of the entities; rename the relation'
-        )
+    if name in OTHER_PARTS:
+        raise DataError(f'relations: the name "{name}" stands for {OTHER_PARTS[name]}; rename the relation')
     if name in RESERVED:
         raise DataError(
             f"relations: the name {name!r} stands for a parameter of the answers in the model; rename the relation"

@@ -17,7 +17,7 @@ from relpref.infer import Posterior, Result, UtilityPosterior
 from relpref.infer.posterior import Origin
 from relpref.infer.refit import engine_again
 
-ATTRIBUTES = "attributes"
+ATTRIBUTES, INDIVIDUAL = "attributes", "individual"
 
 
 def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = True) -> pd.DataFrame:

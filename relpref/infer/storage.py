@@ -38,7 +38,8 @@ from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.likelihoods import AnswerModel
 from relpref.memory import require_memory
 
-SCHEMA = 2  # 2: links and their kinds, columns of answers, likelihood
+# 2: links and their kinds, columns of answers, likelihood; 3: entities have parts of their own unless the program is told otherwise
+SCHEMA, _OLDEST = 3, 2
 _ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
 
 
@@ -139,14 +140,14 @@ def load(path: str | os.PathLike[str], *, program: Any = None) -> Posterior | Re
         raise StorageError(
             f"{file_path} has schema {int(schema)}; this relpref reads up to {SCHEMA}: install a newer one"
         )
-    if int(schema) < SCHEMA:
+    if int(schema) < _OLDEST:
         raise StorageError(
-            f"{file_path} has schema {int(schema)}, from before version 0.1; this relpref reads {SCHEMA}: fit again and save"
+            f"{file_path} has schema {int(schema)}, from before version 0.1; this relpref reads {_OLDEST} to {SCHEMA}: fit again and save"
         )
     if attributes.get("relpref_sha256") != _checksum(arrays, str(attributes.get("relpref"))):
         raise StorageError(f"{file_path} is damaged: its checksum does not fit; save the posterior again")
     try:
-        return unpack(arrays, attributes["relpref"], program)
+        return unpack(arrays, attributes["relpref"], program, int(schema))
     except StorageError as error:
         raise StorageError(f"{file_path}: {error}") from error
 
@@ -169,7 +170,9 @@ class _Arrays(dict[str, Any]):
         return super().get(name, default)
 
 
-def unpack(arrays: Mapping[str, Any], text: str, program: Any = None) -> Posterior | RelationPosterior:
+def unpack(
+    arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA
+) -> Posterior | RelationPosterior:
     """A posterior from the arrays and the JSON of a file.
 
     Raises
@@ -181,6 +184,8 @@ def unpack(arrays: Mapping[str, Any], text: str, program: Any = None) -> Posteri
     found: Posterior | RelationPosterior
     try:
         content = json.loads(text)
+        if schema < 3:
+            content = _without_individual(content)
         if isinstance(content, dict) and content.get("kind") == "relation":
             from relpref.infer.relation_storage import unpack as unpack_relation
 
@@ -196,6 +201,17 @@ def unpack(arrays: Mapping[str, Any], text: str, program: Any = None) -> Posteri
             f"nothing is known of the arrays {listed(sorted(known.keys() - known.used))}; it is damaged"
         )
     return found
+
+
+def _without_individual(content: dict[str, Any]) -> dict[str, Any]:
+    """What a file of before schema 3 says, with what its programs left unsaid: entities had no parts of their own."""
+    if not content.get("origin"):
+        return content
+    origin = json.loads(content["origin"])
+    kind, _, name = origin["program"].rpartition(":")
+    if kind and name in ("xpgp", "preference_gp"):
+        origin["kwargs"]["mapping"].setdefault("individual", False)
+    return {**content, "origin": dump(origin)}
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,7 +7,7 @@ from relpref.kernels.edge_landmarks import EdgeLandmarks
 from relpref.kernels.features import Features, landmark_features
 from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
 from relpref.kernels.hidden_common_cause import HiddenCommonCause
-from relpref.kernels.implicit import attribute_covariance, graph_covariance
+from relpref.kernels.implicit import attribute_covariance, graph_covariance, individual_covariance
 from relpref.kernels.item_graph import item_graph
 from relpref.kernels.kendall import kendall_features, kendall_kernel
 from relpref.kernels.landmarks import GramKernel, Landmarks, mallows_features, mallows_landmarks
@@ -65,6 +65,7 @@ __all__ = [
     "cut_kernel",
     "cut_scale",
     "graph_covariance",
+    "individual_covariance",
     "item_graph",
     "kendall_features",
     "kendall_kernel",

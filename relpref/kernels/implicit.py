@@ -17,6 +17,7 @@ from relpref.linalg import (
     CovarianceOperator,
     Dense,
     HeatKernel,
+    Identity,
     ImplicitCovariance,
     KernelMatrix,
     LaplacianSolver,
@@ -98,6 +99,14 @@ def attribute_covariance(kernel: Any, attributes: Any, implicit: bool, **values:
             return np.asarray(compiled(_filled(rows), _filled(columns), **values))[: shape[0], : shape[1]]
 
     lazy: Any = KernelMatrix(some, np.asarray(attributes))
+    return lazy
+
+
+def individual_covariance(size: int, implicit: bool) -> CovarianceOperator:
+    """The identity on n entities; no matrix if ``implicit``."""
+    if not implicit:
+        return Dense(jnp.eye(size))
+    lazy: Any = Identity(size)
     return lazy
 
 

@@ -18,6 +18,7 @@ from relpref.kernels import (
     GraphKernel,
     attribute_covariance,
     graph_covariance,
+    individual_covariance,
 )
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.models import PLATES
@@ -29,6 +30,10 @@ Priors = Mapping[str, dist.Distribution]
 # has sd 1. Amplitudes near 0 (this part does not matter: every answer is a coin toss) and up to about 4 (most pairs are
 # decided beyond doubt) all stay plausible; far larger ones, which only separable answers would ask for, do not.
 AMPLITUDE_PRIOR = dist.HalfNormal(2.0)
+# A part that often adds nothing (a relation, or the entities' own parts beside others) gets half of that: with few answers its
+# amplitude stays near the prior, and what it adds by chance costs held-out log loss.
+ADDED_AMPLITUDE_PRIOR = dist.HalfNormal(1.0)
+INDIVIDUAL = "individual"
 
 
 class Hyperparameters:
@@ -70,7 +75,7 @@ class Hyperparameters:
     ) -> CovarianceOperator:
         """g² K_r (XPGP eq. 2); g = 1 if ``unit``."""
         graph = data.relations[name]
-        amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}{name}_amplitude", AMPLITUDE_PRIOR)
+        amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}{name}_amplitude", ADDED_AMPLITUDE_PRIOR)
         try:
             defaults = kernel.parameters(graph)
             values = {key: self.sample(f"{prefix}{name}_{key}", prior) for key, prior in defaults.items()}
@@ -78,6 +83,13 @@ class Hyperparameters:
             return covariance.scaled(jnp.square(amplitude))
         except DataError as error:
             raise DataError(f"relation {name!r}: {error}") from None
+
+    def individual_part(self, data: PreferenceData, only: bool) -> CovarianceOperator:
+        """b² I: what is to be said of an entity itself; ``only`` if the utilities have no other part."""
+        prior = AMPLITUDE_PRIOR if only else ADDED_AMPLITUDE_PRIOR
+        amplitude = self.sample(f"{INDIVIDUAL}_amplitude", prior)
+        covariance = individual_covariance(data.attributes.shape[0], getattr(data, "implicit", False))
+        return covariance.scaled(jnp.square(amplitude))
 
     def answer_part(self, data: PreferenceData, model: AnswerModel) -> dict[str, Array]:
         """Parameters of the likelihood."""

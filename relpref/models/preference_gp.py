@@ -4,7 +4,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, SquaredExponential
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.models.preference import Hyperparameters, Priors, sample_answers, sample_utilities
+from relpref.models.preference import INDIVIDUAL, Hyperparameters, Priors, sample_answers, sample_utilities
 
 
 def preference_gp(
@@ -14,32 +14,35 @@ def preference_gp(
     priors: Priors | None = None,
     likelihood: AnswerModel | None = None,
     standardize: bool = True,
+    individual: bool = True,
 ) -> None:
-    """Utilities from attributes, compared in pairs; relations in the data are not looked at.
+    """Utilities from attributes and the entities themselves, compared in pairs; relations in the data are not looked at.
 
     Parameters
     ----------
     data : PreferenceData
-        With at least one attribute.
-    attribute_kernel, priors, likelihood, standardize
+        Without attribute columns, and without an ``attribute_kernel``, there is no attribute part.
+    attribute_kernel, priors, likelihood, standardize, individual
         As in `relpref.models.xpgp`.
 
     Raises
     ------
     DataError
-        If the entities have no attributes, or a prior is given for a site that does not exist.
+        If a prior is given for a site that does not exist, or there is no part at all.
     """
-    if not data.attributes.shape[1] and attribute_kernel is None:
-        raise DataError(
-            "preference_gp ranks by attributes and the entities have none; add columns or use xpgp"
-        )
     hyperparameters = Hyperparameters(priors)
-    parts = {
-        "attributes": hyperparameters.attribute_part(
-            data, attribute_kernel or SquaredExponential(), standardize
-        )
-    }
+    parts = {}
+    if data.attributes.shape[1] or attribute_kernel is not None:
+        kernel = attribute_kernel or SquaredExponential()
+        parts["attributes"] = hyperparameters.attribute_part(data, kernel, standardize)
+    if individual:
+        parts[INDIVIDUAL] = hyperparameters.individual_part(data, only=not parts)
     model = answer_model(likelihood)
     answer_parameters = hyperparameters.answer_part(data, model)
     hyperparameters.check_all_used()
+    if not parts:
+        raise DataError(
+            "preference_gp with individual=False ranks by attributes alone and the entities have none; add columns, use xpgp, or leave "
+            "individual=False out"
+        )
     sample_answers(data, sample_utilities(parts), model, answer_parameters)

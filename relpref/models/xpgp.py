@@ -6,7 +6,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, GraphKernel, RegularizedLaplacian, SquaredExponential
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.models.preference import Hyperparameters, Priors, sample_answers, sample_utilities
+from relpref.models.preference import INDIVIDUAL, Hyperparameters, Priors, sample_answers, sample_utilities
 
 
 def xpgp(
@@ -18,8 +18,9 @@ def xpgp(
     likelihood: AnswerModel | None = None,
     standardize: bool = True,
     normalize: bool = True,
+    individual: bool = True,
 ) -> None:
-    """Utilities from attributes and from any number of relations, compared in pairs (XPGP eq. 4-6).
+    """Utilities from attributes, any number of relations and the entities themselves, compared in pairs (XPGP eq. 4-6).
 
     Parameters
     ----------
@@ -38,11 +39,15 @@ def xpgp(
         Centre and scale every attribute (by the data's own moments).
     normalize : bool
         Scale every graph kernel to a mean gap variance of 2 (see `RegularizedLaplacian`).
+    individual : bool
+        Give every entity a part of its own, independent of all others, with one variance for all: what its attributes and its links do
+        not say. Site ``individual_amplitude``. XPGP lacks it, see ``docs/differences.md``; without it entities of equal attributes and
+        equal links cannot be told apart, whatever the answers say.
 
     Raises
     ------
     DataError
-        If a kernel or a prior is given for a relation or a site that does not exist.
+        If a kernel or a prior is given for a relation or a site that does not exist, or there is no part at all.
     """
     kernels = kernels_by_part(data, relation_kernels)
     hyperparameters = Hyperparameters(priors)
@@ -53,11 +58,15 @@ def xpgp(
     for name in data.relations:
         graph_kernel = kernels.get(name, RegularizedLaplacian())
         parts[name] = hyperparameters.relation_part(data, name, graph_kernel, normalize)
+    if individual:
+        parts[INDIVIDUAL] = hyperparameters.individual_part(data, only=not parts)
     model = answer_model(likelihood)
     answer_parameters = hyperparameters.answer_part(data, model)
     hyperparameters.check_all_used()
     if not parts:
-        raise DataError("xpgp needs attributes or a relation; the data has neither")
+        raise DataError(
+            "xpgp with individual=False needs attributes or a relation; the data has neither: leave individual=False out"
+        )
     sample_answers(data, sample_utilities(parts), model, answer_parameters)
 
 

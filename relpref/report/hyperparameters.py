@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from relpref.diagnostics.relations import ATTRIBUTES, site_part
+from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, site_part
 from relpref.infer import Posterior, Result, UtilityPosterior
 from relpref.kernels import (
     Diffusion,
@@ -200,6 +200,8 @@ def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -
             correlation = float(attribute_kernel.correlation(real(number**-2)))
             return f"correlation {fixed(correlation)} one standard deviation apart"
         return ""
+    if part == INDIVIDUAL:
+        return f"two entities typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
     if part not in posterior.data.relations:
         return ""
     kernel = kernels_by_part(posterior.data, options.get("relation_kernels")).get(

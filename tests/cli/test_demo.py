@@ -83,7 +83,11 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
     alone, real, shuffled = found["models"]
     assert (alone["model"], real["model"], shuffled["model"]) == (ALONE, RELATION, SHUFFLED)
     assert alone["gain"] == alone["gain_se"] == 0
-    assert list(alone["hyperparameters"]) == ["attributes_amplitude", "attributes_lengthscale"]
+    assert list(alone["hyperparameters"]) == [
+        "attributes_amplitude",
+        "attributes_lengthscale",
+        "individual_amplitude",
+    ]
     assert "mode_range" in real["hyperparameters"]
     assert real["gain"] == pytest.approx(alone["log_loss"] - real["log_loss"])
     assert 0 < real["gain_se"] and 0.1 < real["log_loss"] < 2

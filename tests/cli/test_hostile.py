@@ -89,18 +89,22 @@ def test_the_file_is_named(place: Path, ask: Any) -> None:
     assert "folder.csv" in ask("fit", *arguments).err
 
 
-def test_nothing_to_tell_entities_apart(place: Path, ask: Any) -> None:
+def test_labels_alone(place: Path, ask: Any) -> None:
     (place / ENTITIES).write_text("name\ntea\ncoffee\n")
     (place / COMPARISONS).write_text("winner,loser\ntea,coffee\n")
     arguments = ["fit", "--entities", ENTITIES, "--comparisons", COMPARISONS, "--out", "other"]
-    said = ask(*arguments)
-    assert said.code == 2 and "neither attributes nor relations" in said.err
     said = ask(*arguments, "--relation", "hot=tables/relations/hot.csv", "--model", "preference_gp")
     assert said.code == 2 and "is not the label of an entity" in said.err
     (place / LINKS).write_text("source,target\ntea,coffee\n")
     said = ask(*arguments, "--relation", "hot=tables/relations/hot.csv", "--model", "preference_gp")
-    assert said.code == 2 and "preference_gp ranks by attributes" in said.err
-    assert not (place / "other").exists()
+    assert said.code == 0 and "preference_gp does not look at relations" in said.out
+    # Without a table of entities, the answers name them.
+    alone = ask("fit", "--comparisons", COMPARISONS, "--out", "alone")
+    assert alone.code == 0 and "individual_amplitude" in alone.out and "2 entities" in alone.out
+    assert [path.name for path in (place / "alone/data").iterdir()] == ["comparisons.csv"]
+    assert ask("rank", "alone").out.splitlines()[-2].split()[1] == "tea"
+    nothing = ask("fit", "--out", "nothing")
+    assert nothing.code == 2 and "--entities and --comparisons are missing" in nothing.err
 
 
 def test_inference_that_fails_is_exit_code_1(

@@ -81,8 +81,6 @@ def test_unusable_attributes_are_refused(column: Any, message: Any) -> None:
             pd.DataFrame(np.zeros((2, 5001)), index=["a", "b"]),
             "5 001 attributes are more than the limit of 5000",
         ),
-        (pd.DataFrame(index=["a", "b"]), "neither attributes nor relations"),
-        (["a", "b"], "neither attributes nor relations"),
     ],
 )
 def test_unusable_entities_are_refused(entities: Any, message: Any) -> None:

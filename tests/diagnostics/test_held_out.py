@@ -21,7 +21,11 @@ from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
 
 LABELS = list("abcdef")
-HYPERPARAMETERS: dict[str, Any] = {"attributes_amplitude": 1.2, "attributes_lengthscale": [1.0]}
+HYPERPARAMETERS: dict[str, Any] = {
+    "attributes_amplitude": 1.2,
+    "attributes_lengthscale": [1.0],
+    "individual_amplitude": 0.3,
+}
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 
 

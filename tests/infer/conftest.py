@@ -26,6 +26,7 @@ HYPERPARAMETERS = {
     "attributes_lengthscale": [0.8, 1.7],
     "next_amplitude": 0.9,
     "next_range": 1.4,
+    "individual_amplitude": 0.6,
 }
 
 
@@ -140,6 +141,7 @@ def prior_parts(
     return {
         "attributes": hyperparameters["attributes_amplitude"] ** 2 * attributes,
         "next": hyperparameters["next_amplitude"] ** 2 * relation,
+        "individual": hyperparameters["individual_amplitude"] ** 2 * np.eye(n),
     }
 
 

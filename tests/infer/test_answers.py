@@ -68,7 +68,7 @@ def data_of(kind: str) -> PreferenceData:
 
 
 def options_of(kind: str) -> dict[str, Any]:
-    return {"attribute_kernel": Precomputed(COVARIANCE), **KINDS[kind][1]}
+    return {"attribute_kernel": Precomputed(COVARIANCE), "individual": False, **KINDS[kind][1]}
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -10,7 +10,7 @@ from relpref.infer import EP
 from relpref.kernels import Precomputed
 from relpref.models import xpgp
 
-RAW = {"standardize": False, "normalize": False}
+RAW = {"standardize": False, "normalize": False, "individual": False}
 UNIT = {"attributes_amplitude": 1.0}
 SWITCHED_OFF = {"links_amplitude": 0.0, "links_range": 1.0}
 

@@ -15,8 +15,9 @@ from relpref.models import preference_gp, xpgp
 
 def log_prior(values: dict[str, Any], data: PreferenceData) -> float:
     """Density of the default priors on the log scale."""
-    amplitudes = np.array([values["attributes_amplitude"], values["next_amplitude"]])
-    total = np.sum(stats.halfnorm.logpdf(amplitudes, scale=2.0) + np.log(amplitudes))
+    scales = {"attributes_amplitude": 2.0, "next_amplitude": 1.0, "individual_amplitude": 1.0}
+    amplitudes = np.array([values[name] for name in scales])
+    total = np.sum(stats.halfnorm.logpdf(amplitudes, scale=list(scales.values())) + np.log(amplitudes))
     total += np.sum(stats.norm.logpdf(np.log(values["attributes_lengthscale"]), 0.5 * np.log(2), 1.0))
     median = np.sqrt(10 / data.relations["next"].mean_degree)
     return float(total + stats.norm.logpdf(np.log(values["next_range"]), np.log(median), 1.0))
@@ -63,7 +64,11 @@ def test_some_may_be_fixed(data: PreferenceData) -> None:
     fixed = {"attributes_lengthscale": 1.5}
     found = EP(preference_gp, fixed=fixed).run(jax.random.key(0), data, progress_bar=False)
     np.testing.assert_array_equal(found.hyperparameters["attributes_lengthscale"], [1.5, 1.5])
-    assert set(found.hyperparameters) == {"attributes_lengthscale", "attributes_amplitude"}
+    assert set(found.hyperparameters) == {
+        "attributes_lengthscale",
+        "attributes_amplitude",
+        "individual_amplitude",
+    }
     assert found.info["gradient_norm"] <= 1e-2
     assert found.info["result"] == "converged"
 
@@ -76,6 +81,7 @@ def test_they_are_recovered_from_many_answers(
         "attributes_lengthscale": [1.0, 1.0],
         "next_amplitude": 0.2,
         "next_range": 2.0,
+        "individual_amplitude": 0.1,
     }
     found, shares = [], []
     pairs = [pair for k in range(15) for pair in ((k % 12, (5 * k + 1) % 12), ((5 * k + 1) % 12, k % 12))]
@@ -90,7 +96,8 @@ def test_they_are_recovered_from_many_answers(
         utility = rng.multivariate_normal(np.zeros(12), sum(parts(empty, truth).values()))
         wins = {(i, j): rng.binomial(50, ndtr(utility[i] - utility[j])) for i, j in pairs if (i, j) < (j, i)}
         count = [max(1, wins.get((i, j), 50 - wins.get((j, i), 0))) for i, j in pairs]
-        posterior = fit(make_data(seed, pairs=pairs, count=count), fixed=None)
+        known = {"individual_amplitude": 0.1}  # twelve entities alone do not tell it from short lengthscales
+        posterior = fit(make_data(seed, pairs=pairs, count=count), fixed=known)
         found.append(posterior.hyperparameters["attributes_amplitude"])
         shares.append(posterior.shares()["attributes"])
     assert 1.0 <= np.exp(np.mean(np.log(found))) <= 4.0

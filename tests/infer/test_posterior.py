@@ -217,15 +217,16 @@ def test_explain_adds_up_and_is_the_conditional_expectation(
     posterior: Any, data: PreferenceData, parts: Callable[..., Any], hyperparameters: dict[str, Any]
 ) -> None:
     table = posterior.explain()
-    names = ["attributes", "next"]
-    assert list(table.columns) == [*names, "mean", "share_attributes", "share_next"]
+    names = ["attributes", "next", "individual"]
+    shares = [f"share_{name}" for name in names]
+    assert list(table.columns) == [*names, "mean", *shares]
     assert list(table.index) == list(data.entities)
     np.testing.assert_allclose(table[names].sum(axis=1), table["mean"], rtol=0, atol=1e-9)
     # As the ranking has it: relative to the average of all entities.
     ranking = posterior.ranking(ranks=False).loc[table.index]
     np.testing.assert_allclose(table["mean"], ranking["mean"], rtol=0, atol=1e-12)
     np.testing.assert_allclose(table[names].mean(), 0.0, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(table[["share_attributes", "share_next"]].sum(axis=1), 1.0, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(table[shares].sum(axis=1), 1.0, rtol=0, atol=1e-9)
     prior = parts(data, hyperparameters)
     inverse = np.linalg.inv(sum(prior.values()))
     reduction = inverse - inverse @ posterior.covariance() @ inverse
@@ -246,7 +247,7 @@ def test_shares_of_the_spread(posterior: Any) -> None:
     shares = posterior.shares()
     table = posterior.explain()
     assert shares.name == "share"
-    assert list(shares.index) == ["attributes", "next"]
+    assert list(shares.index) == ["attributes", "next", "individual"]
     assert abs(shares.sum() - 1) <= 1e-12
     total = table["mean"]
     for name in shares.index:

@@ -86,7 +86,7 @@ def data(items: pd.DataFrame, links: dict[str, Any]) -> PreferenceData:
 def fit(known: PreferenceData, *, scaled: bool = False) -> Any:
     engine = EP(xpgp, fixed=HYPERPARAMETERS, tol=1e-10)
     kernels: Any = {"attribute_kernel": Matern52(), "relation_kernels": KERNELS}
-    scales: Any = {"standardize": scaled, "normalize": scaled}
+    scales: Any = {"standardize": scaled, "normalize": scaled, "individual": False}
     return engine.run(jax.random.key(0), known, progress_bar=False, **kernels, **scales)
 
 

@@ -48,7 +48,7 @@ def sampled(data: PreferenceData, hyperparameters: dict[str, Any]) -> Any:
 
 def test_xpgp_agrees_with_nuts(sampled: Any, posterior: Any) -> None:
     check_agreement(sampled, posterior)
-    parts = ["attributes", "next"]
+    parts = ["attributes", "next", "individual"]
     error = np.abs(sampled.explain()[parts] - posterior.explain()[parts]).max(axis=0)
     assert np.all(error <= 0.15 * np.max(posterior.sd()))
     np.testing.assert_allclose(sampled.explain()["share_next"], posterior.explain()["share_next"], atol=0.05)
@@ -56,7 +56,7 @@ def test_xpgp_agrees_with_nuts(sampled: Any, posterior: Any) -> None:
 
 @pytest.mark.slow
 def test_preference_gp_agrees_with_nuts(data: PreferenceData) -> None:
-    fixed = {"attributes_amplitude": 1.5, "attributes_lengthscale": [1.0, 2.0]}
+    fixed = {"attributes_amplitude": 1.5, "attributes_lengthscale": [1.0, 2.0], "individual_amplitude": 0.8}
     expected = EP(preference_gp, fixed=fixed).run(0, data, progress_bar=False)
     check_agreement(from_samples(sample(preference_gp, data, fixed, 4000, 1), preference_gp, data), expected)
 
@@ -88,8 +88,9 @@ def test_it_has_the_surface_of_an_engine(sampled: Any, posterior: Any) -> None:
             assert list(first.columns) == list(second.columns)
             assert np.all(np.isfinite(first))
     table = sampled.explain()
-    np.testing.assert_allclose(table[["attributes", "next"]].sum(axis=1), table["mean"], rtol=0, atol=1e-9)
-    shares = table[["share_attributes", "share_next"]].sum(axis=1)
+    parts = ["attributes", "next", "individual"]
+    np.testing.assert_allclose(table[parts].sum(axis=1), table["mean"], rtol=0, atol=1e-9)
+    shares = table[[f"share_{part}" for part in parts]].sum(axis=1)
     np.testing.assert_allclose(shares, 1, rtol=0, atol=1e-9)
     both = sampled.prefer([("e0", "e1"), ("e1", "e0"), ("e2", "e2")])
     assert abs(both["probability"][:2].sum() - 1) <= 1e-12

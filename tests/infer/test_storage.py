@@ -110,12 +110,12 @@ def test_no_attributes(fit: Callable[..., Any], tmp_path: Path) -> None:
     answers = pd.DataFrame({"winner": list("ab"), "loser": list("bd")})
     data = PreferenceData.from_tables(list("abcd"), answers, {"next": links})
     assert data.attributes.shape == (4, 0)
-    posterior = fit(data, {"next_amplitude": 1.0, "next_range": 1.0})
+    posterior = fit(data, {"next_amplitude": 1.0, "next_range": 1.0, "individual_amplitude": 0.5})
     posterior.save(tmp_path / "bare.nc")
     read = relpref.load(tmp_path / "bare.nc")
     check_same(posterior, read)
     assert isinstance(read, UtilityPosterior)
-    assert list(read.explain().columns) == ["next", "mean", "share_next"]
+    assert list(read.explain().columns) == ["next", "individual", "mean", "share_next", "share_individual"]
 
 
 def test_it_is_plain_netcdf(posterior: Any, tmp_path: Path) -> None:
@@ -307,3 +307,30 @@ def test_a_process_killed_while_saving_leaves_a_whole_file(
 def test_posteriors_are_of_their_own_type(kinds: dict[str, Any]) -> None:
     assert type(kinds["plain"]) is Posterior
     assert not hasattr(kinds["plain"], "ranking")
+
+
+OLD = Path(__file__).parent / "files" / "posterior_schema_2.nc"
+
+
+def test_a_file_of_schema_2_is_read_updated_and_refitted_without_individual_parts() -> None:
+    old: Any = relpref.load(OLD)
+    assert old.origin.kwargs["individual"] is False
+    assert old.origin.engine["tol"] == 1e-7
+    assert old.origin.engine["max_sweeps"] == 300
+    assert old.origin.engine["padding"] is True
+    assert list(old.explain().columns[:2]) == ["attributes", "beside"]
+    again = old.update()  # with the stored hyperparameters
+    assert set(again.hyperparameters) == set(old.hyperparameters)
+    np.testing.assert_allclose(again.mean(), old.mean(), atol=1e-5)
+    assert again.log_evidence == pytest.approx(old.log_evidence, abs=1e-5)
+    more = old.update([("e0", "e1"), ("e0", "e1")], hyperparameters="refit")
+    assert set(more.hyperparameters) == set(old.hyperparameters)
+    assert list(more.explain().columns[:2]) == ["attributes", "beside"]
+
+
+def test_an_old_file_saved_again_says_itself_that_it_has_no_individual_parts(tmp_path: Path) -> None:
+    relpref.load(OLD).save(tmp_path / "new.nc")
+    with h5netcdf.File(tmp_path / "new.nc", "r") as file:
+        assert int(file.attrs["relpref_schema"]) == storage.SCHEMA == 3
+    new: Any = relpref.load(tmp_path / "new.nc")
+    assert new.origin.kwargs["individual"] is False

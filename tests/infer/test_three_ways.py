@@ -16,7 +16,7 @@ from relpref.infer.mixture import MixtureBelief
 from relpref.models import xpgp
 
 # Two amplitudes are free, so that a grid can integrate over them.
-FIXED = {"attributes_lengthscale": 1.5, "next_range": 1.5}
+FIXED = {"attributes_lengthscale": 1.5, "next_range": 1.5, "individual_amplitude": 0.6}
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def drawn(engine: Callable[..., Any], data: PreferenceData) -> Any:
 
 @pytest.fixture(scope="module")
 def on_a_grid(data: PreferenceData, fit: Callable[..., Any]) -> dict[str, Any]:
-    """Log amplitudes on a grid, with evidence times prior (half-normal of scale 2, on the log scale) as weights."""
+    """Log amplitudes on a grid, with evidence times prior (half-normal of scales 2 and 1, on the log scale) as weights."""
     axis = np.linspace(-4.0, 2.2, 16)
     nodes, heights, posteriors = [], [], []
     for first in axis:
         for second in axis:
             values = {"attributes_amplitude": np.exp(first), "next_amplitude": np.exp(second)}
             one = fit(data, {**FIXED, **values})
-            prior = sum(np.log(value) - value**2 / 8 for value in values.values())
+            prior = first + second - np.exp(2 * first) / 8 - np.exp(2 * second) / 2
             nodes.append([first, second])
             heights.append(one.log_evidence + prior)
             posteriors.append(one)
@@ -106,8 +106,9 @@ def test_the_surface_is_the_same(drawn: Any, tmp_path: Any) -> None:
     assert drawn.log_evidence is None
     assert isinstance(drawn.belief, MixtureBelief)
     table = drawn.explain()
-    np.testing.assert_allclose(table["attributes"] + table["next"], table["mean"], atol=1e-9)
-    np.testing.assert_allclose(table["share_attributes"] + table["share_next"], 1.0, atol=1e-9)
+    parts = ["attributes", "next", "individual"]
+    np.testing.assert_allclose(table[parts].sum(axis=1), table["mean"], atol=1e-9)
+    np.testing.assert_allclose(table[[f"share_{part}" for part in parts]].sum(axis=1), 1.0, atol=1e-9)
     drawn.save(tmp_path / "p.nc")
     again: Any = relpref.load(tmp_path / "p.nc")
     assert again.ranking().equals(drawn.ranking())

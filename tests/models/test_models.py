@@ -22,6 +22,7 @@ HYPERPARAMETERS: dict[str, Any] = {
     "attributes_lengthscale": np.array([0.7, 2.0]),
     "cites_amplitude": 0.8,
     "cites_range": 1.5,
+    "individual_amplitude": 0.6,
 }
 
 
@@ -58,7 +59,7 @@ def test_sites_and_plates(double: bool, data: PreferenceData) -> None:
         assert sites["utility"]["value"].shape == (5,)
         assert sites["utility"]["value"].dtype == (jnp.float64 if double else jnp.float32)
         assert sites["utility"]["infer"]["event_dims"] == ["entity"]
-        assert list(sites["utility"]["fn"].covariance.parts) == ["attributes", "cites"]
+        assert list(sites["utility"]["fn"].covariance.parts) == ["attributes", "cites", "individual"]
         assert sites["comparison"]["type"] == "plate"
         assert [frame.name for frame in sites["answer"]["cond_indep_stack"]] == ["comparison"]
         assert sites["answer"]["is_observed"]
@@ -70,8 +71,14 @@ def test_sites_and_plates(double: bool, data: PreferenceData) -> None:
 def test_preference_gp_ignores_relations(data: PreferenceData) -> None:
     sites = trace(preference_gp, data)
     names = [name for name, site in sites.items() if site["type"] == "sample"]
-    assert names == ["attributes_amplitude", "attributes_lengthscale", "utility", "answer"]
-    assert list(sites["utility"]["fn"].covariance.parts) == ["attributes"]
+    assert names == [
+        "attributes_amplitude",
+        "attributes_lengthscale",
+        "individual_amplitude",
+        "utility",
+        "answer",
+    ]
+    assert list(sites["utility"]["fn"].covariance.parts) == ["attributes", "individual"]
     with jax.enable_x64(True):
         both = [
             trace(preference_gp, one, values=HYPERPARAMETERS)["utility"]["fn"].covariance.dense()
@@ -91,10 +98,10 @@ def test_the_log_density_is_the_model(data: PreferenceData) -> None:
     chain = np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1)
     relation = np.linalg.inv(chain + np.eye(5) / 1.5**2)
     gaps = np.diag(relation)[:, None] + np.diag(relation) - 2 * relation
-    covariance += 0.64 * relation * 2 / (gaps.sum() / 20)
+    covariance += 0.64 * relation * 2 / (gaps.sum() / 20) + 0.36 * np.eye(5)
     expected = stats.multivariate_normal(np.zeros(5), covariance).logpdf(utility)
     expected += np.sum(data.count * special.log_ndtr(utility[data.winner] - utility[data.loser]))
-    expected += stats.halfnorm.logpdf([1.2, 0.8], scale=2.0).sum()
+    expected += stats.halfnorm.logpdf([1.2, 0.8, 0.6], scale=[2.0, 1.0, 1.0]).sum()
     ell = HYPERPARAMETERS["attributes_lengthscale"]
     expected += stats.lognorm.logpdf(ell, 1.0, scale=np.sqrt(2)).sum()
     expected += stats.lognorm.logpdf(1.5, 1.0, scale=np.sqrt(10 / 1.6))
@@ -142,6 +149,7 @@ def test_kernels_of_ones_own(data: PreferenceData) -> None:
         data,
         attribute_kernel=SquaredExponential(shared_lengthscale=True),
         relation_kernels={"cites": Precomputed(matrix)},
+        individual=False,
         values={"cites_amplitude": 2.0},
     )
     names = [name for name, site in sites.items() if site["type"] == "sample"]
@@ -178,9 +186,9 @@ def test_unknown_relations_are_refused(data: PreferenceData) -> None:
 
 def test_no_attributes(bare: PreferenceData) -> None:
     names = [name for name, site in trace(xpgp, bare).items() if site["type"] == "sample"]
-    assert names == ["cites_amplitude", "cites_range", "utility", "answer"]
+    assert names == ["cites_amplitude", "cites_range", "individual_amplitude", "utility", "answer"]
     with pytest.raises(DataError, match="xpgp"):
-        trace(preference_gp, bare)
+        trace(preference_gp, bare, individual=False)
     sites = trace(preference_gp, bare, attribute_kernel=Precomputed(np.eye(5)))
     assert sites["utility"]["value"].shape == (5,)
 

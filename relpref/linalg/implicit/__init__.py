@@ -1,7 +1,13 @@
 """Covariances too large to be written down, and the solvers behind them; NumPy and SciPy only, no JAX."""
 
 from relpref.linalg.implicit.block_cg import BlockCG, block_cg
-from relpref.linalg.implicit.covariances import ImplicitCovariance, ImplicitSum, LowRank, SparsePrecision
+from relpref.linalg.implicit.covariances import (
+    Identity,
+    ImplicitCovariance,
+    ImplicitSum,
+    LowRank,
+    SparsePrecision,
+)
 from relpref.linalg.implicit.gaps import GapQuadrature, gap_quadrature
 from relpref.linalg.implicit.heat import HeatKernel
 from relpref.linalg.implicit.kernel_matrix import KernelMatrix
@@ -14,6 +20,7 @@ __all__ = [
     "BlockCG",
     "GapQuadrature",
     "HeatKernel",
+    "Identity",
     "ImplicitCovariance",
     "ImplicitSum",
     "KernelMatrix",

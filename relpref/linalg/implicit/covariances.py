@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
@@ -37,6 +38,56 @@ class ImplicitCovariance(Protocol):
 
     def scaled(self, factor: float) -> "ImplicitCovariance":
         """K times a positive number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Identity:
+    """scale I: independent entries of one variance.
+
+    Parameters
+    ----------
+    size : int
+        Number of entities n.
+    scale : float
+        Positive.
+    """
+
+    size: int
+    scale: float = 1.0
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """K times vectors of shape (n,) or (n, k)."""
+        return self.scale * np.asarray(vectors, dtype=np.float64)
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """K[rows][:, columns]."""
+        return self.scale * np.equal.outer(np.asarray(rows), np.asarray(columns))
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """Mean of each of some rows."""
+        return np.full(np.size(rows), self.average())
+
+    def average(self) -> float:
+        """Mean of all entries."""
+        return self.scale / self.size
+
+    def scaled(self, factor: float) -> "Identity":
+        """K times a positive number."""
+        return replace(self, scale=float(factor) * self.scale)
+
+    def inverse(self) -> Any:
+        """K⁻¹ as a scipy CSR array."""
+        return scipy.sparse.eye_array(self.size, format="csr") / self.scale
+
+    @property
+    def of_constants(self) -> float:
+        """The eigenvalue of vectors that are constant on components of K⁻¹, here of all vectors."""
+        return self.scale
+
+    @property
+    def is_treelike(self) -> bool:
+        """Whether a factor of K⁻¹ is about as sparse as it is and worth having; a diagonal needs none."""
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +132,26 @@ class SparsePrecision:
 
     def average(self) -> float:
         """Mean of all entries."""
-        return self.scale / self.shift / self.size
+        return self.of_constants / self.size
 
     def scaled(self, factor: float) -> "SparsePrecision":
         """K times a positive number."""
         return replace(self, scale=float(factor) * self.scale)
+
+    def inverse(self) -> Any:
+        """K⁻¹ as a scipy CSR array."""
+        identity = scipy.sparse.eye_array(self.size, format="csr")
+        return (self.solver.laplacian() + self.shift * identity) / self.scale
+
+    @property
+    def of_constants(self) -> float:
+        """The eigenvalue of vectors that are constant on components of K⁻¹."""
+        return self.scale / self.shift
+
+    @property
+    def is_treelike(self) -> bool:
+        """Whether a factor of K⁻¹ is about as sparse as it is and worth having."""
+        return self.solver.is_treelike
 
 
 @dataclass(frozen=True, eq=False)

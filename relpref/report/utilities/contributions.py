@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from relpref.diagnostics.relations import ATTRIBUTES
+from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL
 from relpref.errors import DataError
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
@@ -17,6 +17,7 @@ from relpref.report.utilities.subject import Subject
 _TITLE = "What the utilities rest on"
 _ENTITIES = 10
 _PARTS = 12
+_NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "entity itself"}
 
 
 def contributions(subject: Subject) -> Chapter:
@@ -49,8 +50,8 @@ def contributions(subject: Subject) -> Chapter:
     )
     blocks: list[Block] = [
         Text(
-            "A utility is a sum of parts: what follows from an entity's attributes, and what it shares with those it is linked "
-            "to in each relation. A part's share says how much of the spread between the entities it accounts for: "
+            "A utility is a sum of parts: what follows from an entity's attributes, what it shares with those it is linked "
+            "to in each relation, and what is to be said of the entity itself. A part's share says how much of the spread between the entities it accounts for: "
             f"{words}. The shares add up to 100%; a part that works against the others has a negative one."
         )
     ]
@@ -72,14 +73,14 @@ def contributions(subject: Subject) -> Chapter:
 
 def part_name(part: str, posterior: Posterior) -> str:
     """A part of the covariance in words."""
-    if part == ATTRIBUTES:
-        return part
+    if part in (ATTRIBUTES, INDIVIDUAL):
+        return _NAMES[part]
     related = isinstance(posterior, UtilityPosterior) and part in posterior.data.relations
     return f"relation {part}" if related else clean(part)
 
 
 def _inner(name: str) -> str:
-    return f"the {name}" if name.startswith("relation ") or name == ATTRIBUTES else name
+    return f"the {name}" if name.startswith("relation ") or name in _NAMES.values() else name
 
 
 def _by_entity(subject: Subject, parts: pd.DataFrame, names: Sequence[str]) -> Block:

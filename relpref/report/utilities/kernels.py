@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from relpref.diagnostics.relations import ATTRIBUTES, parts_of
+from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, parts_of
 from relpref.infer import UtilityPosterior
 from relpref.kernels import (
     Diffusion,
@@ -47,14 +47,16 @@ def kernels(posterior: UtilityPosterior) -> str:
         return ""
     used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
     used[ATTRIBUTES] = options.get("attribute_kernel") or SquaredExponential()
-    used = {part: used.get(part, RegularizedLaplacian()) for part in parts}
+    used = {part: used.get(part, RegularizedLaplacian()) for part in parts if part != INDIVIDUAL}
     by_kernel: dict[str, list[str]] = {}
     for part, kernel in used.items():
         name = "the attributes" if part == ATTRIBUTES else f"“{clean(part)}”"
         by_kernel.setdefault(_words(kernel), []).append(name)
     pairs = [f"{words} for {listed(whose, most=_MOST)}" for words, whose in by_kernel.items()]
     said = "kernel is" if len(pairs) == 1 else "kernels are"
-    sentences = [f"The {said} {listed(pairs, most=_MOST)}."]
+    sentences = [f"The {said} {listed(pairs, most=_MOST)}."] if pairs else []
+    if INDIVIDUAL in parts:
+        sentences.append("Every entity has a part of its own, which is independent of all others.")
     switched_on = options.get("standardize", True) and options.get("normalize", True)
     if len(parts) > 1 and switched_on and all(isinstance(kernel, _SCALED) for kernel in used.values()):
         sentences.append(

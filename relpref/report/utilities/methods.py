@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from relpref.diagnostics.relations import ATTRIBUTES, parts_of
+from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, parts_of
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.likelihoods import Logistic
 from relpref.report.methods import approximation
+from relpref.report.text import listed
 from relpref.report.utilities.kernels import kernels
 
 _COVERAGE = (
@@ -77,12 +78,18 @@ def _utilities(posterior: UtilityPosterior) -> str:
     parts = parts_of(posterior)
     smooth = ATTRIBUTES in parts if parts else bool(posterior.data.attribute_names)
     text = "The utilities are a Gaussian process a priori"
-    if any(part != ATTRIBUTES for part in parts):
-        attributes = "one part that varies smoothly with the attributes and " if smooth else ""
-        return (
-            f"{text}: a sum of {attributes}one part for each relation, which varies smoothly along its links, as if entities that are "
-            "linked had a common cause (Kersting and Xu 2009)."
-        )
+    related = any(part not in (ATTRIBUTES, INDIVIDUAL) for part in parts)
+    own = "one part for each entity itself, which is independent of all others"
+    if related:
+        summands = [
+            *(["one part that varies smoothly with the attributes"] if smooth else []),
+            "one part for each relation, which varies smoothly along its links, as if entities that are linked had a common cause (Kersting and Xu 2009)",
+            *([own] if INDIVIDUAL in parts else []),
+        ]
+        return f"{text}: a sum of {listed(summands)}."
     if smooth:
-        return f"{text}: they vary smoothly with the attributes (Chu and Ghahramani 2005)."
+        more = f", and have {own}" if INDIVIDUAL in parts else ""
+        return f"{text}: they vary smoothly with the attributes (Chu and Ghahramani 2005){more}."
+    if INDIVIDUAL in parts:
+        return f"{text}: those of different entities are independent (Thurstone 1927)."
     return f"{text}."

@@ -16,7 +16,7 @@ from relpref.models import xpgp
 
 N, M = 80, 40
 LABELS = [f"e{row}" for row in range(N)]
-ATTRIBUTES = {"attributes_amplitude": 1.2, "attributes_lengthscale": 1.5}
+ATTRIBUTES = {"attributes_amplitude": 1.2, "attributes_lengthscale": 1.5, "individual_amplitude": 0.6}
 
 
 def links(seed: int, number: int = 160) -> pd.DataFrame:
@@ -137,7 +137,9 @@ def test_isolated_entities_by_the_thousand(oracle: Callable[..., Any]) -> None:
     path = pd.DataFrame({"source": labels[:29], "target": labels[1:30]})
     data = PreferenceData.from_tables(labels, answers(labels[:60], 30), {"near": path})
     with pytest.warns(UserWarning, match="groups of entities"):
-        found = fit(data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False)
+        found = fit(
+            data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False, individual=False
+        )
     assert found.info["structure"] == "sparse"
     adjacency = data.relations["near"].adjacency()[:100, :100].toarray()
     covariance = np.linalg.inv(np.diag(1 + adjacency.sum(axis=1)) - adjacency)
@@ -156,7 +158,7 @@ def test_a_hub_that_is_linked_to_everybody(oracle: Callable[..., Any]) -> None:
     labels = [f"e{row}" for row in range(n)]
     star = pd.DataFrame({"source": labels[0], "target": labels[1:]})
     data = PreferenceData.from_tables(labels, answers(labels[:60], 30), {"near": star})
-    found = fit(data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False)
+    found = fit(data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False, individual=False)
     # (Δ + I)⁻¹ of a star, from its Schur complement at the hub.
     hub = 1 / (n - (n - 1) / 2)
     covariance = np.full((100, 100), hub / 4) + np.eye(100) / 2
@@ -175,7 +177,7 @@ def test_a_size_more_than_matrices_are_made_for() -> None:
         found = fit(data, None, "auto")
     assert found.info["structure"] == "sparse" and found.info["entities"] == 4001
     assert found.info["searched_answers"] == 30 and found.info["scale_error"] < 0.05
-    assert set(found.hyperparameters) == {"links_amplitude", "links_range"}
+    assert set(found.hyperparameters) == {"links_amplitude", "links_range", "individual_amplitude"}
 
 
 def test_a_graph_that_is_too_dense_is_refused() -> None:

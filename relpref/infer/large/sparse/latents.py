@@ -11,7 +11,7 @@ import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from relpref.errors import DataError
-from relpref.linalg import ImplicitCovariance, LowRank, SparsePrecision
+from relpref.linalg import Identity, ImplicitCovariance, LowRank, SparsePrecision
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.integer]
@@ -23,14 +23,16 @@ _DENSE = 3000  # unknowns
 class Latents:
     """One vector g_r ~ N(0, Q_r⁻¹) for each of R relations and w ~ N(0, I) for the attributes; answers see A u.
 
+    The entities' own parts are a relation without links: Q_r = I/scale_r.
+
     Vectors over all g_r have shape (R·n,) and lie one after the other.
 
     Parameters
     ----------
     size : int
         Number of entities n.
-    relations : mapping from name to SparsePrecision
-        Q_r = (Δ_r + s_r I)/scale_r.
+    relations : mapping from name to SparsePrecision or Identity
+        Q_r = (Δ_r + s_r I)/scale_r, or I/scale_r.
     factors : mapping from name to array, shape (n, r)
         Their columns together are Φ.
     column : array of int, shape (m, 2)
@@ -40,7 +42,7 @@ class Latents:
     """
 
     size: int
-    relations: Mapping[str, SparsePrecision]
+    relations: Mapping[str, SparsePrecision | Identity]
     factors: Mapping[str, Floats]
     column: Whole
     entry: Floats
@@ -54,13 +56,13 @@ class Latents:
         DataError
             If a part is neither a sparse precision nor of low rank.
         """
-        relations: dict[str, SparsePrecision] = {}
+        relations: dict[str, SparsePrecision | Identity] = {}
         factors: dict[str, Floats] = {}
         if not parts:
             raise DataError("the prior has no parts; give a relation or attributes")
         size = next(iter(parts.values())).size
         for name, part in parts.items():
-            if isinstance(part, SparsePrecision):
+            if isinstance(part, SparsePrecision | Identity):
                 if part.scale > 0:
                     relations[name] = part
             elif isinstance(part, LowRank):
@@ -108,10 +110,7 @@ class Latents:
     @cached_property
     def precisions(self) -> tuple[Any, ...]:
         """The Q_r as scipy CSR arrays, shape (n, n)."""
-        identity = scipy.sparse.eye_array(self.size, format="csr")
-        return tuple(
-            (part.solver.laplacian() + part.shift * identity) / part.scale for part in self.relations.values()
-        )
+        return tuple(part.inverse() for part in self.relations.values())
 
     @cached_property
     def prior(self) -> Any:
@@ -125,7 +124,7 @@ class Latents:
         """Rows of the relations whose factors are about as sparse as they are, and their Q_r."""
         ranges = [slice(place * self.size, (place + 1) * self.size) for place in range(self.copies)]
         each = zip(ranges, self.precisions, self.relations.values(), strict=True)
-        return [(rows, precision) for rows, precision, part in each if part.solver.is_treelike]
+        return [(rows, precision) for rows, precision, part in each if part.is_treelike]
 
     def precision(self, weights: Floats) -> Any:
         """S = Q + (11ᵀ) ⊗ AᵀTA, what is left of the posterior precision when w is known; scipy CSR, shape (R·n, R·n).
@@ -160,7 +159,7 @@ class Latents:
     @cached_property
     def known_inverse(self) -> Floats:
         """One over the eigenvalues of `components`, by rows, shape (R·n, 1)."""
-        values = [part.scale / part.shift for part in self.relations.values()]
+        values = [part.of_constants for part in self.relations.values()]
         return np.repeat(values, self.size)[:, None]
 
     def spread(self, vectors: Floats) -> Floats:
@@ -177,7 +176,7 @@ class Latents:
         for place, (precision, part) in enumerate(zip(self.precisions, self.relations.values(), strict=True)):
             edges = scipy.sparse.triu(-precision, 1, format="coo")
             source, target = edges.coords
-            across, within = np.sqrt(edges.data), np.sqrt(part.shift / part.scale)
+            across, within = np.sqrt(edges.data), np.sqrt(1 / part.of_constants)
             block = drawn[place * self.size : (place + 1) * self.size]
             for column in range(number):
                 flow = across * generator.standard_normal(len(across))

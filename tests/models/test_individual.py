@@ -1,0 +1,174 @@
+"""The entities' own parts: what attributes and relations do not say."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpyro import handlers
+
+from relpref.data import PreferenceData, Relation
+from relpref.diagnostics import calibrate, certify, check
+from relpref.errors import DataError
+from relpref.explore import next_pairs, worth
+from relpref.infer import EP, InferenceWarning, Laplace
+from relpref.infer.large import fit as large_fit
+from relpref.kernels import Precomputed
+from relpref.models import preference_gp, xpgp
+
+LABELS = [f"e{row}" for row in range(10)]
+AMPLITUDE = 1.3
+
+
+def answers(seed: int = 0, number: int = 24) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    utility = np.linspace(2, -2, len(LABELS))
+    first = np.resize(np.arange(len(LABELS)), number)
+    second = (first + rng.integers(1, len(LABELS), number)) % len(LABELS)
+    wins = utility[first] - utility[second] + rng.standard_normal(number) > 0
+    ends = np.where(wins, [first, second], [second, first])
+    names = np.array(LABELS)
+    return pd.DataFrame({"winner": names[ends[0]], "loser": names[ends[1]]})
+
+
+@pytest.fixture(scope="module")
+def data() -> PreferenceData:
+    return PreferenceData.from_tables(LABELS, answers())
+
+
+def fit(data: PreferenceData, **options: Any) -> Any:
+    options = {"fixed": {"individual_amplitude": AMPLITUDE}, **options}
+    return EP(xpgp, **options).run(0, data, progress_bar=False)
+
+
+@pytest.fixture(scope="module")
+def posterior(data: PreferenceData) -> Any:
+    return fit(data)
+
+
+def sites(program: Any, data: PreferenceData, **options: Any) -> Any:
+    return handlers.trace(handlers.seed(program, rng_seed=0)).get_trace(data, **options)
+
+
+def twins(count: int = 50) -> PreferenceData:
+    """Two entities of equal attributes and equal links, one of which won all answers about the two."""
+    entities = pd.DataFrame({"x": [1.0, 1.0, 0.0, 2.0]}, index=list("abcd"))
+    table = pd.DataFrame({"winner": ["a", "c"], "loser": ["b", "d"], "count": [count, 1]})
+    return PreferenceData.from_tables(
+        entities, table, {"near": pd.DataFrame([("c", "a"), ("c", "b")], columns=["source", "target"])}
+    )
+
+
+def test_entities_of_equal_attributes_are_told_apart() -> None:
+    with pytest.warns(InferenceWarning, match="given many times"):
+        found: Any = EP(xpgp, hyperparameters="maximise").run(0, twins(), progress_bar=False)
+    row = found.prefer([("a", "b")]).iloc[0]
+    assert row["probability"] > 0.85 and row["p_better"] > 0.95 and row["gap_sd"] > 0.1
+
+
+@pytest.mark.parametrize("program", [xpgp, preference_gp])
+def test_its_prior_is_wider_where_there_is_nothing_else(program: Any, data: PreferenceData) -> None:
+    alone = sites(program, data)["individual_amplitude"]["fn"]
+    beside = sites(program, twins())["individual_amplitude"]["fn"]
+    assert (float(alone.scale), float(beside.scale)) == (2.0, 1.0)
+    with pytest.raises(DataError, match=f"{program.__name__} with individual=False"):
+        sites(program, data, individual=False)
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_labels_alone_are_thurstones_model(engine: Any, data: PreferenceData) -> None:
+    """A covariance amplitude² I, given as a matrix, is the same model."""
+    found, given = (
+        engine(preference_gp, fixed={f"{part}_amplitude": AMPLITUDE}).run(
+            0, data, progress_bar=False, **options
+        )
+        for part, options in (
+            ("individual", {}),
+            ("attributes", {"attribute_kernel": Precomputed(np.eye(10)), "individual": False}),
+        )
+    )
+    np.testing.assert_allclose(found.mean(), given.mean(), atol=1e-9)
+    np.testing.assert_allclose(found.covariance(), given.covariance(), atol=1e-9)
+    assert found.log_evidence == pytest.approx(given.log_evidence, abs=1e-9)
+    assert list(found.explain().columns) == ["individual", "mean", "share_individual"]
+
+
+def test_a_table_of_answers_is_enough(posterior: Any, data: PreferenceData) -> None:
+    alone = PreferenceData.from_tables(comparisons=answers())
+    met = list(dict.fromkeys(answers().to_numpy().ravel()))
+    assert list(alone.entities) == met  # in the order of the rows
+    ours = fit(alone).ranking(ranks=False)
+    pd.testing.assert_frame_equal(ours.sort_index(), posterior.ranking(ranks=False).sort_index(), atol=1e-8)
+
+
+def test_relations_name_entities_too() -> None:
+    links = pd.DataFrame({"source": ["e0", "new"], "target": ["other", "e1"]})
+    owners = pd.DataFrame({"source": ["e1", "owned"], "target": ["x", "x"]})
+    relations = {"near": links, "owner": Relation(owners, kind="bipartite")}
+    found = PreferenceData.from_tables(comparisons=answers(), relations=relations)
+    assert set(found.entities) == {*LABELS, "new", "other", "owned"}
+    assert found.relations["near"].num_edges == 2 and found.relations["owner"].num_edges == 1
+    import scipy.sparse
+
+    with pytest.raises(DataError, match="'near': a matrix names no entities; give entities"):
+        PreferenceData.from_tables(comparisons=answers(), relations={"near": scipy.sparse.eye_array(10)})
+    with pytest.raises(DataError, match="entities: there are none; give a table of entities, or comparisons"):
+        PreferenceData.from_tables()
+    with pytest.raises(DataError, match='"individual" stands for the entities themselves; rename'):
+        PreferenceData.from_tables(comparisons=answers(), relations={"individual": links})
+
+
+def test_newcomers_get_its_prior_variance_and_no_covariance(posterior: Any) -> None:
+    with pytest.warns(UserWarning, match="3 groups of entities are tied together by no comparison"):
+        larger = posterior.extend(["new", "newer"])
+    covariance = larger.covariance()
+    np.testing.assert_allclose(covariance[10:, 10:], AMPLITUDE**2 * np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(covariance[10:, :10], 0.0, atol=1e-12)
+    np.testing.assert_allclose(larger.mean()[10:], 0.0, atol=1e-12)
+    np.testing.assert_allclose(covariance[:10, :10], posterior.covariance(), atol=1e-8)
+
+
+@pytest.mark.parametrize("most_touched", [8000, 3])
+def test_it_is_a_diagonal_where_there_are_no_matrices(
+    most_touched: int, posterior: Any, data: PreferenceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the entities that answers are about, and with a sparse precision."""
+    monkeypatch.setattr(large_fit, "_MOST_TOUCHED", most_touched)
+    found = fit(data, structure="sparse")
+    assert (found.info["space"] == "sparse entity") == (most_touched == 3)
+    np.testing.assert_allclose(found.mean(), posterior.mean(), atol=1e-5)
+    np.testing.assert_allclose(found.covariance(), posterior.covariance(), atol=1e-5)
+    with pytest.warns(UserWarning, match="2 groups"):
+        larger = found.extend(["new"])
+    assert larger.about(["new", "e0"]).covariance()[1, 1] == pytest.approx(AMPLITUDE**2, abs=1e-6)
+    some = found.about(["e1", "e2", "e3"])
+    np.testing.assert_allclose(some.explain()["individual"], some.explain()["mean"], atol=1e-9)
+
+
+def test_updates_and_questions(posterior: Any, data: PreferenceData) -> None:
+    more = [("e9", "e0"), ("e9", "e1"), ("e9", "e0")]
+    full, quick = posterior.update(more), posterior.update(more, quick=True)
+    together = pd.concat([answers(), pd.DataFrame(more, columns=["winner", "loser"])])
+    afresh = fit(PreferenceData.from_tables(LABELS, together))
+    np.testing.assert_allclose(full.mean(), afresh.mean(), atol=1e-6)
+    np.testing.assert_allclose(full.covariance(), afresh.covariance(), atol=1e-6)
+    np.testing.assert_allclose(quick.mean(), full.mean(), atol=0.15)
+    refitted = posterior.update(more, hyperparameters="refit")
+    assert set(refitted.hyperparameters) == {"individual_amplitude"}
+    asked = next_pairs(posterior, 3)
+    assert len(asked) == 3
+    now = worth(posterior, 3)
+    assert 0 < now.wrong_after < now.wrong_now
+
+
+def test_its_amplitude_is_found(data: PreferenceData) -> None:
+    found = fit(data, fixed=None, hyperparameters="maximise")
+    assert 0.3 < found.hyperparameters["individual_amplitude"] < 4
+    assert found.ranking(ranks=False).index[0] in LABELS[:4]
+
+
+@pytest.mark.slow
+def test_it_is_calibrated_and_certified(posterior: Any, data: PreferenceData) -> None:
+    assert calibrate(xpgp, data, simulations=200, progress_bar=False).verdict() == "calibrated"
+    assert certify(posterior).verdict == "good"
+    assert check(posterior, progress_bar=False).ok
