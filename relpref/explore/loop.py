@@ -2,9 +2,8 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from relpref.explore.store.answer_store import AnswerStore
 from relpref.explore.store.files import export_answers, import_answers
 from relpref.explore.store.question import Question
 from relpref.infer import UtilityPosterior
-from relpref.runs import ANSWERS, load_run
+from relpref.runs import ANSWERS, Run, load_run
 
 _INTERVALS = 100  # of more entities than a matrix has room for, those that get intervals in a ranking
 _OLD = 5  # answers and skips after which it is said how old an outlook is
@@ -85,14 +84,16 @@ class Loop:
         posterior: UtilityPosterior,
         version: int,
         *,
-        folder: Path | None = None,
+        run: Run | None = None,
         score: Any = None,
         seed: int = 0,
         ties: bool = True,
         **limits: Any,
     ) -> None:
         self.posterior, self.version = posterior, version
-        self.folder, self.score = folder, score_of(DEFAULT if score is None else score)
+        self.folder = None if run is None else run.folder
+        self._record: Mapping[str, Any] = {} if run is None else run.metadata
+        self.score = score_of(DEFAULT if score is None else score)
         self._store, self._seed, self._limits = store, seed, limits
         self._ties = ties
         self._settled = posterior  # the last one that was fitted in full
@@ -164,9 +165,7 @@ class Loop:
                 "hardest": hardest,
                 "repeats": repeats,
             }
-            found = cls(
-                store, posterior, version, folder=run.folder, score=score, seed=seed, ties=ties, **limits
-            )
+            found = cls(store, posterior, version, run=run, score=score, seed=seed, ties=ties, **limits)
             found._follow()
         except BaseException:
             store.close()
@@ -231,7 +230,8 @@ class Loop:
         DataError
             If that question is not open for this rater; nothing is recorded.
         StorageError
-            If it cannot be written; nothing is recorded.
+            If it cannot be written, or the folder of the run was moved, replaced or deleted; nothing is recorded. In the second case the
+            message names a file with all answers until then.
         """
         if outcome == "tie" and not self.ties:
             raise DataError(
@@ -277,7 +277,7 @@ class Loop:
                     self.version = self._tried = version
                     self._follow()
                 if self.folder is not None:
-                    publish(self.folder, posterior, self._store.identity, version)
+                    publish(self.folder, self._record, posterior, self._store, version)
             if new or self._worth is None:
                 self._worth = worth(posterior, score=self.score, **self._limits), version
             return new

@@ -13,6 +13,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, StorageError
 from relpref.explore.follow import export_known, up_to_date
 from relpref.explore.loop import Loop
+from relpref.explore.store.answer_store import AnswerStore
 from relpref.infer import Result, UtilityPosterior
 from relpref.runs import load_run
 
@@ -112,6 +113,71 @@ def test_the_same_store_and_seed_ask_the_same(run: Path, tmp_path: Path) -> None
         asked.append(rows)
     assert asked[0] == asked[1]
     assert len({left == first for first, _, left in asked[0]} | {True}) <= 2
+
+
+def replaced_by_a_stranger(run: Path, made: Path, how: str) -> Path:
+    """The folder of a run that is open goes away, and another run takes its place; where it is now."""
+    moved = run.with_name("moved")
+    if how == "moved":
+        run.rename(moved)
+    else:
+        shutil.rmtree(run)
+    shutil.copytree(made, run)
+    return moved
+
+
+@pytest.mark.parametrize("how", ["moved", "deleted"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_run_that_is_replaced_while_it_is_open(run: Path, made: Path, how: str, asked: bool) -> None:
+    loop = opened(run)
+    answer(loop, 2)
+    question = loop.question("ann")
+    assert question is not None
+    moved = replaced_by_a_stranger(run, made, how)
+    if asked:  # the stranger has answers of its own
+        with opened(run) as other:
+            answer(other, 1, "eve")
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    for act in (
+        lambda: loop.answer(question.id, "first", "ann"),
+        lambda: loop.skip(question.id, "ann"),
+        lambda: loop.undo("ann"),
+        lambda: loop.import_answers(run / "data" / "comparisons.csv"),
+    ):
+        with pytest.raises(StorageError, match=r"moved, replaced or deleted.*answers-\w{8}-\w+\.sqlite"):
+            act()
+    with pytest.raises(StorageError, match="nothing was published"):
+        loop.refine()
+    loop.close()
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+    (kept,) = run.parent.glob("answers-*.sqlite")
+    with AnswerStore.read(kept) or pytest.fail() as store:
+        assert store.counts("ann")["answers"] == 2 and store.question("ann") == question
+    if how == "moved":  # and it goes on where it is
+        with opened(moved) as again:
+            assert again.progress("ann").answers == 2 and again.question("ann") == question
+            again.refine()
+
+
+def test_a_run_that_is_deleted_after_the_last_answer(run: Path) -> None:
+    loop = opened(run)
+    answer(loop, 1)
+    shutil.rmtree(run)
+    with pytest.raises(StorageError, match="answers-"):
+        loop.close()
+    (kept,) = run.parent.glob("answers-*.sqlite")
+    with AnswerStore.read(kept) or pytest.fail() as store:
+        assert store.counts("ann")["answers"] == 1
+
+
+def test_nothing_is_published_into_another_record(loop: Loop, run: Path) -> None:
+    answer(loop, 1)
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"seed": 99}))
+    before = sorted(run.iterdir()), (run / "run.json").read_bytes()
+    with pytest.raises(StorageError, match="another run.*nothing was published"):
+        loop.refine()
+    assert (sorted(run.iterdir()), (run / "run.json").read_bytes()) == before
 
 
 def test_refining_equals_a_full_fit_and_is_published(loop: Loop, run: Path) -> None:

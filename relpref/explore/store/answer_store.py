@@ -8,8 +8,9 @@ import json
 import os
 import secrets
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -49,6 +50,10 @@ class AnswerStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._file = path.absolute()
+        self._inode = _inode(self._file)
+        self._wrote = False
+        self._kept: Path | None = None  # a copy of the answers, once the file is not in its place any more
         if schema_of(connection, str(path)) >= SEALED:
             verify(connection, str(path))
         about = dict(connection.execute("SELECT name, value FROM about"))
@@ -140,9 +145,49 @@ class AnswerStore:
         return None
 
     def close(self) -> None:
-        """Close the file."""
-        with explained(self.path):
-            self._connection.close()
+        """Close the file.
+
+        Raises
+        ------
+        StorageError
+            If it was moved, replaced or deleted after something was written to it.
+        """
+        try:
+            if self._wrote and self._kept is None:
+                self._check_place()
+        finally:
+            with explained(self.path):
+                self._connection.close()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the file that was opened is still the one of that name."""
+        return _inode(self._file) == self._inode
+
+    def _check_place(self) -> None:
+        """Stop where the file of that name is another one: what is written would be lost, or found by nobody."""
+        if self.in_place:
+            return
+        if self._kept is None:
+            self._kept = self._rescued()
+        raise StorageError(
+            f"{self.path}: the folder of the run was moved, replaced or deleted while questions were asked, so nothing more is recorded. "
+            f"All answers until then are in {self._kept}; where the run was moved, they are there, too. Put the file into the folder of its "
+            f"run as {self.path.name}, or open the run where it is now"
+        )
+
+    def _rescued(self) -> Path:
+        """A copy of the answers beside the folder of the run, or, where that cannot be, among temporary files."""
+        for folder in (self._file.parent.parent, None):
+            try:
+                handle, name = tempfile.mkstemp(".sqlite", f"answers-{self.identity[:8]}-", folder)
+                os.close(handle)
+                with closing(sqlite3.connect(name)) as target:
+                    self._connection.backup(target)
+            except (sqlite3.Error, OSError):
+                continue
+            return Path(name)
+        return Path("the folder that the run was moved to")
 
     def __enter__(self) -> Self:
         """Return the store."""
@@ -368,9 +413,12 @@ class AnswerStore:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
+        self._check_place()
         with explained(self.path), transaction(self._connection):
             yield self._connection
             seal(self._connection)
+        self._wrote = True
+        self._check_place()
 
     def _question(self, row: tuple[Any, ...]) -> Question:
         first, second, left = (self.labels[end] for end in row[2:])
@@ -393,6 +441,15 @@ class AnswerStore:
             (name, text(rater), first, second, left, now(), version),
         )
         return self._question((name, text(rater), first, second, left))
+
+
+def _inode(file: Path) -> tuple[int, int] | None:
+    """Which file it is, whatever it is called; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 _QUESTION = "id, rater, first, second, left"
