@@ -29,14 +29,17 @@ def room_for(rows: int) -> int:
 
 def padded(data: PreferenceData) -> PreferenceData:
     """The data with rows of count 0, in which an entity is compared with itself."""
-    answers = data.comparisons
-    more = room_for(data.num_comparisons) - data.num_comparisons
+    return replace(data, comparisons=padded_answers(data.comparisons))
+
+
+def padded_answers(answers: Comparisons) -> Comparisons:
+    """The answers with rows of count 0, in which an entity is compared with itself."""
+    more = room_for(len(answers.winner)) - len(answers.winner)
     columns: dict[str, Any] = {
         name: np.concatenate([column, np.full(more, _NEUTRAL.get(name, 0), column.dtype)])
         for name, column in answers.columns.items()
     }
-    comparisons: Comparisons = replace(answers, **columns)
-    return replace(data, comparisons=comparisons)
+    return replace(answers, **columns)
 
 
 def with_padding(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

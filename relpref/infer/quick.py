@@ -1,7 +1,7 @@
 """A few answers more or less by rank-one changes of a Gaussian belief: O(n²) each, and nothing is factorised.
 
 An answer's site is set to match the moments of its tilted distribution, once, with the posterior before it as its cavity (assumed
-density filtering); the other sites stay as they are. Expectation propagation then starts from there.
+density filtering); the other sites stay as they are. Expectation propagation then starts from there. `error` says how far it would go.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,14 @@ from scipy.linalg.blas import dger
 
 from relpref.data import Comparisons
 from relpref.infer.belief import Floats, GaussianBelief
+from relpref.infer.padding import padded_answers
 from relpref.infer.prediction import of_one_rater
 from relpref.infer.sites import Cavity, Sites, matched
 from relpref.likelihoods import AnswerModel, GaussianSite
 from relpref.linalg import real
+
+_ROWS = 24  # whose change of precision is followed into the variances
+_CERTAIN = 1e-12  # of the largest variance: below, a difference is known but for rounding
 
 
 class Site(NamedTuple):
@@ -77,6 +81,70 @@ def match(
     with jax.enable_x64(True):
         precision, shift = _matched(model, one, known, *(np.full(1, value) for value in gap))
         return Site(float(precision[0]), float(shift[0]))
+
+
+def error(
+    model: AnswerModel,
+    parameters: Mapping[str, Any],
+    answers: Comparisons,
+    sites: Mapping[str, Floats],
+    belief: GaussianBelief,
+    at_mode: bool = False,
+) -> float:
+    """How far a Gaussian is from what its engine would find: the move of one sweep over all answers, to first order in the sites.
+
+    Parameters
+    ----------
+    model, parameters, answers, sites
+        Of the belief: every answer's likelihood, and the ``precision`` and ``shift`` of its site, row by row.
+    belief : GaussianBelief
+    at_mode : bool
+        Whether sites touch the likelihood at the mean (Laplace) instead of matching moments of their cavities.
+
+    Returns
+    -------
+    float
+        The largest move of a utility relative to the average, or of a compared pair's gap, in sds, or relative change of such an sd.
+        Infinite where a cavity is improper. O(n²).
+    """
+    if not len(answers.winner):
+        return 0.0
+    first, second, count = answers.winner, answers.loser, answers.count
+    gaps = belief.differences(first, second)
+    mean, variance = gaps.mean, np.square(gaps.sd)
+    precision, shift = sites["precision"], sites["shift"]
+    left = np.ones_like(mean) if at_mode else 1 - variance * precision
+    if not np.all(left > 0):
+        return np.inf
+    cavity = (mean, 0 * mean) if at_mode else ((mean - variance * shift) / left, variance / left)
+    with_room = padded_answers(answers)
+    spare = (0, len(with_room.winner) - len(mean))
+    with jax.enable_x64(True):
+        found = _matched(model, with_room, dict(parameters), *(np.pad(each, spare) for each in cavity))
+        stiffer = count * (np.asarray(found.precision)[: len(mean)] - precision)
+        pull = count * (np.asarray(found.shift)[: len(mean)] - shift) - stiffer * mean
+    ends = np.zeros(belief.size)
+    np.add.at(ends, first, pull)
+    np.subtract.at(ends, second, pull)
+    scale = belief.scale
+    move = scale @ ends
+    # What changes variances: few rows, of which one answer more is known than their sites take into account.
+    rows = np.argsort(np.abs(stiffer * variance))[-_ROWS:]
+    changes = scale[first[rows]] - scale[second[rows]]  # rows of a symmetric matrix lie together
+    averages = scale.mean(axis=1)
+    own = np.maximum(np.diagonal(scale) - 2 * averages + averages.mean(), 0.0)
+    centred = changes - changes.mean(axis=1, keepdims=True)
+    spread = (
+        0.5 * stiffer[rows] @ np.square(centred),
+        0.5 * stiffer[rows] @ np.square(changes[:, first] - changes[:, second]),
+    )
+    moves = move - move.mean(), move[first] - move[second]
+    worst = 0.0
+    for moved, narrower, before in zip(moves, spread, (own, variance), strict=True):
+        known = before > _CERTAIN * own.max(initial=0.0)
+        worst = max(worst, np.max(np.abs(moved[known]) / np.sqrt(before[known]), initial=0.0))
+        worst = max(worst, np.max(np.abs(narrower[known]) / before[known], initial=0.0))
+    return float(worst) if np.isfinite(worst) else np.inf
 
 
 @partial(jax.jit, static_argnums=0)

@@ -20,6 +20,7 @@ from relpref.infer.large.quick import ImplicitRankOne
 from relpref.infer.posterior import Origin
 from relpref.infer.program import unwrap
 from relpref.infer.quick import RankOne, Site, match, stacked
+from relpref.infer.quick import error as quick_error
 from relpref.infer.ranks import objects, pairs_of_labels
 from relpref.infer.refit import engine_again
 from relpref.infer.warn import InferenceWarning
@@ -32,6 +33,8 @@ Hyperparameters = Literal["keep", "refit", "schedule"]
 
 # Of ``info``: answers that came by rank-one changes since EP last settled, and answers when hyperparameters were last fitted.
 QUICK, FITTED = "quick_answers", "answers_at_fit"
+QUICK_ERROR = "quick_error"  # see `relpref.infer.quick.error`
+_MOST_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
 GUESSED = "guessed"  # hyperparameters that were never fitted
 _OF_THE_SEARCH = (
     "hyperparameters",
@@ -151,11 +154,19 @@ def _quickly(
                 precision[row] += (site.precision - precision[row]) / copies[row]
                 shift[row] += (site.shift - shift[row]) / copies[row]
         sites, known = {"precision": precision, "shift": shift}, answers
+    found = moving.belief()
+    error = float("nan")  # of many entities it would take a solve for each answer
+    if isinstance(found, GaussianBelief):
+        at_mode = posterior.info["engine"] != "EP"
+        error = quick_error(posterior.likelihood, values, data.comparisons, sites, found, at_mode)
+        if error > _MOST_ERROR:
+            return _fully(posterior, data, changes, values, "keep", False)
     info = {
         **posterior.info,
         FITTED: _fitted(posterior),
         QUICK: int(posterior.info.get(QUICK, 0)) + number,
         "residual": float("nan"),
+        QUICK_ERROR: error,
     }
     guessed = _guessed(posterior, values)
     if guessed:
@@ -163,7 +174,7 @@ def _quickly(
     return replace(
         posterior,
         data=data,
-        belief=moving.belief(),
+        belief=found,
         parts={},
         sites=sites,
         hyperparameters=values,

@@ -194,7 +194,8 @@ class UtilityPosterior(Posterior):
             Answers that are taken back, as they were given.
         quick : bool
             One rank-one change of mean and covariance for each answer, O(n²), from a site that matches its moments once: near the full
-            result, in milliseconds. ``info["quick_answers"]`` counts them; `explain` and the log evidence wait for the next full update,
+            result, in milliseconds. How near is estimated by one sweep: ``info["quick_error"]``, the largest move of a mean in posterior sds
+            or relative change of an sd; beyond 0.05 a full update is made instead. ``info["quick_answers"]`` counts quick ones; `explain` and the log evidence wait for the next full update,
             for which no argument is needed. Of too many entities for a matrix each is a product with their covariance, and `save` waits,
             too.
         hyperparameters : {"keep", "refit", "schedule"}

@@ -86,8 +86,65 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
     np.testing.assert_allclose(moving.covariance, posterior.belief.covariance(), atol=1e-12)
 
 
+def off(one: Any, exact: Any) -> float:
+    """Largest error of a mean, in sds, or of an sd, relative: of utilities less their average, and of compared pairs' gaps."""
+    data = one.data
+    centred = one.belief.centred(), exact.belief.centred()
+    gaps = [each.belief.differences(data.winner, data.loser) for each in (one, exact)]
+    means = np.concatenate([centred[0].location - centred[1].location, gaps[0].mean - gaps[1].mean])
+    sd, right = (np.concatenate([a.sd(), b.sd]) for a, b in zip(centred, gaps, strict=True))
+    return float(max(np.abs(means / right).max(), np.abs(sd / right - 1).max()))
+
+
+def plain(number: int) -> list[tuple[str, str]]:
+    rng = np.random.default_rng(1)
+    ends = (rng.choice(12, 2, replace=False) for _ in range(number))
+    return [(f"e{first}", f"e{second}") for first, second in ends]
+
+
+@pytest.mark.parametrize(
+    "answers", [[("e0", f"e{row}") for row in (7, 8, 9)], plain(8)], ids=["hub", "plain"]
+)
+def test_the_error_of_quick_updates_is_estimated(
+    answers: Any, posterior: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "_MOST_ERROR", np.inf)
+    assert quick.error(*_arguments(posterior)) < 1e-6
+    found = posterior
+    for answer in answers:
+        found = found.update([answer], quick=True)
+        error = off(found, found.update())
+        assert 0.7 * error < found.info["quick_error"] < 3 * error
+    assert found.info["quick_answers"] == len(answers)
+    assert error > 0.02  # or nothing was estimated
+
+
+def _arguments(posterior: Any) -> tuple[Any, ...]:
+    return (
+        posterior.likelihood,
+        posterior.hyperparameters,
+        posterior.data.comparisons,
+        posterior.sites,
+        posterior.belief,
+    )
+
+
+def test_quick_updates_settle_before_they_are_off(posterior: Any) -> None:
+    """Twenty plain answers: never more than the limit, by a full update now and then."""
+    found, quickly = posterior, 0
+    for answer in plain(20):
+        found = found.update([answer], quick=True)
+        if "quick_answers" in found.info:
+            quickly += 1
+            assert found.info["quick_error"] <= 0.05
+        else:
+            assert found.log_evidence is not None
+    assert 5 < quickly < 20
+    assert off(found, found.update()) < 0.07
+
+
 def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of JAX runs but the moments of one answer, whose program has arrays of a single row; nor NumPy's factorisations."""
+    """Nothing of JAX runs but the moments of one answer, a program of a single row, and at the end those of all; nor NumPy's factorisations."""
     jaxprs: list[Any] = []
     moments = quick._matched
 
@@ -98,6 +155,7 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a matrix was factorised")
 
+    monkeypatch.setattr(update, "_MOST_ERROR", np.inf)
     monkeypatch.setattr(quick, "_matched", watched)
     for module, name in (
         (np.linalg, "cholesky"),
@@ -108,11 +166,9 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
         monkeypatch.setattr(module, name, refuse)
     monkeypatch.setattr(EP, "_run", refuse)
     posterior.update(MORE, quick=True)
-    assert jaxprs
-    for jaxpr in jaxprs:
-        sizes = [np.size(v.aval) for equation in jaxpr.eqns for v in equation.outvars]
-        assert max(sizes) == 1
-        assert "cholesky" not in str(jaxpr)
+    largest = [max(np.size(v.aval) for equation in jaxpr.eqns for v in equation.outvars) for jaxpr in jaxprs]
+    assert set(largest[:-1]) == {1} and largest[-1] == padding.room_for(posterior.data.num_comparisons + 2)
+    assert all("cholesky" not in str(jaxpr) for jaxpr in jaxprs)
 
 
 def test_ties_bring_their_hyperparameter(posterior: Any, data: PreferenceData) -> None:
