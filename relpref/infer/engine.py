@@ -53,8 +53,9 @@ class GaussianEngine:
     Parameters
     ----------
     program : callable
-        A numpyro program whose latent sites are Gaussian vectors and whose observed sites, from `relpref.likelihoods`, have
-        predictors affine in them. Every other latent site is a hyperparameter.
+        A numpyro program whose latent sites are Gaussian vectors. Each of its observed answers may depend on one affine function of
+        them, its predictor; the moments of distributions from `relpref.likelihoods` have closed forms, those of others are
+        integrated numerically. Every other latent site is a hyperparameter.
     hyperparameters : {"integrate", "maximise", "em", "nuts"}
         ``"integrate"`` averages over them by 24 to 48 weighted points around the maximum of evidence times prior (see
         `relpref.infer.importance`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from relpref.infer.program import Call, Layout, Observation, Reading, Values
+from relpref.infer.observed import Observation
+from relpref.infer.program import Call, Layout, Reading, Values
 from relpref.infer.result import Result, code
 from relpref.infer.rows import SparseRows
 from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
-from relpref.infer.program import Call, Values, unwrap
+from relpref.infer.observed import unwrap
+from relpref.infer.program import Call, Values
 from relpref.infer.warn import InferenceWarning, warn_user
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.program import Call, Layout, Values, counts_of, is_gaussian, unwrap
+from relpref.infer.affine import NUTS, reached
+from relpref.infer.observed import Doubt, Observed, rows_of, unwrap
+from relpref.infer.program import Call, Layout, Values, is_gaussian
 from relpref.infer.rows import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import GaussianSite, as_likelihood, is_log_concave
@@ -42,19 +44,27 @@ class _Site:
     process: bool
     support: Any
     problem: str | None
+    knows_moments: bool
+    rows: tuple[int, ...]
     log_concave: bool
     closed_form: bool
 
     @classmethod
     def describe(cls, site: dict[str, Any]) -> "_Site":
         base = unwrap(site["fn"])
-        problem, log_concave, closed_form = None, True, False
+        problem, knows_moments, log_concave, closed_form = None, True, True, False
+        rows: tuple[int, ...] = ()
         if site["is_observed"]:
             try:
                 likelihood = as_likelihood(site["fn"])
+                rows = tuple(jnp.shape(likelihood.predictor))
                 log_concave, closed_form = is_log_concave(likelihood), isinstance(likelihood, GaussianSite)
-            except UnsupportedProgramError as error:
-                problem = str(error)
+            except UnsupportedProgramError:
+                knows_moments = False
+                if base.event_shape:
+                    problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
+                else:
+                    rows = rows_of(site)
         process = isinstance(base, GaussianProcess)
         shape = tuple(jnp.shape(site["value"]))
         gaussian = is_gaussian(site["fn"])
@@ -67,6 +77,8 @@ class _Site:
             process,
             base.support,
             problem,
+            knows_moments,
+            rows,
             log_concave,
             closed_form,
         )
@@ -119,30 +131,43 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
         )
     for site in sites.values():
         if site.problem is not None:
-            raise UnsupportedProgramError(f"observed site {site.name!r}: {site.problem}")
+            raise UnsupportedProgramError(f"observed site {site.name!r} ({site.kind}): {site.problem}")
         if not site.observed and site.support.is_discrete:
             raise _refuse(site, "is a discrete latent variable")
 
-    def probe(names: tuple[str, ...]) -> _Probe:
-        layout = Layout(tuple((name, sites[name].shape) for name in names), (), observed)
-        return _Probe(call, layout, arrays, fixed)
+    def probe(names: list[str], general: tuple[str, ...]) -> _Probe:
+        latents = tuple((name, sites[name].shape) for name in names)
+        layout = Layout(latents, (), observed, tuple((name, False) for name in general))
+        return _Probe(call, layout, arrays, fixed, {name: sites[name] for name in observed})
+
+    def attempt(general: tuple[str, ...]) -> _Probe:
+        # All at once: one compilation, and for most programs the answer.
+        found = probe(candidates, general)
+        if found.problem is not None:
+            processes = [name for name in candidates if sites[name].process]
+            latents = [n for n in candidates if n in processes or probe([n], general).problem is None]
+            for names in (latents, processes):
+                if found.problem is not None and names:
+                    found = probe(names, general)
+        return found
 
     candidates = [name for name in free if name not in fixed and sites[name].gaussian]
-    # All at once: one compilation, and for most programs the answer.
-    found = probe(tuple(candidates)) if candidates else None
-    latents = candidates
-    if found is not None and not found.affine:
-        latents = [n for n in candidates if sites[n].process or probe((n,)).affine]
-        found = probe(tuple(latents)) if latents else None
+    found = None
+    if candidates:
+        unknown = tuple(name for name in observed if not sites[name].knows_moments)
+        found = attempt(unknown)
+        for several in (tuple(name for name in observed if not sites[name].closed_form), observed):
+            if found.problem is not None and several != unknown:
+                found = attempt(several)
     if found is None:
         raise UnsupportedProgramError(
-            "no Gaussian site of the program enters the observed predictors linearly "
-            f"(unobserved sites: {', '.join(free) or 'none'}); numpyro's MCMC(NUTS(program)) can run it"
+            "no observed site of the program depends on a Gaussian one "
+            f"(unobserved sites: {', '.join(free) or 'none'}); {NUTS}"
         )
-    if not found.affine:
-        raise _refuse(
-            sites[latents[0]], "does not enter the observed predictors linearly, or other sites depend on it"
-        )
+    if found.problem is not None:
+        raise UnsupportedProgramError(f"{found.problem}; {NUTS}")
+    latents = [name for name, _ in found.layout.latents]
+    general = dict(found.layout.quadrature)
     hyperparameters = tuple((n, sites[n].shape) for n in free if n not in latents and n not in fixed)
     most = float(np.max(found.counts, initial=0.0))
     layout = replace(
@@ -150,8 +175,9 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
         hyperparameters=hyperparameters,
         num_rows=found.num_rows,
         constant_projection=found.constant_projection,
-        log_concave=all(sites[name].log_concave for name in observed),
-        precise=most > _VERY_MANY or any(site.closed_form for site in sites.values()),
+        log_concave=all(general.get(name, sites[name].log_concave) for name in observed),
+        precise=most > _VERY_MANY
+        or any(site.closed_form and name not in general for name, site in sites.items()),
         repeated=most > _MANY,
     )
     rows = None
@@ -225,28 +251,67 @@ def survey(call: Call, shapes: Shapes) -> tuple[_Site, ...]:
 
 
 class _Probe:
-    """Tries the predictors at a few random latent vectors and two draws of the hyperparameters."""
+    """Tries the predictors at a few random latent vectors and two draws of the hyperparameters.
 
-    def __init__(self, call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> None:
+    Attributes
+    ----------
+    problem : str or None
+        Why no engine can go on with these latents and these likelihoods.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        layout: Layout,
+        arrays: tuple[Any, ...],
+        fixed: Values,
+        sites: Mapping[str, _Site],
+    ) -> None:
         self.layout = layout
+        self.problem: str | None = None
         generator = np.random.default_rng(0)
         x, z = generator.standard_normal((2, layout.num_latents))
         y = -x * generator.uniform(
             0.3, 3.0, layout.num_latents
         )  # of the other sign, so that |x| and max(x, 0) show
         points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
-        first, self.medians, counts = _probe(call, layout, arrays, fixed, points, _key_words(0))
-        second, _, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
+        try:
+            first, self.medians, counts, doubts = _probe(call, layout, arrays, fixed, points, _key_words(0))
+            second, _, _, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
+            moves = _others_depend(call, layout, shapes_of(arrays), tuple(sorted(fixed)))
+        except UnsupportedProgramError as error:
+            self.problem = str(error)
+            return
         first, second = np.asarray(first), np.asarray(second)
         self.counts = np.asarray(counts)
         self.num_rows = first.shape[1]
         slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
         errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
-        superposed = all(bool(np.all(np.abs(error) <= slack)) for error in errors)
-        self.affine = superposed and not _others_depend(call, layout, shapes_of(arrays), tuple(sorted(fixed)))
+        names = " and ".join(repr(name) for name, _ in layout.latents)
+        latent = f"the latent site {names}" if len(layout.latents) == 1 else f"the latent sites {names}"
+        if not all(bool(np.all(np.abs(error) <= slack)) for error in errors):
+            self.problem = f"{latent}: the observed predictors do not depend on it linearly"
+        elif moves:
+            self.problem = f"{latent}: other sites depend on it, or a likelihood does but by its predictor"
+        for name, doubt in doubts.items():
+            problem = _doubted(doubt, latent)
+            if problem:
+                self.problem = f"observed site {name!r} ({sites[name].kind}) {problem}"
+        self.layout = replace(
+            layout, quadrature=tuple((n, bool(d.bent <= _TOLERANCE)) for n, d in doubts.items())
+        )
         self.constant_projection = bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
         )
+
+
+def _doubted(doubt: Doubt, latent: str) -> str | None:
+    """Why an observed site is no function of one predictor for each answer."""
+    if doubt.several > _TOLERANCE:
+        return f"depends on more than one linear combination of {latent} for an answer"
+    if doubt.across > _TOLERANCE or doubt.wrong > _TOLERANCE:
+        return f"has answers that each depend on {latent} in more than one place, or that depend on each other's predictors"
+    return None
 
 
 @lru_cache(maxsize=2)
@@ -257,22 +322,23 @@ def _key_words(seed: int) -> Any:
 @partial(jax.jit, static_argnums=(0, 1))
 def _probe(
     call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, key_words: Array
-) -> tuple[Array, Values, Array]:
-    """Predictors at each latent vector, the medians of the hyperparameters' priors, and the count of each row."""
+) -> tuple[Array, Values, Array, dict[str, Doubt]]:
+    """Predictors at each latent vector, the medians of the hyperparameters' priors, the count of each row, and what is doubtful."""
     key = jax.random.wrap_key_data(key_words)
-
-    def predictors(vector: Array) -> Array:
-        sites = call.trace(arrays, {**fixed, **layout.unravel(vector)}, key)
-        return jnp.concatenate([jnp.ravel(as_likelihood(sites[n]["fn"]).predictor) for n in layout.observed])
-
-    sites = call.trace(arrays, {**fixed, **layout.unravel(points[0])}, key)
+    observed = Observed(call, layout, arrays, fixed, key)
+    sites = observed.sites(points[0])
     latents = dict(layout.latents)
     free = [
         s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
     ]
     medians = {site["name"]: median(site) for site in free if site["name"] not in fixed}
-    counts = jnp.concatenate([counts_of(sites[name]) for name in layout.observed])
-    return jax.vmap(predictors)(points), medians, counts
+    counts = [one.counts for one in observed.observations(points[0])]
+    return (
+        jax.vmap(observed.predictors)(points),
+        medians,
+        jnp.concatenate(counts),
+        observed.doubts(points[1:3]),
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -280,11 +346,7 @@ def _columns(
     call: Call, layout: Layout, width: int, arrays: tuple[Any, ...], fixed: Values, start: Array
 ) -> Array:
     """What each of some latents adds to the predictors, shape (width, m)."""
-
-    def predictors(vector: Array) -> Array:
-        sites = call.trace(arrays, {**fixed, **layout.unravel(vector)})
-        return jnp.concatenate([jnp.ravel(as_likelihood(sites[n]["fn"]).predictor) for n in layout.observed])
-
+    predictors = Observed(call, layout, arrays, fixed).predictors
     units = jax.nn.one_hot(start + jnp.arange(width), layout.num_latents)
     return jax.vmap(predictors)(units) - predictors(jnp.zeros(layout.num_latents))
 
@@ -335,43 +397,17 @@ def _others_depend(call: Call, layout: Layout, shapes: Shapes, fixed: tuple[str,
 
     def others(vector: Array, arrays: Shapes) -> list[Any]:
         # The fixed sites' values do not matter here, only that they are not latent.
-        sites = call.trace(arrays, layout.unravel(vector))
-        found: list[Any] = []
-        for site in sites.values():
-            if site["type"] != "sample":
-                continue
-            leaves = jax.tree.leaves(unwrap(site["fn"]))
-            if site["name"] in layout.observed:
-                predictor = as_likelihood(site["fn"]).predictor
-                leaves = [leaf for leaf in leaves if leaf is not predictor]
-            found += [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+        observed = Observed(call, layout, arrays, {})
+        found = observed.direct_moments(vector)
+        for site in observed.sites(vector).values():
+            if site["type"] == "sample" and site["name"] not in layout.observed:
+                found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, jax.Array)]
         return found
 
     vector = jax.ShapeDtypeStruct((layout.num_latents,), jnp.zeros(()).dtype)
     jaxpr = jax.make_jaxpr(others)(vector, shapes).jaxpr
-    return any(_reached(jaxpr, [True] + [False] * (len(jaxpr.invars) - 1)))
-
-
-def _reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
-    """Which outputs of a jaxpr are computed from the marked inputs."""
-    marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
-    for equation in jaxpr.eqns:
-        marks = [not hasattr(v, "val") and v in marked for v in equation.invars]
-        inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
-        inner = getattr(inner, "jaxpr", inner)
-        if (
-            inner is not None
-            and len(inner.invars) == len(marks)
-            and len(inner.outvars) == len(equation.outvars)
-        ):
-            found = _reached(inner, marks)
-        else:
-            found = [any(marks)] * len(equation.outvars)
-        marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
-    return [not hasattr(v, "val") and v in marked for v in jaxpr.outvars]
+    return any(reached(jaxpr, [True] + [False] * (len(jaxpr.invars) - 1)))
 
 
 def _refuse(site: _Site, why: str) -> UnsupportedProgramError:
-    return UnsupportedProgramError(
-        f"site {site.name!r} ({site.kind}) {why}; numpyro's MCMC(NUTS(program)) can run it"
-    )
+    return UnsupportedProgramError(f"site {site.name!r} ({site.kind}) {why}; {NUTS}")

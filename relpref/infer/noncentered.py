@@ -8,7 +8,8 @@ import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.infer.reparam import Reparam
 
-from relpref.infer.program import Program, unwrap
+from relpref.infer.observed import unwrap
+from relpref.infer.program import Program
 from relpref.kernels import GaussianProcess
 
 BASE = "_base"  # the whitened site is called <site>_base

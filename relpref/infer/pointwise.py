@@ -10,8 +10,9 @@ from jax import Array
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.layout import discover, sampled_layout
 from relpref.infer.noncentered import BASE
+from relpref.infer.observed import unwrap
 from relpref.infer.posterior import Origin
-from relpref.infer.program import Call, Layout, Values, gaussian_parts, in_double, unwrap
+from relpref.infer.program import Call, Layout, Values, gaussian_parts, in_double
 from relpref.likelihoods import CentredNormal
 
 

@@ -18,9 +18,9 @@ from jax import Array
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
+from relpref.infer.observed import Observation, Observed, unwrap
 from relpref.infer.spaces import Map
 from relpref.kernels import GaussianProcess
-from relpref.likelihoods import Likelihood, as_likelihood
 from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense, real
 
 Values = dict[str, Any]
@@ -95,6 +95,8 @@ class Layout:
     hyperparameters : tuple of (name, shape)
         The sites to be found.
     observed : tuple of str
+    quadrature : tuple of (name, bool)
+        Those of them whose tilted moments are found by quadrature, and whether they are log-concave.
     num_rows : int
         Entries of all predictors together.
     constant_projection : bool
@@ -111,6 +113,7 @@ class Layout:
     latents: tuple[tuple[str, tuple[int, ...]], ...]
     hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]
     observed: tuple[str, ...]
+    quadrature: tuple[tuple[str, bool], ...] = ()
     num_rows: int = 0
     constant_projection: bool = True
     log_concave: bool = True
@@ -136,14 +139,6 @@ class Layout:
         """Cut the joint latent vector into its sites."""
         slices = self.slices
         return {name: jnp.reshape(vector[slices[name]], shape) for name, shape in self.latents}
-
-
-class Observation(NamedTuple):
-    """One observed site: its likelihood, its value, and the number of answers each of its rows stands for."""
-
-    likelihood: Likelihood
-    value: Array
-    counts: Array
 
 
 class Reading(NamedTuple):
@@ -178,13 +173,6 @@ class Reading(NamedTuple):
 def in_double(array: Any) -> Any:
     """A floating-point array as float64; any other as it is."""
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
-
-
-def unwrap(distribution: dist.Distribution) -> dist.Distribution:
-    """Take a distribution out of what plates, masks and ``to_event`` wrap around it."""
-    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
-        distribution = distribution.base_dist
-    return distribution
 
 
 def is_gaussian(distribution: dist.Distribution) -> bool:
@@ -232,13 +220,8 @@ def read(
     parts = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
     location = jnp.concatenate([mean for mean, _ in parts])
 
-    def predictors(vector: Array) -> Array:
-        traced = call.trace(arrays, {**values, **layout.unravel(vector)})
-        return jnp.concatenate(
-            [jnp.ravel(as_likelihood(traced[name]["fn"]).predictor) for name in layout.observed]
-        )
-
-    offset, apply = jax.linearize(predictors, location)
+    observed = Observed(call, layout, arrays, values)
+    offset, apply = jax.linearize(observed.predictors, location)
     transpose = jax.linear_transpose(apply, location)
     return Reading(
         hyperparameters=hyperparameters,
@@ -246,22 +229,6 @@ def read(
         location=location,
         offset=offset,
         projection=Map(apply, lambda vector: transpose(vector)[0]),
-        observations=tuple(observation(sites[name]) for name in layout.observed),
+        observations=observed.observations(jnp.zeros_like(location)),
         log_prior=log_prior,
     )
-
-
-def observation(site: dict[str, Any]) -> Observation:
-    """One observed site."""
-    likelihood = as_likelihood(site["fn"])
-    value = jnp.broadcast_to(site["value"], jnp.shape(likelihood.predictor))
-    return Observation(likelihood, value, counts_of(site))
-
-
-def counts_of(site: dict[str, Any]) -> Array:
-    """How many answers each row of an observed site stands for, shape (m,)."""
-    predictor = jnp.asarray(as_likelihood(site["fn"]).predictor)
-    counts = 1.0 if site["scale"] is None else site["scale"]
-    if isinstance(site["fn"], dist.MaskedDistribution):  # what is masked was not answered
-        counts = jnp.where(site["fn"]._mask, counts, 0.0)
-    return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, predictor.dtype), predictor.shape))

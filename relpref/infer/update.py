@@ -17,8 +17,8 @@ from relpref.infer.importance import MIN_EFFECTIVE, POINTS_INFO
 from relpref.infer.integrate import DRAWS_INFO
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.quick import ImplicitRankOne
+from relpref.infer.observed import unwrap
 from relpref.infer.posterior import Origin
-from relpref.infer.program import unwrap
 from relpref.infer.quick import RankOne, Site, match, stacked
 from relpref.infer.quick import error as quick_error
 from relpref.infer.ranks import objects, pairs_of_labels

@@ -189,7 +189,7 @@ def _relation_layout(call: Call, arrays: tuple[Any, ...]) -> Layout:
         ((structure.field, shapes[structure.field]),),
         hyperparameters,
         (structure.label,),
-        int(np.prod(shapes[structure.label])),
+        num_rows=int(np.prod(shapes[structure.label])),
     )
 
 

@@ -21,8 +21,9 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import DrawsBelief, Floats
 from relpref.infer.evidence import known_sites
 from relpref.infer.layout import broadcast_fixed, discover, shapes_of, survey
+from relpref.infer.observed import Observation
 from relpref.infer.posterior import Origin, Posterior
-from relpref.infer.program import Call, Layout, Observation, Reading, Values, in_double, read
+from relpref.infer.program import Call, Layout, Reading, Values, in_double, read
 from relpref.infer.result import Result
 from relpref.infer.rows import DenseRows, Rows, SparseRows
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from relpref.data import RelationData
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.program import Call, Program, Values, in_double, unwrap
+from relpref.infer.observed import unwrap
+from relpref.infer.program import Call, Program, Values, in_double
 
 Floats = NDArray[np.float64]
 

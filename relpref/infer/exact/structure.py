@@ -18,7 +18,8 @@ from relpref.data.relation_values import SIGN, RelationValues, Symmetry
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.exact.closed import Loss
 from relpref.infer.layout import median, shapes_of, survey
-from relpref.infer.program import Call, Values, unwrap
+from relpref.infer.observed import unwrap
+from relpref.infer.program import Call, Values
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import CentredNormal
 from relpref.linalg import Kronecker

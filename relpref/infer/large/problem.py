@@ -17,8 +17,9 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import Floats
 from relpref.infer.large.covariance import entries_of
 from relpref.infer.layout import broadcast_fixed
+from relpref.infer.observed import Observation, observation
 from relpref.infer.padding import preference_data
-from relpref.infer.program import Call, Observation, Program, Values, in_double, observation
+from relpref.infer.program import Call, Program, Values, in_double
 from relpref.infer.progress import Solves
 from relpref.kernels.implicit import as_implicit, scale_reference, share_solver
 from relpref.likelihoods import as_likelihood

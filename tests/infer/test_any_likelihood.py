@@ -1,0 +1,171 @@
+"""Programs with distributions of numpyro that know no tilted moments: what is affine is followed, the rest is quadrature."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from relpref.diagnostics import leave_one_out
+from relpref.errors import UnsupportedProgramError
+from relpref.infer import EP, Laplace
+from relpref.kernels import GaussianProcess
+from relpref.linalg import Dense
+
+KERNEL = np.array([[1.5, 0.3, -0.2], [0.3, 1.0, 0.4], [-0.2, 0.4, 2.0]])
+FIRST, SECOND = np.array([0, 1, 2, 0, 1, 0, 2, 1]), np.array([1, 2, 0, 2, 0, 1, 1, 2])
+WON = np.array([1, 1, 0, 1, 0, 1, 0, 1])
+COUNT = np.array([2, 0, 1, 4, 0, 1, 0, 3])
+LABEL = np.array([0.3, -1.0, 0.2, 4.0, -0.5, 0.7, -0.2, 0.1])
+Make = Callable[[Any], Any]
+
+
+class Same(dist.Poisson):
+    """A user's class that knows no more than its parent."""
+
+
+def lapsing(f: Any) -> Any:
+    # An answer may be one of a coin.
+    meant = dist.Bernoulli(logits=f[FIRST] - f[SECOND])
+    return dist.MixtureGeneral(
+        dist.Categorical(jnp.asarray([0.9, 0.1])), [meant, dist.Bernoulli(probs=jnp.full(8, 0.5))]
+    )
+
+
+# Errors of EP: of means and sds in posterior sds, of the evidence in nats.
+CASES: dict[str, tuple[Make, Any, bool]] = {
+    "bernoulli": (lambda f: dist.Bernoulli(logits=f[FIRST] - f[SECOND]), WON, True),
+    # The rows are picked after the exponential.
+    "poisson": (lambda f: dist.Poisson(jnp.exp(f)[FIRST]), COUNT, True),
+    "student": (lambda f: dist.StudentT(4.0, f[FIRST] - f[SECOND], 0.5), LABEL, False),
+    "binomial": (lambda f: dist.Binomial(5, logits=f[FIRST] - f[SECOND]), COUNT, True),
+    "negative binomial": (lambda f: dist.NegativeBinomial2(jnp.exp(f[FIRST]), 3.0), COUNT, True),
+    "lapses": (
+        lambda f: dist.Bernoulli(probs=0.05 + 0.9 * jax.scipy.special.ndtr(f[FIRST] - f[SECOND])),
+        WON,
+        False,
+    ),
+    "mixture": (lapsing, WON, False),
+    "class": (lambda f: Same(jnp.exp(f[FIRST])), COUNT, False),
+    "two parameters": (lambda f: dist.Normal(f[FIRST], jnp.exp(0.1 * f[FIRST])), LABEL, False),
+    "ordered": (lambda f: dist.OrderedLogistic(f[FIRST] - f[SECOND], jnp.asarray([-1.0, 1.0])), WON, False),
+}
+NOW = ("poisson",)
+
+
+def program(make: Make, values: Any) -> Callable[[], None]:
+    def answering() -> None:
+        f = numpyro.sample("f", GaussianProcess(Dense(jnp.asarray(KERNEL))))
+        with numpyro.plate("row", 8):
+            numpyro.sample("y", make(f), obs=values)
+
+    return answering
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name if name in NOW else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
+def fitted(request: Any) -> Any:
+    name = request.param
+    make, values, _ = CASES[name]
+    return name, EP(program(make, values), hyperparameters="maximise").run(0, progress_bar=False)
+
+
+def test_against_integration(fitted: Any) -> None:
+    name, found = fitted
+    make, values, concave = CASES[name]
+    axis = np.linspace(-6.5, 6.5, 61)
+    white = np.stack(np.meshgrid(axis, axis, axis), axis=-1).reshape(-1, 3)
+    utility = white @ np.linalg.cholesky(KERNEL).T
+    with jax.enable_x64(True):
+        log = jax.jit(lambda u: jax.lax.map(lambda f: jnp.sum(make(f).log_prob(values)), u, batch_size=5000))
+        log_weight = np.asarray(log(jnp.asarray(utility))) - 0.5 * np.sum(white**2, axis=1)
+    top = log_weight.max()
+    weight = np.exp(log_weight - top)
+    evidence = top + np.log(weight.sum()) + 3 * np.log(axis[1] - axis[0]) - 1.5 * np.log(2 * np.pi)
+    mean = weight @ utility / weight.sum()
+    sd = np.sqrt(weight @ (utility - mean) ** 2 / weight.sum())
+    np.testing.assert_allclose(found.mean(), mean, rtol=0, atol=0.02 * sd.max())
+    np.testing.assert_allclose(found.sd(), sd, rtol=0.03)
+    assert abs(found.log_evidence - evidence) <= 0.05
+    assert concave <= (found.sites["precision"].min() >= 0)
+
+
+def test_what_else_a_posterior_can_do(fitted: Any, tmp_path: Any) -> None:
+    _, found = fitted
+    held_out = leave_one_out(found)
+    assert np.all(np.isfinite(held_out.table["log_score"]))
+    tree = found.to_arviz()
+    assert tree["log_likelihood"]["y"].shape[-1] == 8
+    found.save(tmp_path / "posterior.nc")
+
+
+def everywhere(unit: Any) -> None:
+    """Hyperparameters in the prior, the predictor and the likelihood; a scale on the log scale among them."""
+    amplitude = numpyro.sample("amplitude", dist.LogNormal(0.0, 1.0))
+    log_scale = numpyro.sample("log_scale", dist.Normal(-1.0, 1.0))
+    freedom = numpyro.sample("freedom", dist.Gamma(4.0, 1.0))
+    bias = numpyro.sample("bias", dist.HalfNormal(1.0))
+    f = numpyro.sample("f", GaussianProcess(Dense(amplitude**2 * jnp.asarray(unit))))
+    with numpyro.plate("row", 8):
+        numpyro.sample(
+            "y", dist.StudentT(freedom, f[FIRST] - f[SECOND] + bias, jnp.exp(log_scale)), obs=LABEL
+        )
+
+
+def test_gradient(objective: Any) -> None:
+    at = objective(everywhere, KERNEL, gap_space=False)
+    point = {"amplitude": 0.3, "log_scale": -0.5, "freedom": 1.2, "bias": -0.4}
+    _, gradient = at(point)
+    assert set(gradient) == set(point)
+    for name, value in point.items():
+        up, down = (at({**point, name: value + step})[0] for step in (1e-5, -1e-5))
+        assert abs((up - down) / 2e-5 - gradient[name]) <= 1e-6, name
+
+
+@pytest.mark.slow
+def test_laplace_finds_the_mode() -> None:
+    make, values, _ = CASES["student"]
+    found = Laplace(program(make, values), hyperparameters="maximise").run(0, progress_bar=False)
+    with jax.enable_x64(True):
+        inverse = jnp.linalg.inv(jnp.asarray(KERNEL))
+        slope = jax.grad(lambda f: jnp.sum(make(f).log_prob(values)) - 0.5 * f @ inverse @ f)(
+            jnp.asarray(found.mean())
+        )
+    np.testing.assert_allclose(slope, 0, atol=1e-6)
+
+
+def test_several_predictors_are_refused_by_name() -> None:
+    def two(f: Any) -> Any:
+        return dist.Normal(f[FIRST], jnp.exp(f[SECOND]))
+
+    def together(f: Any) -> Any:
+        return dist.Bernoulli(probs=jax.nn.softmax(f[FIRST]))
+
+    for make, words in (
+        (two, "more than one linear combination of the latent site 'f'"),
+        (together, "each other"),
+    ):
+        with pytest.raises(UnsupportedProgramError, match=f"'y' .*{words}.*NUTS"):
+            EP(program(make, WON)).run(0, progress_bar=False)
+
+
+class Hidden(dist.Poisson):
+    """Its offset is no field that JAX knows."""
+
+    def __init__(self, log_rate: Any) -> None:
+        self.log_rate = log_rate
+        super().__init__(jnp.exp(log_rate))
+
+    def log_prob(self, value: Any) -> Any:
+        return value * self.log_rate - jnp.exp(self.log_rate)
+
+
+def test_a_class_that_hides_its_parameters_is_told_so() -> None:
+    with pytest.raises(UnsupportedProgramError, match="'y' .Hidden.*log_rate.*pytree_data_fields"):
+        EP(program(lambda f: Hidden(f[FIRST]), COUNT)).run(0, progress_bar=False)
