@@ -53,6 +53,7 @@ def _posteriors(size: int, number: int) -> list[Any]:
         data_of(problem.attributes, problem.comparisons),
         attribute_kernel=SquaredExponential(shared_lengthscale=True),
         standardize=False,
+        individual=False,
     )
     rng = np.random.default_rng(1)
     pairs = [tuple(map(int, rng.choice(size, 2, replace=False))) for _ in range(number)]

@@ -50,7 +50,9 @@ def _fit(problem: Problem) -> Any:
     known = {"attributes_amplitude": problem.amplitude, "attributes_lengthscale": problem.lengthscale}
     kernel = SquaredExponential(shared_lengthscale=True)
     data = data_of(problem.attributes, problem.comparisons)
-    return EP(preference_gp, fixed=known).run(0, data, attribute_kernel=kernel, standardize=False)
+    return EP(preference_gp, fixed=known).run(
+        0, data, attribute_kernel=kernel, standardize=False, individual=False
+    )
 
 
 def _errors(posterior: Any, scores: pd.DataFrame, moved: pd.DataFrame) -> tuple[tuple[float, float], float]:

@@ -82,8 +82,8 @@ def fit(data: Any, fixed: dict[str, Any] | None, **options: Any) -> Any:
     from relpref.infer import EP
     from relpref.models import xpgp
 
-    arguments = {"normalize": options.pop("normalize")} if "normalize" in options else {}
-    return EP(xpgp, fixed=fixed, **options).run(0, data, **arguments)
+    arguments = {name: options.pop(name) for name in ("normalize", "individual") if name in options}
+    return EP(xpgp, fixed=fixed, **options).run(0, data, **{"individual": False, **arguments})
 
 
 def facts_of(posterior: Any) -> None:

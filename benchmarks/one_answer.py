@@ -85,7 +85,9 @@ def _fit(data: Any, problem: Problem) -> Any:
 
     known = {"attributes_amplitude": problem.amplitude, "attributes_lengthscale": problem.lengthscale}
     kernel = SquaredExponential(shared_lengthscale=True)
-    return EP(preference_gp, fixed=known).run(0, data, attribute_kernel=kernel, standardize=False)
+    return EP(preference_gp, fixed=known).run(
+        0, data, attribute_kernel=kernel, standardize=False, individual=False
+    )
 
 
 def _moments(posterior: Any) -> Moments:

@@ -30,7 +30,8 @@ def fixed() -> Contestant:
         engine = EP(preference_gp, fixed=hyperparameters)
         kernel = SquaredExponential(shared_lengthscale=True)
         data = data_of(problem.attributes, problem.comparisons)
-        return _answer(engine.run(jax.random.key(0), data, attribute_kernel=kernel, standardize=False))
+        options = {"attribute_kernel": kernel, "standardize": False, "individual": False}
+        return _answer(engine.run(jax.random.key(0), data, **options))
 
     return run
 
@@ -46,7 +47,8 @@ def fitted(*, shared_lengthscale: bool) -> Contestant:
     def run(problem: Problem) -> Answer:
         kernel = SquaredExponential(shared_lengthscale=shared_lengthscale)
         data = data_of(problem.attributes, problem.comparisons)
-        posterior = EP(preference_gp).run(jax.random.key(0), data, attribute_kernel=kernel, standardize=False)
+        options = {"attribute_kernel": kernel, "standardize": False, "individual": False}
+        posterior = EP(preference_gp).run(jax.random.key(0), data, **options)
         return _answer(posterior, _predictions(posterior, problem))
 
     return run
@@ -85,7 +87,11 @@ def gold(engine: str) -> Callable[[Gold], Answer]:
 
     def run(gold: Gold) -> Answer:
         fit = getattr(relpref.infer, engine)(preference_gp, fixed={"attributes_amplitude": 1.0})
-        options = {"attribute_kernel": Precomputed(gold.covariance), "standardize": False}
+        options = {
+            "attribute_kernel": Precomputed(gold.covariance),
+            "standardize": False,
+            "individual": False,
+        }
         posterior = fit.run(jax.random.key(0), _given(gold), progress_bar=False, **options)
         return _answer(posterior, _queries(posterior, gold))
 
@@ -104,7 +110,11 @@ def gold_nuts(draws: int = 4000) -> Callable[[Gold], Answer]:
 
     def run(gold: Gold) -> Answer:
         data = _given(gold)
-        options = {"attribute_kernel": Precomputed(gold.covariance), "standardize": False}
+        options = {
+            "attribute_kernel": Precomputed(gold.covariance),
+            "standardize": False,
+            "individual": False,
+        }
         with jax.enable_x64(True):
             known = handlers.condition(noncentered(preference_gp), data={"attributes_amplitude": 1.0})
             sampler = MCMC(NUTS(known), num_warmup=500, num_samples=draws, progress_bar=False)

@@ -71,5 +71,6 @@ def fitted(entities: int, answers: int, seed: int) -> Any:
         "attributes_lengthscale": 1.5,
         "near_amplitude": 0.3,
         "near_range": 1.0,
+        "individual_amplitude": 0.3,
     }
     return EP(xpgp, fixed=given).run(seed, data, progress_bar=False)

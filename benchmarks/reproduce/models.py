@@ -16,6 +16,7 @@ from benchmarks.reproduce.problem import Array, Problem
 from relpref.infer import EP
 from relpref.kernels import HiddenCommonCause, RegularizedLaplacian
 from relpref.models import preference_gp, xpgp
+from relpref.models.preference import AMPLITUDE_PRIOR
 
 Positions = NDArray[np.int64]
 
@@ -58,15 +59,22 @@ class Model:
     relational: bool = False
 
 
-def _gaussian_process(program: Any, relation_kernel: Any = None, *, shuffled: bool = False) -> Fit:
-    """EP with hyperparameters by maximising the evidence; the score is the probit of P(winner preferred), XPGP section 4.2."""
+def _gaussian_process(
+    program: Any, relation_kernel: Any = None, *, shuffled: bool = False, individual: bool = False
+) -> Fit:
+    """EP with hyperparameters by maximising the evidence; the score is the probit of P(winner preferred), XPGP section 4.2.
+
+    As in the paper, entities have no parts of their own unless ``individual``, and all amplitudes have the same prior.
+    """
 
     def fit(problem: Problem, known: Positions, remaining: Positions) -> Fitted:
         whole = problem.shuffled.data if shuffled else problem.data
         kernels: dict[str, Any] = {"attribute_kernel": SquaredExponentialOfDistances(problem.distances)}
+        kernels["individual"] = individual
         if relation_kernel is not None:
+            kernels["priors"] = {f"{name}_amplitude": AMPLITUDE_PRIOR for name in whole.relations}
             kernels["relation_kernels"] = dict.fromkeys(whole.relations, relation_kernel)
-        posterior = EP(program, throw=False).run(
+        posterior = EP(program, hyperparameters="maximise", throw=False).run(
             jax.random.key(0), whole.select_comparisons(known), progress_bar=False, **kernels
         )
         gap = posterior.belief.differences(whole.winner[remaining], whole.loser[remaining])

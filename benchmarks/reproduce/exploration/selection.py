@@ -22,6 +22,7 @@ from relpref.explore import SCORES, Truth, simulate_steps
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import RegularizedLaplacian
 from relpref.models import xpgp
+from relpref.models.preference import AMPLITUDE_PRIOR
 
 Chooser = Callable[
     [int], tuple[Positions, Positions]
@@ -82,12 +83,14 @@ def _by(problem: Problem, score: str) -> Chooser:
 
 def _fit(problem: Problem, data: PreferenceData) -> UtilityPosterior:
     """The model that is judged, before the first answer."""
-    posterior = EP(xpgp, throw=False).run(
+    posterior = EP(xpgp, hyperparameters="maximise", throw=False).run(
         jax.random.key(0),
         data,
         progress_bar=False,
         attribute_kernel=SquaredExponentialOfDistances(problem.distances),
         relation_kernels=dict.fromkeys(data.relations, RegularizedLaplacian()),
+        individual=False,
+        priors={f"{name}_amplitude": AMPLITUDE_PRIOR for name in data.relations},
     )
     assert isinstance(posterior, UtilityPosterior)
     return posterior

@@ -100,7 +100,7 @@ def _links(rng: np.random.Generator) -> pd.DataFrame:
 
 def _from_prior(data: PreferenceData, values: dict[str, float], rng: np.random.Generator) -> np.ndarray:
     """Utilities: without an answer, the posterior is the prior."""
-    posterior = EP(xpgp, fixed=values).run(0, data, progress_bar=False)
+    posterior = EP(xpgp, fixed=values).run(0, data, progress_bar=False, individual=False)
     return posterior.belief.draw(1, rng)[0]
 
 
