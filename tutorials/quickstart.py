@@ -89,7 +89,7 @@ print(data)
 # ## The fit
 #
 # `xpgp` is the model of Kersting & Xu (2009): every walk has a utility, which is a smooth function of its attributes plus a part that
-# neighbours in the relation share. An answer favours the walk of higher utility, but not always. `EP` (expectation propagation) finds the
+# neighbours in the relation share, plus a part of its own. An answer favours the walk of higher utility, but not always. `EP` (expectation propagation) finds the
 # utilities that go with the answers, and how sure one can be of them.
 
 # %%
@@ -147,10 +147,10 @@ plt.show()
 # %% [markdown]
 # ## Why is it up there?
 #
-# Each utility is the sum of a part that the attributes explain and one that comes from the valley.
+# Each utility is the sum of a part that the attributes explain, one that comes from the valley, and one that is the walk's own (`individual`).
 
 # %%
-parts = posterior.explain().loc[order[::-1], ["attributes", "valley"]]
+parts = posterior.explain().loc[order[::-1], ["attributes", "valley", "individual"]]
 figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
 parts.plot.barh(ax=axes, width=0.75)
 axes.axvline(0, color="grey", linewidth=1)

@@ -162,7 +162,7 @@ plt.show()
 #
 # ## Where it comes from
 #
-# `explain` splits each paper's utility into what its words and what its citations contribute.
+# `explain` splits each paper's utility into what its words and what its citations contribute, and what is its own. The first two are shown.
 
 # %%
 posterior = posteriors["words and citations"]

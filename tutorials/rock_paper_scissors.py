@@ -42,7 +42,7 @@ drawn.games.head(3)
 # %% [markdown]
 # ## Two models
 #
-# The first learns one utility for each player, as a smooth function of the taste. Whoever has the higher utility should win against everyone.
+# The first learns one utility for each player: a smooth function of the taste, and a part that is the player's own. Whoever has the higher utility should win against everyone.
 
 # %%
 games = drawn.games

@@ -101,6 +101,8 @@ def with_kernels(
             )
         kernel = ATTRIBUTE_KERNELS[chosen.attribute_kernel or "squared-exponential"]
         keywords["attribute_kernel"] = kernel(shared_lengthscale=chosen.shared_lengthscale)
+    if chosen.no_individual:
+        keywords["individual"] = False
     if words:
         for name, word in words.items():
             data.parts_of(name)  # refuses a relation that is not there
@@ -123,4 +125,6 @@ def said(chosen: argparse.Namespace, words: dict[str, str]) -> dict[str, Any]:
         record["attribute_kernel"] = chosen.attribute_kernel
     if chosen.shared_lengthscale:
         record["shared_lengthscale"] = True
+    if chosen.no_individual:
+        record["individual"] = False
     return {**record, "kernels": words} if words else record

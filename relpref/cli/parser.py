@@ -59,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         "relpref fit --entities items.csv --comparisons answers.csv --relation cites=links.csv --out run/",
     )
     fit.add_argument(
-        "--entities", metavar="FILE", help="the first column is the label, the others numeric attributes"
+        "--entities",
+        metavar="FILE",
+        help="the first column is the label, the others numeric attributes; without it the entities are those that the comparisons name",
     )
     fit.add_argument(
         "--comparisons",
@@ -102,6 +104,11 @@ def _parser() -> argparse.ArgumentParser:
         "--shared-lengthscale",
         action="store_true",
         help="one lengthscale for all attributes, not one for each",
+    )
+    fit.add_argument(
+        "--no-individual",
+        action="store_true",
+        help="attributes and relations say all: entities have no parts of their own",
     )
     fit.add_argument(
         "--kernel",

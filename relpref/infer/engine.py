@@ -17,6 +17,7 @@ from relpref.infer.faces import (
     assemble,
     assemble_mixture,
     positive_definite,
+    prior_notes,
     room_for_components,
     thinned,
 )
@@ -33,6 +34,7 @@ from relpref.infer.importance import (
 from relpref.infer.integrate import UNMIXED, Given, Target, integrate
 from relpref.infer.large.fit import fit, is_large
 from relpref.infer.maximise import SEARCH_TOLERANCE, usable
+from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.prepare import Prepared, constrained, prepare
 from relpref.infer.program import Program
@@ -248,6 +250,7 @@ class GaussianEngine:
             result = Result.prior_not_positive_definite
             info["result"] = result.name
         self.raise_unless_ok(result, info)
+        info |= prior_notes(preference_data(args, kwargs), final.blocks)
         if self.options["hyperparameters"] == "nuts" and layout.hyperparameters and not result.empty:
             draws = integrate(
                 Target(self.evaluate, call, layout, settled.gap_space),
@@ -409,4 +412,5 @@ def _state(info: Mapping[str, Any]) -> str:
 
 def _search_info(info: Mapping[str, Any]) -> dict[str, Any]:
     """Of the search that the sampler started from, what is worth keeping."""
-    return {name: info[name] for name in ("evaluations", "failed_evaluations") if name in info}
+    kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
+    return {name: info[name] for name in kept if name in info}

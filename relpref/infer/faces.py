@@ -1,9 +1,11 @@
 """Chooses the posterior's face by the data the program was given."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
@@ -25,6 +27,8 @@ from relpref.linalg import cholesky
 
 _UTILITY = "utility"
 CHAINS = 2  # of draws of the hyperparameters
+# Variance of a gap, relative to that of a utility, below which two entities are one; correlation of two parts that are told apart no more.
+_EQUAL, _ALIKE, _MOST_COMPARED = 1e-8, 0.95, 2000
 MOST_NUMBERS = 30_000_000  # in the covariances of a mixture: 240 MB
 
 
@@ -68,6 +72,62 @@ def composed_note(data: PreferenceData) -> dict[str, Any]:
     """Of what the answers were composed, for ``info``."""
     notes = [note for note in data.notes if COMPOSED in note]
     return {"answers": "; ".join(notes)} if notes else {}
+
+
+def prior_notes(
+    data: PreferenceData | None,
+    blocks: Mapping[str, Mapping[str, Any]],
+    positions: NDArray[np.integer[Any]] | None = None,
+) -> dict[str, Any]:
+    """What answers cannot tell apart under the prior, for ``info``, with a warning where they were asked about it.
+
+    Parameters
+    ----------
+    data : PreferenceData or None
+        None, as of other programs, of which nothing is said.
+    blocks : dict from site to part to array, shape (n, n)
+        The prior covariance of the utilities is the sum of their parts.
+    positions : array of int, shape (n,), optional
+        Of the entities among those of the data, ascending, all that answers are about among them; all by default.
+
+    Returns
+    -------
+    dict
+        ``equal_priors``: two entities that were compared although their utilities are one and the same a priori. ``alike_parts``: pairs of
+        parts whose covariances of differences are nearly proportional, as those of a relation of short range and of the entities
+        themselves are. Not of more than 2000 entities.
+    """
+    found: dict[str, Any] = {}
+    matrices = {name: np.asarray(part) for name, part in blocks.get(_UTILITY, {}).items()}
+    size = 0 if data is None else data.num_entities if positions is None else len(positions)
+    if data is None or not matrices or any(matrix.shape != (size, size) for matrix in matrices.values()):
+        return found
+    total = np.sum(list(matrices.values()), axis=0)
+    ends = np.stack([data.winner, data.loser])
+    first, second = ends if positions is None else np.searchsorted(positions, ends)
+    variance = np.diagonal(total)
+    same = variance[first] + variance[second] - 2 * total[first, second] <= _EQUAL * variance.mean()
+    if same.any():
+        pair = [data.entities[int(end)] for end in ends[:, np.argmax(same)]]
+        found["equal_priors"] = (
+            f"{pair[0]!r} and {pair[1]!r} were compared, but the prior has one utility for both (nothing that the model looks at differs), "
+            "so no answer tells them apart; give each entity a part of its own: leave individual=False out"
+        )
+        warn_user(found["equal_priors"])
+    gaps = {name: _of_gaps(matrix) for name, matrix in matrices.items() if name and size <= _MOST_COMPARED}
+    alike = [
+        [one, other]
+        for one, other in combinations(sorted(gaps), 2)
+        if np.vdot(gaps[one], gaps[other]) ** 2
+        > _ALIKE**2 * np.vdot(gaps[one], gaps[one]) * np.vdot(gaps[other], gaps[other])
+    ]
+    return found | ({"alike_parts": alike} if alike else {})
+
+
+def _of_gaps(covariance: Floats) -> Floats:
+    """C K C with the centring matrix C: all that answers see of a covariance."""
+    rows = covariance - covariance.mean(axis=0)
+    return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
 def positive_definite(evidence: Evidence) -> bool:

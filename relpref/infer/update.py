@@ -44,6 +44,7 @@ _OF_THE_SEARCH = (
     "log_prior",
     "searched_answers",
     "at_boundary",
+    "alike_parts",
 )
 
 _Step = tuple[bool, Comparisons, Change]  # whether answers were added, which, and what they came to

@@ -13,6 +13,7 @@ from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.prediction import expectations, questions
 from relpref.infer.ranks import check_interval, objects, pairs_of_labels, ranking_of_the_best, ranking_table
+from relpref.infer.warn import warn_user
 from relpref.kernels import Precomputed
 from relpref.likelihoods import AnswerModel, Probit
 
@@ -144,9 +145,20 @@ class UtilityPosterior(Posterior):
             contribution less its average over the entities; ``mean`` with their sum, which is the utility as `ranking` has it; and
             ``share_<part>`` = Cov(part, total)/Var(total) under the posterior of that entity's raw utility; an entity's shares add up
             to 1. Of too many entities for a matrix the shares are left out; `about` has them.
+
+        Warns
+        -----
+        UserWarning
+            If the answers cannot tell two parts apart, because their covariances are nearly proportional (correlated by over 0.95): the
+            entities themselves (``individual``) and a relation of short range. Their sum is known, what each adds to it is not.
         """
         self._warn_if_not_converged()
         parts = self._parts()
+        for one, other in self.info.get("alike_parts", ()):
+            warn_user(
+                f"the answers cannot tell the parts {one!r} and {other!r} apart, whose prior covariances are nearly proportional: only their "
+                "sum is known"
+            )
         columns = {**parts.means, "mean": self.belief.mean()}
         table = pd.DataFrame(
             {name: value - value.mean() for name, value in columns.items()}, index=self._labels()

@@ -103,6 +103,8 @@ def test_labels_alone(place: Path, ask: Any) -> None:
     assert alone.code == 0 and "individual_amplitude" in alone.out and "2 entities" in alone.out
     assert [path.name for path in (place / "alone/data").iterdir()] == ["comparisons.csv"]
     assert ask("rank", "alone").out.splitlines()[-2].split()[1] == "tea"
+    without = ask("fit", "--comparisons", COMPARISONS, "--no-individual", "--out", "nothing")
+    assert without.code == 2 and "needs attributes or a relation" in without.err
     nothing = ask("fit", "--out", "nothing")
     assert nothing.code == 2 and "--entities and --comparisons are missing" in nothing.err
 

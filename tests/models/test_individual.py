@@ -1,5 +1,7 @@
 """The entities' own parts: what attributes and relations do not say."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 from numpyro import handlers
 
+import relpref
 from relpref.data import PreferenceData, Relation
 from relpref.diagnostics import calibrate, certify, check
 from relpref.errors import DataError
@@ -15,9 +18,12 @@ from relpref.infer import EP, InferenceWarning, Laplace
 from relpref.infer.large import fit as large_fit
 from relpref.kernels import Precomputed
 from relpref.models import preference_gp, xpgp
+from relpref.report import write
 
 LABELS = [f"e{row}" for row in range(10)]
 AMPLITUDE = 1.3
+FIXED = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0}
+OWN = {"individual_amplitude": AMPLITUDE}
 
 
 def answers(seed: int = 0, number: int = 24) -> pd.DataFrame:
@@ -51,12 +57,10 @@ def sites(program: Any, data: PreferenceData, **options: Any) -> Any:
 
 
 def twins(count: int = 50) -> PreferenceData:
-    """Two entities of equal attributes and equal links, one of which won all answers about the two."""
+    """Two entities of equal attributes, one of which won all answers about the two."""
     entities = pd.DataFrame({"x": [1.0, 1.0, 0.0, 2.0]}, index=list("abcd"))
     table = pd.DataFrame({"winner": ["a", "c"], "loser": ["b", "d"], "count": [count, 1]})
-    return PreferenceData.from_tables(
-        entities, table, {"near": pd.DataFrame([("c", "a"), ("c", "b")], columns=["source", "target"])}
-    )
+    return PreferenceData.from_tables(entities, table)
 
 
 def test_entities_of_equal_attributes_are_told_apart() -> None:
@@ -172,3 +176,32 @@ def test_it_is_calibrated_and_certified(posterior: Any, data: PreferenceData) ->
     assert calibrate(xpgp, data, simulations=200, progress_bar=False).verdict() == "calibrated"
     assert certify(posterior).verdict == "good"
     assert check(posterior, progress_bar=False).ok
+
+
+def test_one_warning_names_a_pair_that_no_answer_tells_apart() -> None:
+    with pytest.warns(UserWarning, match="'a' and 'b' were compared, but the prior has one utility") as told:
+        found: Any = EP(xpgp, fixed=FIXED).run(0, twins(3), progress_bar=False, individual=False)
+    assert len(told) == 1 and "individual=False" in found.info["equal_priors"]
+    assert found.prefer([("a", "b")])["gap_sd"][0] == pytest.approx(0.0, abs=1e-6)
+    assert "equal_priors" not in EP(xpgp, fixed=FIXED | OWN).run(0, twins(3), progress_bar=False).info
+    with pytest.warns(UserWarning, match="'a' and 'b' were compared"):
+        EP(xpgp, fixed=FIXED, structure="sparse").run(0, twins(3), progress_bar=False, individual=False)
+
+
+@pytest.mark.parametrize("structure", ["dense", "sparse"])
+def test_explain_says_what_cannot_be_told_apart(structure: Any, tmp_path: Path) -> None:
+    links = pd.DataFrame({"source": LABELS[:-1], "target": LABELS[1:]})
+    data = PreferenceData.from_tables(LABELS, answers(), {"near": links})
+    known = {"near_amplitude": 1.0, "individual_amplitude": 0.7}
+    short, far = (fit(data, fixed=known | {"near_range": reach}, structure=structure) for reach in (0.3, 2.0))
+    assert short.info["alike_parts"] == [["individual", "near"]] and "alike_parts" not in far.info
+    far.explain()
+    with pytest.warns(UserWarning, match="cannot tell the parts 'individual' and 'near' apart"):
+        short.explain()
+    short.save(tmp_path / "short.nc")
+    again: Any = relpref.load(tmp_path / "short.nc")
+    with pytest.warns(UserWarning, match="only their sum is known"):
+        again.explain()
+    write(short, tmp_path / "short.html")
+    text = (tmp_path / "short.html").read_text()
+    assert "cannot tell the entity itself from the relation near" in re.sub(r"<[^>]+>", "", text)

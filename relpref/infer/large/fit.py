@@ -12,7 +12,7 @@ import numpy as np
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.belief import key_words
-from relpref.infer.faces import choose, plain
+from relpref.infer.faces import choose, plain, prior_notes
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.covariance import Unknown
 from relpref.infer.large.many import fit_many
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DENSE = 4000  # entities up to which a covariance matrix of all is the simpler and the faster way
 # Touched entities up to which these have a matrix (0.5 GB), and answers or entities, the fewer of them, that EP factorises.
 _MOST_TOUCHED, _MOST_FACTORISED = 8000, 5000
+_MOST_NOTED = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
 
 
 def is_large(structure: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -80,6 +81,9 @@ def fit(
         "entities": number,
         "touched": len(positions),
     }
+    if len(positions) <= _MOST_NOTED and not result.empty:
+        blocks = {name: part.block(positions, positions) for name, part in reading.prior.parts.items()}
+        info |= prior_notes(problem.data, {UTILITY: blocks}, positions)
     if problem.scale_error:
         info["scale_error"] = max(problem.scale_error.values())
     engine.raise_unless_ok(result, info)

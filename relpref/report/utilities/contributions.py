@@ -1,5 +1,6 @@
 """The chapter on what the utilities rest on: attributes and each relation."""
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,7 +29,9 @@ def contributions(subject: Subject) -> Chapter:
             _TITLE, [Text("This is left out: the posterior does not know the parts of its prior.")]
         )
     try:
-        with np.errstate(invalid="ignore"):  # 0/0 where all utilities are equal: told below
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            # 0/0 where all utilities are equal, and parts that cannot be told apart: told below.
+            warnings.simplefilter("ignore", UserWarning)
             shares, parts = posterior.shares(), posterior.explain()
     except DataError as error:
         return Chapter(_TITLE, [Text(f"This is left out: {clean(error)}.")])
@@ -55,6 +58,13 @@ def contributions(subject: Subject) -> Chapter:
             f"{words}. The shares add up to 100%; a part that works against the others has a negative one."
         )
     ]
+    for one, other in posterior.info.get("alike_parts", ()):
+        blocks.append(
+            Text(
+                f"The answers cannot tell {_inner(part_name(one, posterior))} from {_inner(part_name(other, posterior))}: a priori the "
+                "two make nearly the same differences. Only the sum of the two parts is known."
+            )
+        )
     if len(shares) > len(head):
         text = f"Of {len(shares)} parts, the {_PARTS} with the largest shares are shown."
         blocks.append(Text(text, small=True))
