@@ -1,10 +1,20 @@
 """The exceptions of the package: one root, one class per kind of trouble."""
 
+import re
 from typing import Any
+
+_LONGEST_WORD, _LONGEST = 500, 2000  # characters; paths are words
 
 
 class RelprefError(Exception):
-    """Root of every error that the package raises on purpose."""
+    """Root of every error that the package raises on purpose.
+
+    Its text is shortened: what a message quotes may be a cell of any length.
+    """
+
+    def __str__(self) -> str:
+        """Return the message, without the middle of what is too long."""
+        return _shortened(super().__str__())
 
 
 class DataError(RelprefError, ValueError):
@@ -16,7 +26,7 @@ class UnknownLabelError(DataError, KeyError):
 
     def __str__(self) -> str:
         """Return the plain message (a KeyError would show its repr)."""
-        return str(self.args[0]) if self.args else ""
+        return _shortened(str(self.args[0])) if self.args else ""
 
 
 class UnsupportedProgramError(RelprefError, TypeError):
@@ -49,3 +59,12 @@ class StorageError(RelprefError, OSError):
 
 class ClusterError(RelprefError, RuntimeError):
     """Other processes that computed went away or cannot be used, or this one cannot compute; the message says how to go on."""
+
+
+def _shortened(text: str) -> str:
+    """Cut long words, then the text: its beginning says where it went wrong, its end what to do."""
+    if len(text) > _LONGEST_WORD:
+        text = re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", lambda word: f"{word[0][:80]}...{word[0][-20:]}", text)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 500]} ... {text[-400:]}"
+    return text

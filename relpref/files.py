@@ -1,4 +1,4 @@
-"""Replacing files whole or not at all."""
+"""Replacing files whole or not at all; text and compressed files, of which none is believed."""
 
 import hashlib
 import os
@@ -6,8 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from relpref.errors import StorageError
+from relpref.errors import DataError, StorageError
+
+# Gigabytes that a compressed file may become, unless the environment says otherwise.
+MAX_DECOMPRESSED, _GIGABYTES = "RELPREF_MAX_DECOMPRESSED", 2.0
 
 
 @contextmanager
@@ -31,7 +35,10 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     StorageError
         If the folder is missing or cannot be written, or the disk is full.
     """
-    target = Path(path).resolve()  # through a link, so that the link stays
+    try:
+        target = Path(path).resolve()  # through a link, so that the link stays
+    except ValueError as error:  # a NUL character
+        raise StorageError(f"cannot write {str(path)!r}: {error}; choose another name") from None
     if target.is_dir():
         raise StorageError(f"{target} is a folder; give the name of a file in it")
     if target.exists() and not target.is_file():
@@ -58,6 +65,85 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         ) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Say in a sentence why a text file cannot be read.
+
+    Parameters
+    ----------
+    file : path
+
+    Raises
+    ------
+    DataError
+        If it is missing, cannot be read or is not UTF-8.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
+        ) from None
+    except OSError as error:
+        raise DataError(
+            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
+        ) from None
+    except ValueError as error:  # a NUL character
+        raise DataError(f"{str(file)!r}: this is no name of a file ({error}); give another") from None
+
+
+class Decompressed:
+    """A stream that a compressed file becomes, up to the limit of its size.
+
+    Parameters
+    ----------
+    file : path
+        For messages.
+    stream : binary stream
+        That decompresses.
+    """
+
+    def __init__(self, file: Path, stream: IO[bytes]) -> None:
+        self._file, self._stream, self._taken = file, stream, 0
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes."""
+        return self._counted(self._stream.read(size))
+
+    def readline(self, size: int) -> bytes:
+        """Return the next line, or the beginning of a longer one."""
+        return self._counted(self._stream.readline(size))
+
+    def _counted(self, block: bytes) -> bytes:
+        self._taken += len(block)
+        check_decompressed(self._file, self._taken)
+        return block
+
+
+def check_decompressed(file: Path, size: float) -> None:
+    """Refuse a compressed file that becomes too large: a small one may become thousands of times as large.
+
+    Raises
+    ------
+    DataError
+        If it has more bytes than ``RELPREF_MAX_DECOMPRESSED`` allows, in GB (2 by default), or that is no number.
+    """
+    text = os.environ.get(MAX_DECOMPRESSED, "").strip()
+    try:
+        limit = float(text) if text else _GIGABYTES
+    except ValueError:
+        limit = -1.0
+    if not limit > 0:
+        raise DataError(f"{MAX_DECOMPRESSED} is {text!r}; it is a number of gigabytes above 0")
+    if size > 1e9 * limit:
+        raise DataError(
+            f"{file}: decompressed it has more than {limit:g} GB, which is the limit; if it is meant to be so large, set the "
+            f"environment variable {MAX_DECOMPRESSED} to more gigabytes"
+        )
 
 
 def file_digest(path: Path) -> str:

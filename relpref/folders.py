@@ -108,4 +108,6 @@ def made(path: str | os.PathLike[str]) -> Path:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{path}: cannot be made ({error.strerror}); name another folder") from error
+    except ValueError as error:  # a NUL character
+        raise StorageError(f"{str(path)!r}: cannot be made ({error}); name another folder") from None
     return Path(path)

@@ -30,3 +30,14 @@ def test_inference_error_keeps_its_result_through_pickle() -> None:
     for again in copies:
         assert issubclass(type(again), RuntimeError)
         assert (str(again), again.result) == ("did not converge", "max_iterations")
+
+
+@pytest.mark.parametrize("kind", [errors.DataError, errors.UnknownLabelError, errors.StorageError])
+def test_what_a_message_quotes_may_be_of_any_length(kind: Any) -> None:
+    cell = str(kind(f"answers.csv, line 3: {'x' * 70_000!r} is no label; correct it"))
+    assert cell.startswith("answers.csv, line 3: 'xxx") and cell.endswith("is no label; correct it")
+    assert len(cell) < 300
+    words = str(kind(f"answers.csv, line 3: {'many words ' * 7000} is no label; correct it"))
+    assert words.startswith("answers.csv, line 3: many") and words.endswith("is no label; correct it")
+    assert len(words) < 2000
+    assert str(kind("word " * 399)) == "word " * 399

@@ -40,7 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="relpref",
         description="Rank things by pairwise answers, their attributes and the relations between them.",
-        epilog=f"relpref COMMAND --help shows an example of each. {_EXITS}.",
+        epilog=f"relpref COMMAND --help shows an example of each. {_EXITS}. RELPREF_MAX_DECOMPRESSED: gigabytes that a compressed "
+        "file may become (default: 2).",
     )
     parser.add_argument("--version", action="version", version=f"relpref {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import zipfile
 from inspect import signature
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -13,6 +14,7 @@ import scipy.sparse
 from relpref.data.messages import counted
 from relpref.data.table_files import suffix_of
 from relpref.errors import DataError
+from relpref.files import Decompressed, check_decompressed
 from relpref.memory import require_memory
 
 MATRICES = (".mtx", ".mtx.gz", ".npz")
@@ -65,8 +67,12 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
 
 
 def _matrix_market(file: Path) -> Any:
-    with (gzip.open if suffix_of(file).endswith(".gz") else open)(file, "rb") as stream:
-        _check_lines(cast(BinaryIO, stream))
+    if suffix_of(file).endswith(".gz"):
+        with gzip.open(file) as stream:
+            _check_lines(Decompressed(file, cast(BinaryIO, stream)))
+    else:
+        with open(file, "rb") as plain:
+            _check_lines(plain)
     _, _, entries, form, *_ = scipy.io.mminfo(file)
     if form != "coordinate":
         raise DataError(
@@ -78,7 +84,7 @@ def _matrix_market(file: Path) -> Any:
     return scipy.io.mmread(file, **_AS_ARRAY)
 
 
-def _check_lines(stream: BinaryIO) -> None:
+def _check_lines(stream: BinaryIO | Decompressed) -> None:
     """Refuse lines that scipy's reader would read past: with too many fields, with a byte that is no text, or not ended."""
     header = stream.readline(_LONGEST_LINE).lower().split()
     if header[:1] != [b"%%matrixmarket"] or len(header) < 4:
@@ -127,6 +133,9 @@ def _check_fields(text: bytes, fields: int, line: int) -> int:
 
 def _archive(file: Path) -> Any:
     with file.open("rb") as stream:
+        with zipfile.ZipFile(stream) as archive:
+            check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
+        stream.seek(0)
         matrix = scipy.sparse.load_npz(stream)
     if matrix.format in ("csr", "csc", "bsr"):  # the others are checked when they are made
         matrix.check_format(full_check=True)

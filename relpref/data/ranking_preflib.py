@@ -14,6 +14,7 @@ from relpref.data.preference import PreferenceData
 from relpref.data.ranking_blocks import check_size
 from relpref.data.ranking_orders import read_items
 from relpref.errors import DataError
+from relpref.files import reading
 
 _TYPES = ("soc", "soi", "toc", "toi")
 _MEANINGS = ("top-k", "subset")
@@ -57,16 +58,8 @@ def read_preflib(
 
 
 def _lines(file: Path) -> list[tuple[int, str]]:
-    try:
+    with reading(file):
         text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
-        ) from None
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     if not lines or not lines[0][1].startswith("#"):
         raise DataError(

@@ -14,6 +14,7 @@ from relpref.data.csv_text import Piece, read_csv
 from relpref.data.messages import counted
 from relpref.data.tables import Table
 from relpref.errors import DataError
+from relpref.files import Decompressed, check_decompressed
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 # Rows of a Parquet file that are in memory at a time.
@@ -101,7 +102,10 @@ def _opened(file: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
     with stream:
         if empty:
             raise DataError(f"{file}: the file is empty; write a header and at least one row")
-        yield cast("IO[bytes]", gzip.GzipFile(fileobj=stream)) if compressed else stream
+        if compressed:
+            yield cast("IO[bytes]", Decompressed(file, cast("IO[bytes]", gzip.GzipFile(fileobj=stream))))
+        else:
+            yield stream
 
 
 def _table(file: Path, piece: Piece) -> Table:
@@ -124,6 +128,10 @@ def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, who
         width = len(opened.schema_arrow.names)
     except Exception as error:
         raise DataError(f"{file}: this is not a readable Parquet file ({error}); write it again") from error
+    # What is repeated takes no room in a Parquet file.
+    check_decompressed(
+        file, 8.0 * width * (min(ROWS, opened.metadata.num_rows) if not whole else opened.metadata.num_rows)
+    )
     if max_columns is not None and width > max_columns:
         raise DataError(
             f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select or reduce the columns"

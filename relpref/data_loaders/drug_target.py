@@ -10,6 +10,7 @@ import pandas as pd
 from relpref.data.messages import shown
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
+from relpref.files import reading
 from relpref.linalg import nearest_semidefinite
 
 FAMILIES = {"nr": "nuclear receptors", "gpcr": "G protein-coupled receptors"}
@@ -93,16 +94,8 @@ def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, li
 
 def _matrix(file: Path) -> pd.DataFrame:
     """A table of numbers, cells separated by tabs, labels in the first row and column."""
-    try:
+    with reading(file):
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
-        ) from None
     columns = lines[0].split("\t")[1:] if lines else []
     if not columns:
         raise DataError(f"{file}: the file holds no table; expected labels in its first row, after a tab")
@@ -115,6 +108,8 @@ def _matrix(file: Path) -> pd.DataFrame:
             )
         labels.append(label)
         rows.append([_number(cell, f"{file}, line {number}") for cell in cells])
+    if not rows:
+        raise DataError(f"{file}: the file holds no row of values; get the file again")
     for name in (labels, columns):
         if len(set(name)) != len(name):
             twice = next(label for label in name if name.count(label) > 1)

@@ -11,6 +11,7 @@ import pandas as pd
 from relpref.data import Table
 from relpref.data.messages import shown
 from relpref.errors import DataError
+from relpref.files import reading
 
 _COLUMNS = ("source", "target", "weight")
 
@@ -37,16 +38,8 @@ def read_edges(path: str | os.PathLike[str]) -> Table:
         If the file cannot be read, is empty, or a line does not have the two or three cells of the first.
     """
     file = Path(path)
-    try:
+    with reading(file):
         text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
-        ) from None
     rows: list[list[str]] = []
     lines = []
     for number, line in enumerate(text.splitlines(), start=1):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.data import PreferenceData
+from relpref.data import PreferenceData, read_table
 from relpref.data.messages import listed, shown
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
@@ -43,14 +43,12 @@ def read_matches(
     file = find("football", folder) / FILE
     if not file.is_file():
         raise DataError(f"{file}: there is no such file; `relpref data get football` fetches it")
-    try:
-        table: Any = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise DataError(f"{file}: this is no table of comma-separated values ({error})") from None
+    given = read_table(file)
+    table: Any = given.frame
     missing = [name for name in _COLUMNS if name not in table.columns]
     if missing:
         raise DataError(f"{file}: there is no column {missing[0]!r}; it has {listed(table.columns)}")
-    table = table[list(_COLUMNS)]
+    table = table[list(_COLUMNS)].set_axis(given.lines, axis=0)
     # Matches to come are listed without a result.
     table = table[~table[list(_SCORES)].isin(["", "NA"]).all(axis=1)]
     date = pd.to_datetime(table["date"], format="%Y-%m-%d", errors="coerce")
@@ -146,12 +144,11 @@ def load(
 
 
 def _check(file: Path, table: Any, name: str, right: Any, expected: str) -> None:
-    """Name the first cell that cannot be used."""
+    """Name the first cell that cannot be used, of a table whose index is the line of each row."""
     if not right.all():
-        row = table.index[int(np.argmin(right.to_numpy(dtype=bool)))]
-        # The file's first line has the names of the columns.
+        row = int(np.argmin(right.to_numpy(dtype=bool)))
         raise DataError(
-            f"{file}, line {row + 2}: {name} is {shown(table.loc[row, name])}; expected {expected}"
+            f"{file}, line {table.index[row]}: {name} is {shown(table[name].iloc[row])}; expected {expected}"
         )
 
 

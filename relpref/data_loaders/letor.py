@@ -15,6 +15,7 @@ from relpref.data.messages import counted, listed, shown
 from relpref.data_loaders.registry import find
 from relpref.data_loaders.similarity import DERIVED, NOTE, nearest_neighbours
 from relpref.errors import DataError
+from relpref.files import reading
 
 # The files of a fold by the beginning of their names: LETOR 2 and 3 say trainingset.txt (or .TXT), LETOR 4 train.txt.
 PARTS = {"train": "training", "vali": "validation", "test": "test"}
@@ -206,19 +207,10 @@ def _children(folder: Path) -> list[Path]:
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     """The lines that are not empty, counted from 1."""
-    try:
-        with file.open(encoding="utf-8", newline=None) as stream:
-            for number, line in enumerate(stream, start=1):
-                if line.strip():
-                    yield number, line
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
-        ) from None
+    with reading(file), file.open(encoding="utf-8", newline=None) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                yield number, line
 
 
 def _split(line: str, where: str) -> tuple[str, str, str, str]:

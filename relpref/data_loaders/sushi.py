@@ -13,6 +13,7 @@ from relpref.data.messages import shown
 from relpref.data.rankings import Rankings
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
+from relpref.files import reading
 
 # In set A the sushis have numbers of their own; sushi3.idata describes those of set B, which have these names.
 SET_A = ("ebi", "anago", "maguro", "ika", "uni", "ikura", "tamago", "toro", "tekka_maki", "kappa_maki")
@@ -152,16 +153,8 @@ def _scores(file: Path, orders: NDArray[np.int64], items: int) -> NDArray[np.flo
 
 
 def _lines(file: Path) -> list[str]:
-    try:
+    with reading(file):
         lines = file.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
-        ) from None
     if not lines:
         raise DataError(f"{file}: the file is empty; get it again")
     return lines

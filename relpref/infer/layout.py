@@ -215,7 +215,12 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
     sites = {site.name: site for site in survey(call, shapes_of(arrays))}
     result = {}
     for name, value in fixed.items():
-        array = np.asarray(value, dtype=np.float64)
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (OverflowError, TypeError, ValueError):
+            raise DataError(
+                f"fixed[{name!r}] is {value!r}; it must be a number or an array of them"
+            ) from None
         if not np.all(np.isfinite(array)):
             raise DataError(f"fixed[{name!r}] is {value!r}; it must be finite")
         if name in sites:

@@ -1,3 +1,4 @@
+import gzip
 import io
 import sys
 from typing import Any
@@ -8,8 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relpref.data import PreferenceData, read_table
-from relpref.errors import DataError, UnknownLabelError
+from relpref.data import PreferenceData, Rankings, read_table
+from relpref.data.matrix_files import read_matrix
+from relpref.data_loaders.edges import read_edges
+from relpref.errors import DataError, StorageError, UnknownLabelError
+from relpref.files import replaced
+from relpref.folders import made
 
 ENTITIES = "name,size,heavy\nNA,1.5,True\n007,2,False\nnull,-3e1,True\n"
 COMPARISONS = "winner,loser,count\nNA,007,2\nnull,NA,1\n"
@@ -283,3 +288,58 @@ PARQUET = {
 @given(mutation=mutations(PARQUET))
 def test_mutated_parquet_gives_data_or_a_data_error(tmp_path: Any, mutation: Any) -> None:
     check_mutation(tmp_path, PARQUET, *mutation)
+
+
+def _bomb(file: Any) -> Any:
+    """A file that becomes a hundred times as large or more, 20 MB, in the form that its name says."""
+    if file.name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+        pd.DataFrame({"a": np.zeros(2_500_000)}).to_parquet(file)
+    elif file.name.endswith(".npz"):
+        np.savez_compressed(file, row=np.zeros(2_500_000), allow_pickle=False)
+    else:
+        head = b"%%MatrixMarket matrix coordinate real general\n9 9 9\n" if ".mtx" in file.name else b"a,b\n"
+        line = b"1 1 1\n" if ".mtx" in file.name else b"1,2\n"
+        with gzip.open(file, "wb") as stream:
+            stream.write(head)
+            for _ in range(20):
+                stream.write(line * (1_000_000 // len(line)))
+    assert file.stat().st_size < 500_000
+    return file
+
+
+@pytest.mark.parametrize("name", ["bomb.csv.gz", "bomb.mtx.gz", "bomb.npz", "bomb.parquet"])
+def test_what_becomes_too_large_is_refused(tmp_path: Any, monkeypatch: Any, name: str) -> None:
+    file = _bomb(tmp_path / name)
+    read: Any = read_matrix if name.endswith((".mtx.gz", ".npz")) else read_table
+    monkeypatch.setenv("RELPREF_MAX_DECOMPRESSED", "0.01")
+    with pytest.raises(DataError, match=r"bomb.*more than 0\.01 GB.*RELPREF_MAX_DECOMPRESSED"):
+        read(file)
+    monkeypatch.setenv("RELPREF_MAX_DECOMPRESSED", "lots")
+    with pytest.raises(DataError, match="RELPREF_MAX_DECOMPRESSED is 'lots'; it is a number of gigabytes"):
+        read(file)
+
+
+def test_what_is_meant_to_be_large_is_read(tmp_path: Any, monkeypatch: Any) -> None:
+    file = tmp_path / "t.csv.gz"
+    with gzip.open(file, "wb") as stream:
+        stream.write(b"a\n" + b"1\n" * 6000)
+    monkeypatch.setenv("RELPREF_MAX_DECOMPRESSED", "0.00001")
+    with pytest.raises(DataError, match="the limit"):
+        read_table(file)
+    monkeypatch.setenv("RELPREF_MAX_DECOMPRESSED", "1")
+    assert len(read_table(file).frame) == 6000
+
+
+@pytest.mark.parametrize("read", [read_edges, read_table, read_matrix, Rankings.from_preflib], ids=str)
+@pytest.mark.parametrize("ending", [".csv", ".mtx", ".soc"])
+def test_no_name_of_a_file(tmp_path: Any, read: Any, ending: str) -> None:
+    with pytest.raises(DataError):
+        read(f"{tmp_path}/a\0b{ending}")
+
+
+def test_no_name_to_write_to(tmp_path: Any) -> None:
+    with pytest.raises(StorageError, match="null"), replaced(f"{tmp_path}/a\0b"):
+        raise AssertionError
+    with pytest.raises(StorageError, match="null"):
+        made(f"{tmp_path}/a\0b")

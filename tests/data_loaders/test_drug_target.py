@@ -46,6 +46,7 @@ def test_three_drugs_and_two_targets(tmp_path: Path) -> None:
         ("simmat_dg", TARGETS.replace("hsa1", "hsa2"), "the label 'hsa2' is there twice"),
         ("simmat_dg", TARGETS.replace("\t1\n", "\n"), "line 3: there are 1 values for 2 columns"),
         ("simmat_dg", "", "the file holds no table"),
+        ("admat_dgc", "\tD1\tD2\tD3\n", r"admat_dgc\.txt: the file holds no row of values"),
     ],
 )
 def test_damaged_files_are_named(tmp_path: Path, part: str, text: str, reason: str) -> None:
