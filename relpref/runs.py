@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from relpref.data.folder import Files
 from relpref.data.kind_words import path_and_kind
@@ -25,12 +26,51 @@ from relpref.errors import DataError, StorageError
 from relpref.files import file_digest
 from relpref.folders import previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
+from relpref.infer.encoding import conform
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"
 TABLES, ANSWERS = "data", "answers.sqlite"
 _SCHEMA_KEY = "relpref_run"
+_FILE = re.compile(r"posterior(-\d+)?\.nc|answers\.sqlite")  # what a record may name, beside it
 _PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
+
+
+class _Table(TypedDict):
+    """A table that a run was made from."""
+
+    file: str
+    given: str
+    sha256: str
+
+
+class _Posterior(TypedDict):
+    """The file of the posterior."""
+
+    file: str
+    sha256: str
+
+
+class _Answers(TypedDict):
+    """The answers that the posterior knows."""
+
+    file: str
+    store: str
+    version: int
+
+
+class _Record(TypedDict):
+    """The content of ``run.json``."""
+
+    relpref_run: int
+    command: NotRequired[str]
+    model: NotRequired[str]
+    seed: NotRequired[int]
+    options: NotRequired[dict[str, Any]]
+    tables: NotRequired[list[_Table]]
+    posterior: NotRequired[_Posterior]
+    versions: NotRequired[dict[str, str]]
+    answers: NotRequired[_Answers]
 
 
 @dataclass(frozen=True)
@@ -338,6 +378,9 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{file}: the run has the schema {record[_SCHEMA_KEY]}, this relpref reads up to {SCHEMA}; "
             "install a newer one: pip install --upgrade relpref"
         )
+    parts = [record[part] for part in ("posterior", "answers") if part in record]
+    if not conform(record, _Record) or not all(_FILE.fullmatch(part["file"]) for part in parts):
+        raise StorageError(f"{file}: the file is damaged: it is not what relpref writes; {_again(folder)}")
     return record
 
 
@@ -347,15 +390,15 @@ def _parsed(text: str) -> dict[str, Any] | None:
         record = json.loads(text)
     except ValueError:
         return None
-    schema = record.get(_SCHEMA_KEY) if isinstance(record, dict) else None
-    return record if isinstance(schema, int) and not isinstance(schema, bool) else None
+    return record if isinstance(record, dict) and type(record.get(_SCHEMA_KEY)) is int else None
 
 
 def _own_record(folder: Path) -> dict[str, Any] | None:
     try:
-        return _parsed((folder / RECORD).read_text(encoding="utf-8"))
+        record = _parsed((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
+    return record if conform(record, _Record) else None
 
 
 def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from relpref.cli.model import MODELS, column_words, kernel_words, said, with_kernels
+from relpref.cli.model import column_words, kernel_words, program_named, said, with_kernels
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.folder import Files, find_files
@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> None:
         for note in _notes(data, chosen.model):
             say(f"  {note}")
     # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
-    engine = _ENGINES[chosen.engine](MODELS[chosen.model], padding=True, **options)
+    engine = _ENGINES[chosen.engine](program_named(chosen.model, keywords), padding=True, **options)
     posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,

@@ -1,6 +1,8 @@
 """The model that the command line asks for: the program and its kernels."""
 
 import argparse
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 from relpref.data import PreferenceData
@@ -17,6 +19,7 @@ from relpref.kernels import (
 )
 from relpref.likelihoods import Logistic, Probit
 from relpref.models import preference_gp, xpgp
+from relpref.registry import OWN, find
 
 MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
 LIKELIHOODS: dict[str, Any] = {"probit": Probit, "logistic": Logistic}
@@ -33,6 +36,28 @@ GRAPH_KERNELS: dict[str, Any] = {
     "hidden-common-cause-cliques": HiddenCommonCause(method="cliques"),
     "vectors": RelationVectors(),
 }
+
+
+def program_named(name: str, keywords: Mapping[str, Any]) -> Any:
+    """The program of ``--model``: one of `MODELS`, or of an installed package.
+
+    Raises
+    ------
+    DataError
+        If there is none of that name, or it does not take the keywords.
+    """
+    known = MODELS.get(name) or (None if name in OWN["program"] else find("program", name))
+    if known is None:
+        raise DataError(
+            f"--model {name}: there is no such program; use {' or '.join(MODELS)}, or install the package that offers it"
+        )
+    try:
+        signature(known).bind(None, **keywords)
+    except TypeError as error:
+        raise DataError(
+            f"--model {name}: the program cannot be called with the data and these options ({error})"
+        ) from None
+    return known
 
 
 def kernel_words(chosen: argparse.Namespace) -> dict[str, str]:

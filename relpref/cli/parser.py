@@ -93,8 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--model",
         default="xpgp",
-        choices=("xpgp", "preference_gp"),
-        help="xpgp uses attributes and relations, preference_gp attributes alone (default: xpgp)",
+        help="xpgp uses attributes and relations, preference_gp attributes alone; or a program that an installed package offers as "
+        "an entry point of the group relpref (default: xpgp)",
     )
     fit.add_argument(
         "--attribute-kernel",

@@ -19,6 +19,7 @@ import pytest
 
 import relpref
 from relpref import registry
+from relpref.cli import main
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.errors import DataError, StorageError
 from relpref.infer import EP, Exact, storage
@@ -27,6 +28,7 @@ from relpref.kernels import HiddenCommonCause, Kendall, Landmarks, Matern32, Squ
 from relpref.likelihoods import Logistic
 from relpref.models import conditional_ranking, ranking_classifier, xpgp
 from relpref.rls import ConditionalRanker
+from relpref.runs import copied, load_run, save_run
 
 MODULES = ["os", "subprocess", "shutil", "builtins", "posix", "importlib", "pickle", "ctypes", "runpy"]
 HOSTILE = [
@@ -422,8 +424,9 @@ def test_what_cannot_be_registered(kind: Any, name: Any, thing: Any, reason: str
 
 PLUGIN = """
 print("imported")
-def program(data):
-    pass
+def program(data, *, likelihood=None):
+    from relpref.models import xpgp
+    xpgp(data, likelihood=likelihood)
 """
 
 
@@ -439,6 +442,7 @@ def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
     )
     (tmp_path / "relpref_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert registry.find("program", "plugged") is None
     with registry.entry_points_for_unknown_names():
         assert registry.find("program", "xpgp") is xpgp
@@ -447,3 +451,66 @@ def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
         assert capsys.readouterr().out == ""
         assert registry.find("program", "plugged").__module__ == "relpref_plugin"
     assert capsys.readouterr().out == "imported\n"
+    (tmp_path / "entities.csv").write_text("name,x\na,1\nb,2\nc,4\n")
+    (tmp_path / "comparisons.csv").write_text("winner,loser\na,b\nb,c\n")
+    monkeypatch.setitem(registry._added, "program", {})
+    fixed = [
+        "--hyperparameters",
+        "maximise",
+        "--fix",
+        "attributes_amplitude=1",
+        "--fix",
+        "attributes_lengthscale=1",
+    ]
+    assert main(["fit", "--folder", ".", "--model", "plugged", "--out", "run", "--quiet", *fixed]) == 0
+    monkeypatch.setitem(registry._added, "program", {})
+    with pytest.raises(StorageError, match="'program:plugged', which is not registered"):
+        relpref.load("run/posterior.nc")  # only the command line looks for entry points
+    assert main(["prefer", "run", "a", "b"]) == 0
+    assert (
+        main(["fit", "--folder", ".", "--model", "plugged", "--attribute-kernel", "linear", "--out", "other"])
+        == 2
+    )
+    assert "cannot be called with the data and these options" in capsys.readouterr().err
+
+
+def test_every_string_of_the_record_of_a_run(
+    saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    (tmp_path / "answers.csv").write_text("winner,loser\na,b\n")
+    tables = copied({"comparisons": tmp_path / "answers.csv"})
+    save_run(
+        folder,
+        saved["utilities"],
+        tables,
+        command="fit",
+        model="xpgp",
+        seed=0,
+        options={"engine": "ep"},
+        replace=False,
+    )
+    monkeypatch.setattr(storage, "load", lambda path: path.name)  # what is in that file is hostile elsewhere
+    record = json.loads((folder / "run.json").read_text())
+    record["answers"] = {"file": "answers.sqlite", "store": "0" * 32, "version": 1}
+    refused = 0
+    for row, (found, rebuilt) in enumerate(strings(record)):
+        for new in (HOSTILE[(7 * row + k) % len(HOSTILE)] for k in range(7)):
+            (folder / "run.json").write_text(json.dumps(rebuilt(new)))
+            with nothing_happens():
+                try:
+                    run: Any = load_run(folder)
+                    assert (run.metadata, run.posterior) == (rebuilt(new), "posterior.nc"), (found, new[:100])
+                except StorageError:
+                    refused += 1
+    assert refused > 50
+    damages: list[dict[str, Any]] = [
+        {"posterior": []},
+        {"tables": [1]},
+        {"answers": {"version": "1"}},
+        {"seed": None},
+    ]
+    for forged in damages:
+        (folder / "run.json").write_text(json.dumps(record | forged))
+        with pytest.raises(StorageError, match="damaged"):
+            load_run(folder)
