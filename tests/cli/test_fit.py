@@ -216,8 +216,7 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
     ("arguments", "reason"),
     [
         (("--folder", "tables", *TABLES), "--folder stands for --entities"),
-        (("--comparisons", "tables/comparisons.csv"), "--entities is missing"),
-        ((), "--entities is missing"),
+        ((), "--entities and --comparisons are missing"),
         ((*TABLES, "--relation", "tables/relations/hot.csv"), "write the name and the file"),
         ((*TABLES, "--relation", "=tables/relations/hot.csv"), "write the name and the file"),
         ((*TABLES, "--relation", "hot="), "write the name and the file"),

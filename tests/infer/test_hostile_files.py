@@ -321,6 +321,14 @@ def test_a_file_leads_nowhere_else(saved: dict[str, Any], tmp_path: Path) -> Non
             relpref.load(tmp_path / "run.nc")
 
 
+def test_a_group_inside_itself(saved: dict[str, Any], tmp_path: Path) -> None:
+    saved["utilities"].save(tmp_path / "run.nc")
+    with h5py.File(tmp_path / "run.nc", "a") as file:
+        file["data/data"] = file["data"]
+    with pytest.raises(StorageError, match=r"run\.nc cannot be read"):
+        relpref.load(tmp_path / "run.nc")
+
+
 def test_a_file_that_says_it_is_huge(saved: dict[str, Any], tmp_path: Path) -> None:
     saved["utilities"].save(tmp_path / "run.nc")
     with h5py.File(tmp_path / "run.nc", "a") as file:
