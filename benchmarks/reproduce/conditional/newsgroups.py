@@ -65,6 +65,14 @@ class Task(NamedTuple):
             judged=right.values,
         )
 
+    def shuffled(self, rng: np.random.Generator) -> Task:
+        """The same with the known messages in another order."""
+        order = rng.permutation(len(self.kernel))
+        both = np.ix_(order, order)
+        return self._replace(
+            kernel=self.kernel[both], cross=self.cross[:, order], relation=self.relation[both]
+        )
+
 
 @lru_cache(maxsize=1)
 def messages() -> newsgroups.Newsgroups:
