@@ -181,6 +181,7 @@ class _Pages:
             question=question,
             cards=self._cards(question) if question else [],
             why=words.visible(self._loop.why(question)) if question else "",
+            left_out="" if question else words.visible(self._loop.nothing_left(rater)),
             ties=self._loop.ties,
             proof=self._proof(rater),
             **self._standing(rater, View()),

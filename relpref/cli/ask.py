@@ -81,6 +81,8 @@ def _opened(chosen: argparse.Namespace) -> Loop:
         score=chosen.score,
         seed=chosen.seed,
         ties=not chosen.no_ties,
+        goal=chosen.goal,
+        top=chosen.top,
         show=chosen.show,
         entities=entities,
         most_appearances=chosen.most_appearances,

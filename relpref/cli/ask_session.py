@@ -96,9 +96,10 @@ class Session:
         progress = self._loop.progress(self._rater)
         lines = wrapped(self._notice, columns) + wrapped(self._loop.trouble, columns)
         self._notice = ""
-        lines += wrapped(headline(self._rater, progress) if question else "Nothing is left to ask.", columns)
         if question:
-            lines += wrapped(progress.outlook, columns)
+            lines += wrapped(headline(self._rater, progress), columns) + wrapped(progress.outlook, columns)
+        else:
+            lines += wrapped(f"Nothing is left to ask. {self._loop.nothing_left(self._rater)}", columns)
         lines.append("")
         if question:
             right = question.second if question.left == question.first else question.first

@@ -273,6 +273,19 @@ def _asked(ask: Any) -> None:
     ask.add_argument(
         "--repeats", type=whole, default=0, metavar="N", help="ask a pair again up to N times (default: 0)"
     )
+    ask.add_argument(
+        "--goal",
+        type=number,
+        default=0.1,
+        metavar="P",
+        help="say that enough is known where this share of pairs is expected to be in the wrong order (default: 0.1)",
+    )
+    ask.add_argument(
+        "--top",
+        type=positive,
+        metavar="K",
+        help="the same about who the K best are, instead of the order of all",
+    )
     ask.add_argument("--no-ties", action="store_true", help="equally good is no answer")
     _seed(ask)
     way = ask.add_mutually_exclusive_group()

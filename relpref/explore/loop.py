@@ -9,12 +9,13 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from relpref.data.messages import counted
 from relpref.errors import DataError, RelprefError
 from relpref.explore.follow import askable, check_known, known_version, knows_ties, learnt
 from relpref.explore.items import Item, item, read_items
 from relpref.explore.publish import publish
 from relpref.explore.questions.choose import next_pairs, score_of
-from relpref.explore.questions.stopping import Worth, why, worth
+from relpref.explore.questions.stopping import GOAL, Worth, check_goal, check_top, why, worth
 from relpref.explore.raters import rater_name
 from relpref.explore.scores import DEFAULT
 from relpref.explore.store.answer_store import AnswerStore
@@ -42,7 +43,7 @@ class Progress:
     version : int
         Of the answers that the posterior knows.
     worth : Worth or None
-        What further answers are worth; None before the first refinement.
+        Whether enough is known and what further answers are worth; None before the first refinement.
     since : int
         Answers, skips and withdrawals that came after `worth` was found.
     """
@@ -56,14 +57,22 @@ class Progress:
     since: int = 0
 
     @property
+    def enough(self) -> bool:
+        """Whether the goal is reached, by an estimate that knows all answers but a few."""
+        return self.worth is not None and self.since <= _OLD and self.worth.enough()
+
+    @property
     def outlook(self) -> str:
-        """What further answers are worth, and when that was found; empty before it is known."""
+        """Whether enough is known and how many answers are missing, as every place shows it; empty before that is known.
+
+        Of an old estimate it says when that was found, and gives no advice.
+        """
         if self.worth is None:
             return ""
-        said = self.worth.sentence
         if self.since <= _OLD:
-            return said
-        return f"Before the last {self.since} answers and skips: {said[0].lower()}{said[1:]}"
+            return self.worth.sentence
+        said = self.worth.finding
+        return f"Before the last {self.since} answers and skips: {said[0].lower()}{said[1:]}."
 
 
 class Loop:
@@ -88,9 +97,12 @@ class Loop:
         score: Any = None,
         seed: int = 0,
         ties: bool = True,
+        goal: float = GOAL,
+        top: int | None = None,
         **limits: Any,
     ) -> None:
         self.posterior, self.version = posterior, version
+        self._goal: dict[str, Any] = {"goal": check_goal(goal), "top": top}
         self.folder = None if run is None else run.folder
         self._record: Mapping[str, Any] = {} if run is None else run.metadata
         self.score = score_of(DEFAULT if score is None else score)
@@ -114,6 +126,8 @@ class Loop:
         score: Any = None,
         seed: int = 0,
         ties: bool = True,
+        goal: float = GOAL,
+        top: int | None = None,
         show: str | os.PathLike[str] | None = None,
         entities: Sequence[Any] | None = None,
         most_appearances: int | None = None,
@@ -132,6 +146,8 @@ class Loop:
             Breaks ties between questions, and says which of two is shown on the left.
         ties : bool
             Whether "equally good" is an answer.
+        goal, top
+            When enough is known, see `relpref.explore.worth`.
         show : path, optional
             Table of what is shown of the entities, see `read_items`; kept in the store.
         entities, most_appearances, hardest, repeats
@@ -148,6 +164,7 @@ class Loop:
         posterior = askable(run)
         data = posterior.data
         check_known(run)
+        check_top(top, data.num_entities)
         tables = run.metadata.get("tables", ())
         store = AnswerStore.open(
             run.folder / ANSWERS,
@@ -165,7 +182,18 @@ class Loop:
                 "hardest": hardest,
                 "repeats": repeats,
             }
-            found = cls(store, posterior, version, run=run, score=score, seed=seed, ties=ties, **limits)
+            found = cls(
+                store,
+                posterior,
+                version,
+                run=run,
+                score=score,
+                seed=seed,
+                ties=ties,
+                goal=goal,
+                top=top,
+                **limits,
+            )
             found._follow()
         except BaseException:
             store.close()
@@ -279,7 +307,7 @@ class Loop:
                 if self.folder is not None:
                     publish(self.folder, self._record, posterior, self._store, version)
             if new or self._worth is None:
-                self._worth = worth(posterior, score=self.score, **self._limits), version
+                self._worth = worth(posterior, score=self.score, **self._goal, **self._limits), version
             return new
 
     def ranking(self, interval: float = 0.9) -> pd.DataFrame:
@@ -321,6 +349,27 @@ class Loop:
             number = import_answers(self._store, self.posterior.data, path)
             self._follow()
             return number
+
+    def nothing_left(self, rater: str) -> str:
+        """Why there is no question for a rater: how many pairs were answered, and what leaves the others out."""
+        known = self.posterior.data.comparisons
+        ends = np.sort(np.stack([known.winner, known.loser]), axis=0)
+        answered, number = np.unique(ends, axis=1).shape[1], self.posterior.data.num_entities
+        pairs = number * (number - 1) // 2
+        said = f"{answered} of {counted(pairs, 'pair')} {'has' if pairs == 1 else 'have'} been answered"
+        if answered == pairs:
+            return f"{said}, by all together."
+        limits, reasons = self._limits, []
+        if limits.get("entities") is not None:
+            reasons.append("only some entities are asked about")
+        if (most := limits.get("most_appearances")) is not None:
+            reasons.append(f"an entity that was in {counted(most, 'answer')} is not asked about again")
+        if (hardest := limits.get("hardest")) is not None:
+            reasons.append(f"pairs whose probability is nearer than {hardest:g} to one half are too hard")
+        skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
+        if skipped:
+            reasons.append(f"you skipped {skipped}")
+        return f"{said}; the others are left out: {'; '.join(reasons) or 'no answer to them would tell anything'}."
 
     def why(self, question: Question) -> str:
         """Why this question, in a sentence or two."""

@@ -129,6 +129,9 @@ class FakeLoop:
         skips = sum(kind == "skip" and who == rater for kind, _, who in self.events)
         return Progress(answers.count(rater), skips, len(answers), 0, 0, self.worth, self.since)
 
+    def nothing_left(self, rater: str) -> str:
+        return f"3 of 28 pairs have been answered; the others are left out: {self.limit} <each>."
+
     def why(self, question: Question) -> str:
         return f"Nothing is known about {question.first} and {question.second} yet."
 

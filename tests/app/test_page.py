@@ -115,17 +115,38 @@ def test_a_full_disk_counts_nothing(fake: Callable[..., Any], visit: Callable[..
     assert at.send(form).status_code == 303 and len(loop.events) == 1
 
 
-@pytest.mark.parametrize("enough", [True, False])
+@pytest.mark.parametrize(
+    ("found", "enough"),
+    [
+        (Worth(10, 0.3, 0.299, stalled=True), False),  # little is gained, and a third of the pairs is wrong
+        (Worth(10, 0.3, 0.25, missing=57), False),
+        (Worth(10, 0.09, 0.08, missing=0), True),
+    ],
+)
 def test_what_further_answers_are_worth(
-    enough: bool, fake: Callable[..., Any], visit: Callable[..., Any]
+    found: Worth, enough: bool, fake: Callable[..., Any], visit: Callable[..., Any]
 ) -> None:
     loop = fake(1, 2)
     assert 'class="worth"' not in visit(loop).get().text
-    loop.worth = Worth(10, 0.2, 0.199 if enough else 0.1)
+    loop.worth = found
     page = visit(loop).get().text
-    assert loop.worth.sentence in page and ("Enough is known" in page) is enough
+    # One sentence, that of the terminal, and nothing beside it.
+    assert loop.progress("ann").outlook == found.sentence and page.count(found.sentence) == 1
+    assert ('class="enough"' in page) is enough and ("you can stop here" in page) is enough
     loop.since = 9
-    assert "Before the last 9 answers and skips: about 20.0%" in visit(loop).get().text
+    page = visit(loop).get().text
+    assert f"Before the last 9 answers and skips: about {found.wrong_now:.1%}" in page
+    assert 'class="enough"' not in page and "stop" not in page
+
+
+def test_why_nothing_is_left_is_said(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    """After 5 of 28 pairs somebody was told to have been asked about every pair."""
+    loop = fake("tea", "milk", limit=1)
+    at = visit(loop)
+    at.do("first")
+    page = at.get().text
+    assert "Nothing is left to ask" in page and "every pair" not in page
+    assert "3 of 28 pairs have been answered; the others are left out: 1 &lt;each&gt;." in page
 
 
 def test_what_could_not_be_learnt_is_said(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:

@@ -413,3 +413,30 @@ def test_answers_travel_as_a_table(loop: Loop, run: Path, tmp_path: Path) -> Non
         with pytest.raises(DataError, match=words):
             loop.import_answers(more)
     assert loop.posterior.data.num_answers == 13
+
+
+def test_why_nothing_is_left_to_ask(run: Path) -> None:
+    """Limits leave out what nobody was asked about, and that is said."""
+    with opened(run, most_appearances=2, hardest=0.001) as loop:
+        asked = 0
+        while (question := loop.question("ann")) is not None:
+            if asked:
+                loop.answer(question.id, "first", "ann")
+            else:
+                loop.skip(question.id, "ann")
+            asked += 1
+        known = loop.posterior.data.num_comparisons
+        said = loop.nothing_left("ann")
+        assert 4 < known < 28 and said.startswith(
+            f"{known} of 28 pairs have been answered; the others are left out: "
+        )
+        assert "an entity that was in 2 answers is not asked about again" in said
+        assert "nearer than 0.001 to one half" in said and said.endswith("you skipped 1.")
+    names = [f"e{i}" for i in range(8)]
+    pairs = [(one, other) for one in names for other in names if one < other]
+    table = run.parent / "all.csv"
+    pd.DataFrame(pairs, columns=["winner", "loser"]).to_csv(table, index=False)
+    with opened(run) as loop:
+        loop.import_answers(table)
+        assert loop.question("ann") is None
+        assert loop.nothing_left("ann") == "28 of 28 pairs have been answered, by all together."

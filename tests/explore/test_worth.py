@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
 from relpref.errors import DataError, UnknownLabelError
-from relpref.explore import DEFAULT, SCORES, Worth, why, worth
+from relpref.explore import DEFAULT, SCORES, Worth, next_pairs, why, worth
 from relpref.explore.questions.choose import plan
-from relpref.explore.questions.limits import Limits
+from relpref.explore.questions.limits import Asked, Limits
 from relpref.explore.questions.stopping import _wrong, _wrong_after
 from relpref.infer import UtilityPosterior
 
@@ -72,6 +74,37 @@ def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> N
     assert found.wrong_after < 0.9 * found.wrong_now
 
 
+def test_the_missing_answers_are_about_those_that_it_takes(make: Callable[..., UtilityPosterior]) -> None:
+    """One question after the other, answered from a truth that is drawn from the prior."""
+    n, rng = 10, np.random.default_rng(3)
+    mean, covariance = np.zeros(n), 4 * np.eye(n)
+    truth = rng.multivariate_normal(mean, covariance)
+    rows, said = [(0, 1)], {}
+    while True:
+        table = pd.DataFrame(rows, columns=["winner", "loser"])
+        posterior = make(list(range(n)), mean=mean, covariance=covariance, answers=table)
+        found = worth(posterior, 1, repeats=3)
+        said[len(rows)] = found.missing
+        if found.enough():
+            break
+        question = next_pairs(posterior, repeats=3)
+        first, second = question["first"][0], question["second"][0]
+        if truth[first] - truth[second] + rng.standard_normal() < 0:
+            first, second = second, first
+        rows.append((first, second))
+        response = covariance[:, first] - covariance[:, second]
+        v = response[first] - response[second]
+        z = (mean[first] - mean[second]) / np.sqrt(1 + v)
+        mills = norm.pdf(z) / norm.cdf(z)
+        mean = mean + response * mills / np.sqrt(1 + v)
+        covariance = covariance - mills * (mills + z) / (1 + v) * np.outer(response, response)
+    end = len(rows)
+    assert end > 15 and said[end] == 0
+    for answers in (4, 8, 12):
+        missing = said[answers]
+        assert missing is not None and 0.5 < missing / (end - answers) < 2, (answers, missing, end)
+
+
 def test_more_answers_are_worth_more(posterior: UtilityPosterior) -> None:
     some, many = worth(posterior, 1), worth(posterior, 6)
     assert some.wrong_now == many.wrong_now
@@ -84,21 +117,75 @@ def test_the_rule_and_its_words(posterior: UtilityPosterior) -> None:
     found = worth(posterior, 10)
     assert found.sentence.startswith(f"About {found.wrong_now:.1%} of all pairs")
     assert "10 more answers" in found.sentence
-    assert not found.enough(found.gain)
-    assert found.enough(found.gain + 1e-9)
+    reached = worth(posterior, 10, goal=found.wrong_now)
+    assert reached.enough() and reached.missing == 0 and "you can stop here" in reached.sentence
     nothing = worth(posterior, pairs=[])
-    assert nothing == Worth(0, found.wrong_now, found.wrong_now)
-    assert nothing.enough()
+    assert nothing == Worth(0, found.wrong_now, found.wrong_now, stalled=True)
+    assert not nothing.enough()
     assert "no question is left" in nothing.sentence
-    with pytest.raises(DataError, match="threshold is 5"):
-        found.enough(5)
     with pytest.raises(DataError, match="answers is 0"):
         worth(posterior, 0)
+    for goal in (0.0, 0.5, 5):
+        with pytest.raises(DataError, match="goal is"):
+            worth(posterior, goal=goal)
+    for top in (0, 9, 2.5):
+        with pytest.raises(DataError, match="top is"):
+            worth(posterior, top=top)  # type: ignore[arg-type]
+
+
+def test_little_to_gain_is_not_enough(make: Callable[..., UtilityPosterior]) -> None:
+    """Entities of one utility never settle: a third of the pairs in the wrong order was once called enough."""
+    n = 12
+    same = np.full((n, n), 0.9999) + 0.0001 * np.eye(n)  # next to the noise of an answer the gaps are small
+    tied = worth(make(list(range(n)), mean=np.zeros(n), covariance=same))
+    assert tied.gain < 0.005 and tied.wrong_now > 1 / 3
+    assert not tied.enough() and tied.stalled and tied.missing is None
+    assert "More answers will not reach the goal of 10%." in tied.sentence and "stop" not in tied.sentence
+    apart = worth(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)))
+    assert not apart.enough() and not apart.stalled and apart.missing is not None
+    assert apart.sentence.endswith("more would reach the goal of 10%.")
+    few = worth(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)), pairs=[(3, 4), (5, 6)])
+    assert few.answers == 2 and few.stalled and few.missing is None
+
+
+def test_the_best_may_be_known_when_the_order_is_not(make: Callable[..., UtilityPosterior]) -> None:
+    mean = np.array([4.0, 3.8, 0.1, 0.0, -0.1, 0.0, 0.1, 0.0])
+    posterior = make(list(range(8)), mean=mean, covariance=0.3 * np.eye(8))
+    assert not worth(posterior).enough()
+    settled = worth(posterior, top=2)
+    assert (
+        settled.enough() and "of the 2 that lead are expected not to be among the best 2" in settled.sentence
+    )
+    assert not worth(posterior, top=1).enough()
+    rng = np.random.default_rng(0)
+    for top in (1, 2, 4):
+        leading = np.argsort(-mean, kind="stable")[:top]
+        drawn = np.argsort(-rng.multivariate_normal(mean, 0.3 * np.eye(8), 20_000), axis=1)[:, :top]
+        wrong = 1 - np.isin(drawn, leading).mean()
+        # The boundary is that of the means: an approximation where many are near it.
+        assert worth(posterior, top=top).wrong_now == pytest.approx(wrong, abs=0.06)
+
+
+def test_questions_that_are_left(make: Callable[..., UtilityPosterior]) -> None:
+    answers = pd.DataFrame({"winner": [0, 1, 2], "loser": [1, 0, 3], "count": [1, 1, 5]})
+    data = make(list(range(6)), answers=answers).data
+
+    def left(**limits: Any) -> int:
+        return Asked(data, Limits(**limits)).left()
+
+    assert left() == 13  # of 15 pairs two were answered
+    assert left(repeats=1) == 2 * 13  # one of them twice, the other five times
+    assert left(repeats=2) == 3 * 13 + 1
+    assert left(avoid=[(4, 5), (0, 1)]) == 12
+    assert left(entities=[0, 1, 2]) == 2
+    assert left(pairs=[(0, 1), (0, 2), (4, 5)], avoid=[(2, 0)]) == 1
+    assert left(most_appearances=2) == 1  # 4 and 5: all others have had theirs
 
 
 def test_of_many_entities_a_sample_stands_for_all(
     make: Callable[..., UtilityPosterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("relpref.explore.questions.stopping._AHEAD", 2)
     posterior = make(list(range(60)))
     whole = worth(posterior, 2)
     monkeypatch.setattr("relpref.explore.questions.stopping._MOST_ENTITIES", 40)

@@ -1,6 +1,6 @@
 """The next questions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -95,25 +95,24 @@ class Plan(NamedTuple):
         Of the entities that were looked at, to which positions refer.
     questions : list of (position, position, score)
     before : Belief
-    last : Belief
-        By which the last question was chosen.
     answers : Answers
+    left : int
+        Questions that may be asked, these among them; more than these only where there are as many as were wanted.
     """
 
     posterior: UtilityPosterior
     questions: list[tuple[int, int, float]]
     before: Belief
-    last: Belief
     answers: Answers
+    left: int
 
-    @property
-    def after(self) -> Belief:
-        """After all answers."""
-        return (
-            _answered(self.before, self.last, self.answers, *self.questions[-1][:2])
-            if self.questions
-            else self.before
-        )
+    def beliefs(self) -> Iterator[Belief]:
+        """Before any answer, after the first, and so on to after the last."""
+        belief = self.before
+        yield belief
+        for first, second, _ in self.questions:
+            belief = _answered(self.before, belief, self.answers, first, second)
+            yield belief
 
 
 def plan(
@@ -125,6 +124,7 @@ def plan(
     rng = posterior._rng(None) if key is None else generator(key)
     posterior, limits, often = narrowed(posterior, limits, rng)
     asked = Asked(posterior.data, limits, often)
+    left = asked.left()
     answers = answers_of(posterior, rater)
     now = belief = belief_of(posterior)
     found: list[tuple[int, int, float]] = []
@@ -141,7 +141,7 @@ def plan(
         first, second = int(gaps.first[0]), int(gaps.second[0])
         found.append((first, second, float(values[0])))
         asked.add(first, second)
-    return Plan(posterior, found, now, belief, answers)
+    return Plan(posterior, found, now, answers, left if len(found) == k else len(found))
 
 
 def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:

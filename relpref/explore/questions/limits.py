@@ -86,6 +86,26 @@ class Asked:
         often = np.stack(np.divmod(self._codes[self._times > self._limits.repeats], self._number))
         return Pool(members, np.concatenate([often, self._avoided], axis=1), self._listed)
 
+    def left(self) -> int:
+        """How many questions may be asked by what is known now, a pair as often as it may be asked again."""
+        members = self.pool().members
+        here = np.zeros(self._number, dtype=bool)
+        here[members] = True
+        number = len(members) * (len(members) - 1) // 2
+        codes, avoided = self._codes, self._avoided[0] * self._number + self._avoided[1]
+        if self._listed is not None:
+            listed = self._listed[0] * self._number + self._listed[1]
+            number = int(here[self._listed].all(axis=0).sum())
+
+        def open_(codes: NDArray[Any]) -> NDArray[np.bool_]:
+            inside = here[np.stack(np.divmod(codes, self._number))].all(axis=0)
+            return np.asarray(inside if self._listed is None else inside & np.isin(codes, listed))
+
+        most = self._limits.repeats + 1
+        answered = open_(codes) & ~np.isin(codes, avoided)
+        used = np.minimum(self._times[answered], most).sum()
+        return max((number - int(open_(avoided).sum())) * most - int(used), 0)
+
     def add(self, first: int, second: int) -> None:
         """A question of a batch."""
         code = min(first, second) * self._number + max(first, second)
