@@ -47,10 +47,7 @@ def evidence(outcome: Outcome) -> str:
     real, control = found[RELATION] - found[ALONE], found[SHUFFLED] - found[ALONE]
     words = f"Log evidence: {real:+.1f} nats by the relation, {control:+.1f} by the shuffled one"
     if control > max(real, 0) / 2:
-        words += (
-            ", which can only give each alternative a utility of its own: that is worth so much because the three "
-            "comparisons of a choice share their winner"
-        )
+        words += ", so that the evidence alone does not tell the two apart"
     return f"{words}. Who resembles whom: {real - control:+.1f} nats."
 
 

@@ -186,7 +186,7 @@ def test_whatever_is_true_is_said_of_the_evidence(found: Any, expected: str, art
     told: Any = Told(0.0, 0.0, found)
     said = words.evidence(told)
     assert expected in said
-    assert ("share their winner" in said) == artefact
+    assert ("does not tell the two apart" in said) == artefact
 
 
 @pytest.mark.slow
