@@ -10,10 +10,12 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+import relpref
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess
+from relpref.likelihoods.quadrature import quadrature_moments
 from relpref.linalg import Dense
 
 KERNEL = np.array([[1.5, 0.3, -0.2], [0.3, 1.0, 0.4], [-0.2, 0.4, 2.0]])
@@ -102,7 +104,47 @@ def test_what_else_a_posterior_can_do(fitted: Any, tmp_path: Any) -> None:
     assert np.all(np.isfinite(held_out.table["log_score"]))
     tree = found.to_arviz()
     assert tree["log_likelihood"]["y"].shape[-1] == 8
+    relpref.report.write(found, tmp_path / "report.html")
+    assert "converged" in (tmp_path / "report.html").read_text(encoding="utf-8")
     found.save(tmp_path / "posterior.nc")
+    loaded: Any = relpref.load(tmp_path / "posterior.nc")
+    np.testing.assert_array_equal(loaded.mean(), found.mean())
+    with pytest.raises(UnsupportedProgramError, match="does not know its program"):
+        leave_one_out(loaded)
+
+
+class Counted(dist.Poisson):
+    """Knows its moments, as a function of the log rate; its rate is computed from that."""
+
+    log_concave = True
+
+    @property
+    def predictor(self) -> Any:
+        return jnp.log(self.rate)
+
+    def tilted(self, value: Any, mean: Any, variance: Any) -> Any:
+        return quadrature_moments(lambda z: dist.Poisson(jnp.exp(z)).log_prob(value), mean, variance)
+
+
+class Reading(Counted):
+    """Its moments read the rate."""
+
+    log_concave = False
+
+    def tilted(self, value: Any, mean: Any, variance: Any) -> Any:
+        return super().tilted(value, mean + 0.0 * self.rate, variance)
+
+
+@pytest.mark.parametrize("kind", [Counted, pytest.param(Reading, marks=pytest.mark.slow)])
+def test_a_class_that_computes_its_parameters_from_the_predictor(kind: Any) -> None:
+    make = CASES["class"][0]
+    expected = EP(program(make, COUNT), hyperparameters="maximise").run(0, progress_bar=False)
+    own = program(lambda f: kind(jnp.exp(f[FIRST])), COUNT)
+    found = EP(own, hyperparameters="maximise").run(0, progress_bar=False)
+    np.testing.assert_allclose(found.mean(), expected.mean(), rtol=0, atol=1e-6)
+    expected_evidence, evidence = expected.log_evidence, found.log_evidence
+    assert expected_evidence is not None and evidence is not None
+    assert abs(evidence - expected_evidence) <= 1e-6
 
 
 def everywhere(unit: Any) -> None:
