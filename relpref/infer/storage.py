@@ -224,6 +224,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         with h5py.File(path, "r") as raw:
             _check_contents(raw)
+            # Where one cannot be read, h5netcdf would leave a file behind that it can neither open nor close.
+            dict(raw.attrs)
         with h5netcdf.File(path, "r") as file:
             attributes = {name: file.attrs[name] for name in file.attrs}
             arrays = {name: np.asarray(variable[...]) for name, variable in file.variables.items()}
@@ -308,7 +310,7 @@ def pack(posterior: Posterior | RelationPosterior) -> tuple[dict[str, Any], dict
 
 def _checksum(arrays: Mapping[str, Any], text: str) -> str:
     """Of the content, so that a flipped bit is found whatever HDF5 makes of it."""
-    digest = hashlib.sha256(text.encode())
+    digest = hashlib.sha256(text.encode(errors="surrogatepass"))
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype.str} {np.shape(arrays[name])}".encode())

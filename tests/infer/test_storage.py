@@ -1,3 +1,4 @@
+import gc
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import h5netcdf
+import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,6 +198,27 @@ def test_a_flipped_bit_is_found(saved: Path) -> None:
     edit(saved, flip)
     with pytest.raises(StorageError, match="checksum"):
         relpref.load(saved)
+
+
+def test_text_that_is_no_text_is_a_storage_error(saved: Path) -> None:
+    content = saved.read_bytes()
+    assert b'"slices"' in content
+    saved.write_bytes(content.replace(b'"slices"', b'"sl\xe3ces"'))
+    with pytest.raises(StorageError, match="damaged"):
+        relpref.load(saved)
+
+
+def test_a_damaged_file_leaves_nothing_half_open(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with h5py.File(saved, "r+") as file:
+        # Of a type that h5py cannot read; h5netcdf looks for this one while it opens a file.
+        scalar = h5py.h5s.create(h5py.h5s.SCALAR)
+        h5py.h5a.create(file.id, b"_nc3_strict", h5py.h5t.UNIX_D32LE, scalar)
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    with pytest.raises(StorageError, match="cannot be read as a posterior"):
+        relpref.load(saved)
+    gc.collect()
+    assert not ignored
 
 
 def test_foreign_files(tmp_path: Path) -> None:
