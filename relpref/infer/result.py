@@ -20,8 +20,8 @@ class Result(Enum):
         "Look for hyperparameters at the edge of their support and for attributes of extreme size."
     )
     negative_precision = (
-        "A likelihood asked for a negative site precision, which is right only where it is not log-concave. "
-        "Run NUTS on the same program."
+        "A likelihood that is declared log-concave asked for a negative site precision. Correct its tilted moments or "
+        "its log_concave, or run NUTS on the same program."
     )
     prior_not_positive_definite = (
         "The prior covariance is not positive definite, even with jitter. "

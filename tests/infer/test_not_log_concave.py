@@ -16,6 +16,7 @@ import relpref
 from relpref import PreferenceData
 from relpref.diagnostics import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.explore import next_pairs
 from relpref.infer import EP, Laplace
 from relpref.kernels import GaussianProcess, Precomputed
 from relpref.likelihoods import Logistic, Probit, ProbitComparison, TiltedMoments
@@ -28,7 +29,7 @@ LAPSE = 0.1
 # Nine of ten say a > b > c; the one that says c > a contradicts them all.
 TABLE = pd.DataFrame({"winner": list("abac"), "loser": list("bcca"), "count": [3, 3, 3, 1]})
 DATA = PreferenceData.from_tables(pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS), TABLE)
-OPTIONS = {"attribute_kernel": Precomputed(COVARIANCE)}
+OPTIONS: dict[str, Any] = {"attribute_kernel": Precomputed(COVARIANCE), "individual": False}
 FIXED = {"attributes_amplitude": 1.0, "lapse": LAPSE}
 
 
@@ -123,6 +124,11 @@ def test_everything_else_of_a_posterior_with_lapses(fitted: Any, tmp_path: Any) 
     read: Any = relpref.load(tmp_path / "run.nc")
     assert read.likelihood == Probit(lapse=True)
     assert read.prefer([("a", "c")]).equals(fitted.prefer([("a", "c")]))
+    relpref.report.write(fitted, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Some answers are given at random" in text and "10% of the answers" in text
+    assert "84%" not in text  # what a gap of 1 means without lapses
+    assert np.all(np.isfinite(next_pairs(fitted, 2)["score"]))
     updated = fitted.update(TABLE.head(1), quick=True)
     again = fitted.update(TABLE.head(1))
     np.testing.assert_allclose(updated.mean(), again.mean(), atol=0.1)
