@@ -83,13 +83,14 @@ def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dic
     return found
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1, 4))
 def latent_parts(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values
+    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, fixed: bool = False
 ) -> tuple[Values, dict[str, dict[str, Array]]]:
     """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u.
 
-    A site that was sampled whitened, as ``<site>_base``, is multiplied by the root of its covariance.
+    A site that was sampled whitened, as ``<site>_base``, is multiplied by the root of its covariance. With ``fixed`` hyperparameters are
+    those of the first draw.
     """
 
     def one(values: Values) -> tuple[Values, dict[str, dict[str, Array]]]:
@@ -113,4 +114,8 @@ def latent_parts(
             parts[name] = {part: mean + missing for part, mean in raw.items()}
         return latents, parts
 
+    if fixed:
+        known = {name: draws[name][0] for name, _ in layout.hyperparameters}
+        moving = {name: value for name, value in draws.items() if name not in known}
+        return jax.vmap(lambda values: one({**known, **values}))(moving)
     return jax.lax.map(one, draws)

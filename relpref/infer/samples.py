@@ -56,7 +56,7 @@ def from_samples(
 
     Notes
     -----
-    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³). Where that does not fit into memory, and
+    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³), or one in all where hyperparameters do not move. Where that does not fit into memory, and
     the sites were not sampled whitened, the posterior has no parts.
     """
     told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
@@ -82,7 +82,9 @@ def from_samples(
             parts: dict[str, Any] = {name: {} for name in latents}
         else:
             require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
-            latents, parts = latent_parts(call, layout, arrays, draws)
+            # At one value of the hyperparameters one factor of the covariance will do.
+            fixed = all(np.all(draws[name] == draws[name][0]) for name, _ in layout.hyperparameters)
+            latents, parts = latent_parts(call, layout, arrays, draws, fixed)
     values = {name: np.asarray(latents[name]).reshape(len(latents[name]), -1) for name, _ in layout.latents}
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     averages = {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()}

@@ -40,6 +40,8 @@ def _plain(certificate: Certificate) -> str:
     most = fixed(float(table["shift"].abs().max()))
     widths = f"{fixed(float(table['sd_ratio'].min()))} to {fixed(float(table['sd_ratio'].max()))} times as wide as they should be"
     found = f"no mean is off by more than {most} of a standard deviation, and intervals are {widths}"
+    if certificate.verdict == "undecided":
+        return f"Whether the approximation is accurate is not decided by so many draws: a mean seems off by up to {most} of a standard deviation, and intervals are {widths}."
     if certificate.verdict == "good":
         return f"The approximation is accurate: {found}."
     return f"The approximation is not accurate: a mean is off by {most} of a standard deviation, and intervals are {widths}."

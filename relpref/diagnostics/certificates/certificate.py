@@ -6,10 +6,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-Verdict = Literal["exact", "good", "doubtful", "failed"]
+Verdict = Literal["exact", "good", "undecided", "doubtful", "failed"]
 
-# A posterior is called right where no mean is off by more than a tenth of a posterior sd and no sd by more than a tenth, beyond three
-# Monte Carlo errors.
+# A posterior is called right where every mean is known to be off by at most a tenth of a posterior sd and every sd by at most a tenth:
+# with three Monte Carlo errors on either side. It is called wrong where one is off by more, and they do not reach back.
 TOLERANCE, ERRORS = 0.1, 3.0
 
 
@@ -19,9 +19,10 @@ class Certificate:
 
     Attributes
     ----------
-    verdict : {"exact", "good", "doubtful", "failed"}
-        "exact": nothing is approximated. "good": shown to be right, within the tolerance. "doubtful": the weights can be relied on and
-        show that something is off, or they are at the border. "failed": nothing can be said, or worse, draws disagree; that alone does not show that the
+    verdict : {"exact", "good", "undecided", "doubtful", "failed"}
+        "exact": nothing is approximated. "good": shown to be right, within the tolerance. "undecided": the weights can be relied on, but
+        their Monte Carlo errors reach over the tolerance after all draws. "doubtful": the weights can be relied on and show that something is
+        off, or they are at the border of what can be relied on. "failed": nothing can be said, or worse, draws disagree; that alone does not show that the
         posterior is wrong, see ``sentence``.
     sentence : str
         In plain words.
@@ -96,6 +97,13 @@ def off(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     means = table["shift"].abs() <= TOLERANCE + ERRORS * table["shift_error"]
     sds = (table["sd_ratio"] - 1).abs() <= TOLERANCE + ERRORS * table["sd_ratio_error"]
     return ~means, ~sds  # what cannot be computed is off
+
+
+def is_open(table: pd.DataFrame) -> bool:
+    """Whether for some mean or sd the Monte Carlo errors reach over the tolerance, and no other is off."""
+    means = table["shift"].abs() + ERRORS * table["shift_error"] <= TOLERANCE
+    sds = (table["sd_ratio"] - 1).abs() + ERRORS * table["sd_ratio_error"] <= TOLERANCE
+    return not (means.all() and sds.all()) and not any(wrong.any() for wrong in off(table))
 
 
 def called(label: Any) -> str:

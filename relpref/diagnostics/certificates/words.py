@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from relpref.diagnostics.certificates.certificate import Certificate, Verdict, called, off
+from relpref.diagnostics.certificates.certificate import Certificate, Verdict, called, is_open, off
 from relpref.diagnostics.psis import convergence, threshold
 from relpref.infer.belief import DrawsBelief
 from relpref.infer.integrate import UNMIXED
@@ -130,6 +130,13 @@ def of_weights(
     largest = _largest(table["shift"].abs())
     ends = dict.fromkeys(f"{end:.2f}" for end in (table["sd_ratio"].min(), table["sd_ratio"].max()))
     ratios = f"sds are {' to '.join(ends)} times the exact ones"
+    if is_open(table):
+        return Certificate(
+            "undecided",
+            f"Whether {engine} is right is not decided: means seem off by up to {largest}, {ratios}, and the Monte Carlo errors reach over "
+            f"the tolerance of a tenth ({said}). Raise num_samples, or use the draws themselves: posterior.reweighted().",
+            **numbers,
+        )
     if not means.any() and not sds.any():
         sentence = (
             f"{engine} is certified: against the exact posterior at its hyperparameters no mean is off by more than {largest}, and "
@@ -140,8 +147,8 @@ def of_weights(
         return Certificate("good", sentence, **numbers)
     return Certificate(
         "doubtful",
-        f"{engine} is off: by up to {largest} in the mean, and {ratios}. The weights can be relied on ({said}): use the reweighted mean and "
-        "sd, or a more accurate engine.",
+        f"{engine} is off: by up to {largest} in the mean, and {ratios}. The weights can be relied on ({said}): use "
+        "posterior.reweighted(), or a more accurate engine.",
         **numbers,
     )
 
