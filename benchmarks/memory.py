@@ -20,7 +20,7 @@ from relpref.infer import EP, UtilityPosterior
 from relpref.memory import resident_memory
 from relpref.models import xpgp
 
-ENTITIES, ANSWERS = 30, 40  # that a loop begins with
+ENTITIES, ANSWERS = 100, 40  # that a loop begins with
 REFINE = 10  # answers between two full fits of the loop
 RATERS = 100  # answers by each of its raters
 
@@ -54,8 +54,7 @@ def _ask(answers: int) -> list[float]:
             for row in range(answers):
                 rater = f"rater {row // RATERS}"
                 question = loop.question(rater)
-                if question is None:
-                    break
+                assert question is not None  # there are more pairs than answers
                 loop.answer(question.id, ("first", "second")[rng.integers(2)], rater)
                 if row % REFINE == 0:
                     loop.refine()
