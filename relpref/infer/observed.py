@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Site = dict[str, Any]
 _SEEDS = 1, 2, 3
+_WRAPPERS = dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution
 # Of these families log p is concave in the predictor where a function of the named parameter is affine in it and the others do not
 # depend on it.
 _CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
@@ -65,7 +66,7 @@ class Doubt(NamedTuple):
 
 def unwrap(distribution: dist.Distribution) -> dist.Distribution:
     """Take a distribution out of what plates, masks and ``to_event`` wrap around it."""
-    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+    while isinstance(distribution, _WRAPPERS):
         distribution = distribution.base_dist
     return distribution
 
@@ -89,8 +90,11 @@ def _observation(site: Site, likelihood: Likelihood) -> Observation:
 def counts_of(site: Site, shape: tuple[int, ...]) -> Array:
     """How many answers each row of an observed site stands for, shape (m,)."""
     counts = 1.0 if site["scale"] is None else site["scale"]
-    if isinstance(site["fn"], dist.MaskedDistribution):  # what is masked was not answered
-        counts = jnp.where(site["fn"]._mask, counts, 0.0)
+    distribution = site["fn"]
+    while isinstance(distribution, _WRAPPERS):
+        if isinstance(distribution, dist.MaskedDistribution):  # what is masked was not answered
+            counts = jnp.where(distribution._mask, counts, 0.0)
+        distribution = distribution.base_dist
     return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, jnp.zeros(()).dtype), shape))
 
 

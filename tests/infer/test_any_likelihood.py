@@ -14,6 +14,7 @@ import relpref
 from relpref.diagnostics import leave_one_out
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, Laplace
+from relpref.infer.observed import counts_of
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods.quadrature import quadrature_moments
 from relpref.linalg import Dense
@@ -195,6 +196,16 @@ def test_several_predictors_are_refused_by_name() -> None:
     ):
         with pytest.raises(UnsupportedProgramError, match=f"'y' .*{words}.*NUTS"):
             EP(program(make, WON)).run(0, progress_bar=False)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_what_is_masked_was_not_answered(outside: bool) -> None:
+    """Whether the mask is inside or outside of what makes rows of an event."""
+    mask = jnp.asarray([[True, False], [True, True]])
+    rates = dist.Poisson(jnp.ones((2, 2)))
+    masked = rates.mask(mask) if outside else rates.mask(mask).to_event(2)
+    site = {"fn": masked, "scale": 3.0, "value": np.ones((2, 2), int)}
+    np.testing.assert_array_equal(counts_of(site, (2, 2)), [3, 0, 3, 3])
 
 
 class Hidden(dist.Poisson):
