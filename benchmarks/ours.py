@@ -48,21 +48,21 @@ def fitted(*, shared_lengthscale: bool) -> Contestant:
         kernel = SquaredExponential(shared_lengthscale=shared_lengthscale)
         data = data_of(problem.attributes, problem.comparisons)
         options = {"attribute_kernel": kernel, "standardize": False, "individual": False}
-        posterior = EP(preference_gp).run(jax.random.key(0), data, **options)
+        posterior = EP(preference_gp, hyperparameters="maximise").run(jax.random.key(0), data, **options)
         return _answer(posterior, _predictions(posterior, problem))
 
     return run
 
 
-def related() -> Contestant:
-    """EP on attributes and the relation, hyperparameters of both from the evidence, all options at their defaults."""
+def related(hyperparameters: Any = "integrate") -> Contestant:
+    """EP on attributes and the relation, all other options at their defaults."""
     import jax
 
     from relpref.infer import EP
     from relpref.models import xpgp
 
     def run(problem: Problem) -> Answer:
-        posterior = EP(xpgp).run(
+        posterior = EP(xpgp, hyperparameters=hyperparameters).run(
             jax.random.key(0), data_of(problem.attributes, problem.comparisons, problem.links)
         )
         return _answer(posterior, _predictions(posterior, problem))

@@ -70,7 +70,7 @@ def timed(name, run):
     seconds[name] = time.perf_counter() - start
 
 
-timed("EP", lambda: EP(xpgp).run(jax.random.key(0), data, progress_bar=False))
+timed("EP", lambda: EP(xpgp, hyperparameters="maximise").run(jax.random.key(0), data, progress_bar=False))
 given = {name: np.asarray(value) for name, value in posteriors["EP"].hyperparameters.items()}
 known = handlers.condition(noncentered(xpgp), data=given)
 
@@ -201,4 +201,4 @@ plt.show()
 # * One program, any engine: the difference between posteriors is then the engine's alone.
 # * EP is as near to the truth as thousands of draws, and much quicker once it is compiled. Laplace and mean-field SVI are quick as well, but their probabilities are off.
 # * `certify` checks a fit on your own data, `leave_one_out` the model against your answers, and `calibrate` the engine on data that the model itself made up, before there is any answer.
-# * All of it here was for given hyperparameters. Where these are uncertain, `EP(xpgp, hyperparameters="nuts")` averages over them.
+# * All of it here was for given hyperparameters. By default `EP(xpgp)` averages over them.

@@ -91,7 +91,7 @@ def careers(white, black, season, white_won=None):
 # %% [markdown]
 # ## EP runs it
 #
-# The hyperparameters are those of the largest evidence times prior; strengths and advantage are integrated over.
+# It averages over the hyperparameters, too; what is printed of them are posterior means.
 
 # %%
 start = time.perf_counter()

@@ -142,9 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--structure", default="auto", choices=("auto", "dense", "sparse"), help=words)
     fit.add_argument(
         "--hyperparameters",
-        default="maximise",
+        default="integrate",
         choices=("integrate", "maximise", "em", "nuts"),
-        help="average over them by weighted points, maximise the evidence, do so by EM, or sample them and average (default: maximise)",
+        help="average over them by weighted points, maximise the evidence, do so by EM, or sample them and average (default: integrate)",
     )
     fit.add_argument(
         "--fix",

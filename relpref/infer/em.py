@@ -26,6 +26,7 @@ _NODES = 24  # of the quadrature under each predictor's marginal, for likelihood
 def expectation_maximisation(
     context: tuple[Call, Layout, tuple[Any, ...], Values],
     evaluate: Callable[[Values, Sites], Evidence],
+    with_gradient: Callable[[Values, Sites], Evidence],
     start: Values,
     sites: Sites,
     max_steps: int,
@@ -39,6 +40,8 @@ def expectation_maximisation(
         The program, as `relpref.infer.program.read` takes it.
     evaluate : callable
         From unconstrained hyperparameters and starting sites to `Evidence`: the E-step.
+    with_gradient : callable
+        Likewise, with the gradient of the evidence.
     start : dict
         Unconstrained hyperparameters.
     sites : Sites
@@ -49,7 +52,7 @@ def expectation_maximisation(
         Called with the number of steps and the objective after each.
     """
     evidence = evaluate(start, sites)
-    best = Search(start, evidence, 1, gradient_norm(evidence), False)
+    best = Search(start, evidence, 1, np.inf, False)
     while best.evaluations < max_steps and usable(evidence):
         current = _maximise_bound(context, best.unconstrained, evidence)
         before, evidence = best.objective, evaluate(current, evidence.sites)
@@ -58,11 +61,11 @@ def expectation_maximisation(
             best.failures.append(CODES[int(evidence.info.code)])
             break
         best.unconstrained, best.evidence = current, evidence
-        best.gradient_norm = gradient_norm(evidence)
         report(best.evaluations, best.objective)
         if abs(best.objective - before) < _GAIN:
             best.converged = True
             break
+    best.gradient_norm = gradient_norm(with_gradient(best.unconstrained, best.evidence.sites))
     return best
 
 

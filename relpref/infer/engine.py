@@ -24,16 +24,18 @@ from relpref.infer.faces import (
 from relpref.infer.importance import (
     MIN_POINTS,
     PARETO_POINTS,
+    POINT_TOLERANCE,
     Evaluated,
     coordinates,
     effective,
     importance_points,
+    most_points,
     pareto_k,
     warn_of_weights,
 )
 from relpref.infer.integrate import UNMIXED, Given, Target, integrate
 from relpref.infer.large.fit import fit, is_large
-from relpref.infer.maximise import SEARCH_TOLERANCE, usable
+from relpref.infer.maximise import usable
 from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.prepare import Prepared, constrained, prepare
@@ -59,7 +61,7 @@ class GaussianEngine:
         them, its predictor; the moments of distributions from `relpref.likelihoods` have closed forms, those of others are
         integrated numerically. Every other latent site is a hyperparameter.
     hyperparameters : {"integrate", "maximise", "em", "nuts"}
-        ``"integrate"`` averages over them by 24 to 48 weighted points around the maximum of evidence times prior (see
+        ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of evidence times prior (see
         `relpref.infer.importance`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
         scalars first, then entries of vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
         ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, about
@@ -101,7 +103,7 @@ class GaussianEngine:
         self,
         program: Program,
         *,
-        hyperparameters: Strategy = "maximise",
+        hyperparameters: Strategy = "integrate",
         fixed: Mapping[str, Any] | None = None,
         restarts: int = 1,
         draws: int = 200,
@@ -288,13 +290,13 @@ class GaussianEngine:
         call, arrays, fixed, (layout, medians, entries, _), answered = prepared
         maximum, unravel = ravel_pytree(settled.unconstrained)
         # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
-        tolerance = max(self.options["tol"], SEARCH_TOLERANCE)
+        tolerance = max(self.options["tol"], POINT_TOLERANCE)
         static = (call, layout, settled.gap_space, True)
         cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
         seen = [(np.asarray(maximum), settled.evidence.sites)]
 
         def evaluated(evidence: Evidence, result: Any) -> Evaluated:
-            gradient = np.asarray(ravel_pytree(evidence.gradient)[0])
+            gradient = np.asarray(ravel_pytree(evidence.gradient)[0])  # zeros at the maximum
             return Evaluated(float(evidence.log_evidence), float(evidence.log_prior), gradient, result)
 
         def evaluate(vector: Floats, wanted: bool) -> Evaluated | None:
@@ -320,7 +322,7 @@ class GaussianEngine:
                 np.asarray(maximum),
                 evaluated(settled.evidence, None),
                 generator(key),
-                room_for_components(layout.num_latents),
+                most_points(layout.num_latents, room_for_components(layout.num_latents)),
                 progress.step,
             )
         info = settled.info | {"hyperparameters": "integrate", **points.info}

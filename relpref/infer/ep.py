@@ -13,6 +13,7 @@ from relpref.infer.evidence import (
     Evidence,
     build,
     conclude,
+    gradient_of_search,
     log_evidence_of_known,
     log_evidence_of_sites,
     prior_surrogate,
@@ -76,7 +77,7 @@ def evaluate(
         rows = jnp.vdot(problem.counts, answers.log_normalizer - spread)
         return prior(moving) + rows + moving.log_prior
 
-    return found._replace(gradient=jax.grad(surrogate)(unconstrained))
+    return found._replace(gradient=gradient_of_search(surrogate, unconstrained, whole))
 
 
 def error_of_copies(problem: Problem, fit: Fit) -> Array:

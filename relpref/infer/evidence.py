@@ -33,7 +33,7 @@ class Evidence(NamedTuple):
     log_prior : Array
         Log density of the hyperparameters in the unconstrained space (with the Jacobian of the map to it).
     gradient : dict
-        Of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not asked for.
+        Of log_evidence + log_prior in the unconstrained hyperparameters; empty if it was not asked for, zeros if ``whole``.
     sites : Sites
         At the fixed point.
     marginals : Marginals
@@ -205,6 +205,19 @@ def conclude(
         location=reading.location,
         blocks=blocks,
     )
+
+
+def gradient_of_search(
+    surrogate: Callable[[Values], Array], unconstrained: Values, whole: Array | None
+) -> Values:
+    """The gradient where a search goes on; zeros where the arrays of a posterior are filled in, which is the end of it."""
+
+    def gradient() -> Values:
+        return jax.grad(surrogate)(unconstrained)
+
+    if whole is None:
+        return gradient()
+    return jax.lax.cond(whole, lambda: jax.tree.map(jnp.zeros_like, unconstrained), gradient)
 
 
 def dual_vector(problem: Problem, fit: Fit) -> Array:

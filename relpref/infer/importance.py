@@ -9,6 +9,7 @@ proposal misses.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
+from relpref.infer.layout import shapes_of, survey
 from relpref.infer.observed import unwrap
 from relpref.infer.program import Call, Values
 from relpref.infer.warn import InferenceWarning, warn_user
@@ -27,21 +29,21 @@ Floats = NDArray[np.float64]
 
 MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
 _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
-POINTS = {
-    1: 24,
-    2: 36,
-    3: 54,
-    4: 48,
-    5: 60,
-    6: 72,
-}  # by the number of directions: three rounds of whole groups
+POINTS = {1: 24, 2: 24, 3: 36, 4: 48, 5: 60, 6: 60}  # by the number of directions, at most
 ROUNDS = 3  # in which they come, each from a proposal with the moments of the points before
-_MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many rounds follow
+_MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many again follow
+_SMALL, FEWER_POINTS = (
+    100,
+    36,
+)  # latents above which there are fewer points: each costs more, and answers say more
 MIN_POINTS = 24
 MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be relied on
 MAX_PARETO_K = 0.7
 PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
 _FREEDOM = 7.0  # degrees of freedom of the proposal
+POINT_TOLERANCE = (
+    1e-3  # when sites have settled at a point: a mean in posterior sds, a variance relative to itself
+)
 _STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
 _LEAST_CURVATURE = 0.5  # the prior alone gives 1
 _MAX_NEWTON = 1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
@@ -154,32 +156,39 @@ def coordinates(
 ) -> Coordinates:
     """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
     values = {name: jnp.asarray(value) for name, value in maximum.items()}
-    sites = call.trace(arrays, fixed)
-    constrained = {name: biject_to(sites[name]["fn"].support)(value) for name, value in values.items()}
-    sites = call.trace(arrays, {**fixed, **constrained})
+    priors = _priors(call, arrays, fixed, values)
+    plated = {site.name for site in survey(call, shapes_of(arrays)) if site.plated}
     names: list[tuple[str, int]] = []
     scales: list[_Scale | None] = []
     free: list[int] = []
     more: list[int] = []
     held: list[str] = []
     for name in sorted(values):  # the order in which JAX flattens dictionaries
-        site, size = sites[name], int(np.size(values[name]))
-        plated = bool(site["cond_indep_stack"])
-        if plated:
+        size = int(np.size(values[name]))
+        if name in plated:
             held.append(name)
         else:
             place = range(len(names), len(names) + size)
             (free if np.ndim(values[name]) == 0 else more).extend(place)
         names += [(name, index) for index in range(size)]
-        scales += [None] * size if plated else _scales(site["fn"], np.asarray(medians[name]))
+        scales += [None] * size if name in plated else _scales(priors[name], np.asarray(medians[name]))
     if len(free) + len(more) > _MAX_CURVED:
         held += sorted({names[at][0] for at in more})
         more = []
     return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
 
 
-def _scales(distribution: Any, median: Floats) -> list[_Scale | None]:
-    base, size = unwrap(distribution), max(median.size, 1)
+@partial(jax.jit, static_argnums=0)
+def _priors(call: Call, arrays: tuple[Any, ...], fixed: Values, values: Values) -> dict[str, Any]:
+    """The priors at unconstrained values, without what plates and the like wrap around them."""
+    sites = call.trace(arrays, fixed)
+    constrained = {name: biject_to(sites[name]["fn"].support)(value) for name, value in values.items()}
+    sites = call.trace(arrays, {**fixed, **constrained})
+    return {name: unwrap(sites[name]["fn"]) for name in values}
+
+
+def _scales(base: Any, median: Floats) -> list[_Scale | None]:
+    size = max(median.size, 1)
     if base.event_dim or tuple(base.batch_shape) not in ((), median.shape):
         return [None] * size
     centers = np.broadcast_to(np.ravel(median), (size,))
@@ -297,7 +306,7 @@ def importance_points(
     rng : numpy Generator
         Shifts the quasi-random sequence.
     most : int
-        Points for which there is memory.
+        Points, at the most.
     report : callable
         Called with the number of points and how many of them are effective, after each round.
 
@@ -311,12 +320,16 @@ def importance_points(
     root = _inverse_root(varied.T @ hessian @ varied)
     newton = root.T @ (varied.T @ gradient)  # in units of the root
     newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
-    wanted = min(POINTS[len(root)], most)
+    groups = max(min(POINTS[len(root)], most) // (2 * len(root)), 1)
     proposals = [_Proposal(root @ newton, root)]
     moves, heights = np.empty((0, len(root))), np.empty(0)
     found: list[Evaluated | None] = []
+    turns: list[Floats] = []
     while True:
-        new = _layout(proposals[-1], wanted // ROUNDS, len(proposals) % ROUNDS, rng)
+        if not turns:
+            strata = (np.arange(groups) + rng.uniform(size=groups)) / groups
+            turns = [strata[turn::ROUNDS] for turn in range(min(ROUNDS, groups))]
+        new = _layout(proposals[-1], turns.pop(0), rng)
         places = target.origin + new @ varied.T
         more = [target.evaluate(place, True) for place in places]
         pairs = zip(places, more, strict=True)
@@ -328,8 +341,8 @@ def importance_points(
         log_weights = heights - (logsumexp(densities, axis=0) - np.log(len(proposals)))
         enough = effective(log_weights)
         report(len(moves), enough)
-        more_rounds = len(proposals) < (ROUNDS if enough >= _MIN_SHARE * wanted else 2 * ROUNDS)
-        if not more_rounds or len(moves) + len(new) > most:
+        again = len(proposals) <= ROUNDS and enough < _MIN_SHARE * len(moves) and len(moves) < most
+        if not turns and not again:
             break
         proposals.append(_moved(proposals[0], moves, log_weights))
     kept = [(row, one) for row, one in enumerate(found) if one is not None]
@@ -344,7 +357,7 @@ def importance_points(
         info["pareto_k"] = pareto_k(log_weights[rows])
     total: float | None = None
     scale = float(logsumexp(log_weights[rows]))
-    if not coords.held:
+    if rows and not coords.held:
         # The integral over what is varied, and over the other directions by Laplace's method.
         total = scale - np.log(len(log_weights))
         total += 0.5 * rest.shape[1] * np.log(2 * np.pi)
@@ -357,6 +370,11 @@ def importance_points(
         log_evidence=total,
         info=info,
     )
+
+
+def most_points(size: int, room: int) -> int:
+    """How many points there may be for so many latents, with room for so many covariances."""
+    return min(room, FEWER_POINTS if size > _SMALL else room)
 
 
 def effective(log_weights: Floats) -> float:
@@ -439,17 +457,15 @@ def _inverse_root(precision: Floats) -> Floats:
     return np.asarray(vectors / np.sqrt(values))
 
 
-def _layout(proposal: _Proposal, number: int, turn: int, rng: np.random.Generator) -> Floats:
-    """Points of a proposal, in groups of 2d: along both directions of d random orthogonal axes.
+def _layout(proposal: _Proposal, strata: Floats, rng: np.random.Generator) -> Floats:
+    """Points of a proposal, 2d for each quantile of their distance: along both directions of d random orthogonal axes.
 
-    Distances are stratified over all rounds together. Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for infinite regions") have the right mean and
+    Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for infinite regions") have the right mean and
     covariance in every group.
     """
     size = len(proposal.root)
-    groups = max(number // (2 * size), 1)
-    strata = (np.arange(groups) * ROUNDS + turn + rng.uniform(size=groups)) / (groups * ROUNDS)
     distances = np.sqrt(size * fdtri(size, _FREEDOM, 1e-3 + (1 - 2e-3) * strata))
-    axes = np.concatenate([np.linalg.qr(rng.standard_normal((size, size)))[0] for _ in range(groups)])
+    axes = np.concatenate([np.linalg.qr(rng.standard_normal((size, size)))[0] for _ in strata])
     w = np.repeat(distances, size)[:, None] * axes
     return np.asarray(proposal.center + np.concatenate([w, -w]) @ proposal.root.T)
 

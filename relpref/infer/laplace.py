@@ -14,6 +14,7 @@ from relpref.infer.evidence import (
     build,
     conclude,
     dual_vector,
+    gradient_of_search,
     prior_surrogate,
     tilted,
 )
@@ -79,7 +80,7 @@ def evaluate(
             + moving.log_prior
         )
 
-    return found._replace(gradient=jax.grad(surrogate)(unconstrained))
+    return found._replace(gradient=gradient_of_search(surrogate, unconstrained, whole))
 
 
 class Laplace(GaussianEngine):

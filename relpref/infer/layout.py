@@ -48,6 +48,7 @@ class _Site:
     rows: tuple[int, ...]
     log_concave: bool
     closed_form: bool
+    plated: bool
 
     @classmethod
     def describe(cls, site: dict[str, Any]) -> "_Site":
@@ -81,6 +82,7 @@ class _Site:
             rows,
             log_concave,
             closed_form,
+            bool(site["cond_indep_stack"]),
         )
 
 

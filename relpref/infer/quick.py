@@ -1,4 +1,4 @@
-"""A few answers more or less by rank-one changes of a Gaussian belief: O(n²) each, and nothing is factorised.
+"""A few answers more or less by rank-one changes of Gaussian beliefs: O(n²) each, and nothing is factorised.
 
 An answer's site is set to match the moments of its tilted distribution, once, with the posterior before it as its cavity (assumed
 density filtering); the other sites stay as they are. Expectation propagation then starts from there. `error` says how far it would go.
@@ -12,9 +12,11 @@ import jax
 import numpy as np
 from jax import Array
 from scipy.linalg.blas import dger
+from scipy.special import logsumexp
 
 from relpref.data import Comparisons
 from relpref.infer.belief import Floats, GaussianBelief
+from relpref.infer.mixture import MixtureBelief
 from relpref.infer.padding import padded_answers
 from relpref.infer.prediction import of_one_rater
 from relpref.infer.sites import Cavity, Sites, matched
@@ -26,44 +28,60 @@ _CERTAIN = 1e-12  # of the largest variance: below, a difference is known but fo
 
 
 class Site(NamedTuple):
-    """Natural parameters of one answer's site: exp(ν x − ½ τ x²), x the gap less its prior mean, which is 0."""
+    """Natural parameters of one answer's site in each component: exp(ν x − ½ τ x²), x the gap less its prior mean, which is 0.
 
-    precision: float
-    shift: float
+    Attributes
+    ----------
+    precision, shift : array, shape (K,)
+    """
+
+    precision: Floats
+    shift: Floats
 
 
 class RankOne:
-    """A Gaussian belief that is changed in place; the one that it starts from stays as it is."""
+    """A Gaussian belief, or a mixture of K of them, that is changed in place; the one that it starts from stays as it is."""
 
-    def __init__(self, belief: GaussianBelief) -> None:
-        self.mean = belief.mean().copy()
-        self.covariance = belief.covariance().copy()
+    def __init__(self, belief: GaussianBelief | MixtureBelief) -> None:
+        locations, scales = belief.as_mixture()
+        self._mean, self._covariance = locations.copy(), scales.copy()
+        self._log_weights = np.log(belief.weights)
 
-    def belief(self) -> GaussianBelief:
+    def belief(self) -> GaussianBelief | MixtureBelief:
         """What is believed now."""
-        return GaussianBelief(self.mean, self.covariance)
+        if len(self._mean) == 1:
+            return GaussianBelief(self._mean[0], self._covariance[0])
+        weights = np.exp(self._log_weights - logsumexp(self._log_weights))
+        return MixtureBelief(self._mean, self._covariance, weights)
 
-    def gap(self, first: int, second: int) -> tuple[float, float]:
-        """Mean and variance of u[first] − u[second]."""
-        covariance = self.covariance
-        variance = covariance[first, first] + covariance[second, second] - 2 * covariance[first, second]
-        return float(self.mean[first] - self.mean[second]), max(float(variance), 0.0)
+    def gap(self, first: int, second: int) -> tuple[Floats, Floats]:
+        """Mean and variance of u[first] − u[second], shape (K,)."""
+        covariance = self._covariance
+        variance = (
+            covariance[:, first, first] + covariance[:, second, second] - 2 * covariance[:, first, second]
+        )
+        return self._mean[:, first] - self._mean[:, second], np.maximum(variance, 0.0)
+
+    def weigh(self, log_probability: Floats) -> float:
+        """Multiply the weights by the probability of an answer in each component; the log of its average."""
+        before = float(logsumexp(self._log_weights))
+        self._log_weights = self._log_weights + log_probability
+        return float(logsumexp(self._log_weights)) - before
 
     def add(self, first: int, second: int, site: Site) -> None:
         """Multiply by a site: Σ − τ/(1 + τv) wwᵀ with w = Σa and v = aᵀΣa, a the difference of the two."""
         mean, variance = self.gap(first, second)
         left = 1 + site.precision * variance
-        self._move(first, second, (site.shift - site.precision * mean) / left, -site.precision / left)
+        change = self._covariance[:, first] - self._covariance[:, second]
+        self._mean += ((site.shift - site.precision * mean) / left)[:, None] * change
+        weights = -site.precision / left
+        for covariance, weight, column in zip(self._covariance, weights, change, strict=True):
+            # A symmetric matrix in C order is one in Fortran's order: BLAS changes it where it lies.
+            dger(weight, column, column, a=covariance.T, overwrite_a=True)
 
     def remove(self, first: int, second: int, site: Site) -> None:
         """Divide by a site that is in it."""
         self.add(first, second, Site(-site.precision, -site.shift))
-
-    def _move(self, first: int, second: int, step: float, weight: float) -> None:
-        change = self.covariance[first] - self.covariance[second]
-        self.mean += step * change
-        # A symmetric matrix in C order is one in Fortran's order: BLAS changes it where it lies.
-        dger(weight, change, change, a=self.covariance.T, overwrite_a=True)
 
 
 def match(
@@ -71,16 +89,26 @@ def match(
     parameters: Mapping[str, Any],
     answers: Comparisons,
     row: int,
-    gap: tuple[float, float],
-) -> Site:
-    """The site of an answer whose cavity is the gap's N(mean, variance) (XPGP section 4.1)."""
+    gap: tuple[Floats, Floats],
+) -> tuple[Site, Floats]:
+    """The site of an answer whose cavity is the gap's N(mean, variance) (XPGP section 4.1), and its log probability, shape (K,).
+
+    Parameters
+    ----------
+    model : AnswerModel
+    parameters : mapping from site to array, shape (K, ...)
+    answers : Comparisons
+    row : int
+        Of the answer.
+    gap : pair of arrays, shape (K,)
+    """
     columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
     one, known = of_one_rater(
         Comparisons(**columns, raters=answers.raters, strengths=answers.strengths), parameters
     )
     with jax.enable_x64(True):
-        precision, shift = _matched(model, one, known, *(np.full(1, value) for value in gap))
-        return Site(float(precision[0]), float(shift[0]))
+        sites, log_probability = _matched(model, one, known, *(value[:, None] for value in gap))
+        return Site(*(np.asarray(value)[:, 0] for value in sites)), np.asarray(log_probability)[:, 0]
 
 
 def error(
@@ -120,9 +148,10 @@ def error(
     with_room = padded_answers(answers)
     spare = (0, len(with_room.winner) - len(mean))
     with jax.enable_x64(True):
-        found = _matched(model, with_room, dict(parameters), *(np.pad(each, spare) for each in cavity))
-        stiffer = count * (np.asarray(found.precision)[: len(mean)] - precision)
-        pull = count * (np.asarray(found.shift)[: len(mean)] - shift) - stiffer * mean
+        given = {name: np.asarray(value)[None] for name, value in parameters.items()}
+        found, _ = _matched(model, with_room, given, *(np.pad(each, spare)[None] for each in cavity))
+        stiffer = count * (np.asarray(found.precision)[0, : len(mean)] - precision)
+        pull = count * (np.asarray(found.shift)[0, : len(mean)] - shift) - stiffer * mean
     ends = np.zeros(belief.size)
     np.add.at(ends, first, pull)
     np.subtract.at(ends, second, pull)
@@ -150,19 +179,26 @@ def error(
 @partial(jax.jit, static_argnums=0)
 def _matched(
     model: AnswerModel, one: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
-) -> Sites:
+) -> tuple[Sites, Array]:
+    def component(given: Mapping[str, Array], mean: Array, variance: Array) -> tuple[Sites, Array]:
+        likelihood = model(mean, one, **given)
+        moments = likelihood.tilted(model.value(one), mean, variance)
+        if isinstance(likelihood, GaussianSite):
+            peak, precision = likelihood.gaussian_site(model.value(one))
+            return Sites(precision, precision * peak), moments.log_normalizer
+        return matched(Cavity(mean, variance), moments), moments.log_normalizer
+
     given = {name: real(value) for name, value in parameters.items()}
-    likelihood = model(real(mean), one, **given)
-    if isinstance(likelihood, GaussianSite):
-        peak, precision = likelihood.gaussian_site(model.value(one))
-        return Sites(precision, precision * peak)
-    moments = likelihood.tilted(model.value(one), real(mean), real(variance))
-    return matched(Cavity(real(mean), real(variance)), moments)
+    return jax.vmap(component)(given, real(mean), real(variance))
 
 
 def stacked(sites: Mapping[str, Floats], before: Any) -> tuple[Floats, Floats]:
-    """Precision and shift of each row after a change, 0 for a new one; ``before`` as in `relpref.data.answer_changes.Change`."""
+    """Precision and shift of each row after a change along the last axis, 0 for a new one.
+
+    ``before`` is as in `relpref.data.answer_changes.Change`.
+    """
     known = before >= 0
-    precision, shift = np.zeros(len(before)), np.zeros(len(before))
-    precision[known], shift[known] = sites["precision"][before[known]], sites["shift"][before[known]]
+    precision, shift = np.zeros((2, *sites["precision"].shape[:-1], len(before)))
+    precision[..., known] = sites["precision"][..., before[known]]
+    shift[..., known] = sites["shift"][..., before[known]]
     return precision, shift

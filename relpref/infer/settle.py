@@ -152,7 +152,13 @@ def _search(
         tolerance = max(engine.options["tol"], CLOSE)  # EM needs q itself, not only its evidence
         found = [
             expectation_maximisation(
-                context, lambda u, s: at(u, s, tolerance, True), start, sites, most, progress.step
+                context,
+                lambda u, s: at(u, s, tolerance, True),
+                lambda u, s: at(u, s, tolerance, False),
+                start,
+                sites,
+                most,
+                progress.step,
             )
             for start in starts
         ]

@@ -1,7 +1,7 @@
 """A posterior after a few answers more, or a few less."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,10 +13,12 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.answer_changes import Change, added, withdrawn
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import Floats, GaussianBelief
-from relpref.infer.importance import MIN_EFFECTIVE, POINTS_INFO
+from relpref.infer.faces import plain
+from relpref.infer.importance import MIN_EFFECTIVE, POINTS_INFO, effective
 from relpref.infer.integrate import DRAWS_INFO
 from relpref.infer.large.belief import ImplicitBelief
 from relpref.infer.large.quick import ImplicitRankOne
+from relpref.infer.mixture import MixtureBelief
 from relpref.infer.observed import unwrap
 from relpref.infer.posterior import Origin
 from relpref.infer.quick import RankOne, Site, match, stacked
@@ -36,6 +38,8 @@ QUICK, FITTED = "quick_answers", "answers_at_fit"
 QUICK_ERROR = "quick_error"  # see `relpref.infer.quick.error`
 _MOST_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
 GUESSED = "guessed"  # hyperparameters that were never fitted
+_CHECKED = 4  # heaviest components of a mixture, whose error is estimated
+_SAME_SITE = 1e-2  # relative difference of sites that are one but for the tolerance they were found with
 _OF_THE_SEARCH = (
     "hyperparameters",
     "evaluations",
@@ -126,14 +130,12 @@ def _quickly(
 ) -> "UtilityPosterior":
     """One rank-one change for every answer; see `relpref.infer.quick`."""
     belief = posterior.belief
-    if not isinstance(belief, GaussianBelief | ImplicitBelief):
-        raise UnsupportedProgramError(
-            "quick=True changes one Gaussian, and this posterior is a mixture over hyperparameters; leave quick out"
-        )
+    assert isinstance(belief, GaussianBelief | MixtureBelief | ImplicitBelief)  # those of engines
     _check_gaps(posterior)
-    moving = RankOne(belief) if isinstance(belief, GaussianBelief) else ImplicitRankOne(belief)
-    sites = dict(posterior.sites)
-    known, number = posterior.data.comparisons, 0
+    moving = ImplicitRankOne(belief) if isinstance(belief, ImplicitBelief) else RankOne(belief)
+    sites = {name: np.atleast_2d(value) for name, value in posterior.sites.items()}
+    parameters = _by_component(posterior, values, data.comparisons)
+    known, number, gained = posterior.data.comparisons, 0, 0.0
     for is_more, given, (answers, before, rows) in changes:
         precision, shift = stacked(sites, before)
         copies = (
@@ -146,20 +148,34 @@ def _quickly(
             for _ in range(int(given.count[at])):
                 number += 1
                 if not is_more:
-                    moving.remove(*ends, Site(float(sites["precision"][row]), float(sites["shift"][row])))
+                    moving.remove(*ends, Site(sites["precision"][:, row], sites["shift"][:, row]))
+                site, chance = match(posterior.likelihood, parameters, given, at, moving.gap(*ends))
+                gained += moving.weigh(chance if is_more else -chance)
+                if not is_more:
                     continue
-                site = match(posterior.likelihood, values, given, at, moving.gap(*ends))
                 moving.add(*ends, site)
                 # Copies of an answer share one site: what they say together stays as it is.
                 copies[row] += 1
-                precision[row] += (site.precision - precision[row]) / copies[row]
-                shift[row] += (site.shift - shift[row]) / copies[row]
+                precision[:, row] += (site.precision - precision[:, row]) / copies[row]
+                shift[:, row] += (site.shift - shift[:, row]) / copies[row]
         sites, known = {"precision": precision, "shift": shift}, answers
     found = moving.belief()
     error = float("nan")  # of many entities it would take a solve for each answer
-    if isinstance(found, GaussianBelief):
+    if not isinstance(found, ImplicitBelief):
         at_mode = posterior.info["engine"] != "EP"
-        error = quick_error(posterior.likelihood, values, data.comparisons, sites, found, at_mode)
+        parts = found.components if isinstance(found, MixtureBelief) else [found]
+        heaviest = np.argsort(-found.weights)[:_CHECKED]
+        error = max(
+            quick_error(
+                posterior.likelihood,
+                {name: value[at] for name, value in parameters.items()},
+                data.comparisons,
+                {name: value[at] for name, value in sites.items()},
+                parts[at],
+                at_mode,
+            )
+            for at in heaviest
+        )
         if error > _MOST_ERROR:
             return _fully(posterior, data, changes, values, "keep", False)
     info = {
@@ -172,17 +188,37 @@ def _quickly(
     guessed = _guessed(posterior, values)
     if guessed:
         info[GUESSED] = guessed
+    log_evidence = None
+    if posterior.hyperparameter_draws:
+        draws = posterior.hyperparameter_draws
+        values |= {name: plain(np.tensordot(found.weights, value, axes=1)) for name, value in draws.items()}
+        info["effective_points"] = effective(np.log(found.weights))
+        log_evidence = None if posterior.log_evidence is None else posterior.log_evidence + gained
     return replace(
         posterior,
         data=data,
         belief=found,
         parts={},
-        sites=sites,
+        sites=sites if posterior.hyperparameter_draws else {name: value[0] for name, value in sites.items()},
         hyperparameters=values,
-        log_evidence=None,
+        log_evidence=log_evidence,
         info=info,
         origin=_origin(posterior, data),
     )
+
+
+def _by_component(
+    posterior: "UtilityPosterior", values: Mapping[str, Any], answers: Comparisons
+) -> dict[str, Any]:
+    """Parameters of the likelihood in each of the K components, shape (K, ...)."""
+    number, draws = len(posterior.belief.weights), posterior.hyperparameter_draws
+    parameters = {}
+    for site in posterior.likelihood.parameters(answers):
+        if site in values:
+            value = np.asarray(values[site], dtype=np.float64)
+            same = np.broadcast_to(value, (number, *value.shape))
+            parameters[site] = _widened(draws[site], value) if site in draws else same
+    return parameters
 
 
 def _check_gaps(posterior: "UtilityPosterior") -> None:
@@ -194,16 +230,17 @@ def _check_gaps(posterior: "UtilityPosterior") -> None:
     if QUICK in posterior.info or not len(answers.winner):
         return
     belief = posterior.belief
+    parameters = _by_component(posterior, posterior.hyperparameters, answers)
     for row in {0, len(answers.winner) // 2, len(answers.winner) - 1}:
         margins = belief.differences(answers.winner[row : row + 1], answers.loser[row : row + 1])
-        mean, variance = float(margins.mean[0]), float(margins.sd[0]) ** 2
-        site = Site(float(sites["precision"][row]), float(sites["shift"][row]))
+        mean, variance = margins.means[:, 0], margins.variances[:, 0]
+        site = Site(*(np.atleast_2d(sites[name])[:, row] for name in ("precision", "shift")))
         left = 1 - variance * site.precision
         cavity = ((mean - variance * site.shift) / left, variance / left)
         if posterior.info["engine"] != "EP":  # Laplace: the curvature at the mode
-            cavity = (mean, 0.0)
-        found = match(posterior.likelihood, posterior.hyperparameters, answers, row, cavity)
-        if not np.allclose(found, site, rtol=1e-3, atol=1e-5):
+            cavity = (mean, np.zeros_like(mean))
+        found, _ = match(posterior.likelihood, parameters, answers, row, cavity)
+        if not np.allclose(found, site, rtol=_SAME_SITE, atol=1e-2 * _SAME_SITE):
             raise UnsupportedProgramError(
                 "quick=True is for programs whose answers look at gaps of utilities by the likelihood that they are given, as those of "
                 "relpref.models do; leave quick out"

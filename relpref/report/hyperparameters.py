@@ -131,7 +131,10 @@ def _pictures(posterior: Posterior) -> list[Block]:
 
 def _resampled(posterior: Posterior) -> Any:
     """Positions of the values of the hyperparameters, each as often as its weight says."""
-    counts = np.round(_COPIES * posterior.belief.weights / posterior.belief.weights.max()).astype(int)
+    weights = posterior.belief.weights
+    if not np.ptp(weights):
+        return slice(None)
+    counts = np.round(_COPIES * weights / weights.max()).astype(int)
     return np.repeat(np.arange(len(counts)), counts)
 
 

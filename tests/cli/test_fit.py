@@ -119,7 +119,7 @@ def test_json_is_one_document(place: Path, ask: Any) -> None:
     assert found["data"]["relations"] == {"hot": 4}
     run = load_run("other")
     assert found["log_evidence"] == run.posterior.log_evidence
-    assert run.metadata["options"] == {"engine": "ep", "hyperparameters": "maximise", "restarts": 2}
+    assert run.metadata["options"] == {"engine": "ep", "hyperparameters": "integrate", "restarts": 2}
     assert len(found["hyperparameters"]["attributes_lengthscale"]) == 2
 
 

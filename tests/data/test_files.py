@@ -331,7 +331,9 @@ def test_what_is_meant_to_be_large_is_read(tmp_path: Any, monkeypatch: Any) -> N
     assert len(read_table(file).frame) == 6000
 
 
-@pytest.mark.parametrize("read", [read_edges, read_table, read_matrix, Rankings.from_preflib], ids=str)
+@pytest.mark.parametrize(
+    "read", [read_edges, read_table, read_matrix, Rankings.from_preflib], ids=lambda read: read.__name__
+)
 @pytest.mark.parametrize("ending", [".csv", ".mtx", ".soc"])
 def test_no_name_of_a_file(tmp_path: Any, read: Any, ending: str) -> None:
     with pytest.raises(DataError):

@@ -188,7 +188,7 @@ def test_one_part_is_refused(data: PreferenceData, given: UtilityPosterior) -> N
 
 @pytest.mark.parametrize("missing", ["origin", "log_evidence"])
 def test_nothing_to_refit_is_refused(given: UtilityPosterior, missing: str) -> None:
-    changes: dict[str, Any] = {missing: None}
+    changes: dict[str, Any] = {missing: None, "hyperparameter_draws": {}}
     with pytest.raises(
         UnsupportedProgramError, match="needs a posterior from EP or Laplace that knows its program"
     ):

@@ -103,9 +103,10 @@ def data(make_data: Callable[..., PreferenceData]) -> PreferenceData:
 
 @pytest.fixture(scope="session")
 def fit() -> Callable[..., Any]:
-    """EP on `xpgp`, with its defaults otherwise."""
+    """EP on `xpgp` at one value of the hyperparameters, with its defaults otherwise."""
 
     def run(data: PreferenceData, fixed: Any = HYPERPARAMETERS, key: int = 0, **options: Any) -> Any:
+        options = {"hyperparameters": "maximise", **options}
         return EP(xpgp, fixed=fixed, **options).run(jax.random.key(key), data, progress_bar=False)
 
     return run

@@ -145,7 +145,7 @@ def reports() -> PreferenceData:
 def reported() -> Any:
     """A posterior of reports, and the exact one: mean and covariance of all gaps without each report."""
     data, noise = reports(), 1e-4
-    posterior = EP(xpgp, fixed={**HYPERPARAMETERS, "soft_noise": noise}).run(0, data)
+    posterior = EP(xpgp, fixed={**HYPERPARAMETERS, "soft_noise": noise}).run(0, data, individual=False)
     table = data.attributes
     standard = (table - table.mean(axis=0)) / table.std(axis=0)
     squares = np.square(standard[:, None] - standard).sum(-1)

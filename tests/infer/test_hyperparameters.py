@@ -52,7 +52,9 @@ def test_they_maximise_evidence_and_prior(
 
 
 def test_restarts_do_not_make_it_worse(maximised: Any, data: PreferenceData) -> None:
-    several = EP(xpgp, restarts=3).run(0, data, progress_bar=False)  # a seed is as good as a key
+    several = EP(xpgp, hyperparameters="maximise", restarts=3).run(
+        0, data, progress_bar=False
+    )  # a seed is as good as a key
 
     def objective(posterior: Any) -> float:
         return float(posterior.log_evidence + posterior.info["log_prior"])

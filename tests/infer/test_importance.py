@@ -262,3 +262,21 @@ def test_nuts_agrees(data: PreferenceData, posterior: UtilityPosterior) -> None:
     sd = draws.sd()
     np.testing.assert_allclose((posterior.mean() - draws.mean()) / sd, 0.0, atol=0.1)
     np.testing.assert_allclose(posterior.sd() / sd, 1.0, atol=0.1)
+
+
+def test_a_quick_update_moves_every_component_and_is_undone(posterior: UtilityPosterior) -> None:
+    known = set(zip(posterior.data.winner.tolist(), posterior.data.loser.tolist(), strict=True))
+    fresh = [(first, second) for first in range(3) for second in range(4, 8) if (first, second) not in known]
+    answers = [(_LABELS[first], _LABELS[second]) for first, second in fresh[:2]]
+    quick = posterior.update(answers, quick=True)
+    full = posterior.update(answers)
+    sd = full.sd()
+    np.testing.assert_allclose((quick.mean() - full.mean()) / sd, 0.0, atol=0.05)
+    np.testing.assert_allclose(quick.sd() / sd, 1.0, atol=0.05)
+    np.testing.assert_allclose(quick.belief.weights, full.belief.weights, rtol=0.15, atol=0.003)
+    assert quick.log_evidence == pytest.approx(full.log_evidence, abs=0.05)
+    assert quick.hyperparameters["smooth"] == pytest.approx(full.hyperparameters["smooth"], rel=0.05)
+    undone = quick.update(withdraw=answers[1:], quick=True).update(withdraw=answers[:1], quick=True)
+    np.testing.assert_allclose(undone.mean(), posterior.mean(), atol=1e-8)
+    np.testing.assert_allclose(undone.belief.weights, posterior.belief.weights, rtol=1e-6)
+    assert undone.log_evidence == pytest.approx(posterior.log_evidence)

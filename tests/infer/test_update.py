@@ -73,17 +73,17 @@ def test_a_quick_update_is_near_the_full_one_and_undone_exactly(updated: Any, po
 
 def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None:
     """Sites multiplied in and divided out by rank-one changes against the inverse of the sum of precisions."""
-    moving, site = quick.RankOne(posterior.belief), quick.Site(0.7, -0.4)
+    moving, site = quick.RankOne(posterior.belief), quick.Site(np.array([0.7]), np.array([-0.4]))
     moving.add(2, 9, site)
     ends = np.zeros(posterior.belief.size)
     ends[[2, 9]] = 1, -1
     precision = np.linalg.inv(posterior.belief.covariance())
     covariance = np.linalg.inv(precision + 0.7 * np.outer(ends, ends))
-    np.testing.assert_allclose(moving.covariance, covariance, atol=1e-9)
+    np.testing.assert_allclose(moving.belief().covariance(), covariance, atol=1e-9)
     mean = covariance @ (precision @ posterior.belief.mean() - 0.4 * ends)
-    np.testing.assert_allclose(moving.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(moving.belief().mean(), mean, atol=1e-9)
     moving.remove(2, 9, site)
-    np.testing.assert_allclose(moving.covariance, posterior.belief.covariance(), atol=1e-12)
+    np.testing.assert_allclose(moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12)
 
 
 def off(one: Any, exact: Any) -> float:

@@ -206,7 +206,7 @@ def _compared(found: Subject, belief: Belief, nuts: Chains) -> Check:
 def _own_draws(posterior: Posterior, belief: Belief) -> float:
     """Effective number of draws that a posterior consists of."""
     if isinstance(belief, MixtureBelief):
-        return float(posterior.info.get("ess", len(belief.locations)))
+        return float(posterior.info.get("ess", 1 / np.sum(np.square(belief.weights))))
     if isinstance(belief, DrawsBelief):
         chains = int(posterior.info.get("chains", 1))
         per_chain = len(belief.draws) // chains
@@ -253,7 +253,7 @@ def _judged(
     name = found.posterior.info["engine"]
     engine = "The sample" if name == "samples" else name
     if isinstance(found.posterior.belief, MixtureBelief):
-        engine += " with NUTS over the hyperparameters"
+        engine += ", averaged over hyperparameters,"
     chains = nuts.latent.shape[0]
     said = f"{chains} chain{'' if chains == 1 else 's'}, R-hat {numbers['r_hat']:.3f}, {numbers['ess']:.0f} effective draws"
     over = " over hyperparameters, too" if nuts.hyperparameters else ""

@@ -82,7 +82,8 @@ def _own_error(posterior: Posterior, held: Posterior) -> Floats | float:
     belief = posterior.belief
     if not isinstance(belief, MixtureBelief):
         return 0.0
-    mean, between = belief.mean(), np.cov(belief.locations, rowvar=False, bias=True)
+    mean = belief.mean()
+    between = np.cov(belief.locations, rowvar=False, ddof=0, aweights=belief.weights)
     spread, nothing = (moments(held, GaussianBelief(mean, scale))["sd"] for scale in (between, 0 * between))
-    number = float(posterior.info.get("ess", len(belief.locations)))
+    number = float(posterior.info.get("ess", 1 / np.sum(np.square(belief.weights))))
     return np.asarray(np.sqrt(np.maximum(spread**2 - nothing**2, 0.0) / number))

@@ -111,7 +111,7 @@ def of_weights(
     """Of importance weights; ``table`` is there where they can be relied on."""
     engine = posterior.info["engine"]
     if isinstance(posterior.belief, MixtureBelief):
-        engine = f"{engine} with NUTS over the hyperparameters"
+        engine = f"{engine}, averaged over hyperparameters,"
     numbers: dict[str, Any] = {
         "k_hat": k_hat,
         "ess": ess,

@@ -10,6 +10,7 @@ from relpref.infer import Posterior, UtilityPosterior
 from relpref.infer.belief import Floats
 from relpref.infer.large.answered import answered
 from relpref.infer.ranks import objects
+from relpref.infer.refit import engine_again
 
 NOISE = "rater_noise"
 
@@ -37,7 +38,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     Raises
     ------
     DataError
-        If the answers do not say who gave them, or are numbers and the posterior a mixture.
+        If the answers do not say who gave them, or it is not known what they could have been.
     UnsupportedProgramError
         As for `leave_one_out`.
 
@@ -62,10 +63,21 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     noise = posterior.hyperparameters.get(NOISE)
     usual = {} if noise is None else {NOISE: np.full(np.shape(noise), np.median(noise))}
     left = left_out(posterior, usual)
+    origin = posterior.origin
+    if (
+        np.isnan(left.predictive.moments).any()
+        and posterior.hyperparameter_draws
+        and origin
+        and origin.engine
+    ):
+        # The scores of numbers have known moments in one Gaussian only: that at the averages of the hyperparameters.
+        engine = engine_again(origin, fixed=posterior.hyperparameters)
+        alone = engine.run_from(None, posterior.key, *origin.args, progress_bar=False, **origin.kwargs)
+        left = left_out(alone, usual)
     loss, moments = -left.log_score, left.predictive.moments
     if np.isnan(moments).any():
         raise DataError(
-            "nobody knows what the answers could have been: they are numbers and the posterior a mixture, or the likelihood is one of its own"
+            "nobody knows what the answers could have been: the likelihood is one of its own, or the posterior is a sample"
         )
 
     def total(values: Floats) -> Floats:

@@ -43,7 +43,7 @@ class Step:
 
 def fit_xpgp(data: PreferenceData) -> UtilityPosterior:
     """`relpref.models.xpgp` by EP, hyperparameters at the maximum of the evidence."""
-    posterior = EP(xpgp).run(0, data, progress_bar=False)
+    posterior = EP(xpgp, hyperparameters="maximise").run(0, data, progress_bar=False)
     assert isinstance(posterior, UtilityPosterior)  # xpgp is about utilities
     return posterior
 

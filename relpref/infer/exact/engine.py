@@ -31,6 +31,8 @@ from relpref.linalg import Eigen, symmetric_eigen
 
 _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
 
+_NOT_INTEGRATED = "hyperparameters are at their maximum, where all scores have one closed form; EP on the same program averages over them"
+
 
 class ExactEvidence(NamedTuple):
     """The evidence of a relation and its exact gradient, in the unconstrained hyperparameters."""
@@ -236,6 +238,7 @@ class Exact:
             log_evidence = self._edge_evidence(structure, nodes, objects, noise)
         if search is not None:
             info |= {"evaluations": search.evaluations, "gradient_norm": search.gradient_norm}
+            info["integration"] = _NOT_INTEGRATED
             # A line search may end where the evidence falls off too steeply to go on, which is no maximum, or at one that rounding hides:
             # without noise in the labels the kernel matrix loses twelve digits.
             steep = search.gradient_norm > _STEEP * max(100.0, abs(search.objective))

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from relpref.infer.engine import GaussianEngine
 
 DENSE = 4000  # entities up to which a covariance matrix of all is the simpler and the faster way
+_NOT_INTEGRATED = (
+    "hyperparameters are at their maximum: without a matrix of all entities the covariance of each of many points would be a search of "
+    "its own; structure='dense' averages over them where memory allows it"
+)
 # Touched entities up to which these have a matrix (0.5 GB), and answers or entities, the fewer of them, that EP factorises.
 _MOST_TOUCHED, _MOST_FACTORISED = 8000, 5000
 _MOST_NOTED = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
@@ -84,6 +88,8 @@ def fit(
     if len(positions) <= _MOST_NOTED and not result.empty:
         blocks = {name: part.block(positions, positions) for name, part in reading.prior.parts.items()}
         info |= prior_notes(problem.data, {UTILITY: blocks}, positions)
+    if engine.options["hyperparameters"] == "integrate" and searched.values:
+        info["integration"] = _NOT_INTEGRATED
     if problem.scale_error:
         info["scale_error"] = max(problem.scale_error.values())
     engine.raise_unless_ok(result, info)

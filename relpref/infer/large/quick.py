@@ -95,10 +95,14 @@ class ImplicitRankOne:
         """What is believed now."""
         return self._belief
 
-    def gap(self, first: int, second: int) -> tuple[float, float]:
-        """Mean and variance of u[first] − u[second]."""
+    def gap(self, first: int, second: int) -> tuple[Floats, Floats]:
+        """Mean and variance of u[first] − u[second], shape (1,)."""
         margins = self._belief.differences(np.array([first]), np.array([second]))
-        return float(margins.mean[0]), float(margins.sd[0]) ** 2
+        return margins.mean, np.square(margins.sd)
+
+    def weigh(self, log_probability: Floats) -> float:
+        """There is one component; the log probability of an answer."""
+        return float(log_probability[0])
 
     def add(self, first: int, second: int, site: Site) -> None:
         """Multiply by a site: Σ − τ/(1 + τv) wwᵀ with w = Σa and v = aᵀΣa, a the difference of the two."""
@@ -108,12 +112,13 @@ class ImplicitRankOne:
         difference[second] -= 1.0
         change = implicit.matmul(difference)
         mean = float(self._belief.location[first] - self._belief.location[second])
-        left = 1 + site.precision * max(float(change[first] - change[second]), 0.0)
+        precision, shift = float(site.precision[0]), float(site.shift[0])
+        left = 1 + precision * max(float(change[first] - change[second]), 0.0)
         none = np.zeros((implicit.size, 0))
         before = implicit if isinstance(implicit, Changed) else Changed(implicit, none, np.zeros(0))
         self._belief = ImplicitBelief(
-            self._belief.location + (site.shift - site.precision * mean) / left * change,
-            before.with_change(change, site.precision / left),
+            self._belief.location + (shift - precision * mean) / left * change,
+            before.with_change(change, precision / left),
         )
 
     def remove(self, first: int, second: int, site: Site) -> None:
