@@ -18,7 +18,6 @@ from relpref.infer.faces import (
     assemble_mixture,
     positive_definite,
     prior_notes,
-    room_for_components,
     thinned,
 )
 from relpref.infer.importance import (
@@ -64,8 +63,8 @@ class GaussianEngine:
         ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of evidence times prior (see
         `relpref.infer.importance`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
         scalars first, then entries of vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
-        ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, about
-        1100 entities, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximise"`` climbs log evidence
+        ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, above
+        about 640 entities, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximise"`` climbs log evidence
         plus log prior by its exact gradient and takes the maximum for certain: intervals are too narrow where answers are few.
         ``"em"`` reaches the same place by the paper's expectation maximization (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them
         from evidence times prior, starting at the maximum, and returns a mixture of one posterior for each draw: the reference, and
@@ -268,7 +267,7 @@ class GaussianEngine:
             return self._mixture(values, key, args, kwargs, more, None)
         origin = self.origin(args, kwargs)
         if self.options["hyperparameters"] == "integrate" and layout.hyperparameters and not result.empty:
-            if room_for_components(layout.num_latents) >= MIN_POINTS:
+            if most_points(layout.num_latents) >= MIN_POINTS:
                 return self._integrated(prepared, settled, key, origin, progress_bar)
             info["integration"] = _TOO_LARGE
         return assemble(layout, fixed, final, info, key, origin, answered)
@@ -322,7 +321,7 @@ class GaussianEngine:
                 np.asarray(maximum),
                 evaluated(settled.evidence, None),
                 generator(key),
-                most_points(layout.num_latents, room_for_components(layout.num_latents)),
+                most_points(layout.num_latents),
                 progress.step,
             )
         info = settled.info | {"hyperparameters": "integrate", **points.info}

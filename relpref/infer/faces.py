@@ -227,14 +227,9 @@ def sites_of(evidence: Evidence, answered: int) -> dict[str, Floats]:
     }
 
 
-def room_for_components(size: int) -> int:
-    """How many components of a mixture there is room for."""
-    return MOST_NUMBERS // max(size, 1) ** 2
-
-
 def thinned(rows: list[Any], size: int) -> list[Any]:
     """As many of the draws, evenly from each chain, as there is room for a covariance of each."""
-    most = max(1, room_for_components(size) // CHAINS)
+    most = max(1, MOST_NUMBERS // max(size, 1) ** 2 // CHAINS)
     length = len(rows) // CHAINS
     if length <= most:
         return rows

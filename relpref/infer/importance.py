@@ -32,6 +32,7 @@ _MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
 POINTS = {1: 24, 2: 24, 3: 36, 4: 48, 5: 60, 6: 60}  # by the number of directions, at most
 ROUNDS = 3  # in which they come, each from a proposal with the moments of the points before
 _MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many again follow
+MAX_NUMBERS = 10_000_000  # in the covariances of all points (80 MB), each of which a quick update moves
 _SMALL, FEWER_POINTS = (
     100,
     36,
@@ -372,9 +373,10 @@ def importance_points(
     )
 
 
-def most_points(size: int, room: int) -> int:
-    """How many points there may be for so many latents, with room for so many covariances."""
-    return min(room, FEWER_POINTS if size > _SMALL else room)
+def most_points(size: int) -> int:
+    """How many points there may be for so many latents."""
+    room = MAX_NUMBERS // max(size, 1) ** 2
+    return min(room, FEWER_POINTS) if size > _SMALL else room
 
 
 def effective(log_weights: Floats) -> float:

@@ -14,8 +14,7 @@ from scipy.special import logsumexp, ndtr
 import relpref
 from relpref import PreferenceData
 from relpref.diagnostics.psis import smoothed
-from relpref.infer import EP, Laplace, UtilityPosterior
-from relpref.infer import faces as faces_module
+from relpref.infer import EP, Laplace, UtilityPosterior, importance
 from relpref.infer.importance import (
     POINTS,
     Coordinates,
@@ -123,7 +122,7 @@ def test_nothing_to_average_over_leaves_one_gaussian(data: PreferenceData) -> No
 
 
 def test_too_large_mixtures_are_not_thinned(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faces_module, "MOST_NUMBERS", 23 * _NUMBER**2)
+    monkeypatch.setattr(importance, "MAX_NUMBERS", 23 * _NUMBER**2)
     posterior = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
     assert len(posterior.belief.weights) == 1
     assert "maximum" in posterior.info["integration"]
