@@ -78,12 +78,14 @@ class _Sums:
 
 
 def _own_error(posterior: Posterior, held: Posterior) -> Floats | float:
-    """Of a mixture, whose components are a sample: how well its mean is known."""
+    """Of a mixture whose components are a sample: how well its mean is known.
+
+    Weighted components are the points of an integral, whose weights say themselves whether they can be relied on.
+    """
     belief = posterior.belief
-    if not isinstance(belief, MixtureBelief):
+    if not isinstance(belief, MixtureBelief) or np.ptp(belief.weights):
         return 0.0
-    mean = belief.mean()
-    between = np.cov(belief.locations, rowvar=False, ddof=0, aweights=belief.weights)
+    mean, between = belief.mean(), np.cov(belief.locations, rowvar=False, bias=True)
     spread, nothing = (moments(held, GaussianBelief(mean, scale))["sd"] for scale in (between, 0 * between))
-    number = float(posterior.info.get("ess", 1 / np.sum(np.square(belief.weights))))
+    number = float(posterior.info.get("ess", len(belief.locations)))
     return np.asarray(np.sqrt(np.maximum(spread**2 - nothing**2, 0.0) / number))
