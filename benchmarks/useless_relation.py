@@ -106,18 +106,17 @@ def problem_of(problem: int, entities: int, answers: int, useful: bool) -> tuple
 def _over_prior(data: Any, key: int, draws: int) -> Any:
     """The mixture over draws of all hyperparameters from their priors, weighted by the evidence."""
     import jax
-    from numpyro.infer import Predictive
+    import jax.numpy as jnp
 
     from relpref.infer import EP
+    from relpref.infer.prepare import constrained, prepare, prior_draws
     from relpref.models import xpgp
 
     with jax.enable_x64(True):
-        samples = Predictive(xpgp, num_samples=draws)(jax.random.key(key), data.without_answers())
-        values = {
-            name: np.asarray(value)
-            for name, value in samples.items()
-            if name.endswith(("_amplitude", "_lengthscale", "_range"))
-        }
+        call, arrays, fixed, (layout, *_), _ = prepare(xpgp, (data,), {}, {}, False)
+        drawn = prior_draws(call, layout, arrays, fixed, jax.random.key(key), draws)
+        together = {name: jnp.stack([one[name] for one in drawn]) for name in drawn[0]}
+        values = jax.tree.map(np.asarray, constrained(call, layout, arrays, fixed, together))
     return EP(xpgp, throw=False).run_at_draws(values, key, data, prior_log_weights=np.zeros(draws))
 
 
