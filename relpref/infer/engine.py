@@ -24,6 +24,7 @@ from relpref.infer.importance import (
     MIN_POINTS,
     PARETO_POINTS,
     POINT_TOLERANCE,
+    Coordinates,
     Evaluated,
     coordinates,
     effective,
@@ -47,6 +48,7 @@ from relpref.infer.sites import Info, Sites
 Strategy = Literal["integrate", "maximise", "em", "nuts"]
 
 STRATEGIES: tuple[Strategy, ...] = ("integrate", "maximise", "em", "nuts")
+_ALL_HELD = "all hyperparameters are in a plate, such as one for each rater; they are at their maximum"
 _TOO_LARGE = "the covariances of all points would take too much memory; hyperparameters are at their maximum"
 
 
@@ -267,9 +269,13 @@ class GaussianEngine:
             return self._mixture(values, key, args, kwargs, more, None)
         origin = self.origin(args, kwargs)
         if self.options["hyperparameters"] == "integrate" and layout.hyperparameters and not result.empty:
-            if most_points(layout.num_latents) >= MIN_POINTS:
-                return self._integrated(prepared, settled, key, origin, progress_bar)
-            info["integration"] = _TOO_LARGE
+            coords = coordinates(call, arrays, fixed, prepared.discovery.medians, settled.unconstrained)
+            if not coords.number:
+                info |= {"integration": _ALL_HELD, "held": coords.held}
+            elif most_points(layout.num_latents) < MIN_POINTS:
+                info["integration"] = _TOO_LARGE
+            else:
+                return self._integrated(prepared, settled, coords, key, origin, progress_bar)
         return assemble(layout, fixed, final, info, key, origin, answered)
 
     @property
@@ -283,10 +289,16 @@ class GaussianEngine:
             raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
 
     def _integrated(
-        self, prepared: Prepared, settled: Settled, key: Any, origin: Origin, progress_bar: bool
+        self,
+        prepared: Prepared,
+        settled: Settled,
+        coords: Coordinates,
+        key: Any,
+        origin: Origin,
+        progress_bar: bool,
     ) -> Posterior:
         """The weighted mixture over importance points around the maximum."""
-        call, arrays, fixed, (layout, medians, entries, _), answered = prepared
+        call, arrays, fixed, (layout, _, entries, _), answered = prepared
         maximum, unravel = ravel_pytree(settled.unconstrained)
         # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
         tolerance = max(self.options["tol"], POINT_TOLERANCE)
@@ -317,7 +329,7 @@ class GaussianEngine:
         ) as progress:
             points = importance_points(
                 evaluate,
-                coordinates(call, arrays, fixed, medians, settled.unconstrained),
+                coords,
                 np.asarray(maximum),
                 evaluated(settled.evidence, None),
                 generator(key),

@@ -151,6 +151,11 @@ class Coordinates:
     more: NDArray[np.int64]
     held: list[str]
 
+    @property
+    def number(self) -> int:
+        """How many are not held."""
+        return len(self.free) + len(self.more)
+
 
 def coordinates(
     call: Call, arrays: tuple[Any, ...], fixed: Values, medians: Values, maximum: Values
@@ -305,7 +310,7 @@ def importance_points(
         Flattened unconstrained hyperparameters.
     at_maximum : Evaluated
     rng : numpy Generator
-        Shifts the quasi-random sequence.
+        Draws the axes and distances of the design.
     most : int
         Points, at the most.
     report : callable

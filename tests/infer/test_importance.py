@@ -170,6 +170,15 @@ def test_noise_of_raters_is_held(posterior: UtilityPosterior) -> None:
     assert np.ptp(found.hyperparameter_draws["rater_noise"], axis=0).max() == 0
 
 
+def test_hyperparameters_that_are_all_held_are_at_their_maximum() -> None:
+    data = _answers(12, rater=True)
+    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "individual_amplitude": 0.3}
+    found = EP(relpref.models.xpgp, fixed=fixed).run(0, data, progress_bar=False)
+    assert len(found.belief.weights) == 1
+    assert found.info["held"] == ["rater_noise"]
+    assert "rater" in found.info["integration"]
+
+
 def _gaussian(precision: NDArray[np.float64], mean: NDArray[np.float64]) -> Any:
     """Evidence times prior of a Gaussian form, with its gradient."""
 
