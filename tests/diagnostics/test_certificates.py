@@ -358,7 +358,7 @@ def fitted(gold: Any) -> Callable[[Any], Any]:
 @pytest.mark.slow
 def test_the_gold_problem(gold: Any, fitted: Callable[[Any], Any]) -> None:
     found = certify(fitted(EP))
-    assert found.verdict in ("good", "undecided")  # a hundred means and sds at once take many draws
+    assert found.verdict == "good"
     assert 0.2 <= found.efficiency <= 0.7
     assert found.table is not None
     exact = gold["mean"] - gold["mean"].mean()
@@ -423,9 +423,9 @@ def test_classifiers_by_example(classes: int) -> None:
     )
     found = certify(posterior)
     assert found.verdict in ("good", "doubtful")
-    assert (
-        found.table is not None
-    ) or classes > 2  # the weights of 80 latents are at the edge of what is reliable
-    if found.table is None:
+    if classes > 2:  # of 80 latents the weights are just beyond what is reliable, and no table is shown
+        assert (found.verdict, found.table) == ("doubtful", None)
+        assert found.k_hat > 0.7
         return
+    assert found.table is not None
     assert len(found.table) == 40 * (classes - 1)
