@@ -72,9 +72,8 @@ def simulated(
     import jax
 
     from relpref import infer
-    from relpref.diagnostics.calibration.fits import fitted
-    from relpref.diagnostics.calibration.quantities import below_truth, usual
-    from relpref.diagnostics.calibration.simulate import Questions
+    from relpref.diagnostics.calibration.quantities import Questions, below_truth, usual
+    from relpref.diagnostics.calibration.run import fitted
 
     warnings.simplefilter("ignore")
     design, start, number = block

@@ -62,7 +62,7 @@ def problem(size: int) -> tuple[Any, Any]:
 def measured(x: Any, y: Any, repeats: int, peer: Callable[..., Any] | None) -> tuple[list[str], list[float]]:
     """One row, and the seconds of our own parts."""
     from relpref.rls import RankRLS
-    from relpref.rls.pair_out import PairSystems
+    from relpref.rls.hold_out import PairSystems
 
     ranker = RankRLS("gaussian", gamma=GAMMA, regularization=REGULARIZATION)
     decomposition = seconds(lambda: ranker.fit(x, y), 1)

@@ -109,7 +109,7 @@ def _over_prior(data: Any, key: int, draws: int) -> Any:
     import jax.numpy as jnp
 
     from relpref.infer import EP
-    from relpref.infer.prepare import constrained, prepare, prior_draws
+    from relpref.infer.program import constrained, prepare, prior_draws
     from relpref.models import xpgp
 
     with jax.enable_x64(True):

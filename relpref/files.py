@@ -111,7 +111,6 @@ class Decompressed:
         self._file, self._stream, self._taken = file, stream, 0
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes."""
         return self._counted(self._stream.read(size))
 
     def readline(self, size: int) -> bytes:

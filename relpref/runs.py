@@ -19,14 +19,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NotRequired, TypedDict
 
-from relpref.data.folder import Files
-from relpref.data.kind_words import path_and_kind
-from relpref.data.table_files import suffix_of
+from relpref.data.matrix_files import Files
+from relpref.data.relation import path_and_kind
+from relpref.data.tables import suffix_of
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest
 from relpref.folders import previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
-from relpref.infer.encoding import conform
+from relpref.infer.storage import conform
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"

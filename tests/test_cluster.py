@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from relpref.errors import ClusterError, DataError
-from relpref.parallel import cluster, run_all
+from relpref.parallel import run as cluster
+from relpref.parallel import run_all
 
 pytest.importorskip("distributed")
 

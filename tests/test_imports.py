@@ -83,7 +83,7 @@ def test_few_modules_talk_to_arviz() -> None:
     assert users == [
         "relpref.diagnostics.psis",
         "relpref.infer.arviz_bridge",
-        "relpref.report.arviz_pictures",
+        "relpref.report.plots",
     ]
 
 

@@ -6,36 +6,377 @@ open for its rater, so that a tab that was reloaded, or opened again tomorrow, g
 """
 
 import asyncio
+import hashlib
 import hmac
+import os
+import re
 import secrets
+import sys
 import threading
-from collections.abc import AsyncIterator, Mapping
+import traceback
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relpref.app import words
-from relpref.app.cards import Card, card
-from relpref.app.guard import Guard
-from relpref.app.images import TYPES, is_picture
-from relpref.app.standings import PAGE, TOP, View, standings
 from relpref.errors import DataError, StorageError
-from relpref.explore.raters import rater_name
-from relpref.explore.refiner import Refiner
+from relpref.explore.loop import Refiner, rater_name
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from relpref.explore.items import Item
     from relpref.explore.loop import Loop
-    from relpref.explore.store.question import Question
+    from relpref.explore.store.answer_store import Question
+
+# SVG is missing on purpose: it may carry scripts.
+TYPES = {
+    ".avif": "image/avif",
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".webp": "image/webp",
+}
+
+
+def is_picture(file: Path) -> bool:
+    """Whether a file may be sent as a picture. That it lies in the folder of the items is seen to where these are read."""
+    return file.suffix.lower() in TYPES and os.path.isfile(file)
+
+
+# Control characters but newline and tab; marks that turn the direction of the text after them; halves of characters; not characters.
+_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_NAME, _TEXT = 90, 300
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A text of which the beginning is shown, and the rest on request."""
+
+    head: str
+    rest: str = ""
+
+
+def visible(text: object) -> str:
+    """Text in which every character that acts without being seen is replaced by a sign for it."""
+    return _ACTING.sub(_sign, str(text).replace("\r\n", "\n"))
+
+
+def name(value: object) -> Cut:
+    """What an entity is called, on one line."""
+    return cut(" ".join(visible(value).split()) or "(empty)", _NAME)
+
+
+def prose(value: object) -> Cut:
+    """A longer text, whose lines are kept."""
+    return cut(visible(value).strip(), _TEXT)
+
+
+def cut(text: str, longest: int) -> Cut:
+    """Cut a text at a space, or anywhere in a word that is too long itself."""
+    if len(text) <= longest + longest // 4:  # a few words more are not worth a click
+        return Cut(text)
+    at = text.rfind(" ", longest // 2, longest)
+    at = longest if at < 0 else at
+    return Cut(text[:at], text[at:])
+
+
+def _sign(found: re.Match[str]) -> str:
+    character = ord(found[0])
+    if character < 0x20:
+        return chr(0x2400 + character)  # Unicode's pictures of control characters
+    if 0xD800 <= character <= 0xDFFF or character >= 0xFFFE:
+        return "\N{REPLACEMENT CHARACTER}"
+    return f"⟨U+{character:04X}⟩"
+
+
+_FEW = 6
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where an item leads to."""
+
+    address: str
+    shown: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One of the two that are compared.
+
+    Attributes
+    ----------
+    side : str
+        ``"left"`` or ``"right"``.
+    outcome : str
+        What choosing it answers: ``"first"`` or ``"second"``.
+    name, text : Cut
+    picture : bool
+    link : Link or None
+    few, more : list of (name, value)
+        Attributes shown at once, and on request.
+    """
+
+    side: str
+    outcome: str
+    name: Cut
+    text: Cut
+    picture: bool
+    link: Link | None
+    few: list[tuple[str, Cut]]
+    more: list[tuple[str, Cut]]
+
+
+def card(item: "Item", side: str, outcome: str, *, picture: bool) -> Card:
+    """Make a card of an item."""
+    attributes = [(name(key).head, name(_number(value))) for key, value in item.attributes]
+    few = len(attributes) if len(attributes) <= _FEW + 2 else _FEW
+    return Card(
+        side,
+        outcome,
+        name(item.label),
+        prose(item.text or ""),
+        picture,
+        _link(item.link),
+        attributes[:few],
+        attributes[few:],
+    )
+
+
+def _number(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _link(address: str | None) -> Link | None:
+    """Only to pages of the web (not ``javascript:`` and the like), at an address that is what it looks like."""
+    address = (address or "").strip()
+    if not address.isprintable():
+        return None
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not host:
+        return None
+    return Link(address, name(host).head)
+
+
+TOP, PAGE = 10, 100
+
+
+@dataclass(frozen=True)
+class View:
+    """Which part of the ranking is wanted."""
+
+    most: int = TOP
+    start: int = 0
+    find: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entity: positions in percent of the width, values relative to the average; the ends are empty where nobody worked them out."""
+
+    key: str
+    rank: int
+    name: Cut
+    mean: str
+    lower: str
+    upper: str
+    at: float
+    begin: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The part of the ranking that is shown.
+
+    Attributes
+    ----------
+    view : View
+    rows : list of Row
+    total, found : int
+        Entities, and those whose name contains what was looked for.
+    zero : float
+        Where the average lies, in percent.
+    previous, following : View or None
+        The parts before and after.
+    top, all : View
+        Where else one may look.
+    """
+
+    view: View
+    rows: list[Row]
+    total: int
+    found: int
+    zero: float
+    previous: View | None
+    following: View | None
+    top = View()
+    all = View(PAGE)
+
+
+def standings(ranking: "pd.DataFrame", view: View) -> Standings:
+    """Cut the part out of a ranking that is wanted.
+
+    Parameters
+    ----------
+    ranking : DataFrame
+        Columns mean, lower, upper by entity, best first; NaN where an interval was not worked out.
+    view : View
+    """
+    labels = ranking.index
+    mean, lower, upper = (ranking[name].to_numpy() for name in ("mean", "lower", "upper"))
+    needle = " ".join(view.find.split()).casefold()
+    which: Sequence[int] = range(len(labels))
+    if needle:
+        which = [at for at, label in enumerate(labels) if needle in str(label).casefold()]
+    shown = which[view.start : view.start + view.most]
+    known = ~np.isnan(lower)
+    lower, upper = np.where(known, lower, mean), np.where(known, upper, mean)
+    low, high = min(lower[shown].min(initial=0), 0), max(upper[shown].max(initial=0), 0)
+    scale = 100 / (high - low) if high > low else 0.0
+    rows = [
+        Row(
+            key=hashlib.blake2s(repr(labels[at]).encode("utf-8", "replace"), digest_size=8).hexdigest(),
+            rank=at + 1,
+            name=name(labels[at]),
+            mean=_signed(mean[at]),
+            lower=_signed(lower[at]) if known[at] else "",
+            upper=_signed(upper[at]) if known[at] else "",
+            at=round(scale * (mean[at] - low), 2),
+            begin=round(scale * (lower[at] - low), 2),
+            width=round(scale * (upper[at] - lower[at]), 2),
+        )
+        for at in shown
+    ]
+    before, after = view.start - view.most, view.start + view.most
+    return Standings(
+        view,
+        rows,
+        len(labels),
+        len(which),
+        round(-scale * low, 2),
+        View(view.most, max(before, 0), view.find) if view.start > 0 else None,
+        View(view.most, after, view.find) if view.most > TOP and after < len(which) else None,
+    )
+
+
+def _signed(value: np.float64) -> str:
+    text = f"{value:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", "−")
+
+
+MOST_BYTES = 64 * 1024
+_HOSTS = ("127.0.0.1", "localhost")
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    # To this origin only. With no-referrer, browsers would send "Origin: null" with our own forms, too.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """Refuse what does not come from the person at this machine; limit bodies; keep errors off the page.
+
+    Parameters
+    ----------
+    app : ASGI application
+    token : str
+        First part of every path.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > MOST_BYTES:
+                raise HTTPException(413, "The request is too large.")
+            return message
+
+        async def headed(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        try:
+            await (self._refusal(scope) or self._app)(scope, limited, headed)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, the browser is not told
+            print(f"relpref: {_line(scope['method'], error)}", file=sys.stderr, flush=True)
+            if not started:
+                said = "Something went wrong; the terminal says what. Answers that were counted are saved."
+                await PlainTextResponse(said, 500)(scope, limited, headed)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if _hostname(host) not in _HOSTS:
+            return PlainTextResponse("This page answers only at 127.0.0.1 and localhost.", 403)
+        given = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token):
+            said = "This address is not valid, or not any more. The terminal in which relpref runs shows the one that is."
+            return PlainTextResponse(said, 403)
+        if scope["method"] not in ("GET", "HEAD") and headers.get("origin") != f"http://{host}":
+            return PlainTextResponse("Only the page itself can send this.", 403)
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > MOST_BYTES:
+            return PlainTextResponse("The request is too large.", 413)
+        return None
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _line(method: str, error: Exception) -> str:
+    """Who raised what, without the path, which holds the token."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(str(error).split())
+    return f"a {method} failed: {type(error).__name__}: {said} ({place.filename}, line {place.lineno})"
+
 
 _PATIENCE = 10.0  # seconds for a body to arrive
 _STALE = (
@@ -100,7 +441,7 @@ class _Pages:
         self._refiner = refiner
         self._rater = rater
         folder = loop.folder
-        self._title = words.name("Questions" if folder is None else folder.absolute().name).head
+        self._title = name("Questions" if folder is None else folder.absolute().name).head
         self._secret = secrets.token_bytes(32)
         # What a person asks for is done to what that person saw: nothing may come between the check and the deed.
         self._turn = threading.Lock()
@@ -177,11 +518,11 @@ class _Pages:
             "ask.html.j2",
             status,
             rater=rater,
-            notice=words.visible(notice),
+            notice=visible(notice),
             question=question,
             cards=self._cards(question) if question else [],
-            why=words.visible(self._loop.why(question)) if question else "",
-            left_out="" if question else words.visible(self._loop.nothing_left(rater)),
+            why=visible(self._loop.why(question)) if question else "",
+            left_out="" if question else visible(self._loop.nothing_left(rater)),
             ties=self._loop.ties,
             proof=self._proof(rater),
             **self._standing(rater, View()),
@@ -191,7 +532,7 @@ class _Pages:
         """What is known by now."""
         return {
             "progress": self._loop.progress(rater),
-            "trouble": words.visible(self._loop.trouble),
+            "trouble": visible(self._loop.trouble),
             "standings": standings(self._loop.ranking(), view),
         }
 
@@ -225,7 +566,7 @@ def _name(given: str | None) -> str:
     try:
         return rater_name(given)
     except DataError as error:
-        raise HTTPException(400, words.visible(error)) from None
+        raise HTTPException(400, visible(error)) from None
 
 
 def _whole(given: str | None, default: int, least: int, most: int) -> int:
@@ -255,7 +596,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:
-    said = words.visible(f"{error}. Nothing that was counted is lost; load the page again.")
+    said = visible(f"{error}. Nothing that was counted is lost; load the page again.")
     return PlainTextResponse(said, 503)
 
 

@@ -1,22 +1,26 @@
 """``relpref check``: a run against the exact posterior, by importance weights and by NUTS."""
 
 import argparse
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pandas as pd
 
-from relpref.cli.opened import opened
 from relpref.cli.output import document, label, say, table
-from relpref.diagnostics import Certificate, Check, certify, check
-from relpref.diagnostics.certificates.words import CHECK
-from relpref.infer import UtilityPosterior
+from relpref.cli.rank import opened
+from relpref.diagnostics import Calibration, Certificate, Check, calibrate, certify, check
+from relpref.diagnostics.calibration.run import simulated_relation, simulated_utilities
+from relpref.diagnostics.certificates.certificate import CHECK
+from relpref.errors import DataError
+from relpref.folders import made
+from relpref.infer import EP, Exact, Laplace, RelationPosterior, UtilityPosterior
 from relpref.runs import load_run
 
 _SHOWN = 10  # rows, the ones that are off most
 
 
 def run(chosen: argparse.Namespace) -> None:
-    """Check."""
     posterior = load_run(chosen.run).posterior
     if isinstance(posterior, UtilityPosterior):
         _, posterior = opened(chosen.run)  # with the answers that people gave since
@@ -104,3 +108,82 @@ def _rows(differences: pd.DataFrame | None) -> list[dict[str, Any]] | None:
         {"label": at, **row}
         for at, row in zip(differences.index.tolist(), differences.to_dict("records"), strict=True)
     ]
+
+
+_ENGINES: dict[str, Any] = {"ep": EP, "laplace": Laplace, "exact": Exact, "nuts": "nuts", "svi": "svi"}
+_SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv"
+
+
+def sbc_run(chosen: argparse.Namespace) -> None:
+    """Simulate and fit, and say what it means."""
+    known = load_run(chosen.run).posterior
+    if isinstance(known, RelationPosterior):
+        if chosen.engine not in (None, "exact") or chosen.hyperparameters != "given":
+            raise DataError(
+                f"{chosen.run}: a run of relpref conditional has one kernel and one regularization, without priors; "
+                "leave --engine and --hyperparameters out"
+            )
+        engine, (program, args, options) = "exact", simulated_relation(known)
+    else:
+        _, posterior = opened(chosen.run)
+        own = str(posterior.info["engine"]).lower()
+        engine = chosen.engine or (own if own in _ENGINES else "ep")
+        program, args, options = simulated_utilities(posterior)
+    out = _folder(chosen)
+    try:
+        found = calibrate(
+            program,
+            *args,
+            engine=_ENGINES[engine],
+            hyperparameters=chosen.hyperparameters,
+            simulations=chosen.simulations,
+            key=chosen.seed,
+            file=out / _SIMULATIONS,
+            scheduler=chosen.scheduler,
+            progress_bar=not chosen.json,
+            **options,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; {_kept(out)} simulations are in {out / _SIMULATIONS}, and the same command goes on"
+        ) from None
+    picture = found.picture(out / _PICTURE)
+    found.summary().to_csv(out / _SUMMARY)
+    if chosen.json:
+        document(_facts(chosen, found, picture))
+        return
+    say(f"{found.name}:")
+    say(found.sentence)
+    say(
+        f"The picture is in {picture}, the simulations beside it: more with --simulations and the same folder"
+    )
+
+
+def _folder(chosen: argparse.Namespace) -> Path:
+    """Beside the run and not in it, so that the run can be replaced."""
+    run_folder = Path(chosen.run).absolute()
+    out = Path(chosen.out) if chosen.out else run_folder.parent / f"{run_folder.name}-sbc"
+    if out.absolute() == run_folder:
+        raise DataError(f"--out {quote(str(out))}: this is the run; name another folder")
+    return made(out)
+
+
+def _kept(out: Path) -> int:
+    """Finished simulations: lines after the first."""
+    file = out / _SIMULATIONS
+    return max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0
+
+
+def _facts(chosen: argparse.Namespace, found: Calibration, picture: Path) -> dict[str, Any]:
+    return {
+        "command": "sbc",
+        "run": str(chosen.run),
+        "seed": chosen.seed,
+        "what": found.name,
+        "verdict": found.verdict(),
+        "sentence": found.sentence,
+        "quantities": [
+            {"quantity": quantity, **row} for quantity, row in found.summary().to_dict("index").items()
+        ],
+        "picture": str(picture),
+    }

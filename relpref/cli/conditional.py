@@ -8,12 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from relpref.cli.opened import labels, opened_relation
 from relpref.cli.output import document, say
-from relpref.cli.rank import for_people
+from relpref.cli.rank import for_people, labels, opened_relation
+from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.entities import index_entities, read_entities
-from relpref.data.messages import counted, listed, nearest, shown
-from relpref.data.table_files import read_table
+from relpref.data.tables import read_table
 from relpref.errors import DataError, InferenceError
 from relpref.infer import RelationPosterior
 from relpref.infer.exact.domain import Domain
@@ -25,7 +24,6 @@ _FOLDS = 5
 
 
 def run(chosen: argparse.Namespace) -> None:
-    """Fit or rank."""
     {"fit": _fit, "rank": _rank}[chosen.action](chosen)
 
 
@@ -201,7 +199,6 @@ def _new(file: str, domain: Domain) -> pd.DataFrame:
 
 
 def _table(file: str) -> pd.DataFrame:
-    """Numeric columns by label."""
     read = read_entities(read_table(file))
     labelled = index_entities(read)
     if not read.attribute_names:

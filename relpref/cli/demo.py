@@ -1,17 +1,29 @@
 """``relpref demo``: fits bundled real data and says what its relation adds."""
 
 import argparse
+import math
 import textwrap
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import pandas as pd
 
-from relpref.cli import demo_words as words
 from relpref.cli.fit import sizes
 from relpref.cli.output import document, say, table
-from relpref.data.messages import counted
-from relpref.demo import ALONE, HELD_OUT, KERNEL, RELATION, Experiment, Outcome, fit, prepare
+from relpref.data.arrays import counted
+from relpref.demo import (
+    ALONE,
+    HELD_OUT,
+    INTERVAL,
+    KERNEL,
+    RELATION,
+    SHUFFLED,
+    Experiment,
+    Outcome,
+    fit,
+    prepare,
+)
 from relpref.report import Section, write
 from relpref.runs import REPORT, TABLES, Copy, check_target, is_run_of, save_run
 
@@ -48,7 +60,7 @@ def run(chosen: argparse.Namespace) -> None:
 
 def _introduce(experiment: Experiment) -> None:
     data = experiment.data[RELATION]
-    _paragraph(f"{words.ABOUT} {words.split(experiment)}")
+    _paragraph(f"{ABOUT} {split(experiment)}")
     say(f"Read: {data.describe()}")
     say("")
 
@@ -65,16 +77,16 @@ def _tell(outcome: Outcome, out: Path) -> None:
     ]
     say(table(("model", "log loss, held out", "gain over attributes", "log evidence"), rows))
     say("")
-    _paragraph(words.predictions(outcome))
-    _paragraph(words.evidence(outcome))
-    _paragraph(words.ERRORS)
+    _paragraph(predictions(outcome))
+    _paragraph(evidence(outcome))
+    _paragraph(ERRORS)
     say("")
     ranked = [
         (str(name), f"{row['mean']:+.2f}", f"{row['lower']:+.2f} to {row['upper']:+.2f}")
         for name, row in outcome.modes().iterrows()
     ]
-    say(table(("mode", "mean utility", f"{words.share()} interval"), ranked))
-    _paragraph(words.SAMPLE)
+    say(table(("mode", "mean utility", f"{share()} interval"), ranked))
+    _paragraph(SAMPLE)
     say("")
     first = outcome.experiment.held_out.iloc[0]
     name = quote(str(out))
@@ -98,12 +110,12 @@ def _report(outcome: Outcome, path: Path) -> None:
         Section(
             "What the relation adds",
             (
-                f"{words.ABOUT} {words.split(outcome.experiment)}",
-                words.predictions(outcome),
-                words.evidence(outcome),
+                f"{ABOUT} {split(outcome.experiment)}",
+                predictions(outcome),
+                evidence(outcome),
             ),
             table=numbers,
-            note=words.ERRORS,
+            note=ERRORS,
         ),
         Section(
             "Mode by mode",
@@ -111,7 +123,7 @@ def _report(outcome: Outcome, path: Path) -> None:
                 "The average utility of a mode's 210 alternatives, less that of all, by the model with the relation.",
             ),
             table=modes,
-            note=f"{words.share()} intervals. {words.SAMPLE}",
+            note=f"{share()} intervals. {SAMPLE}",
         ),
     )
     # The usual comparison of evidences would credit the relation with what the shuffled one explains, too.
@@ -145,3 +157,75 @@ def _for_machines(outcome: Outcome, seed: int, out: Path) -> dict[str, object]:
         "models": models,
         "modes": outcome.modes().reset_index().to_dict("records"),
     }
+
+
+ABOUT = (
+    "210 travellers between Sydney, Canberra and Melbourne chose among air, train, bus and car (1987, public domain). "
+    "Every traveller's four alternatives are entities; the attributes are times and cost, and the relation joins alternatives of "
+    "the same mode whose travellers are alike in income and party."
+)
+ERRORS = (
+    "Log loss: per comparison of a traveller held out; a coin toss has 0.693. ±: one standard error, over travellers: "
+    "the three comparisons of one choice are not independent."
+)
+SAMPLE = "The sample was drawn by mode, so this is no market share."
+
+
+def split(outcome_or_experiment: Any) -> str:
+    """How many travellers were learned from."""
+    held = outcome_or_experiment.held_out
+    traveller = outcome_or_experiment.choices.traveller
+    number = traveller.loc[held["winner"]].nunique()
+    return (
+        f"{traveller.nunique() - number} travellers to learn from; {number} held out, whose alternatives are known, "
+        "but not their choice."
+    )
+
+
+def predictions(outcome: Outcome) -> str:
+    """What the relation does for the travellers that were held out."""
+    table = outcome.table()
+    real, control = table.loc[RELATION], table.loc[SHUFFLED]
+    words = f"Held out, the relation {_changes(real['gain'])} {_size(real)}, {_strength(real)}."
+    if _score(control) < 2:
+        return f"{words} Shuffled, it {_changes(control['gain'])} {_size(control)}, {_strength(control)}, as it should be."
+    return (
+        f"{words} But shuffled, it {_changes(control['gain'])} {_size(control)}, {_strength(control)}: "
+        "whatever does that is not who resembles whom."
+    )
+
+
+def evidence(outcome: Outcome) -> str:
+    """What the log evidence says, and how much of it is not about the relation at all."""
+    found = outcome.table()["log_evidence"]
+    real, control = found[RELATION] - found[ALONE], found[SHUFFLED] - found[ALONE]
+    words = f"Log evidence: {real:+.1f} nats by the relation, {control:+.1f} by the shuffled one"
+    if control > max(real, 0) / 2:
+        words += ", so that the evidence alone does not tell the two apart"
+    return f"{words}. Who resembles whom: {real - control:+.1f} nats."
+
+
+def share() -> str:
+    """The probability of the intervals, in words."""
+    return f"{100 * INTERVAL:g} %"
+
+
+def _score(row: Any) -> float:
+    return abs(row["gain"]) / row["gain_se"] if row["gain_se"] > 0 else math.inf
+
+
+def _changes(gain: float) -> str:
+    return "saves" if gain >= 0 else "costs"
+
+
+def _size(row: Any) -> str:
+    return f"{abs(row['gain']):.3f} ± {row['gain_se']:.3f} nats a comparison"
+
+
+def _strength(row: Any) -> str:
+    score = _score(row)
+    if score < 1:
+        return "which is nothing"
+    if score < 2:
+        return "which may well be chance"
+    return "more than chance explains"

@@ -1,10 +1,15 @@
 """Runs a command and turns whatever happens into an exit code."""
 
+import hashlib
 import os
+import platform
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 from relpref.cli.parser import parse
@@ -62,8 +67,7 @@ def _fail(code: int, message: str) -> int:
 
 
 def _set_up() -> None:
-    from relpref.cli.cache import keep_compiled_code
-    from relpref.cli.interrupts import hear_interrupts
+    from relpref.cli.entry import hear_interrupts, keep_compiled_code
 
     hear_interrupts()
     keep_compiled_code()
@@ -96,3 +100,100 @@ def _warnings_as_lines() -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = shown
+
+
+_SOON = 0.02  # seconds: long enough for the callback that swallowed the interrupt to have returned
+
+
+def hear_interrupts() -> None:
+    """Send an interrupt again that came where Python ignores exceptions.
+
+    A finaliser or a callback of the garbage collector (JAX has one) cannot raise: an interrupt that comes while it runs is printed
+    and forgotten, and the program goes on as if nothing had been pressed.
+    """
+    forget = sys.unraisablehook
+
+    def remember(ignored: Any) -> None:
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            forget(ignored)
+            return
+        # A signal proper: it also ends a wait inside a system call.
+        main = threading.main_thread().ident
+        assert main is not None  # it runs
+        again = threading.Timer(_SOON, signal.pthread_kill, (main, signal.SIGINT))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = remember
+
+
+SETTING = "RELPREF_CACHE"
+_JAX_SETTING = "JAX_COMPILATION_CACHE_DIR"
+_MOST_BYTES = 500_000_000
+
+
+def keep_compiled_code() -> None:
+    """Switch JAX's persistent compilation cache on, unless the user said ``RELPREF_CACHE=off``.
+
+    A folder that cannot be made or written is no reason to say anything: the code is compiled again then. The same holds for an
+    entry that another process is just writing.
+    """
+    folder = cache_folder()
+    if folder is None or _JAX_SETTING in os.environ or not _usable(folder):
+        return
+    _shrink(folder)
+    # Settings by environment variables: JAX reads them when it is imported, which a command may not need.
+    os.environ[_JAX_SETTING] = str(folder)
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")
+
+
+def cache_folder() -> Path | None:
+    """The folder of the cache; None where it is switched off or the user has no home."""
+    setting = os.environ.get(SETTING, "").strip()
+    if setting.lower() in ("off", "0", "no", "false"):
+        return None
+    if setting:
+        return Path(setting).absolute() / _processor()
+    # A relative XDG_CACHE_HOME is to be ignored (XDG base directory specification).
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return base / "relpref" / "jax" / _processor()
+
+
+def _processor() -> str:
+    """A name for this kind of processor: a home may be shared by machines that cannot run each other's code."""
+    features = ""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    except OSError:  # not Linux
+        pass
+    return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:12]
+
+
+def _usable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK | os.R_OK)
+
+
+def _shrink(folder: Path) -> None:
+    """Delete the oldest entries of a cache that has grown too large."""
+    try:
+        entries = [(entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder)]
+        size = sum(entry[1] for entry in entries)
+        for _, own, path in sorted(entries):
+            if size <= _MOST_BYTES:
+                return
+            os.unlink(path)
+            size -= own
+    except OSError:  # another process was faster
+        return

@@ -12,11 +12,11 @@ import jax
 from relpref.cli.model import column_words, kernel_words, program_named, said, with_kernels
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
-from relpref.data.folder import Files, find_files
-from relpref.data.kind_words import KIND_WORDS, path_and_kind, says_kind, with_kind
+from relpref.data.matrix_files import Files, find_files
+from relpref.data.relation import KIND_WORDS, path_and_kind, says_kind, with_kind
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace, Posterior
-from relpref.infer.large.words import approximations
+from relpref.infer.large.answered import approximations
 from relpref.runs import check_target, copies, save_run
 
 # Bytes of a file from which on reading takes more than a moment.
@@ -25,7 +25,6 @@ _ENGINES = {"ep": EP, "laplace": Laplace}
 
 
 def run(chosen: argparse.Namespace) -> None:
-    """Fit."""
     speaks = not chosen.json and not chosen.quiet
     tables, options, words = _tables(chosen), _options(chosen), kernel_words(chosen)
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
@@ -86,7 +85,6 @@ def _say_what_takes_long(tables: Files) -> None:
 
 
 def _options(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Of the engine."""
     options: dict[str, Any] = {"hyperparameters": chosen.hyperparameters, "restarts": chosen.restarts}
     if chosen.structure != "auto":
         options["structure"] = chosen.structure

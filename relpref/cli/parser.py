@@ -6,11 +6,136 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from relpref import __version__
-from relpref.cli.check_options import add_check_options
-from relpref.cli.report_options import report_options
-from relpref.cli.sbc_options import sbc_options
-from relpref.cli.values import number, positive, regularizations, seed_number, whole
 from relpref.errors import DataError
+from relpref.parallel import FORMS, Scheduler
+
+
+def report_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``relpref report``."""
+    parser.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
+    parser.add_argument("--title", metavar="TEXT", help="what stands at the top of the page")
+    parser.add_argument(
+        "--evidence",
+        action="store_true",
+        help="fit again without each part of the model, to say what it is worth; takes from seconds to minutes",
+    )
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    number = whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def seed_number(text: str) -> int:
+    number = whole(text)
+    if not 0 <= number < 2**32:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {2**32 - 1}")
+    return number
+
+
+def whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def scheduler(text: str) -> str:
+    """Where many computations are done."""
+    try:
+        Scheduler.read(text)
+    except DataError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {FORMS}") from None
+    return text
+
+
+def regularizations(text: str) -> list[float]:
+    """Positive numbers between commas, ascending."""
+    values = [number(part) for part in text.split(",")]
+    if not all(0 < value < float("inf") for value in values):
+        raise argparse.ArgumentTypeError(f"{text}: a regularization is a positive number")
+    return sorted(set(values))
+
+
+def add_check_options(check: Any) -> None:
+    """How a run is compared with NUTS."""
+    check.add_argument(
+        "--entities",
+        type=_from(2),
+        default=150,
+        metavar="N",
+        help="of more than N compare N with many answers among themselves (default: 150)",
+    )
+    check.add_argument(
+        "--draws",
+        type=_from(100),
+        default=2000,
+        metavar="N",
+        help="of NUTS, all chains together (default: 2000)",
+    )
+    check.add_argument("--chains", type=positive, default=4, metavar="N", help="of NUTS (default: 4)")
+    check.add_argument(
+        "--hyperparameters",
+        action="store_true",
+        help="let NUTS sample the hyperparameters, too, and not hold them at those of the run: what their uncertainty adds",
+    )
+
+
+def _from(least: int) -> Callable[[str], int]:
+    """A whole number that is large enough, or nothing is computed."""
+
+    def read(text: str) -> int:
+        number = whole(text)
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+        return number
+
+    return read
+
+
+ENGINES = ("ep", "laplace", "exact", "nuts", "svi")
+
+
+def sbc_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``relpref sbc``."""
+    parser.add_argument(
+        "--simulations", type=positive, default=200, metavar="N", help="how many (default: 200)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help="what fits them: nuts samples the whole program, svi is numpyro's mean field (default: the run's own, ep or laplace; exact for "
+        "relpref conditional)",
+    )
+    parser.add_argument(
+        "--hyperparameters",
+        default="given",
+        choices=("given", "integrate", "nuts", "maximise"),
+        help="whether the engine is told those of the simulation, samples them, or takes the best (default: given)",
+    )
+    parser.add_argument(
+        "--scheduler",
+        type=scheduler,
+        metavar="WHERE",
+        help="threads, processes, threads:N, processes:N, or tcp://HOST:PORT of a Dask scheduler; all but threads need Dask, pip install "
+        "'relpref[dask]' (default: one simulation after the other)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="where simulations and picture go; goes on where it was interrupted (default: RUN-sbc, beside the run)",
+    )
+
 
 _EXITS = "exit codes: 0 fine, 1 inference failed, 2 input or storage cannot be used, 130 interrupted"
 
@@ -32,7 +157,6 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong usage as every other error is reported."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the arguments."""
         raise DataError(f"{message} (see {self.prog} --help)")
 
 
@@ -244,7 +368,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _asked(ask: Any) -> None:
-    """How people are asked."""
     ask.add_argument(
         "--rater", metavar="NAME", help="who answers (default: me; on the page, who says so there)"
     )
@@ -391,6 +514,15 @@ def _ranked(rank: Any) -> None:
     _json(form)
 
 
+# Commands that share a module with another one.
+_ELSEWHERE = {
+    "data": ("model", "run"),
+    "prefer": ("rank", "prefer_run"),
+    "report": ("rank", "report_run"),
+    "sbc": ("check", "sbc_run"),
+}
+
+
 def _add(commands: Any, name: str, summary: str, example: str) -> Any:
     parser = commands.add_parser(
         name,
@@ -404,8 +536,10 @@ def _add(commands: Any, name: str, summary: str, example: str) -> Any:
 
 
 def _deferred(name: str) -> Callable[[argparse.Namespace], None]:
+    module, function = _ELSEWHERE.get(name, (name, "run"))
+
     def command(chosen: argparse.Namespace) -> None:
-        import_module(f"relpref.cli.{name}").run(chosen)
+        getattr(import_module(f"relpref.cli.{module}"), function)(chosen)
 
     return command
 

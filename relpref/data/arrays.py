@@ -1,9 +1,82 @@
 """NumPy arrays that nobody may write into."""
 
-from typing import Any
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, TypeVar
 
 
 def read_only(array: Any) -> Any:
     """Return the array after forbidding writes into it."""
     array.flags.writeable = False
     return array
+
+
+class Untraced:
+    """Static data of a pytree that JAX ignores when it compares two trees.
+
+    Any two boxes are equal and hash alike, so two data sets of equal shapes share one compilation
+    although their labels differ. The price: inside a compiled function the content is that of the
+    data set for which it was compiled, hence a compiled function may neither read the content nor
+    return the tree that carries it.
+
+    Parameters
+    ----------
+    content : object
+        What to carry.
+    """
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for every other box."""
+        return isinstance(other, Untraced)
+
+    def __hash__(self) -> int:
+        """Return the same number for every box."""
+        return hash(Untraced)
+
+    def __repr__(self) -> str:
+        """Return a text without the content, which may be long."""
+        return "Untraced(...)"
+
+
+T = TypeVar("T")
+
+_LONGEST_SHOWN = 80
+_LONGEST_COMPARED = 200
+_MOST_COMPARED = 20_000
+
+
+def shown(value: object) -> str:
+    """Return ``repr(value)``, cut to a length that fits into a message."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def listed(values: Iterable[object], most: int = 8) -> str:
+    """Return the first few values, comma separated, with a note on how many follow."""
+    everything = list(values)
+    head = ", ".join(shown(value) for value in everything[:most])
+    rest = len(everything) - most
+    return f"{head} and {rest} more" if rest > 0 else head
+
+
+def counted(number: int, singular: str, plural: str | None = None) -> str:
+    """Return ``"1 answer"``, ``"2 answers"``, ``"10 000 answers"``."""
+    digits = f"{number:,}".replace(",", " ")
+    return f"{digits} {singular if number == 1 else plural or singular + 's'}"
+
+
+def nearest(value: object, known: Iterable[T], most: int = 3) -> list[T]:
+    """Return the known values whose text is closest to that of ``value``, best first.
+
+    Only the first 20 000 known values and the first 200 characters are compared, so that a message
+    about a wrong cell of a large table comes at once.
+    """
+    texts = {str(item)[:_LONGEST_COMPARED]: item for item in islice(known, _MOST_COMPARED)}
+    wanted = str(value)[:_LONGEST_COMPARED]
+    return [texts[text] for text in difflib.get_close_matches(wanted, texts, n=most)]

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from relpref.data.arrays import shown
 from relpref.data.labels import Place
-from relpref.data.messages import shown
 from relpref.errors import DataError
 
 _TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}

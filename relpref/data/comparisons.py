@@ -1,19 +1,230 @@
 """Reads tables of answers, in either of two forms."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.answers import COMPOSED, NAME, Comparisons, merged
-from relpref.data.arrays import read_only
+from relpref.data.arrays import Untraced, counted, listed, nearest, read_only, shown
 from relpref.data.columns import counts, numbers
-from relpref.data.labels import LabelIndex, is_missing, plain_labels
-from relpref.data.messages import counted, nearest, shown
+from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
 from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
+
+NAME = "comparisons"
+COMPOSED = "composed from"  # in the note on answers that were choices or lists
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Distinct answers, sorted by winner, then loser, then the other columns; a pytree of its arrays.
+
+    Attributes
+    ----------
+    winner, loser : array of int32, shape (m,)
+        Positions of the entities. A tie names the one that comes first in the data as its winner, and with probabilities
+        they are simply the first and the second of the question.
+    count : array of int32, shape (m,)
+        How often the answer was given.
+    tie : array of bool, shape (m,), or None
+        Where neither was preferred. None if the table does not speak of ties, as with the columns below.
+    strength : array of int32, shape (m,), or None
+        How strongly, from 1; 0 for a tie.
+    probability : array of float64, shape (m,), or None
+        As reported, that the winner is the better.
+    rater : array of int32, shape (m,), or None
+        Who answered, as a position in ``raters``.
+    shown_first : array of int8, shape (m,), or None
+        1 where the winner was shown first, −1 where the loser was, 0 where that is not known.
+    raters : tuple of hashable
+        Labels.
+    strengths : int
+        The highest strength there can be; 1 without strengths.
+    """
+
+    winner: NDArray[np.int32]
+    loser: NDArray[np.int32]
+    count: NDArray[np.int32]
+    tie: NDArray[np.bool_] | None = None
+    strength: NDArray[np.int32] | None = None
+    probability: NDArray[np.float64] | None = None
+    rater: NDArray[np.int32] | None = None
+    shown_first: NDArray[np.int8] | None = None
+    raters: tuple[Any, ...] = ()
+    strengths: int = 1
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The arrays that are there, by name."""
+        return {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
+
+    def selected(self, rows: NDArray[np.int64], entities: Sequence[Any]) -> "Comparisons":
+        """Some of the rows; one that is named k times counts k times as often."""
+        columns: dict[str, Any] = merged(
+            {name: np.asarray(column)[rows] for name, column in self.columns.items()}, entities
+        )
+        return replace(self, **columns)
+
+    def single(self) -> "Comparisons":
+        """Every single answer in a row of its own, those of one row after another."""
+        ones = {**self.columns, "count": np.ones_like(self.count)}
+        each: dict[str, Any] = {
+            name: read_only(np.repeat(column, self.count)) for name, column in ones.items()
+        }
+        return replace(self, **each)
+
+    def table(self, entities: Sequence[Any]) -> pd.DataFrame:
+        """As a table with the entities' labels, from which the same answers can be read."""
+        labels = label_column(entities)
+        winner, loser = (labels.take(np.asarray(end)) for end in (self.winner, self.loser))
+        names = ("winner", "loser") if self.probability is None else ("first", "second")
+        columns: dict[str, Any] = dict(zip(names, (winner, loser), strict=True)) | {
+            name: np.array(column) for name, column in self.columns.items() if name not in ("winner", "loser")
+        }
+        if self.strength is not None and self.tie is not None:
+            columns["strength"] = pd.array(self.strength, dtype="Int64")
+            columns["strength"][np.asarray(self.tie)] = pd.NA
+        if self.rater is not None:
+            columns["rater"] = label_column(self.raters).take(np.asarray(self.rater))
+        if self.shown_first is not None:
+            known = [None, *entities]  # by the position plus one
+            ends = np.where(self.shown_first > 0, self.winner, self.loser) + 1
+            shown_first = np.empty(len(ends), dtype=object)
+            shown_first[:] = [known[end] for end in np.where(self.shown_first == 0, 0, ends)]
+            columns["shown_first"] = shown_first
+        return pd.DataFrame(columns)
+
+
+COLUMNS = tuple(field.name for field in fields(Comparisons) if field.name not in ("raters", "strengths"))
+
+
+def merged(columns: dict[str, NDArray[Any]], entities: Sequence[Any]) -> dict[str, NDArray[Any]]:
+    """Merge repeated answers and sort them, so that the order of the rows leaves no trace in a result.
+
+    Parameters
+    ----------
+    columns : dict of str to array, shape (r,)
+        Those of `Comparisons`; the types are made its own.
+    entities : sequence of hashable
+        Labels, for messages.
+
+    Returns
+    -------
+    dict of str to array, shape (m,)
+        The rows that differ in any column but ``count``, which is added up.
+
+    Raises
+    ------
+    DataError
+        If the counts of one answer add up to 2**31 or more.
+    """
+    order, starts = groups_of(columns)
+    count = columns["count"].astype(np.int64)[order]
+    total = np.add.reduceat(count, starts) if starts.size else count
+    if total.size and total.max() > _INT32_MAX:
+        row = order[starts[np.argmax(total)]]
+        pair = shown((entities[columns["winner"][row]], entities[columns["loser"][row]]))
+        raise DataError(
+            f"{NAME}: the counts of {pair} add up to {total.max()}, more than {_INT32_MAX}; scale them down"
+        )
+    kept = {name: column[order[starts]] for name, column in columns.items() if name != "count"}
+    kept["count"] = total
+    return {name: read_only(kept[name].astype(_TYPES[name])) for name in columns}
+
+
+def groups_of(columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sort rows by every column but ``count``: their order, and where in it each group of equal rows starts."""
+    keys = [column for name, column in columns.items() if name != "count"]
+    order = np.lexsort(tuple(keys)[::-1])
+    differs = np.zeros(len(order), dtype=bool)
+    differs[:1] = True
+    for column in keys:
+        differs[1:] |= column[order][1:] != column[order][:-1]
+    return order, np.flatnonzero(differs)
+
+
+_TYPES = {
+    "winner": np.int32,
+    "loser": np.int32,
+    "count": np.int32,
+    "tie": np.bool_,
+    "strength": np.int32,
+    "probability": np.float64,
+    "rater": np.int32,
+    "shown_first": np.int8,
+}
+
+
+def with_known_raters(answers: Comparisons, before: Comparisons) -> Comparisons:
+    """Return answers in which the raters and the strengths of others have their place, too."""
+    strengths = max(answers.strengths, before.strengths)
+    if answers.rater is None:
+        return replace(answers, strengths=strengths)
+    raters = (*before.raters, *(label for label in answers.raters if label not in before.raters))
+    place = np.array([raters.index(label) for label in answers.raters], dtype=np.int32)
+    return replace(answers, rater=read_only(place[answers.rater]), raters=raters, strengths=strengths)
+
+
+def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
+    """Return the positions that a mask or a list of positions selects.
+
+    Parameters
+    ----------
+    chosen : array of bool, shape (m,), or array of int
+        Mask or positions; negative ones count from the end.
+    size : int
+        Number of rows m.
+
+    Returns
+    -------
+    array of int64
+        Positions.
+
+    Raises
+    ------
+    DataError
+        If the mask has another length, a position is out of range, or ``chosen`` is something else.
+    """
+    picked = np.asarray(chosen)
+    if picked.dtype == np.bool_:
+        if picked.shape != (size,):
+            raise DataError(f"chosen: the mask has the shape {picked.shape}; give one of shape ({size},)")
+        picked = np.flatnonzero(picked)
+    elif picked.size == 0:
+        picked = picked.astype(np.int64).reshape(-1)
+    if picked.dtype.kind not in "iu" or picked.ndim != 1:
+        raise DataError(
+            f"chosen: an array of type {picked.dtype} and shape {picked.shape} selects nothing; "
+            "give a mask of booleans or a list of integer positions"
+        )
+    outside = (picked < -size) | (picked >= size)
+    if outside.any():
+        raise DataError(
+            f"chosen: the position {picked[np.argmax(outside)]} is out of range; there are {size} comparisons"
+        )
+    return picked.astype(np.int64)
+
+
+def _flatten_with_keys(answers: Comparisons) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    # Rater labels never cause a compilation, but how many there are is the shape of a program.
+    static = (len(answers.raters), answers.strengths, Untraced(answers.raters))
+    return [(jax.tree_util.GetAttrKey(name), getattr(answers, name)) for name in COLUMNS], static
+
+
+def _unflatten(static: tuple[Any, ...], children: Any) -> Comparisons:
+    _, strengths, raters = static
+    columns = dict(zip(COLUMNS, children, strict=True))
+    return Comparisons(**columns, raters=raters.content, strengths=strengths)
+
+
+jax.tree_util.register_pytree_with_keys(Comparisons, _flatten_with_keys, _unflatten)
+
 
 # More steps than people can tell apart; scores of games are to be binned.
 MOST_STRENGTHS = 20
@@ -298,3 +509,261 @@ def _notes(table: Table, found: Comparisons) -> tuple[str, ...]:
             f"{NAME}: every answer is a tie, which says that utilities are near, not whose is higher"
         )
     return tuple(notes)
+
+
+Positions = NDArray[np.int64]
+
+
+class Change(NamedTuple):
+    """Answers after a change.
+
+    Attributes
+    ----------
+    answers : Comparisons
+        m distinct ones.
+    before : array of int, shape (m,)
+        Which row each was before the change; −1 for a new one.
+    rows : array of int, shape (k,)
+        For each row of the change, where it is now; of what was taken back, where it was before.
+    """
+
+    answers: Comparisons
+    before: Positions
+    rows: Positions
+
+
+def added(known: Comparisons, more: Comparisons, entities: Sequence[Any]) -> Change:
+    """Answers and more of them; raters of ``more`` that are known have their places already.
+
+    Raises
+    ------
+    DataError
+        If the two do not say the same things.
+    """
+    known, more = _alike(known, more)
+    size = len(known.winner)
+    columns = _joined(known, more)
+    order, starts = groups_of(columns)
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(order)]))
+    before = np.full(len(starts), -1, dtype=np.int64)
+    before[group[:size]] = np.arange(size)
+    arrays: dict[str, Any] = merged(columns, entities)
+    return Change(replace(more, **arrays), before, group[size:])
+
+
+def withdrawn(known: Comparisons, fewer: Comparisons, entities: Sequence[Any]) -> Change:
+    """Answers without some of them.
+
+    Raises
+    ------
+    DataError
+        If one is not there, or not so often; or if the two do not say the same things.
+    """
+    known, fewer = _alike(known, fewer)
+    size = len(known.winner)
+    columns = _joined(known, fewer)
+    order, starts = groups_of(columns)
+    count = np.array(known.count, dtype=np.int64)
+    rows = np.full(len(fewer.winner), -1, dtype=np.int64)
+    for members in np.split(order, starts[1:]):
+        of_known, of_fewer = members[members < size], members[members >= size] - size
+        if not of_fewer.size:
+            continue
+        there = int(known.count[of_known[0]]) if of_known.size else 0
+        asked = int(fewer.count[of_fewer].sum())
+        if asked > there:
+            pair = shown(tuple(entities[end[of_fewer[0]]] for end in (fewer.winner, fewer.loser)))
+            raise DataError(
+                f"withdraw: the answer {pair} is to be taken back {asked} times and was given {there} times; "
+                "name answers as they were given, with their rater and strength"
+            )
+        count[of_known[0]] -= asked
+        rows[of_fewer] = of_known[0]
+    left = np.flatnonzero(count)
+    arrays: dict[str, Any] = {name: column[left] for name, column in known.columns.items()}
+    arrays["count"] = count[left].astype(np.int32)
+    return Change(replace(fewer, **arrays), left, rows)
+
+
+def _joined(first: Comparisons, second: Comparisons) -> dict[str, NDArray[Any]]:
+    return {name: np.concatenate([column, second.columns[name]]) for name, column in first.columns.items()}
+
+
+def _alike(known: Comparisons, other: Comparisons) -> tuple[Comparisons, Comparisons]:
+    """Give both the same columns, where what is missing can be known: no ties, and a position that nobody noted.
+
+    The second keeps raters and strengths of both.
+    """
+    for name in COLUMNS:
+        first, second = getattr(known, name), getattr(other, name)
+        if (first is None) == (second is None):
+            continue
+        if first is None:
+            column: dict[str, Any] = {name: _neutral(name, known, "the answers so far", "the new answers")}
+            known = replace(known, **column)
+        else:
+            column = {name: _neutral(name, other, "the new answers", "the answers so far")}
+            other = replace(other, **column)
+    strengths = max(known.strengths, other.strengths)
+    return known, replace(other, strengths=strengths, raters=other.raters or known.raters)
+
+
+def _neutral(name: str, answers: Comparisons, these: str, those: str) -> NDArray[Any]:
+    size = len(answers.winner)
+    if name == "tie":
+        return np.zeros(size, dtype=np.bool_)
+    if name == "shown_first":
+        return np.zeros(size, dtype=np.int8)
+    all_tied = answers.tie is not None and bool(answers.tie.all())
+    if size == 0 or (name == "strength" and all_tied):
+        return np.zeros(size, dtype=np.float64 if name == "probability" else np.int32)
+    raise DataError(
+        f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both, or leave it out of both"
+    )
+
+
+_List = list  # `list` is the name of a parameter of `orderings`
+
+
+def choices(table: Any, *, question: Hashable, item: Hashable, chosen: Hashable) -> pd.DataFrame:
+    """Compose comparisons from choices of one among several: the chosen one is preferred to each of the others.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Long: one row for each alternative of each question.
+    question, item, chosen
+        The columns that say to which question the row belongs, which entity it is, and whether that was chosen.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``winner``, ``loser``, ``list`` for `PreferenceData.from_tables`; k − 1 rows for a choice among k.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a question has no chosen alternative or several, or has an entity twice.
+
+    Notes
+    -----
+    The comparisons of one choice share their winner, and are treated as independent, which they are not: intervals come out somewhat
+    too narrow where there are many alternatives. The data's notes say that the answers are composed.
+    """
+    read = _checked(table, "choices", question, item, chosen)
+    picked = numbers(
+        read.frame[chosen], str(chosen), read.place, text=read.text, remedy="write true or false"
+    )
+    rows: list[tuple[Any, Any, Any]] = []
+    for label, members, items in _groups(read, question, item):
+        winners = members[picked[members] == 1]
+        if len(winners) != 1 or not np.isin(picked[members], (0, 1)).all():
+            raise DataError(
+                f"{read.place(int(members[0]))}: of the question {shown(label)}, {len(winners)} alternatives are chosen; "
+                f"mark exactly one in the column {chosen!r}"
+            )
+        best = items[int(np.flatnonzero(members == winners[0])[0])]
+        rows += [(best, other, label) for other in items if other != best]
+    return pd.DataFrame(rows, columns=["winner", "loser", "list"], dtype=object)
+
+
+def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable) -> pd.DataFrame:
+    """Compose comparisons from orderings, full or partial: of every two entities of a list, the higher is preferred.
+
+    An ordering is a sequence of choices, the best of all, then the best of the rest, and so on; each choice prefers the winner to
+    the rest (as `choices` does), which makes every pair of the list once.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Long: one row for each entity of each list.
+    list, item, position
+        The columns that say to which list the row belongs, which entity it is, and its place, 1 for the best. Equal places are
+        ties. A blank place is below all that are given; such entities are not compared with each other.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``winner``, ``loser``, ``list`` and, where places are equal, ``tie``, for `PreferenceData.from_tables`.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, a place is not a number, or a list has an entity twice or says nothing.
+
+    Notes
+    -----
+    The comparisons of one list are treated as independent, which they are not: intervals come out somewhat too narrow where lists are
+    long. The data's notes say that the answers are composed.
+    """
+    read = _checked(table, "orderings", list, item, position)
+    cells = read.frame[position]
+    given = np.array(
+        [not (not c.strip() if read.text else is_missing(c) or c == "") for c in cells], dtype=bool
+    )
+    known = np.flatnonzero(given)
+    places = np.full(len(cells), np.inf)
+    places[known] = numbers(
+        cells.iloc[known].infer_objects(),
+        str(position),
+        lambda row: read.place(int(known[row])),
+        text=read.text,
+        remedy="write the place, 1 for the best, or leave it blank",
+    )
+    rows: _List[tuple[Any, Any, Any, bool]] = []
+    for label, members, items in _groups(read, list, item):
+        order = np.argsort(places[members], kind="stable")
+        found = [
+            (
+                items[order[i]],
+                items[order[j]],
+                label,
+                bool(places[members[order[i]]] == places[members[order[j]]]),
+            )
+            for i in range(len(order))
+            for j in range(i + 1, len(order))
+            if np.isfinite(places[members[order[i]]])
+        ]
+        if not found:
+            raise DataError(
+                f"{read.place(int(members[0]))}: the list {shown(label)} orders nothing; give at least two entities, one with a place"
+            )
+        rows += found
+    frame = pd.DataFrame(rows, columns=["winner", "loser", "list", "tie"], dtype=object)
+    return frame.astype({"tie": bool}) if frame["tie"].any() else frame.drop(columns="tie")
+
+
+def _checked(table: Any, name: str, *columns: Hashable) -> Table:
+    read = as_table(table, name)
+    for column in columns:
+        if column not in read.frame.columns:
+            raise DataError(
+                f"{read.name}: there is no column {shown(column)} among {listed(read.frame.columns)}; "
+                "name the column that holds it"
+            )
+    if read.frame.empty:
+        raise DataError(f"{read.name}: the table has no rows; give at least one")
+    return read
+
+
+def _groups(
+    read: Table, group: Hashable, item: Hashable
+) -> Iterator[tuple[Any, np.ndarray[Any, Any], _List[Any]]]:
+    """Every group's label, its rows, and its entities."""
+    items = read.frame[item].tolist()
+    members: dict[Any, _List[int]] = {}
+    for row, label in enumerate(read.frame[group].tolist()):
+        if is_missing(label):
+            raise DataError(
+                f"{read.place(row)}, column {group!r}: the cell is blank; say to which group the row belongs"
+            )
+        members.setdefault(label, []).append(row)
+    for label, rows in members.items():
+        inside: dict[Any, int] = {}
+        for row in rows:
+            if inside.setdefault(items[row], row) != row:
+                raise DataError(
+                    f"{read.place(row)}: {shown(items[row])} is in {shown(label)} twice; drop one of the rows"
+                )
+        yield label, np.asarray(rows), [items[row] for row in rows]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.data.arrays import counted, shown
 from relpref.data.columns import NumberColumn
 from relpref.data.graph import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
-from relpref.data.messages import counted, shown
 from relpref.data.tables import Table, check_columns
 from relpref.errors import DataError
 
@@ -64,7 +64,6 @@ class TargetIndex:
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
-        """All targets."""
         return tuple(self.positions)
 
     def locate(self, labels: Sequence[Hashable], where: Place) -> NDArray[np.int32]:

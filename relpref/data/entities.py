@@ -10,12 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import read_only
+from relpref.data.arrays import counted, listed, nearest, read_only, shown
 from relpref.data.columns import NumberColumn
 from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
-from relpref.data.messages import counted, listed, nearest, shown
-from relpref.data.table_files import read_pieces
-from relpref.data.tables import Table
+from relpref.data.tables import Table, read_pieces
 from relpref.errors import DataError
 
 MOST_ATTRIBUTES = 5000

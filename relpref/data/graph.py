@@ -1,20 +1,297 @@
 """An undirected weighted graph over the entities, with the spectrum that graph kernels use."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import read_only
-from relpref.data.cliques import clique_counts
-from relpref.data.spectrum import Spectrum, spectrum
-from relpref.data.untraced import Untraced
+from relpref.data.arrays import Untraced, read_only
 from relpref.errors import DataError
+from relpref.memory import require_memory
+
+
+class Spectrum(NamedTuple):
+    """Eigendecomposition of the combinatorial Laplacian D - W, one connected component at a time.
+
+    Attributes
+    ----------
+    eigenvalues : array of float64, shape (n,)
+        Ascending; exactly 0 once per component.
+    eigenvectors : array of float64, shape (n, n)
+        Column k belongs to eigenvalue k and vanishes outside one component; for the eigenvalue 0 it is
+        exactly constant on it.
+    gap_weights : array of float64, shape (n,)
+        Weights w such that ``sum(w * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the ordered
+        pairs i != j inside components, for K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c - 1) for the
+        non-zero eigenvalues of a component of s nodes, 0 for the zero eigenvalues.
+    """
+
+    eigenvalues: Any
+    eigenvectors: Any
+    gap_weights: Any
+
+
+def spectrum(adjacency: Any, component: NDArray[np.int32]) -> Spectrum:
+    """Decompose the Laplacian.
+
+    Parameters
+    ----------
+    adjacency : scipy CSR array, shape (n, n)
+        Symmetric, positive weights.
+    component : array of int, shape (n,)
+        Number of the connected component of each node.
+
+    Returns
+    -------
+    Spectrum
+        Read-only arrays.
+    """
+    size = component.size
+    eigenvalues = np.zeros(size)
+    gap_weights = np.zeros(size)
+    eigenvectors = np.zeros((size, size))
+    # Nodes sorted by component: each component is one slice of `nodes`.
+    nodes = np.argsort(component, kind="stable")
+    sizes = np.bincount(component) if size else np.zeros(0, dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    pairs = float(np.sum(sizes * (sizes - 1.0)))
+    blocks = []
+    for start, end in pairwise(starts):
+        members = nodes[start:end]
+        values, vectors = _component_spectrum(adjacency, members)
+        eigenvalues[start:end] = values
+        gap_weights[start + 1 : end] = 2 * (end - start) / pairs if pairs else 0.0
+        blocks.append((members, slice(start, end), vectors))
+    order = np.argsort(eigenvalues, kind="stable")
+    rank = np.empty(size, dtype=np.int64)
+    rank[order] = np.arange(size)
+    for members, columns, vectors in blocks:
+        eigenvectors[np.ix_(members, rank[columns])] = vectors
+    return Spectrum(read_only(eigenvalues[order]), read_only(eigenvectors), read_only(gap_weights[order]))
+
+
+def _component_spectrum(
+    adjacency: Any, members: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenpairs of the Laplacian of one connected component, the constant vector first."""
+    size = members.size
+    values = np.zeros(size)
+    vectors = np.full((size, size), 1 / np.sqrt(size))
+    if size == 1:
+        return values, vectors
+    block = -adjacency[members][:, members].toarray()
+    degree = -block.sum(axis=1)
+    np.fill_diagonal(block, degree)
+    # The constant vector is moved to the top of the spectrum (every eigenvalue is at most twice the largest
+    # degree), so that it cannot mix with the vectors of eigenvalues that are nearly 0.
+    block += 3 * degree.max() / size
+    raised, raised_vectors = scipy.linalg.eigh(block, driver="evd", overwrite_a=True, check_finite=False)
+    # A connected component has positive eigenvalues only: what is below 0 is rounding.
+    values[1:] = np.maximum(raised[:-1], 0.0)
+    vectors[:, 1:] = raised_vectors[:, :-1]
+    return values, vectors
+
+
+# A row, a column and a weight, and once more while they are sorted; and the matrices of a walk.
+_BYTES_PER_PAIR, _BYTES_OF_WALK = 24.0, 48.0
+
+
+class Projected(NamedTuple):
+    """Edges between sources, each once, source < target.
+
+    Attributes
+    ----------
+    source, target : array of int, shape (e,)
+    weight : array of float64, shape (e,)
+    """
+
+    source: NDArray[Any]
+    target: NDArray[Any]
+    weight: NDArray[np.float64]
+
+
+def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
+    """Join the sources that link to the same targets.
+
+    Parameters
+    ----------
+    links : scipy sparse array, shape (n, t)
+        Weight of the link from each of n sources to each of t targets; 0 where there is none.
+    weigh_hubs : bool
+        Whether what a target of degree d adds is divided by d − 1 (Newman 2001, Phys. Rev. E 64, 016132, eq. 2).
+
+    Returns
+    -------
+    Projected
+        Σ_t b_it b_jt h_t over the targets t that i and j share, with h_t = 1/(d_t − 1) or 1.
+
+    Raises
+    ------
+    DataError
+        If there may be more pairs than fit into memory: a target of degree d joins d².
+    """
+    links = scipy.sparse.csc_array(links)
+    degree = np.diff(links.indptr)
+    pairs = min(float(degree.astype(np.float64) @ degree), float(links.shape[0]) ** 2)
+    require_memory(
+        _BYTES_PER_PAIR * pairs,
+        f"up to {pairs:.2g} pairs of entities that share a target (max_degree leaves out the largest targets)",
+    )
+    factor = 1 / np.maximum(degree - 1, 1) if weigh_hubs else np.ones(degree.size)
+    weighted = links @ scipy.sparse.diags_array(factor)
+    joined = scipy.sparse.triu(weighted @ links.T, k=1, format="coo")
+    return Projected(joined.row, joined.col, joined.data)
+
+
+def circulation(links: Any, teleport: float) -> Projected:
+    """Join the nodes of a directed graph by the traffic of a random walk.
+
+    The walk follows a link with a probability in proportion to its weight, or goes anywhere, all nodes alike, with the probability
+    ``teleport``, and always from a node without links. With its stationary distribution φ and its transition matrix P, the
+    weights are ½(φ_i P_ij + φ_j P_ji): the combinatorial Laplacian of this graph is Chung's Φ − ½(ΦP + PᵀΦ) (Chung 2005, Annals
+    of Combinatorics 9). They are multiplied by n here, so that the average node has the degree 1 (counting the walk
+    that stays where it is).
+
+    Parameters
+    ----------
+    links : scipy sparse array, shape (n, n)
+        Weight of the link from i to j.
+    teleport : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    Projected
+        An edge between every two nodes, because the walk may go anywhere.
+
+    Raises
+    ------
+    DataError
+        If so many would not fit into memory.
+    """
+    size = links.shape[0]
+    require_memory(
+        _BYTES_OF_WALK * size**2, f"a random walk that may go from each of {size} entities to each"
+    )
+    weights = links.toarray()
+    total = weights.sum(axis=1, keepdims=True)
+    along = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / size)
+    transition = (1 - teleport) * along + teleport / size
+    # φ = φ P with Σ φ = 1, where the part of P that goes anywhere is known.
+    stationary = np.linalg.solve(np.eye(size) - (1 - teleport) * along.T, np.full(size, teleport / size))
+    flow = stationary[:, None] * transition
+    source, target = np.triu_indices(size, 1)
+    return Projected(source, target, size * 0.5 * (flow + flow.T)[source, target])
+
+
+def maximal_cliques(num_nodes: int, source: Iterable[int], target: Iterable[int]) -> list[list[int]]:
+    """Triangulate a graph and list its maximal cliques; the numbers of the nodes do not matter.
+
+    The triangulation is that of greedy elimination (Rose 1972): remove a node after joining all its neighbours, until none is
+    left. What is joined to a node when it goes is a clique with it, and every maximal clique arises so. First go nodes whose
+    neighbours are joined already, so that a chordal graph stays as it is; then those with the fewest neighbours; of these the first
+    by color refinement (Weisfeiler & Leman 1968), which sees the graph and not the numbers. Nodes that it cannot tell apart go at
+    the same time. Where these are linked, they are joined with one another and all their neighbours, because any choice
+    among them would depend on the numbers: a ring of equal nodes becomes a clique.
+
+    Parameters
+    ----------
+    num_nodes : int
+        Number of nodes n.
+    source, target : iterable of int, length e
+        Ends of the edges.
+
+    Returns
+    -------
+    list of list of int
+        At most n cliques, each sorted.
+    """
+    neighbours: dict[int, set[int]] = {node: set() for node in range(num_nodes)}
+    for low, high in zip(source, target, strict=True):
+        neighbours[int(low)].add(int(high))
+        neighbours[int(high)].add(int(low))
+    colours = _colours(neighbours)
+    later: dict[int, set[int]] = {}  # in the order of elimination
+    keys: dict[int, tuple[bool, int, int]] = {}
+    changed = set(neighbours)
+    while neighbours:
+        looked_at: dict[frozenset[int], bool] = {}  # nodes of one clique share the answer
+        for node in changed:
+            joined = neighbours[node]
+            closed = frozenset(joined | {node})
+            if closed not in looked_at:
+                looked_at[closed] = all(closed <= neighbours[other] | {other} for other in joined)
+            keys[node] = (not looked_at[closed], len(joined), colours[node])
+        least = min(keys.values())
+        if least[1] == len(neighbours) - 1:  # what is left is a clique
+            node = next(iter(neighbours))
+            later[node] = neighbours[node]
+            break
+        ends: set[int] = set()
+        for block in _components({node for node, key in keys.items() if key == least}, neighbours):
+            together = block.union(*(neighbours[node] for node in block))
+            for node in together:
+                neighbours[node] |= together - {node}
+            for node in block:
+                later[node] = neighbours.pop(node)
+                del keys[node]
+                for other in later[node]:
+                    neighbours[other].discard(node)
+            ends |= together - block
+        changed = ends.union(*(neighbours[node] for node in ends))
+    place = {node: position for position, node in enumerate(later)}
+    # The clique of a node's first later neighbour holds the others too; it is not maximal if it holds nothing else.
+    inside = set()
+    for joined in later.values():
+        if joined:
+            first = min(joined, key=lambda other: place.get(other, num_nodes))
+            if first in later and len(joined) == len(later[first]) + 1:
+                inside.add(first)
+    return [sorted({node, *joined}) for node, joined in later.items() if node not in inside]
+
+
+def _colours(neighbours: Mapping[int, set[int]]) -> dict[int, int]:
+    """Numbers that nodes share if color refinement cannot tell them apart, in an order that the graph alone decides."""
+    found, number = dict.fromkeys(neighbours, 0), 1
+    while True:
+        seen = {
+            node: (found[node], tuple(sorted(found[other] for other in joined)))
+            for node, joined in neighbours.items()
+        }
+        places = {colour: place for place, colour in enumerate(sorted(set(seen.values())))}
+        if len(places) <= number:
+            return found
+        found, number = {node: places[colour] for node, colour in seen.items()}, len(places)
+
+
+def _components(nodes: set[int], neighbours: Mapping[int, set[int]]) -> Iterator[set[int]]:
+    """Those of the nodes that are linked through one another."""
+    left = set(nodes)
+    while left:
+        block: set[int] = set()
+        reached = {left.pop()}
+        while reached:
+            block |= reached
+            reached = set().union(*(neighbours[node] for node in reached)) & left
+            left -= reached
+        yield block
+
+
+def clique_counts(num_nodes: int, source: Any, target: Any) -> NDArray[np.float64]:
+    """Count the maximal cliques of the triangulated graph that hold both of two nodes, shape (n, n)."""
+    counts = np.zeros((num_nodes, num_nodes))
+    for clique in maximal_cliques(num_nodes, source, target):
+        counts[np.ix_(clique, clique)] += 1
+    return counts
+
 
 # Beyond these the degrees or the eigenvalues of the Laplacian leave the range of float64.
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
@@ -113,7 +390,6 @@ class Graph:
 
     @property
     def num_edges(self) -> int:
-        """Number of edges e."""
         return int(self.source.shape[0])
 
     def adjacency(self) -> Any:
@@ -215,7 +491,6 @@ class Graph:
         )
 
     def __repr__(self) -> str:
-        """Return the sizes."""
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
 
 

@@ -12,9 +12,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.data.arrays import read_only
+from relpref.data.arrays import Untraced, read_only
 from relpref.data.graph import Graph, ScaleReference
-from relpref.data.untraced import Untraced
 from relpref.errors import UnsupportedProgramError
 
 if TYPE_CHECKING:

@@ -8,32 +8,227 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
+import scipy.sparse
+import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.answers import NAME as COMPARISONS
-from relpref.data.answers import Comparisons, chosen_rows, with_known_raters
-from relpref.data.arrays import read_only
-from relpref.data.comparisons import compared, read_comparisons
+from relpref.data.arrays import Untraced, counted, read_only, shown
+from relpref.data.comparisons import NAME as COMPARISONS
+from relpref.data.comparisons import Comparisons, chosen_rows, compared, read_comparisons, with_known_raters
 from relpref.data.entities import (
     Entities,
+    align_attributes,
     index_entities,
     read_entities,
     standardization,
     without_table,
 )
-from relpref.data.extension import extended
-from relpref.data.folder import find_files
 from relpref.data.graph import Graph
-from relpref.data.labels import GrowingIndex, LabelIndex, plain_labels
-from relpref.data.links import Links, part_names, read_relation, read_relations
-from relpref.data.messages import counted, shown
-from relpref.data.preference_tree import register_as_pytree
+from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
+from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
+from relpref.data.matrix_files import find_files
 from relpref.data.relation import Relation, check_known, checked_relations
-from relpref.data.summary import describe, groups, to_tables
-from relpref.data.table_files import read_table
+from relpref.data.tables import read_table
 from relpref.errors import DataError
+
+_LEAVES = ("attributes", "attribute_center", "attribute_scale", "comparisons")
+
+
+def register_as_pytree(cls: type["PreferenceData"]) -> None:
+    """Register the class: arrays and graphs are children, everything else is static.
+
+    Labels and notes travel in an `Untraced` box, so that they never cause a compilation.
+    """
+
+    def unflatten(static: tuple[Any, ...], children: Any) -> "PreferenceData":
+        # No checks: leaves may be tracers or placeholders.
+        answered, attribute_names, names, _, untraced = static
+        *leaves, graphs = children
+        if isinstance(graphs, dict):
+            graphs = {name: graphs[name] for name in names}
+        entities, notes, links = untraced.content
+        data = object.__new__(cls)
+        data.__dict__.update(
+            zip(_LEAVES, leaves, strict=True),
+            _graphs=graphs,
+            _links=links,
+            answered=answered,
+            attribute_names=attribute_names,
+            entities=entities,
+            notes=notes,
+            implicit=False,
+        )
+        return data
+
+    jax.tree_util.register_pytree_with_keys(cls, _flatten_with_keys, unflatten, _flatten)
+
+
+def _static(data: "PreferenceData") -> tuple[Any, ...]:
+    # JAX sorts the keys of a dict; the names keep their order here.
+    names = tuple(data.relations)
+    # The links themselves are not looked at inside compiled functions, only which graphs a relation has.
+    parts = tuple((name, data.parts_of(name)) for name in data.links)
+    untraced = Untraced((data.entities, data.notes, dict(data.links)))
+    return data.answered, data.attribute_names, names, parts, untraced
+
+
+def _flatten(data: "PreferenceData") -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    return (*(getattr(data, name) for name in _LEAVES), dict(data.relations)), _static(data)
+
+
+def _flatten_with_keys(data: "PreferenceData") -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    leaves = [(jax.tree_util.GetAttrKey(name), getattr(data, name)) for name in _LEAVES]
+    return [*leaves, (jax.tree_util.GetAttrKey("relations"), dict(data.relations))], _static(data)
+
+
+def extended(
+    data: "PreferenceData", labels: LabelIndex, entities: Any, relations: Mapping[str, Any]
+) -> "PreferenceData":
+    """Return the data with newcomers; ``labels`` are those of the data; see `PreferenceData.extend`."""
+    for name in relations:
+        check_known(name, (*data.relations, *data.links))
+        if data.relation_of(name) != name:
+            raise DataError(
+                f"relations: {shown(name)} is a role of the relation {data.relation_of(name)!r}; give its links under that name"
+            )
+    if entities is None:
+        raise DataError("entities: there are no newcomers; give their labels (and attributes)")
+    newcomers = read_entities(entities)
+    known = labels.positions
+    for row, label in enumerate(newcomers.labels):
+        if label in known:
+            raise DataError(
+                f"{newcomers.where(row)}: {shown(label)} is an entity already; give newcomers labels of their own"
+            )
+        for name, links in data.links.items():
+            if label in links.targets:
+                raise DataError(
+                    f"{newcomers.where(row)}: {shown(label)} is what entities link to in the bipartite relation {name!r}, so it "
+                    "cannot be an entity; give newcomers labels of their own"
+                )
+    index_entities(newcomers)
+    aligned = align_attributes(newcomers, data.attribute_names)
+    index = LabelIndex((*data.entities, *newcomers.labels), lambda row: f"entities, row {row}")
+    graphs: dict[str, Graph] = {}
+    all_links = dict(data.links)
+    notes = list(data.notes)
+    for part, graph in data.relations.items():
+        name = data.relation_of(part)
+        if part in graphs:  # the second role came with the first
+            continue
+        read = _read(name, relations[name], index, data) if name in relations else None
+        if name in all_links:
+            if read is not None:
+                all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
+            # Also without new links: the traffic of a random walk depends on how many entities there are.
+            grown = project(name, all_links[name], len(index), data.relations)
+        elif read is not None:
+            edges = read.edges
+            grown = {part: graph.grown(len(index), edges.source, edges.target, edges.weight)}
+        else:
+            grown = {part: graph.grown(len(index), [], [], [])}
+        graphs |= grown
+        before = {one: data.relations[one] for one in grown}
+        stale = graph_notes(name, data.links.get(name), before)
+        more = (() if read is None else read.notes) + graph_notes(name, all_links.get(name), grown)
+        notes = [note for note in notes if note not in stale]
+        notes += [note for note in more if note not in notes]
+    return replace(
+        data,
+        entities=index.labels,
+        attributes=read_only(np.concatenate([np.asarray(data.attributes), aligned], axis=0)),
+        _graphs=graphs,
+        _links=all_links,
+        notes=tuple(notes),
+    )
+
+
+def _read(name: str, value: Any, index: LabelIndex, data: "PreferenceData") -> Read:
+    """Read the links of newcomers."""
+    links: Links | None = data.links.get(name)
+    read = read_relation(name, value, index, links)
+    if links is None and read.relation.kind not in (None, "undirected"):
+        raise DataError(
+            f"relation {name!r}: it was read as an undirected relation, but the newcomers' is {read.relation.kind}; pass the table alone"
+        )
+    edges = read.edges
+    known = edges.source < data.num_entities
+    bipartite = read.relation.kind == "bipartite"
+    if not bipartite:
+        known &= edges.target < data.num_entities
+    if known.any():
+        row = int(np.argmax(known))
+        source = shown(index.labels[int(edges.source[row])])
+        target = shown((read.targets if bipartite else index.labels)[int(edges.target[row])])
+        what = f"{source} is" if bipartite else f"both {source} and {target} are"
+        raise DataError(
+            f"{edges.where(row)}: {what} known already; extend adds edges of newcomers "
+            "only: drop the row, or make the data anew with from_tables"
+        )
+    return read
+
+
+def to_tables(data: "PreferenceData") -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
+    """Return the entities, the comparisons and the edges; see `PreferenceData.to_tables`."""
+    labels = label_column(data.entities)
+    names = pd.Index(list(data.attribute_names), dtype=object)
+    entities = pd.DataFrame(np.array(data.attributes), index=labels.rename("entity"), columns=names)
+    comparisons = data.comparisons.table(data.entities)
+    relations: dict[str, Any] = {}
+    for part, graph in data.relations.items():
+        name = data.relation_of(part)
+        if name in data.links:
+            relations[name] = data.links[name].table(data.entities)
+            continue
+        ends = {
+            "source": labels.take(np.asarray(graph.source)),
+            "target": labels.take(np.asarray(graph.target)),
+        }
+        relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
+    return entities, comparisons, relations
+
+
+def groups(data: "PreferenceData") -> NDArray[np.int32]:
+    """Return the group of each entity; see `PreferenceData.groups`."""
+    sources = [data.winner, *(graph.source for graph in data.relations.values())]
+    targets = [data.loser, *(graph.target for graph in data.relations.values())]
+    ends = (np.concatenate(sources), np.concatenate(targets))
+    shape = (data.num_entities, data.num_entities)
+    links = scipy.sparse.coo_array((np.ones(ends[0].size), ends), shape=shape)
+    _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
+    return np.asarray(group, dtype=np.int32)
+
+
+def describe(data: "PreferenceData") -> str:
+    """Return the sizes in one line; see `PreferenceData.describe`."""
+    parts = [counted(data.num_entities, "entity", "entities")]
+    if data.attribute_names:
+        parts.append(counted(len(data.attribute_names), "attribute"))
+    ends = np.stack([np.asarray(data.winner), np.asarray(data.loser)])
+    pairs = counted(np.unique(np.sort(ends, axis=0), axis=1).shape[1], "pair")
+    parts.append(
+        f"{counted(data.num_answers, 'answer')} to {pairs}" if data.answered else f"{pairs}, not answered"
+    )
+    parts += _answer_words(data.comparisons)
+    if data.relations:
+        sizes = ", ".join(
+            f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
+            for name, graph in data.relations.items()
+        )
+        parts.append(f"relations: {sizes}")
+    return ", ".join(parts)
+
+
+def _answer_words(answers: Comparisons) -> list[str]:
+    words = [] if answers.tie is None else [counted(int(answers.count[answers.tie].sum()), "tie")]
+    if answers.strengths > 1:
+        words.append(f"strengths up to {answers.strengths}")
+    if answers.rater is not None:
+        words.append(counted(len(answers.raters), "rater"))
+    return words
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -216,7 +411,6 @@ class PreferenceData:
 
     @property
     def num_entities(self) -> int:
-        """Number of entities n."""
         return len(self.entities)
 
     @property
@@ -231,7 +425,6 @@ class PreferenceData:
 
     @cached_property
     def _label_index(self) -> LabelIndex:
-        """Labels with their positions."""
         return LabelIndex(self.entities, lambda row: f"entities, row {row}")
 
     def standardized_attributes(self) -> Any:
@@ -384,7 +577,6 @@ class PreferenceData:
         return describe(self)
 
     def __repr__(self) -> str:
-        """Return a short description."""
         # Inside a compiled function, or as a tree of anything else, there is nothing to count.
         if not isinstance(self.count, np.ndarray):
             return f"PreferenceData({counted(self.num_entities, 'entity', 'entities')}, traced)"
@@ -406,3 +598,35 @@ def _met(comparisons: Any, relations: Mapping[str, Any], columns: Mapping[str, s
 
 
 register_as_pytree(PreferenceData)
+
+
+def unanswered(read: Entities, relations: Mapping[str, Any] | None) -> PreferenceData:
+    """Return entities about which nothing was asked; they may have neither attributes nor relations.
+
+    Parameters
+    ----------
+    read : Entities
+        Labels and attributes, see `read_entities`.
+    relations : mapping of str to edges, optional
+        As ``relations`` of `PreferenceData.from_tables`.
+
+    Raises
+    ------
+    DataError
+        If a label occurs twice, or a relation cannot be used.
+    """
+    index = index_entities(read)
+    graphs, links, notes = read_relations(checked_relations(relations), index)
+    nothing = np.zeros(0, dtype=np.int32)
+    center, scale = standardization(read.attributes)
+    return PreferenceData(
+        entities=index.labels,
+        attributes=read_only(read.attributes),
+        attribute_names=read.attribute_names,
+        attribute_center=center,
+        attribute_scale=scale,
+        comparisons=Comparisons(nothing, nothing, nothing),
+        _graphs=graphs,
+        _links=links,
+        notes=notes,
+    )

@@ -1,35 +1,200 @@
 """Rankings of items, full or partial, with ties or without, and what is known of those who gave them."""
 
 import os
+import zlib
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import read_only
-from relpref.data.messages import counted, shown
-from relpref.data.preference import PreferenceData
-from relpref.data.ranking_blocks import (
+from relpref.data.arrays import Untraced, counted, listed, read_only, shown
+from relpref.data.entities import Entities, index_entities, read_entities
+from relpref.data.labels import plain_labels
+from relpref.data.preference import PreferenceData, unanswered
+from relpref.data.ranking_tables import (
     KINDS,
     check_number,
     chosen_rows,
     generator,
+    in_order,
     kind_codes,
     merged,
     numbered,
+    place_of,
+    read_orders,
+    read_positions,
+    read_preflib,
+    read_scores,
 )
-from relpref.data.ranking_items import code_of, mostly_alike, positions_among, with_attributes
-from relpref.data.ranking_labels import read_labels
-from relpref.data.ranking_orders import place_of, read_orders
-from relpref.data.ranking_preflib import read_preflib
-from relpref.data.ranking_tables import read_positions, read_scores
-from relpref.data.ranking_text import describe, first_lines, write_order
-from relpref.data.ranking_tree import register_as_pytree
 from relpref.errors import DataError
+
+
+def code_of(items: PreferenceData) -> int:
+    """A number for the labels in their order, the same in every process."""
+    return zlib.crc32(repr(items.entities).encode("utf-8", "surrogatepass"))
+
+
+def mostly_alike(items: PreferenceData) -> bool:
+    """Whether the median distance of two items in their attributes is 0 (or there are no two items)."""
+    n = items.num_entities
+    _, sizes = np.unique(np.asarray(items.attributes), axis=0, return_counts=True)
+    pairs, alike = n * (n - 1) // 2, int(np.sum(sizes * (sizes - 1))) // 2
+    return pairs == 0 or 2 * alike > pairs
+
+
+def with_attributes(items: PreferenceData, table: Any, relations: Any) -> PreferenceData:
+    """Return the same items, in their order, with other attributes and relations; see `Rankings.with_items`."""
+    read = read_entities(table)
+    index = index_entities(read)
+    rows = index.locate(items.entities, lambda _: "items", "give every ranked item a row in the table")
+    if len(index) > len(rows):
+        extra = [label for label in index.labels if label not in set(items.entities)]
+        raise DataError(
+            f"items: {listed(extra)} belong to no known item; drop these rows, or give all items when the rankings are read"
+        )
+    same = Entities(list(items.entities), read.attributes[rows], read.attribute_names, read.where)
+    return unanswered(same, relations)
+
+
+def positions_among(rankings: "Rankings", items: PreferenceData) -> NDArray[np.int32]:
+    """Return the positions of these items, −1 for those that the rankings do not know; see `Rankings.aligned`."""
+    columns = items.index(rankings.items.entities)
+    if rankings.features is not None:
+        raise DataError(
+            "the rankings carry features that were computed for items in another order than those they are to be compared with; read them "
+            "with the same items=, and compute their features then"
+        )
+    positions = np.full((len(rankings), items.num_entities), -1, dtype=np.int32)
+    positions[:, columns] = rankings.positions
+    return read_only(positions)
+
+
+_RANKINGS_SHOWN = 5
+_BLOCKS_SHOWN = 10
+
+
+def write_order(places: NDArray[np.int32], items: Sequence[Hashable]) -> list[Any]:
+    """Return one ranking, best first, with a tuple for each tie and around a label that is itself a tuple."""
+    order = np.argsort(places, kind="stable")
+    order = order[places[order] >= 0]
+    blocks = np.split(order, np.flatnonzero(np.diff(places[order])) + 1)
+    tied = [tuple(items[item] for item in block) for block in blocks if len(block)]
+    return [block if len(block) > 1 or isinstance(block[0], tuple) else block[0] for block in tied]
+
+
+def describe(rankings: "Rankings") -> str:
+    """Return kind, sizes and classes in one line."""
+    m, n = rankings.shape
+    kind = rankings.kind if len(set(rankings.kinds)) == 1 else f"partly {rankings.kind}"
+    ranked = (rankings.positions >= 0).sum(axis=1)
+    few, many = ranked.min(initial=n), ranked.max(initial=0)
+    of = "" if few == n else f"{few} of " if few == many else f"{few} to {many} of "
+    return f"{counted(m, f'{kind} ranking')} of {of}{counted(n, 'item')}{_classes(rankings)}"
+
+
+def _classes(rankings: "Rankings") -> str:
+    if rankings.label is None:
+        return f", {counted(len(rankings.classes), 'class', 'classes')}" if rankings.classes else ""
+    sizes = Counter(rankings.label.tolist())
+    return ", classes " + ", ".join(
+        f"{shown(label)} ({sizes[code]})" for code, label in enumerate(rankings.classes)
+    )
+
+
+def first_lines(rankings: "Rankings") -> list[str]:
+    """Return the first rankings, cut to a readable length."""
+    lines = []
+    for ranker, places in zip(rankings.rankers[:_RANKINGS_SHOWN], rankings.positions, strict=False):
+        order = write_order(places, rankings.items.entities)
+        blocks = [" = ".join(map(str, one if isinstance(one, tuple) else (one,))) for one in order]
+        more = [f"{len(blocks) - _BLOCKS_SHOWN} more"] if len(blocks) > _BLOCKS_SHOWN else []
+        lines.append(f"  {ranker}: {' > '.join([*blocks[:_BLOCKS_SHOWN], *more])}")
+    return [*lines, "  ..."] if len(rankings) > _RANKINGS_SHOWN else lines
+
+
+_KNOWN = ("exhaustive", "items_code", "items_alike")
+
+
+def register_as_pytree(cls: type["Rankings"]) -> None:
+    """Register the class: items and arrays are children; labels travel in an `Untraced` box, so that they never cause a compilation.
+
+    What kernels have to know of the values when they are compiled is static: rankings of other items are compiled anew.
+    """
+
+    def unflatten(static: tuple[Any, ...], children: Any) -> "Rankings":
+        # No checks: leaves may be tracers or placeholders.
+        known, _, untraced = static
+        items, positions, label, features, residual = children
+        rankers, classes = untraced.content
+        data = cls(items, positions, rankers, classes, label, features, residual)
+        data.__dict__.update(
+            zip(_KNOWN, known, strict=True)
+        )  # arrays cannot be asked inside a compiled function
+        return data
+
+    jax.tree_util.register_pytree_node(cls, _flatten, unflatten)
+
+
+def _flatten(data: "Rankings") -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    arrays = (data.items, data.positions, data.label, data.features, data.residual)
+    known = tuple(getattr(data, name) for name in _KNOWN)
+    return arrays, (known, len(data.classes), Untraced((data.rankers, data.classes)))
+
+
+def read_labels(
+    labels: Any, classes: Sequence[Hashable] | None, rankers: Sequence[Hashable]
+) -> tuple[tuple[Hashable, ...], NDArray[np.int32]]:
+    """Return the classes and, for each ranking, a position in them; see `Rankings.with_labels`."""
+    if isinstance(labels, pd.Series):
+        _check_index(labels.index.tolist(), rankers)
+    plain = plain_labels(
+        in_order(labels, "labels"), lambda row: place_of(rankers, min(row, len(rankers) - 1))
+    )
+    if len(plain) != len(rankers):
+        raise DataError(
+            f"labels: there are {len(plain)} for {counted(len(rankers), 'ranking')}; give one for each ranking"
+        )
+    known = _sorted(plain) if classes is None else _distinct(classes)
+    codes = {label: code for code, label in enumerate(known)}
+    for row, label in enumerate(plain):
+        if label not in codes:
+            raise DataError(
+                f"{place_of(rankers, row)}: the label {shown(label)} is none of the classes {listed(known)}; correct it"
+            )
+    found = np.fromiter((codes[label] for label in plain), dtype=np.int32, count=len(plain))
+    return tuple(codes), read_only(found)
+
+
+def _distinct(classes: Any) -> list[Any]:
+    known = plain_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
+    for position, label in enumerate(known):
+        if label in known[:position]:
+            raise DataError(f"classes: {shown(label)} is among them twice; name each class once")
+    return known
+
+
+def _sorted(labels: Sequence[Any]) -> list[Any]:
+    distinct = list(dict.fromkeys(labels))
+    try:
+        return sorted(distinct)
+    except TypeError:
+        raise DataError(
+            f"labels: {listed(distinct)} are of different types and have no order; make all of them text"
+        ) from None
+
+
+def _check_index(index: Sequence[Any], rankers: Sequence[Any]) -> None:
+    if tuple(index) != tuple(rankers) and set(index) == set(rankers):
+        raise DataError(
+            "labels: the index of the Series names the rankers in another order than the rankings; "
+            "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -384,7 +549,6 @@ class Rankings:
         return describe(self)
 
     def __repr__(self) -> str:
-        """Return one line."""
         if not isinstance(self.positions, np.ndarray):
             return f"Rankings({counted(len(self), 'ranking')}, traced)"
         return f"Rankings({self.describe()})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from relpref.data.messages import listed
+from relpref.data.arrays import listed
 from relpref.errors import DataError
 
 _LARGEST = 16.0  # grey value of a pixel

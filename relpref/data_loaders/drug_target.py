@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from relpref.data.messages import shown
+from relpref.data.arrays import shown
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
 from relpref.files import reading

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data import Table
-from relpref.data.messages import shown
+from relpref.data.arrays import shown
 from relpref.errors import DataError
 from relpref.files import reading
 

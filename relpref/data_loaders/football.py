@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data import PreferenceData, read_table
-from relpref.data.messages import listed, shown
+from relpref.data.arrays import listed, shown
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
 

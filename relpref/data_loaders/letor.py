@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data import PreferenceData
-from relpref.data.messages import counted, listed, shown
+from relpref.data.arrays import counted, listed, shown
 from relpref.data_loaders.registry import find
 from relpref.data_loaders.similarity import DERIVED, NOTE, nearest_neighbours
 from relpref.errors import DataError

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.messages import counted, listed, nearest, shown
+from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
 

@@ -3,7 +3,7 @@
 import os
 from typing import Literal
 
-from relpref.data.messages import listed, nearest
+from relpref.data.arrays import listed, nearest
 from relpref.data.rankings import Rankings
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError

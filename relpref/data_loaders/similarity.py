@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from relpref.data.messages import counted
+from relpref.data.arrays import counted
 from relpref.errors import DataError
 
 # The name says it wherever the relation is named: in hyperparameters, shares and reports.

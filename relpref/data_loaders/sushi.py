@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.messages import shown
+from relpref.data.arrays import shown
 from relpref.data.rankings import Rankings
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError

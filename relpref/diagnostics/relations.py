@@ -15,7 +15,7 @@ from relpref.diagnostics.predictive.leave_one_out import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, Result, UtilityPosterior
 from relpref.infer.posterior import Origin
-from relpref.infer.refit import engine_again
+from relpref.infer.update import engine_again
 
 ATTRIBUTES, INDIVIDUAL = "attributes", "individual"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from relpref.data import PreferenceData
+from relpref.data.arrays import shown
 from relpref.data.entities import MOST_ATTRIBUTES
 from relpref.data.labels import LabelIndex, is_missing
-from relpref.data.messages import shown
-from relpref.data.table_files import read_table
+from relpref.data.tables import read_table
 from relpref.errors import DataError
 
 _OWN = ("text", "image", "link")

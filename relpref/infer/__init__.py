@@ -5,13 +5,12 @@ from relpref.infer.ep import EP
 from relpref.infer.exact import Exact
 from relpref.infer.laplace import Laplace
 from relpref.infer.many import fit_many
-from relpref.infer.noncentered import noncentered
 from relpref.infer.posterior import Posterior
+from relpref.infer.program import noncentered
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import Result
+from relpref.infer.result import InferenceWarning, Result
 from relpref.infer.samples import from_samples
 from relpref.infer.utility_posterior import UtilityPosterior
-from relpref.infer.warn import InferenceWarning
 
 __all__ = [
     "EP",

@@ -278,7 +278,6 @@ def _apply(equation: Any, operands: tuple[_Node, ...]) -> list[_Node]:
 
 
 def _bind(equation: Any, *values: Any) -> list[Any]:
-    """The operation at values."""
     found = equation.primitive.get_bind_params(equation.params)
     # Before JAX 0.11 the functions among the parameters come apart.
     functions, parameters = found if isinstance(found, tuple) else ((), found)
@@ -348,7 +347,6 @@ def _in_rows(node: _Node, rows: tuple[int, ...]) -> _Node:
 
 
 def _leaves(nodes: Iterable[_Node]) -> Iterable[_Node]:
-    """Where the remainder begins."""
     seen: set[int] = set()
 
     def walk(node: _Node) -> Iterable[_Node]:

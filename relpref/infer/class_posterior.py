@@ -16,7 +16,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import Floats
 from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Values, in_double
-from relpref.infer.ranks import objects
+from relpref.infer.utility_posterior import objects
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 
 DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)
@@ -151,7 +151,6 @@ class ClassPosterior(Posterior):
             return tuple(np.asarray(part) for part in found)
 
     def __repr__(self) -> str:
-        """One line."""
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
         return f"ClassPosterior({self.data.describe()}; {self.info['engine']}{evidence})"
 

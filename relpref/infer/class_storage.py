@@ -7,16 +7,18 @@ import numpy as np
 
 from relpref.data import Rankings, RelationData, RelationValues
 from relpref.infer.class_posterior import ClassPosterior, Examples
-from relpref.infer.encoding import (
+from relpref.infer.storage import (
+    StoredData,
     checked,
     conform,
     decode_labels,
     decode_origin,
     encode_labels,
     encode_origin,
+    pack_data,
     positions,
+    unpack_data,
 )
-from relpref.infer.storage import StoredData, pack_data, unpack_data
 
 _GIVEN = ("label", "features", "residual")
 

@@ -88,7 +88,6 @@ class _Kept:
 
 
 def _limit() -> float:
-    """In megabytes."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return _MEGABYTES

@@ -33,16 +33,23 @@ from relpref.infer.importance import (
     pareto_k,
     warn_of_weights,
 )
-from relpref.infer.integrate import UNMIXED, Given, Target, integrate
 from relpref.infer.large.fit import fit, is_large
-from relpref.infer.maximise import usable
-from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Origin, Posterior
-from relpref.infer.prepare import Prepared, constrained, prepare
-from relpref.infer.program import Program
-from relpref.infer.progress import Progress
-from relpref.infer.result import CODES, Result
-from relpref.infer.settle import CLOSE, Setting, Settled, describe, in_gap_space, settle
+from relpref.infer.program import Prepared, Program, constrained, preference_data, prepare
+from relpref.infer.result import CODES, Progress, Result
+from relpref.infer.search import (
+    CLOSE,
+    UNMIXED,
+    Given,
+    Setting,
+    Settled,
+    Target,
+    describe,
+    in_gap_space,
+    integrate,
+    settle,
+    usable,
+)
 from relpref.infer.sites import Info, Sites
 
 Strategy = Literal["integrate", "maximise", "em", "nuts"]

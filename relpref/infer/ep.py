@@ -20,8 +20,7 @@ from relpref.infer.evidence import (
     tilted,
 )
 from relpref.infer.program import Call, Layout, Values, read
-from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Fit, Problem, Sites, cavities, run
+from relpref.infer.sites import Fit, Problem, Sites, SparseRows, cavities, run
 
 _REACH, _NODES = (
     30.0,

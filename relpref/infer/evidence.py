@@ -9,12 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from relpref.infer.observed import Observation
-from relpref.infer.program import Call, Layout, Reading, Values
+from relpref.infer.program import Call, Layout, Observation, Reading, Values
 from relpref.infer.result import Result, code
-from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Cavity, Fit, Info, Known, Problem, Sites
-from relpref.infer.spaces import EntitySpace, GapSpace, Marginals, Space
+from relpref.infer.sites import (
+    Cavity,
+    EntitySpace,
+    Fit,
+    GapSpace,
+    Info,
+    Known,
+    Marginals,
+    Problem,
+    Sites,
+    Space,
+    SparseRows,
+)
 from relpref.likelihoods import GaussianSite, TiltedMoments, is_log_concave
 from relpref.linalg import CovarianceOperator
 

@@ -10,18 +10,15 @@ from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
-from relpref.data.answers import COMPOSED
+from relpref.data.comparisons import COMPOSED
 from relpref.data.marginal import MarginalGraph
-from relpref.infer.belief import Floats, GaussianBelief, key_words
+from relpref.infer.belief import Floats, GaussianBelief, MixtureBelief, key_words
 from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.evidence import Evidence
-from relpref.infer.mixture import MixtureBelief
-from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Origin, Parts, Posterior
-from relpref.infer.program import Layout, Values
-from relpref.infer.result import Result
+from relpref.infer.program import Layout, Values, preference_data
+from relpref.infer.result import Result, warn_user
 from relpref.infer.utility_posterior import UtilityPosterior
-from relpref.infer.warn import warn_user
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.linalg import cholesky
 

@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
-from relpref.infer.layout import shapes_of, survey
-from relpref.infer.observed import unwrap
-from relpref.infer.program import Call, Values
-from relpref.infer.warn import InferenceWarning, warn_user
+from relpref.infer.program import Call, Values, shapes_of, survey, unwrap
+from relpref.infer.result import InferenceWarning, warn_user
 
 Floats = NDArray[np.float64]
 
@@ -249,14 +247,12 @@ class _Target:
         self.origin = np.array([x if scale is None else scale.standard(x) for scale, x in pairs])
 
     def vector(self, z: Floats) -> Floats:
-        """The flattened unconstrained hyperparameters."""
         x = self._maximum.copy()
         pairs = zip(self._scales, z, strict=True)
         x[self._moving] = [each if scale is None else scale.value(each) for scale, each in pairs]
         return x
 
     def evaluate(self, z: Floats, wanted: bool) -> Evaluated | None:
-        """The engine there."""
         return self._evaluate(self.vector(z), wanted)
 
     def height(self, z: Floats, found: Evaluated) -> float:

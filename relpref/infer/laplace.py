@@ -1,10 +1,11 @@
 """Laplace's approximation as an engine: the Gaussian that touches the posterior at its mode."""
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from relpref.infer.engine import GaussianEngine
@@ -18,11 +19,135 @@ from relpref.infer.evidence import (
     prior_surrogate,
     tilted,
 )
-from relpref.infer.mode import log_likelihood, run
 from relpref.infer.program import Call, Layout, Values, read
-from relpref.infer.rows import SparseRows
-from relpref.infer.sites import Sites
+from relpref.infer.result import Result, code
+from relpref.infer.sites import Fit, Info, Problem, Sites, SparseRows, posterior, with_known
 from relpref.likelihoods import TiltedMoments
+
+_SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
+
+
+class Point(NamedTuple):
+    """A point on the way.
+
+    Attributes
+    ----------
+    value : Array, shape (m,)
+        x, the projections.
+    dual : Array, shape (m,)
+        β with x = (prior covariance of the projections) β.
+    height : Array
+        Σ log p − ½ βᵀx, the log posterior density but for a constant.
+    """
+
+    value: Array
+    dual: Array
+    height: Array
+
+
+class State(NamedTuple):
+    """What the next step needs: where it starts, and what the last one saw."""
+
+    point: Point
+    fit: Fit
+    residual: Array
+    fraction: Array
+    usable: Array
+    steps: Array
+
+
+def sites_at(problem: Problem, value: Array) -> Sites:
+    """The Gaussian sites that touch the likelihoods at x; a cavity without variance is a point."""
+    moments = problem.tilted(value, jnp.zeros_like(value))
+    return with_known(problem.known, Sites(moments.curvature, moments.gradient + moments.curvature * value))
+
+
+def climbing(sites: Sites, value: Array) -> Sites:
+    """Sites of the same slope at x, those of a negative curvature without it."""
+    precision = jnp.maximum(sites.precision, 0.0)
+    return Sites(precision, sites.shift + (precision - sites.precision) * value)
+
+
+def log_likelihood(problem: Problem, value: Array) -> Array:
+    """Σ log p at x, every row counted as often as it was answered."""
+    return jnp.sum(problem.counts * problem.tilted(value, jnp.zeros_like(value)).log_normalizer)
+
+
+def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array) -> tuple[Fit, Info]:
+    """Climb from the mean under the given sites until a full step moves nothing.
+
+    Returns
+    -------
+    fit : Fit
+        The sites at the mode.
+    info : Info
+        The residual is the largest move of a full step, in posterior sds.
+    """
+
+    def point(fit: Fit) -> Point:
+        value = fit.marginals.mean
+        dual = dual_vector(problem, fit)
+        return Point(value, dual, log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value))
+
+    def step(state: State) -> State:
+        here = state.point
+        sites = sites_at(problem, here.value)
+        fit = posterior(problem, sites)
+        if not concave:
+            # Away from a mode the curvature may leave nothing proper; without its negative part the step still climbs.
+            proper = jnp.all(jnp.isfinite(fit.marginals.mean)) & jnp.all(fit.marginals.variance >= 0)
+            fit = jax.lax.cond(proper, lambda: fit, lambda: posterior(problem, climbing(sites, here.value)))
+        there = point(fit)
+        sd = jnp.sqrt(fit.marginals.variance)
+        move = jnp.abs(there.value - here.value) / jnp.where(sd == 0, 1.0, sd)
+        residual = jnp.max(move, initial=0.0)
+
+        def blend(fraction: Array) -> Point:
+            value = here.value + fraction * (there.value - here.value)
+            dual = here.dual + fraction * (there.dual - here.dual)
+            return Point(value, dual, log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value))
+
+        def too_long(carry: tuple[Array, Point]) -> Array:
+            fraction, reached = carry
+            slack = 1e-12 * (1 + jnp.abs(here.height))  # rounding, near the top
+            higher = reached.height >= here.height - slack
+            return ~higher & (fraction > _SHORTEST)
+
+        fraction, reached = jax.lax.while_loop(
+            too_long, lambda carry: (0.5 * carry[0], blend(0.5 * carry[0])), (jnp.ones(()), there)
+        )
+        finite = jnp.isfinite(residual) & jnp.all(jnp.isfinite(fit.sites.precision))
+        positive = jnp.all((fit.sites.precision >= 0) | ~jnp.asarray(problem.log_concave)) | ~finite
+        usable = finite + 2 * positive + 4 * jnp.all(jnp.isfinite(fit.marginals.variance))
+        return State(reached, fit, residual, fraction, usable, state.steps + 1)
+
+    def unfinished(state: State) -> Array:
+        moving = (state.residual > tolerance) & (state.fraction > _SHORTEST)
+        return moving & (state.usable == 7) & (state.steps < max_steps)
+
+    concave = bool(np.all(problem.log_concave))
+    first = posterior(problem, with_known(problem.known, sites))
+    nowhere = jnp.full((), jnp.inf)
+    start = State(point(first), first, nowhere, jnp.ones(()), jnp.asarray(7), jnp.asarray(0))
+    state = jax.lax.while_loop(unfinished, step, start)
+    outcome = jnp.select(
+        [
+            state.usable & 4 == 0,
+            state.usable & 1 == 0,
+            state.usable & 2 == 0,
+            state.residual <= tolerance,
+            state.fraction <= _SHORTEST,
+        ],
+        [
+            code(Result.prior_not_positive_definite),
+            code(Result.nonfinite),
+            code(Result.negative_precision),
+            code(Result.converged),
+            code(Result.diverged),
+        ],
+        code(Result.max_iterations),
+    )
+    return state.fit, Info(state.steps, state.residual, state.fraction, outcome, problem.space.jitter)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

@@ -19,10 +19,10 @@ from relpref.folders import made
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.exact import Exact
-from relpref.infer.fingerprint import fingerprint
-from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Posterior
+from relpref.infer.program import preference_data
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.result import fingerprint
 from relpref.infer.storage import load
 from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.parallel import run_all

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
 from relpref.infer.belief import Belief, Floats, generator
-from relpref.infer.result import Result
-from relpref.infer.warn import InferenceWarning, warn_user
+from relpref.infer.result import InferenceWarning, Result, warn_user
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,6 @@ class Posterior:
         return native(self.to_datatree(num_samples, key))
 
     def __repr__(self) -> str:
-        """One line."""
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
         sites = ", ".join(f"{name}[{rows.stop - rows.start}]" for name, rows in self.slices.items())
         return f"{type(self).__name__}({sites}; {self.info['engine']}: {self.info['result']}{evidence})"

@@ -15,12 +15,10 @@ from scipy.special import ndtr
 from relpref.errors import DataError
 from relpref.infer.belief import Floats, GaussianBelief, generator
 from relpref.infer.exact.closed import Loss
-from relpref.infer.exact.closed_scores import QueryMoments
 from relpref.infer.exact.domain import Asked, Domain
-from relpref.infer.exact.solve import RelationProblem
-from relpref.infer.ranks import objects, pairs_of_labels, ranking_table
-from relpref.infer.result import Result
-from relpref.infer.warn import InferenceWarning, warn_user
+from relpref.infer.exact.solve import QueryMoments, RelationProblem
+from relpref.infer.result import InferenceWarning, Result, warn_user
+from relpref.infer.utility_posterior import objects, pairs_of_labels, ranking_table
 from relpref.likelihoods import CentredNormal
 
 
@@ -79,7 +77,6 @@ class RelationPosterior:
 
     @property
     def nodes(self) -> Domain:
-        """Conditioning nodes."""
         return self.problem.nodes
 
     @property
@@ -89,7 +86,6 @@ class RelationPosterior:
 
     @property
     def loss(self) -> Loss:
-        """Ranking or regression."""
         return self.problem.loss
 
     @property
@@ -295,7 +291,6 @@ class RelationPosterior:
         save(self, path)
 
     def __repr__(self) -> str:
-        """One line."""
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
         shape = f"{len(self.nodes.labels)} x {len(self.objects.labels)}"
         return (

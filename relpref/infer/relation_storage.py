@@ -7,31 +7,27 @@ import numpy as np
 from scipy import sparse
 
 from relpref.data import PreferenceData, RelationData, RelationValues
-from relpref.data.relation_values import Symmetry
+from relpref.data.relation_data import Symmetry
 from relpref.errors import StorageError
-from relpref.infer.encoding import (
+from relpref.infer.exact.closed import Loss
+from relpref.infer.exact.domain import Domain, NodeKernel
+from relpref.infer.exact.engine import ProgramKernel
+from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Solver
+from relpref.infer.posterior import Origin
+from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.storage import (
+    StoredData,
     checked,
+    checked_info,
     decode,
     decode_labels,
     decode_origin,
     encode,
     encode_labels,
     encode_origin,
+    pack_data,
     positions,
     sparse_rows,
-)
-from relpref.infer.exact.closed import Loss
-from relpref.infer.exact.closed_scores import ClosedScores
-from relpref.infer.exact.domain import Domain, NodeKernel
-from relpref.infer.exact.edge_scores import EdgeScores
-from relpref.infer.exact.newcomers import ProgramKernel
-from relpref.infer.exact.solve import RelationProblem, Solver
-from relpref.infer.posterior import Origin
-from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.storage import (
-    StoredData,
-    checked_info,
-    pack_data,
     unpack_data,
 )
 

@@ -8,13 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from relpref.errors import DataError
+from relpref.infer.arviz_bridge import latent_parts, prepare
 from relpref.infer.belief import DrawsBelief, as_key, key_words
 from relpref.infer.faces import choose
-from relpref.infer.noncentered import BASE
-from relpref.infer.pointwise import latent_parts, prepare
 from relpref.infer.posterior import Origin, Parts, Posterior
-from relpref.infer.prepare import MATRICES
-from relpref.infer.program import Program
+from relpref.infer.program import BASE, MATRICES, Program
 from relpref.linalg import fits, require_memory
 
 

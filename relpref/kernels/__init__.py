@@ -1,17 +1,35 @@
 """Covariance functions of attributes, of graphs and of edges, and the Gaussian that carries them."""
 
-from relpref.kernels.attribute import AttributeKernel, Linear, Matern32, Matern52, SquaredExponential
-from relpref.kernels.cut import cut_features, cut_kernel, cut_scale
-from relpref.kernels.edge_gram import EdgeGram
-from relpref.kernels.edge_landmarks import EdgeLandmarks
-from relpref.kernels.features import Features, landmark_features
-from relpref.kernels.graph import Diffusion, GraphKernel, RegularizedLaplacian
-from relpref.kernels.hidden_common_cause import HiddenCommonCause
-from relpref.kernels.implicit import attribute_covariance, graph_covariance, individual_covariance
-from relpref.kernels.item_graph import item_graph
-from relpref.kernels.kendall import kendall_features, kendall_kernel
-from relpref.kernels.landmarks import GramKernel, Landmarks, mallows_features, mallows_landmarks
-from relpref.kernels.mallows import mallows_kernel
+from relpref.kernels.attribute import (
+    AttributeKernel,
+    Linear,
+    Matern32,
+    Matern52,
+    Precomputed,
+    SquaredExponential,
+)
+from relpref.kernels.cut import (
+    SubmodularFunction,
+    cut_features,
+    cut_kernel,
+    cut_scale,
+    item_graph,
+    submodular_features,
+)
+from relpref.kernels.edge_landmarks import EdgeGram, EdgeLandmarks
+from relpref.kernels.graph import (
+    Diffusion,
+    Features,
+    GaussianProcess,
+    GraphKernel,
+    HiddenCommonCause,
+    RegularizedLaplacian,
+    attribute_covariance,
+    graph_covariance,
+    individual_covariance,
+    landmark_features,
+)
+from relpref.kernels.mallows import kendall_features, kendall_kernel, mallows_kernel
 from relpref.kernels.pairwise import (
     MLPK,
     Cartesian,
@@ -19,14 +37,21 @@ from relpref.kernels.pairwise import (
     PairwiseKernel,
     Preference,
     Reciprocal,
+    RelationVectors,
     Side,
     Symmetric,
 )
-from relpref.kernels.precomputed import Precomputed
-from relpref.kernels.process import GaussianProcess
-from relpref.kernels.ranking import Cut, GivenFeatures, Kendall, Mallows, RankingKernel
-from relpref.kernels.relation_vectors import RelationVectors
-from relpref.kernels.submodular import SubmodularFunction, submodular_features
+from relpref.kernels.ranking import (
+    Cut,
+    GivenFeatures,
+    GramKernel,
+    Kendall,
+    Landmarks,
+    Mallows,
+    RankingKernel,
+    mallows_features,
+    mallows_landmarks,
+)
 
 __all__ = [
     "MLPK",

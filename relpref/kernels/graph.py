@@ -2,17 +2,232 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import scipy.sparse
 from jax import Array
+from jax.scipy.linalg import solve_triangular
+from numpy.typing import NDArray
+from numpyro.distributions import constraints
 
-from relpref.data import Graph
-from relpref.kernels.implicit import gap_scale, heat_of, solver_of
-from relpref.linalg import CovarianceOperator, HeatKernel, SparsePrecision, Spectral, real
+from relpref.data import Graph, ScaleReference
+from relpref.data.marginal import ImplicitGraph, MarginalGraph
+from relpref.errors import DataError
+from relpref.linalg import (
+    CovarianceOperator,
+    Dense,
+    HeatKernel,
+    Identity,
+    ImplicitCovariance,
+    KernelMatrix,
+    LaplacianSolver,
+    SparseMatrix,
+    SparsePrecision,
+    Spectral,
+    cholesky,
+    gap_quadrature,
+    real,
+)
+
+
+class Features(NamedTuple):
+    """k(x, x') = φ(x)ᵀφ(x') for x ≠ x', and k(x, x) = φ(x)ᵀφ(x) + residual(x).
+
+    Attributes
+    ----------
+    values : Array, shape (m, r)
+        φ, a row for each example.
+    residual : Array, shape (m,), or None
+        Prior variance that the features leave out; None where they leave out nothing.
+    """
+
+    values: Array
+    residual: Array | None = None
+
+
+def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
+    """Features from a kernel's values at r landmarks: φ(x) = L⁻¹ k(Z, x) with L Lᵀ = k(Z, Z).
+
+    The prior that they and their residual stand for is the kernel's own at the landmarks and between landmark and example; between
+    two other examples it is what the landmarks explain (Snelson & Ghahramani 2006, "Sparse Gaussian processes using
+    pseudo-inputs"). If every example of the training data is a landmark, nothing is approximated, at new examples either.
+
+    Parameters
+    ----------
+    cross : Array, shape (m, r)
+        k(x, Z).
+    corner : Array, shape (r, r)
+        k(Z, Z).
+    diagonal : Array, shape (m,)
+        k(x, x).
+    """
+    return factored_features(cross, cholesky(corner).lower, diagonal)
+
+
+def factored_features(cross: Array, lower: Array, diagonal: Array) -> Features:
+    """`landmark_features` by the Cholesky factor L of k(Z, Z), which does not depend on the examples."""
+    values = solve_triangular(lower, cross.T, lower=True).T
+    return Features(values, jnp.maximum(diagonal - jnp.sum(jnp.square(values), axis=1), 0.0))
+
+
+Floats = NDArray[np.float64]
+
+EXACT = 1000  # nodes up to which a spectrum costs less than its estimate
+_SOLVERS: WeakKeyDictionary[Graph, LaplacianSolver] = WeakKeyDictionary()
+_HEATS: WeakKeyDictionary[Graph, HeatKernel] = WeakKeyDictionary()
+
+
+def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Array) -> CovarianceOperator:
+    """The covariance that a kernel gives the nodes of a graph, in the form that the graph asks for.
+
+    Parameters
+    ----------
+    kernel : GraphKernel
+    graph : Graph, MarginalGraph or ImplicitGraph
+    normalize : bool
+        See `RegularizedLaplacian`.
+    **values
+        Hyperparameters of the kernel by name.
+
+    Raises
+    ------
+    DataError
+        If there are too many nodes for a matrix and the kernel has no other form.
+    """
+    if isinstance(graph, MarginalGraph):
+        return _looked_up(kernel, graph, normalize, values)
+    if isinstance(graph, ImplicitGraph):
+        known = {name: float(value) for name, value in values.items()}
+        lazy: Any = graph_implicit(kernel, graph.graph, normalize, known)
+        return lazy  # programs only hand it on
+    found = kernel(graph, normalize=normalize, **values)
+    return found
+
+
+def graph_implicit(
+    kernel: Any, graph: Graph, normalize: bool, values: Mapping[str, float]
+) -> ImplicitCovariance:
+    """The covariance of all nodes at known hyperparameters, to be evaluated where it is wanted.
+
+    Raises
+    ------
+    DataError
+        If the kernel has no such form.
+    """
+    form = getattr(kernel, "implicit", None)
+    if form is None:
+        raise DataError(
+            f"{type(kernel).__name__} has no form for so many entities; RegularizedLaplacian, Diffusion and HiddenCommonCause have, or fit with "
+            "structure='dense'"
+        )
+    found: ImplicitCovariance = form(graph, normalize=normalize, **values)
+    return found
+
+
+def attribute_covariance(kernel: Any, attributes: Any, implicit: bool, **values: Array) -> CovarianceOperator:
+    """The covariance that a kernel gives attribute vectors, shape (n, d); evaluated where it is wanted if ``implicit``."""
+    if not implicit:
+        found = kernel(attributes, **values)
+        return found
+    cross = getattr(kernel, "cross", None)
+    if cross is None:
+        raise DataError(
+            f"{type(kernel).__name__} has no method cross(rows, columns, **hyperparameters) for the covariances of some entities with "
+            "others, which so many entities need; write it, or fit with structure='dense'"
+        )
+
+    compiled = jax.jit(cross)
+
+    def some(rows: Floats, columns: Floats) -> Floats:
+        shape = len(rows), len(columns)
+        with jax.enable_x64(True):
+            return np.asarray(compiled(_filled(rows), _filled(columns), **values))[: shape[0], : shape[1]]
+
+    lazy: Any = KernelMatrix(some, np.asarray(attributes))
+    return lazy
+
+
+def individual_covariance(size: int, implicit: bool) -> CovarianceOperator:
+    """The identity on n entities; no matrix if ``implicit``."""
+    if not implicit:
+        return Dense(jnp.eye(size))
+    lazy: Any = Identity(size)
+    return lazy
+
+
+def _filled(points: Floats) -> Floats:
+    """Points, the last of them repeated up to a round number, so that few shapes are compiled for."""
+    step = max(64, 1 << max(0, len(points).bit_length() - 3))
+    return np.pad(points, ((0, -len(points) % step), (0, 0)), mode="edge") if len(points) else points
+
+
+def _looked_up(
+    kernel: Any, graph: MarginalGraph, normalize: bool, values: dict[str, Array]
+) -> CovarianceOperator:
+    table = graph.table
+    if table is None:
+        graph.requests.append((kernel, normalize, tuple(values)))
+        return Dense(jnp.eye(graph.num_nodes))
+    coefficients = real(table.coefficients)
+    if len(coefficients) == 1:
+        return Dense(coefficients[0])
+    (value,) = values.values()
+    place = jnp.clip((jnp.log(value) - table.centre) / table.reach, -1.0, 1.0)
+    # T_k(y) by its recurrence: arccos has no slope at the ends.
+    terms = [jnp.ones(()), place]
+    while len(terms) < len(coefficients):
+        terms.append(2 * place * terms[-1] - terms[-2])
+    return Dense(jnp.tensordot(jnp.stack(terms), coefficients, 1))
+
+
+def solver_of(graph: Graph) -> LaplacianSolver:
+    """The solver of a graph's Laplacian, made once."""
+    if graph not in _SOLVERS:
+        _SOLVERS[graph] = LaplacianSolver(graph.adjacency())
+    return _SOLVERS[graph]
+
+
+def share_solver(known: Graph, graph: Graph) -> None:
+    """Let a graph with the links of a known one have its solver, and what that has seen."""
+    if known in _SOLVERS:
+        _SOLVERS[graph] = _SOLVERS[known]
+
+
+def heat_of(graph: Graph, time: float) -> HeatKernel:
+    """The heat kernel of a graph, with what is known of it at the last time."""
+    known = _HEATS.get(graph)
+    if known is None or known.time != time:
+        known = _HEATS[graph] = HeatKernel(solver_of(graph), time)
+    return known
+
+
+def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
+    """What kernels on a graph are scaled by, and the largest relative standard error of that scale; without the spectrum of a large one."""
+    if graph.num_nodes <= EXACT:
+        return graph.reference, 0.0
+    eigenvalues, gap_weights, error = gap_quadrature(solver_of(graph))
+    return ScaleReference(eigenvalues, gap_weights, graph.mean_degree, graph.component), error
+
+
+def gap_scale(reference: ScaleReference, function: Any) -> float:
+    """What brings the mean gap variance of a function of the Laplacian to 2; 1 where there is no gap in a component."""
+    variance = float(np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues))))
+    return 2 / variance if variance > 0 else 1.0
+
+
+def as_implicit(covariance: Any) -> ImplicitCovariance:
+    """What a program that ran on implicit data made, as what it is."""
+    if not isinstance(covariance, ImplicitCovariance):
+        raise DataError(
+            f"a part of the prior is a {type(covariance).__name__}, a matrix of all entities; make the parts of a program for so many as those "
+            "of relpref.models do, or fit with structure='dense'"
+        )
+    return covariance
 
 
 class GraphKernel(Protocol):
@@ -49,7 +264,6 @@ class RegularizedLaplacian:
         return {"range": dist.LogNormal(0.5 * jnp.log(10.0 / real(graph.reference.mean_degree)), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, range: Array) -> Spectral:
-        """Covariance of the nodes."""
         precision = 1 / jnp.square(range)
         return _spectral(graph, lambda eigenvalues: 1 / (eigenvalues + precision), normalize)
 
@@ -79,7 +293,6 @@ class Diffusion:
         return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Spectral:
-        """Covariance of the nodes."""
         return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize)
 
     def implicit(self, graph: Graph, *, normalize: bool = True, time: float) -> HeatKernel:
@@ -131,3 +344,162 @@ def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Arr
     total = 2 * jnp.sum(jnp.diagonal(known) * jnp.sum(together, axis=1)) - 2 * jnp.sum(together * known)
     pairs = jnp.sum(together) - component.size
     return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1), negligible)
+
+
+class GaussianProcess(dist.Distribution):
+    """Zero-mean Gaussian over n values with a structured covariance.
+
+    Parameters
+    ----------
+    covariance : CovarianceOperator
+        Of size n. A `NamedSum` keeps the names of its parts, which is what ``Posterior.explain`` reports.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.real_vector
+    reparametrized_params: ClassVar[list[str]] = []
+
+    def __init__(self, covariance: CovarianceOperator, *, validate_args: bool | None = None) -> None:
+        self.covariance = covariance
+        super().__init__(event_shape=(covariance.size,), validate_args=validate_args)
+
+    @property
+    def mean(self) -> Array:
+        return jnp.zeros(self.event_shape)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Draw vectors, shape ``sample_shape + (n,)``."""
+        lower = self.covariance.root().lower
+        return jax.random.normal(key, (*sample_shape, lower.shape[1]), lower.dtype) @ lower.T
+
+    def log_prob(self, value: Array) -> Array:
+        """Gaussian log density, by the covariance's root."""
+        lower = self.covariance.root().lower
+        flat = jnp.reshape(value, (-1, value.shape[-1]))
+        white = jax.scipy.linalg.solve_triangular(lower, flat.T, lower=True)
+        n = value.shape[-1]
+        constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * n * jnp.log(2 * jnp.pi)
+        return jnp.reshape(-0.5 * jnp.sum(jnp.square(white), axis=0) - constant, value.shape[:-1])
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        """Children and static part, for JAX."""
+        return (self.covariance,), (self.event_shape,)
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, params: Any) -> "GaussianProcess":
+        """Rebuild without validation; the leaves may be tracers or placeholders."""
+        self = cls.__new__(cls)
+        (self.covariance,) = params
+        dist.Distribution.__init__(self, event_shape=aux_data[0], validate_args=False)
+        return self
+
+
+# 1 % of 2, the gap variance of independent entities: below it, those that are linked count as one.
+_NEGLIGIBLE_GAP = 0.02
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class HiddenCommonCause:
+    """Entities are alike if they share hidden causes (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP section 3.1).
+
+    Every group of linked entities has a hidden cause of its own, and an entity is the sum of its causes brought to unit
+    variance: with U the number of groups that hold both of two entities, the kernel is U_ij / √(U_ii U_jj).
+
+    Parameters
+    ----------
+    method : {"edges", "cliques"}
+        The groups: the two ends of each link (their method II; a link of weight w counts w times, so that U = D + W), or the
+        maximal cliques of the triangulated graph, whatever the weights and the order of the entities (method I; see
+        `relpref.data.graph.maximal_cliques`: a ring whose nodes nothing tells apart is one clique), which the data must have
+        counted: ``data.with_cliques("name")``.
+    regularization : float
+        Added to the diagonal of U, in units of the mean weight of a link (of one clique).
+
+    Raises
+    ------
+    DataError
+        If the method is another one or the regularisation is not positive; when called, if the cliques have not been counted,
+        or all entities are linked to each other alike, so that every correlation is the same.
+
+    Notes
+    -----
+    There is no hyperparameter but the amplitude. Links reach one step (or one clique) far: entities without a common group are
+    independent. ``normalize`` is as for `RegularizedLaplacian`, with one exception. Where the entities of a component are all in the
+    same groups (brands: a bipartite relation with one target for each entity), the only gaps within components are those of the
+    regularisation, and scaling these up to 2 would blow up the gaps between components. So where their mean variance is below
+    1 % of that between components, the variances stay 1.
+    """
+
+    method: Literal["edges", "cliques"] = "edges"
+    regularization: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if self.method not in ("edges", "cliques"):
+            raise DataError(
+                f'HiddenCommonCause: there is no method {self.method!r}; use "edges" or "cliques"'
+            )
+        if not 0 < self.regularization < float("inf"):
+            raise DataError(
+                f"HiddenCommonCause: the regularization is {self.regularization}; give a positive number, such as 1e-4"
+            )
+
+    def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
+        return {}
+
+    def __call__(self, graph: Graph, *, normalize: bool = True) -> Dense:
+        """Covariance matrix of the nodes."""
+        self._check(graph)
+        shared = self._edges(graph) if self.method == "edges" else self._cliques(graph)
+        scale = jnp.sqrt(jnp.diagonal(shared))
+        correlation = shared / (scale[:, None] * scale[None, :])
+        return Dense(rescaled(correlation, graph, negligible=_NEGLIGIBLE_GAP) if normalize else correlation)
+
+    def implicit(self, graph: Graph, *, normalize: bool = True) -> SparseMatrix:
+        """The same by edges for a graph too large for a matrix: entities that are not linked are independent."""
+        if self.method != "edges":
+            raise DataError(
+                'HiddenCommonCause(method="cliques") has no form for so many entities; take method="edges", or fit with structure=\'dense\''
+            )
+        self._check(graph)
+        weights = graph.adjacency()
+        mean = float(graph.weight.mean()) if graph.num_edges else 1.0
+        own = graph.degree + self.regularization * mean
+        scale = scipy.sparse.diags_array(1 / np.sqrt(own))
+        correlation = scipy.sparse.csr_array(
+            scale @ weights @ scale + scipy.sparse.eye_array(graph.num_nodes)
+        )
+        if not normalize:
+            return SparseMatrix(correlation)
+        # As in `rescaled`: all variances are 1, and covariances that are not 0 belong to links.
+        component = np.asarray(graph.reference.component)
+        together = float(np.bincount(component)[component].sum())
+        known = scipy.sparse.coo_array(correlation[: component.size, : component.size])
+        inside = component[known.coords[0]] == component[known.coords[1]]
+        pairs = together - component.size
+        gap_variance = 2 * (together - float(known.data[inside].sum())) / (pairs or 1.0)
+        return SparseMatrix(correlation).scaled(2 / gap_variance if gap_variance > _NEGLIGIBLE_GAP else 1.0)
+
+    def _check(self, graph: Graph) -> None:
+        if self.method == "cliques" and graph.cliques is None:
+            raise DataError(
+                'HiddenCommonCause(method="cliques"): the cliques have not been counted; '
+                "call data.with_cliques(name of the relation) and pass what it returns"
+            )
+        constant = ("constant", "weighted") if self.method == "cliques" else ("constant",)
+        if graph.completeness in constant:
+            remedy = "keep only the stronger links" if self.method == "cliques" else "give weights"
+            raise DataError(
+                "HiddenCommonCause: every two entities are linked alike, so all correlations are the same and the relation "
+                f"says nothing; {remedy} or link only those above a threshold"
+            )
+
+    def _edges(self, graph: Graph) -> Array:
+        weights = real(graph.weight_matrix)
+        links = jnp.sum(weights > 0)
+        mean = jnp.where(links > 0, jnp.sum(weights) / jnp.maximum(links, 1), 1.0)
+        return weights + jnp.diag(jnp.sum(weights, axis=1) + self.regularization * mean)
+
+    def _cliques(self, graph: Graph) -> Array:
+        counts = real(graph.cliques)  # type: ignore[arg-type]  # checked above
+        return counts + self.regularization * jnp.eye(graph.num_nodes)

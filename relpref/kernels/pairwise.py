@@ -22,15 +22,104 @@ Kronecker, symmetric, reciprocal: Pahikkala, Waegeman, Airola, Salakoski & De Ba
 2009. MLPK: Vert, Qiu & Noble 2007. Preference: Herbrich, Graepel & Obermayer 2000.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
+import numpyro.distributions as dist
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from relpref.data import Graph
 from relpref.errors import DataError
-from relpref.kernels.pairwise_products import Floats, Indices, Weights, product, product_at, quadratic, times
+from relpref.kernels.attribute import AttributeKernel, SquaredExponential
+from relpref.kernels.graph import rescaled
+from relpref.linalg import Dense, real
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Weights = Any  # Floats or a scipy sparse array or matrix; scipy has no types
+
+SPARSE_COST = 10.0  # of a multiply-add with a stored entry of W
+ENTRY_COST = 12.0  # of a multiply-add of a selected entry of the product
+GROUP_COST = 5e4  # of a Python step for all selected entries of one row
+
+
+def is_dense(entries: int, size: int) -> bool:
+    """Whether a matrix of ``size`` places with so many ``entries`` is multiplied faster as a dense one."""
+    return entries * SPARSE_COST > size
+
+
+def product(left: Floats, weights: Weights, right: Floats) -> Floats:
+    """L W Rᵀ, shape (a, b), for L (a, p), W (p, m) and R (b, m), in the cheaper order."""
+    (a, p), (b, m), entries = left.shape, right.shape, _cost(weights)
+    if a * (entries + m * b) <= b * (entries + p * a):
+        return times(left, weights) @ right.T
+    return left @ times(right, weights.T).T
+
+
+def product_at(left: Floats, weights: Weights, right: Floats, rows: Indices, columns: Indices) -> Floats:
+    """(L W Rᵀ)[rows, columns], shape (q,), by the cheapest of three ways.
+
+    They are the whole product, and the generalised vec trick from either side: L W once, then one inner product of
+    length m for each entry.
+    """
+    (a, p), (b, m), q, entries = left.shape, right.shape, len(rows), _cost(weights)
+    whole = min(a * (entries + m * b), b * (entries + p * a))
+    by_row = a * entries + ENTRY_COST * q * m + GROUP_COST * min(a, q)
+    by_column = b * entries + ENTRY_COST * q * p + GROUP_COST * min(b, q)
+    if whole <= min(by_row, by_column):
+        return product(left, weights, right)[rows, columns]
+    if by_row <= by_column:
+        return _entries(times(left, weights), right, rows, columns)
+    return _entries(times(right, weights.T), left, columns, rows)
+
+
+def quadratic(left: Floats, weights: Weights) -> Floats:
+    """diag(L W Lᵀ), shape (a,)."""
+    return np.einsum("ij,ij->i", times(left, weights), left)
+
+
+def times(left: Floats, weights: Weights) -> Floats:
+    """L W, shape (a, m)."""
+    if sparse.issparse(weights):
+        if is_dense(weights.nnz, weights.shape[0] * weights.shape[1]):
+            return left @ weights.toarray()
+        return np.ascontiguousarray(left @ weights)
+    return left @ weights
+
+
+def _cost(weights: Weights) -> float:
+    """Of multiplying one row by W."""
+    size = float(weights.shape[0] * weights.shape[1])
+    return min(SPARSE_COST * weights.nnz, size) if sparse.issparse(weights) else size
+
+
+def _entries(left: Floats, right: Floats, rows: Indices, columns: Indices) -> Floats:
+    """(L Rᵀ)[rows, columns]; the entries of one row are one matrix-vector product with the gathered rows of R."""
+    if np.any(rows[1:] < rows[:-1]):
+        order = np.argsort(rows, kind="stable")
+        found = np.empty(len(rows))
+        found[order] = _entries(left, right, rows[order], columns[order])
+        return found
+    found = np.empty(len(rows))
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    ends = np.append(starts[1:], len(rows))
+    half = len(right) // 2  # from here on the whole row costs less than gathering
+    gathered = np.empty((min(half, int(np.max(ends - starts, initial=0))), right.shape[1]))
+    for start, end in zip(starts, ends, strict=True):
+        row, some = left[rows[start]], columns[start:end]
+        if end - start > half:
+            found[start:end] = (right @ row)[some]
+        else:
+            # The mode matters: the default one, "raise", works on a copy of what it writes to.
+            np.take(right, some, axis=0, out=gathered[: end - start], mode="clip")
+            np.dot(gathered[: end - start], row, out=found[start:end])
+    return found
 
 
 @dataclass(frozen=True)
@@ -54,7 +143,6 @@ class Side:
     index: Indices
 
     def __post_init__(self) -> None:
-        """Check the shapes."""
         if self.kernel.ndim != 2 or self.index.shape != self.kernel.shape[:1]:
             raise DataError(
                 f"a side has a kernel of shape {self.kernel.shape} and an index of shape {self.index.shape}; "
@@ -110,7 +198,6 @@ class Kronecker:
     one_domain: ClassVar[bool] = False
 
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
-        """K A Gᵀ."""
         return product(left.kernel, _fitting(self, dual, left, right), right.kernel)
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
@@ -126,7 +213,6 @@ class Kronecker:
         edge_rows: Indices,
         edge_columns: Indices,
     ) -> Floats:
-        """The kernel written out."""
         return left.kernel[np.ix_(rows, edge_rows)] * right.kernel[np.ix_(columns, edge_columns)]
 
 
@@ -158,7 +244,6 @@ class Cartesian:
         edge_rows: Indices,
         edge_columns: Indices,
     ) -> Floats:
-        """The kernel written out."""
         same_object = right.index[columns][:, None] == edge_columns
         same_node = left.index[rows][:, None] == edge_rows
         return (
@@ -203,7 +288,6 @@ class Symmetric:
         edge_rows: Indices,
         edge_columns: Indices,
     ) -> Floats:
-        """The kernel written out."""
         straight = Kronecker().matrix(left, right, rows, columns, edge_rows, edge_columns)
         swapped = Kronecker().matrix(left, right, rows, columns, edge_columns, edge_rows)
         return 0.5 * (straight + self._sign * swapped)
@@ -236,7 +320,6 @@ class Preference:
         return np.subtract.outer(left.kernel @ flow, right.kernel @ flow)
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        """Selected differences."""
         flow = self._flow(dual, left, right)
         return (left.kernel @ flow)[rows] - (right.kernel @ flow)[columns]
 
@@ -249,7 +332,6 @@ class Preference:
         edge_rows: Indices,
         edge_columns: Indices,
     ) -> Floats:
-        """The kernel written out."""
         gap = left.kernel[rows] - right.kernel[columns]
         return gap[:, edge_rows] - gap[:, edge_columns]
 
@@ -295,7 +377,6 @@ class MLPK:
         edge_rows: Indices,
         edge_columns: Indices,
     ) -> Floats:
-        """The kernel written out."""
         return Preference().matrix(left, right, rows, columns, edge_rows, edge_columns) ** 2
 
     def _own(self, left: Side, right: Side, laplacian: Weights) -> tuple[Floats, Floats]:
@@ -324,3 +405,64 @@ def _fitting(kernel: PairwiseKernel, dual: Weights, left: Side, right: Side) -> 
             f"dual coefficients have shape {dual.shape}; one for each training pair is {expected}"
         )
     return sparse.csr_array(dual) if sparse.issparse(dual) else np.asarray(dual, dtype=np.float64)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RelationVectors:
+    """An attribute kernel on each entity's row of the matrix of weights: alike is who is linked to the same (XPGP section 3.1).
+
+    Parameters
+    ----------
+    attribute_kernel : AttributeKernel
+        Of one lengthscale for all columns (``shared_lengthscale=True``), because every entity is a column.
+
+    Raises
+    ------
+    DataError
+        When its parameters are asked for, if the kernel has one for each column.
+
+    Notes
+    -----
+    With ``normalize`` the rows are divided by the root mean square length of those with a link, so that two rows
+    without a common link are about √2 apart, which is what the prior of the lengthscale (median 1) expects; and the
+    kernel is scaled like `RegularizedLaplacian`. Without it the rows are taken as they stand: give a prior that fits.
+    """
+
+    attribute_kernel: AttributeKernel = field(default=SquaredExponential(shared_lengthscale=True))
+
+    def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
+        """Those of the attribute kernel, as for one attribute."""
+        priors = self.attribute_kernel.parameters(1)
+        for name, prior in priors.items():
+            if prior.shape():
+                raise DataError(
+                    f"RelationVectors: {self.attribute_kernel} has one {name} for each column, and every entity is a column; "
+                    "pass a kernel with shared_lengthscale=True"
+                )
+        return priors
+
+    def __call__(self, graph: Graph, *, normalize: bool = True, **parameters: Array) -> Dense:
+        """Covariance matrix of the nodes."""
+        rows = real(graph.weight_matrix)
+        if not normalize:
+            return Dense(self.attribute_kernel(rows, **parameters).dense())
+        known = graph.reference.component.shape[0]
+        lengths = jnp.sum(jnp.square(rows[:known, :known]), axis=1)
+        mean = jnp.sum(lengths) / jnp.maximum(jnp.sum(lengths > 0), 1)
+        covariance = self.attribute_kernel(rows / jnp.sqrt(jnp.where(mean > 0, mean, 1)), **parameters)
+        return Dense(rescaled(covariance.dense(), graph))
+
+
+def expected_sign(position: Array, lead: Array, other_position: Array, other_lead: Array) -> Array:
+    """1 where the item is preferred to the other, −1 where it is the other way round, 0 for ties; elementwise, broadcast.
+
+    Parameters
+    ----------
+    position, other_position : Array
+        −1 for an item that is not ranked.
+    lead, other_lead : Array
+        P(preferred) − P(the other is preferred) against an item that is not ranked; 0 for one that is itself not ranked.
+    """
+    both = (position >= 0) & (other_position >= 0)
+    return jnp.where(both, jnp.sign(other_position - position), lead - other_lead)

@@ -1,12 +1,15 @@
 """Observation models: numpyro distributions that also give an engine their tilted moments."""
 
 from relpref.likelihoods.bernoulli import Link, LogitBernoulli, ProbitBernoulli, bernoulli
-from relpref.likelihoods.centred import CentredNormal
-from relpref.likelihoods.comparison import Comparison, ProbitComparison
-from relpref.likelihoods.graded import GradedComparison
-from relpref.likelihoods.logistic import LogisticComparison
+from relpref.likelihoods.comparison import (
+    Comparison,
+    GradedComparison,
+    LogisticComparison,
+    ProbitComparison,
+    SoftComparison,
+)
 from relpref.likelihoods.models import AnswerModel, Logistic, Probit, answer_model
-from relpref.likelihoods.soft import SoftComparison
+from relpref.likelihoods.normal import CentredNormal
 from relpref.likelihoods.tilted import (
     GaussianLikelihood,
     GaussianSite,

@@ -10,8 +10,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from relpref.errors import DataError
-from relpref.likelihoods.comparison import ProbitComparison
-from relpref.likelihoods.logistic import LogisticComparison
+from relpref.likelihoods.comparison import LogisticComparison, ProbitComparison
 from relpref.likelihoods.tilted import TiltedMoments
 
 Link = Literal["probit", "logit"]
@@ -43,11 +42,9 @@ class ProbitBernoulli(dist.Distribution):
 
     @property
     def mean(self) -> Array:
-        """Probability of 1."""
         return jnp.exp(self.log_prob(jnp.ones_like(self.predictor, jnp.int32)))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw outcomes."""
         return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
 
     def log_prob(self, value: ArrayLike) -> Array:

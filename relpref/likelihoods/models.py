@@ -11,10 +11,13 @@ from jax import Array
 
 from relpref.data import Comparisons
 from relpref.errors import DataError
-from relpref.likelihoods.comparison import Comparison, ProbitComparison
-from relpref.likelihoods.graded import GradedComparison
-from relpref.likelihoods.logistic import LogisticComparison
-from relpref.likelihoods.soft import SoftComparison
+from relpref.likelihoods.comparison import (
+    Comparison,
+    GradedComparison,
+    LogisticComparison,
+    ProbitComparison,
+    SoftComparison,
+)
 from relpref.linalg import real
 
 # Parameters of which there is one for each member of a plate.

@@ -1,9 +1,17 @@
 """Covariance operators and their factorisations; knows nothing of statistics."""
 
-from relpref.linalg.arrays import real
-from relpref.linalg.cholesky import Factor, cholesky
 from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
-from relpref.linalg.eigen import Eigen, checked_symmetric, factor_eigen, nearest_semidefinite, symmetric_eigen
+from relpref.linalg.eigen import (
+    Eigen,
+    Factor,
+    checked_symmetric,
+    cholesky,
+    factor_eigen,
+    nearest_semidefinite,
+    pivoted_cholesky,
+    real,
+    symmetric_eigen,
+)
 from relpref.linalg.implicit import (
     BlockCG,
     GapQuadrature,
@@ -25,9 +33,15 @@ from relpref.linalg.implicit import (
     nystrom,
     quadrature,
 )
-from relpref.linalg.kronecker import Kronecker
-from relpref.linalg.operators import BlockDiagonal, CovarianceOperator, Dense, LinearMap, NamedSum, Spectral
-from relpref.linalg.pivoted import pivoted_cholesky
+from relpref.linalg.operators import (
+    BlockDiagonal,
+    CovarianceOperator,
+    Dense,
+    Kronecker,
+    LinearMap,
+    NamedSum,
+    Spectral,
+)
 from relpref.memory import fits, require_memory
 
 __all__ = [

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from relpref.linalg.cholesky import Factor, cholesky
+from relpref.linalg.eigen import Factor, cholesky
 
 LinearMap = Callable[[Array], Array]
 
@@ -25,8 +25,7 @@ class CovarianceOperator(Protocol):
     """A symmetric positive semidefinite n x n operator K."""
 
     @property
-    def size(self) -> int:
-        """Number of rows, n."""
+    def size(self) -> int: ...
 
     def matmul(self, vectors: Array) -> Array:
         """K times ``vectors``, shape (n,) or (n, k)."""
@@ -61,11 +60,9 @@ class Dense:
 
     @property
     def size(self) -> int:
-        """Number of rows."""
         return int(self.matrix.shape[-1])
 
     def matmul(self, vectors: Array) -> Array:
-        """K times vectors."""
         return self.matrix @ vectors
 
     def congruence(self, apply: LinearMap) -> Array:
@@ -74,19 +71,15 @@ class Dense:
         return jax.vmap(apply)(rows)
 
     def inner(self, weights: Array) -> Array:
-        """Σ_ij weights_ij K_ij."""
         return jnp.vdot(weights, self.matrix)
 
     def root(self) -> Factor:
-        """Cholesky factor."""
         return cholesky(self.matrix)
 
     def scaled(self, factor: Array) -> "Dense":
-        """The scaled matrix."""
         return Dense(factor * self.matrix)
 
     def dense(self) -> Array:
-        """K itself."""
         return self.matrix
 
 
@@ -108,11 +101,9 @@ class Spectral:
 
     @property
     def size(self) -> int:
-        """Number of rows."""
         return int(self.vectors.shape[0])
 
     def matmul(self, vectors: Array) -> Array:
-        """K times vectors."""
         inner = self.vectors.T @ vectors
         return self.vectors @ (self.values[(...,) + (None,) * (inner.ndim - 1)] * inner)
 
@@ -126,15 +117,12 @@ class Spectral:
         return jnp.vdot(self.values, jnp.sum(self.vectors * (weights @ self.vectors), axis=0))
 
     def root(self) -> Factor:
-        """Cholesky factor."""
         return cholesky(self.dense())
 
     def scaled(self, factor: Array) -> "Spectral":
-        """The scaled values."""
         return Spectral(factor * self.values, self.vectors)
 
     def dense(self) -> Array:
-        """K as a matrix."""
         return (self.vectors * self.values) @ self.vectors.T
 
 
@@ -162,11 +150,9 @@ class NamedSum:
 
     @property
     def size(self) -> int:
-        """Number of rows."""
         return next(iter(self.parts.values())).size
 
     def matmul(self, vectors: Array) -> Array:
-        """K times vectors."""
         return reduce(add, (part.matmul(vectors) for part in self.parts.values()))
 
     def congruence(self, apply: LinearMap) -> Array:
@@ -174,7 +160,6 @@ class NamedSum:
         return reduce(add, (part.congruence(apply) for part in self.parts.values()))
 
     def inner(self, weights: Array) -> Array:
-        """Σ_ij weights_ij K_ij."""
         return reduce(add, (part.inner(weights) for part in self.parts.values()))
 
     def root(self) -> Factor:
@@ -182,7 +167,6 @@ class NamedSum:
         return cholesky(self.dense())
 
     def scaled(self, factor: Array) -> "NamedSum":
-        """Every part scaled."""
         return NamedSum({name: part.scaled(factor) for name, part in self.parts.items()})
 
     def dense(self) -> Array:
@@ -215,7 +199,6 @@ class BlockDiagonal:
         return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
     def matmul(self, vectors: Array) -> Array:
-        """K times vectors."""
         return jnp.concatenate([b.matmul(vectors[s]) for b, s in zip(self.blocks, self.slices, strict=True)])
 
     def congruence(self, apply: LinearMap) -> Array:
@@ -236,11 +219,9 @@ class BlockDiagonal:
         return Factor(jax.scipy.linalg.block_diag(*(factor.lower for factor in factors)), jitter)
 
     def scaled(self, factor: Array) -> "BlockDiagonal":
-        """Every block scaled."""
         return BlockDiagonal(tuple(block.scaled(factor) for block in self.blocks))
 
     def dense(self) -> Array:
-        """K as a matrix."""
         return jax.scipy.linalg.block_diag(*(block.dense() for block in self.blocks))
 
     def _restrict(self, apply: LinearMap, block: slice) -> LinearMap:
@@ -248,3 +229,56 @@ class BlockDiagonal:
             return apply(jnp.pad(vector, (block.start, self.size - block.stop)))
 
         return restricted
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Kronecker:
+    """K ⊗ G: covariance K(v, v') G(w, w') of the pairs (v, w), row by row.
+
+    Parameters
+    ----------
+    left : CovarianceOperator
+        K, of size p.
+    right : CovarianceOperator
+        G, of size m.
+    """
+
+    left: CovarianceOperator
+    right: CovarianceOperator
+
+    @property
+    def size(self) -> int:
+        return self.left.size * self.right.size
+
+    def matmul(self, vectors: Array) -> Array:
+        """K X Gᵀ for every vector, with X its (p, m) matrix."""
+        p, m = self.left.size, self.right.size
+        matrices = jnp.reshape(vectors, (p, m, -1))
+        inner = jnp.reshape(self.left.matmul(jnp.reshape(matrices, (p, -1))), (p, m, -1))
+        swapped = jnp.reshape(jnp.swapaxes(inner, 0, 1), (m, -1))
+        outer = jnp.reshape(self.right.matmul(swapped), (m, p, -1))
+        return jnp.reshape(jnp.swapaxes(outer, 0, 1), vectors.shape)
+
+    def congruence(self, apply: LinearMap) -> Array:
+        """A (K ⊗ G) Aᵀ, by mapping the rows and then the columns."""
+        rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.dense())
+        return jax.vmap(apply)(rows)
+
+    def inner(self, weights: Array) -> Array:
+        """Σ weights · (K ⊗ G), through the weights summed against G."""
+        p, m = self.left.size, self.right.size
+        blocks = jnp.reshape(weights, (p, m, p, m))
+        return self.left.inner(jnp.einsum("iajb,ab->ij", blocks, self.right.dense()))
+
+    def root(self) -> Factor:
+        """The Kronecker product of the factors' roots, and the larger jitter of the two."""
+        left, right = self.left.root(), self.right.root()
+        return Factor(jnp.kron(left.lower, right.lower), jnp.maximum(left.jitter, right.jitter))
+
+    def scaled(self, factor: Array) -> "Kronecker":
+        return Kronecker(self.left.scaled(factor), self.right)
+
+    def dense(self) -> Array:
+        """K ⊗ G as a matrix."""
+        return jnp.kron(self.left.dense(), self.right.dense())

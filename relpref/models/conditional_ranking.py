@@ -9,12 +9,12 @@ import numpyro.distributions as dist
 from jax import Array
 
 from relpref.data import PreferenceData, RelationData
-from relpref.data.relation_values import SIGN
+from relpref.data.relation_data import SIGN
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, GaussianProcess, GraphKernel
 from relpref.likelihoods import CentredNormal
 from relpref.linalg import Kronecker, NamedSum, real
-from relpref.models.node_covariance import node_covariance
+from relpref.models.kronecker_classifier import node_covariance
 from relpref.models.preference import Hyperparameters, Priors
 
 # Labels are of the order of 1; half-normal with scale 1 lets noise be anything from nothing to all of them.

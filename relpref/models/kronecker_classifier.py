@@ -11,14 +11,60 @@ from jax import Array
 from numpyro import handlers
 
 from relpref.data import PreferenceData, RelationData
-from relpref.data.relation_values import SIGN
+from relpref.data.relation_data import SIGN
 from relpref.errors import DataError
-from relpref.kernels import AttributeKernel, EdgeLandmarks, GraphKernel
+from relpref.kernels import (
+    AttributeKernel,
+    EdgeLandmarks,
+    GraphKernel,
+    RegularizedLaplacian,
+    SquaredExponential,
+)
 from relpref.likelihoods.bernoulli import Link
-from relpref.linalg import require_memory
-from relpref.models.decisions import sample_decisions
-from relpref.models.node_covariance import node_covariance
-from relpref.models.preference import Hyperparameters, Priors
+from relpref.linalg import CovarianceOperator, NamedSum, require_memory
+from relpref.models.preference import Hyperparameters, Priors, sample_decisions
+
+
+def node_covariance(
+    nodes: PreferenceData,
+    hyperparameters: Hyperparameters,
+    attribute_kernel: AttributeKernel | None,
+    graph_kernel: GraphKernel | None,
+    *,
+    standardize: bool,
+    normalize: bool,
+    prefix: str = "",
+    unit: bool = False,
+) -> NamedSum:
+    """The sum of a kernel on attributes and of one on each graph, as in `relpref.models.xpgp`.
+
+    Parameters
+    ----------
+    nodes : PreferenceData
+    hyperparameters : Hyperparameters
+    attribute_kernel, graph_kernel : optional
+        `SquaredExponential` and `RegularizedLaplacian` by default.
+    standardize, normalize : bool
+        Attributes; graph kernels.
+    prefix : str
+        Of the sites' names.
+    unit : bool
+        The first part has amplitude 1: where the sum is a factor of a product, another amplitude would be redundant.
+    """
+    parts: dict[str, CovarianceOperator] = {}
+    if nodes.attributes.shape[1] or attribute_kernel is not None:
+        kernel = attribute_kernel or SquaredExponential()
+        parts["attributes"] = hyperparameters.attribute_part(
+            nodes, kernel, standardize, prefix=prefix, unit=unit
+        )
+    for name in nodes.relations:
+        kernel_of_graph = graph_kernel or RegularizedLaplacian()
+        first = unit and not parts
+        parts[name] = hyperparameters.relation_part(
+            nodes, name, kernel_of_graph, normalize, prefix=prefix, unit=first
+        )
+    return NamedSum(parts)
+
 
 # Sites that change no kernel by more than a factor.
 _OF_DECISIONS = ("amplitude", "weight", "intercept")
@@ -173,8 +219,6 @@ def _kernels(
     standardize: bool = True,
     normalize: bool = True,
 ) -> tuple[Array, Array]:
-    """K and G."""
-
     def covariance(nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str = "") -> Array:
         found = node_covariance(
             nodes,

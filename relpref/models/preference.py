@@ -20,7 +20,9 @@ from relpref.kernels import (
     graph_covariance,
     individual_covariance,
 )
+from relpref.kernels.graph import Features
 from relpref.likelihoods import AnswerModel
+from relpref.likelihoods.bernoulli import Link, bernoulli
 from relpref.likelihoods.models import PLATES
 from relpref.linalg import CovarianceOperator, NamedSum, real
 
@@ -44,7 +46,6 @@ class Hyperparameters:
         self._used: list[str] = []
 
     def sample(self, site: str, default: dist.Distribution) -> Array:
-        """Sample one site."""
         self._used.append(site)
         return numpyro.sample(site, self._priors.get(site, default))
 
@@ -92,7 +93,6 @@ class Hyperparameters:
         return covariance.scaled(jnp.square(amplitude))
 
     def answer_part(self, data: PreferenceData, model: AnswerModel) -> dict[str, Array]:
-        """Parameters of the likelihood."""
         values = {}
         for site, prior in model.parameters(data.comparisons).items():
             raters = len(data.comparisons.raters)
@@ -132,3 +132,51 @@ def repeated(count: ArrayLike) -> Iterator[None]:
     """Count each row of a plate ``count`` times: its log probability is that many identical answers."""
     with handlers.scale(scale=jnp.asarray(count)):
         yield
+
+
+# Normal with sd 2: from one class in forty to forty of one, before any feature is looked at.
+INTERCEPT_PRIOR = dist.Normal(0.0, 2.0)
+
+
+def sample_decisions(
+    features: Features,
+    outcome: ArrayLike | None,
+    taken: ArrayLike,
+    hyperparameters: Hyperparameters,
+    link: Link,
+    plate: str,
+    *,
+    intercept: bool = True,
+) -> None:
+    """Binary decisions on latent functions w_cᵀφ(x) + b_c, w_c ~ N(0, a² I).
+
+    Sites: ``amplitude`` (a), ``weight`` of shape (k, r), ``intercept`` of shape (k,) and ``decision`` of shape (m, k). What the
+    features leave out of the prior variance is noise of each example's own.
+
+    Parameters
+    ----------
+    features : Features
+        Of m examples.
+    outcome : array of 0 and 1, shape (m, k), or None
+        None if the decisions are unobserved.
+    taken : array of bool, shape (m, k)
+        False for a decision that was not reached.
+    hyperparameters : Hyperparameters
+    link : {"probit", "logit"}
+    plate : str
+        What the examples are called.
+    intercept : bool
+        False where exchanging something must exchange the outcomes.
+    """
+    m, functions = jnp.shape(taken)
+    amplitude = hyperparameters.sample("amplitude", AMPLITUDE_PRIOR)
+    hyperparameters.check_all_used()
+    size = features.values.shape[1]
+    weight = numpyro.sample("weight", dist.Normal(0.0, amplitude).expand([functions, size]).to_event(2))
+    predictor: Array = features.values @ weight.T
+    if intercept:
+        predictor = predictor + numpyro.sample("intercept", INTERCEPT_PRIOR.expand([functions]).to_event(1))
+    spread = None if features.residual is None else (jnp.square(amplitude) * features.residual)[:, None]
+    examples = numpyro.plate(plate, m, dim=-2) if m else nullcontext()  # numpyro has no empty plates
+    with examples, numpyro.plate("class", functions, dim=-1), handlers.mask(mask=jnp.asarray(taken, bool)):
+        numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)

@@ -3,12 +3,11 @@
 import jax.numpy as jnp
 
 from relpref.data import Rankings
-from relpref.data.messages import shown
+from relpref.data.arrays import shown
 from relpref.errors import DataError
 from relpref.kernels import Kendall, RankingKernel
 from relpref.likelihoods import Link
-from relpref.models.decisions import sample_decisions
-from relpref.models.preference import Hyperparameters, Priors
+from relpref.models.preference import Hyperparameters, Priors, sample_decisions
 
 
 def ranking_classifier(

@@ -1,13 +1,96 @@
 """Hands items to a function, wherever it runs, and the results over as they come."""
 
+import logging
 import os
+import platform
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TypeVar
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal, TypeVar
 
-from relpref.parallel.one_thread import one_thread
-from relpref.parallel.scheduler import Scheduler
+from relpref import __version__
+from relpref.errors import ClusterError, DataError
+
+_lock = threading.Lock()
+_inside = 0  # how many are within the block, in any thread: the setting belongs to the process
+_limits: Any = None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold BLAS to one thread while anyone is within such a block.
+
+    It is as before when the last has left; where this is not the thread that came first, BLAS may stay with one.
+    """
+    global _inside, _limits
+
+    import scipy.linalg  # noqa: F401  # with NumPy's its BLAS, which JAX uses, too: only what is loaded is held
+    from threadpoolctl import threadpool_limits
+
+    with _lock:
+        if not _inside:
+            _limits = threadpool_limits(1, user_api="blas")
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                _limits.restore_original_limits()
+
+
+FORMS = "'threads', 'processes', a number of either such as 'processes:4', or the address of a Dask scheduler such as 'tcp://host:8786'"
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Where computations are done.
+
+    Attributes
+    ----------
+    kind : {"here", "threads", "processes", "address"}
+    number : int
+        Of threads or processes; 0 for the other kinds.
+    address : str
+        Of a Dask scheduler; empty for the other kinds.
+    """
+
+    kind: Literal["here", "threads", "processes", "address"]
+    number: int = 0
+    address: str = ""
+
+    @classmethod
+    def read(cls, text: "str | None") -> "Scheduler":
+        """From ``None``, which is here, one after the other, or one of `FORMS`.
+
+        Raises
+        ------
+        DataError
+            If the text has another form.
+        """
+        if text is None:
+            return cls("here")
+        kind, colon, number = text.partition(":")
+        if kind in ("threads", "processes") and not colon:
+            return cls(kind, _cores())  # type: ignore[arg-type]
+        if kind in ("threads", "processes") and number.isdecimal() and int(number) > 0:
+            return cls(kind, int(number))  # type: ignore[arg-type]
+        if "://" in text:
+            return cls("address", address=text)
+        raise DataError(f"scheduler is {text!r}; it is None, {FORMS}")
+
+
+def _cores() -> int:
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -71,7 +154,7 @@ def run_all(
     elif where.kind == "threads":
         found = _in_threads(function, items, where.number)
     else:
-        from relpref.parallel.cluster import on_dask
+        from relpref.parallel.run import on_dask
 
         found = on_dask(function, items, where, label, kept)
     hidden = not (progress_bar and sys.stderr.isatty())
@@ -98,3 +181,155 @@ def _in_threads(
                 yield positions.pop(done), done.result()  # popped, or all results would stay in memory
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+# A terminal interrupts the workers, too; they are ended by the process that started them.
+_IGNORE_INTERRUPTS = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+_ANSWER = 10.0  # seconds for a scheduler to answer
+_PATIENCE = 60.0  # seconds that a cluster may be without any worker
+_GLANCE, _LOOK = 0.02, 2.0  # seconds between looks for results, and for workers
+_DECISIVE = ("jax", "jaxlib", "numpyro", "numpy", "scipy")  # packages that results depend on
+_UNREAD = "Error during deserialization"  # how Dask begins to say so
+
+Versions = tuple[tuple[str, str], ...]
+
+
+def on_dask(
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    where: Scheduler,
+    label: str,
+    kept: str | os.PathLike[str] | None,
+) -> Iterator[tuple[int, Any]]:
+    """As `relpref.parallel.run_all`, by the workers of a Dask scheduler."""
+    try:
+        from distributed import Client, KilledWorker, as_completed
+    except ImportError:
+        raise DataError(
+            f"scheduler {where.address or where.kind!r} needs Dask; install it with pip install 'relpref[dask]', or use 'threads'"
+        ) from None
+    start_again = "start it again, and then the same computation"
+    if kept is not None:
+        start_again += f", which does only the rest: what is finished is in {os.fspath(kept)}"
+    with ExitStack() as stack:
+        local = where.kind == "processes"
+        address = stack.enter_context(_local_cluster(where.number)) if local else where.address
+        try:
+            client = stack.enter_context(Client(address, timeout=_ANSWER, set_as_default=False))
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"scheduler {where.address!r} does not answer ({error}); start it first: dask scheduler"
+            ) from error
+        # The function is a result of its own, which each worker fetches once, and which is made again where its holders die. All items
+        # on a worker then share one program, and what JAX compiles for it.
+        shared = client.submit(_same, function, pure=False)
+        # Impure: what is called may draw random numbers from its item's seed, and must not be looked up by its arguments.
+        futures = {
+            client.submit(_compute, shared, item, versions(), pure=False): position
+            for position, item in enumerate(items)
+        }
+        finished = as_completed(futures, loop=client.loop)
+        name = "the local cluster" if local else where.address
+        try:
+            for future in _arriving(finished, client):
+                try:
+                    result = future.result()
+                except OSError as error:
+                    if future.status == "error":  # the function's own
+                        raise
+                    raise CancelledError from error  # the connection broke while the result was on its way
+                yield futures.pop(future), result  # popped, or all results would stay in the cluster's memory
+        except KilledWorker as error:
+            raise ClusterError(
+                f"{name}: item {futures[future]} of the {label} ended its worker process several times; it may need more memory than "
+                "there is"
+            ) from error
+        except RuntimeError as error:
+            if not isinstance(error.__cause__, ImportError | AttributeError) or not str(error).startswith(
+                _UNREAD
+            ):
+                raise
+            raise ClusterError(
+                f"{name}: what is to be computed cannot be read there ({error.__cause__}); scheduler and workers need relpref, and modules "
+                "of one's own, as they are here"
+            ) from error
+        except (CancelledError, _NoWorkersError) as error:
+            lost = "has no workers left" if isinstance(error, _NoWorkersError) else "went away"
+            done = len(items) - len(futures)
+            raise ClusterError(
+                f"{name}: the cluster {lost} after {done} of {len(items)} {label}; {start_again}"
+            ) from error
+
+
+class _NoWorkersError(Exception):
+    """A scheduler has been without workers for too long."""
+
+
+def _arriving(finished: Any, client: Any) -> Iterator[Any]:
+    """Futures as they finish; looks now and then whether there is anyone to finish them, which Dask would wait for in silence."""
+    looked = seen = time.monotonic()
+    while not finished.is_empty():
+        yield from finished.next_batch(block=False)
+        now = time.monotonic()
+        if now - looked > _LOOK:
+            looked = now
+            with suppress(OSError):  # of a scheduler that went away; the futures say so
+                seen = now if client.status != "running" or client.nthreads() else seen
+            if now - seen > _PATIENCE:
+                raise _NoWorkersError
+        time.sleep(_GLANCE)
+
+
+def _same(function: Any) -> Any:
+    return function
+
+
+def _compute(function: Callable[[Any], Any], item: Any, expected: Versions) -> Any:
+    found = dict(versions())
+    for package, wanted in expected:
+        if found[package] != wanted:
+            raise ClusterError(
+                f"the worker on {platform.node()} has {package} {found[package]}, and {wanted} asks; install the same versions there"
+            )
+    with one_thread():
+        return function(item)
+
+
+@lru_cache(maxsize=1)
+def versions() -> Versions:
+    """Of everything that results depend on."""
+    found = [("python", platform.python_version().rpartition(".")[0]), ("relpref", __version__)]
+    for package in _DECISIVE:
+        try:
+            found.append((package, version(package)))
+        except PackageNotFoundError:
+            found.append((package, "none"))
+    return tuple(found)
+
+
+def _local_cluster(workers: int) -> Any:
+    """Worker processes of one thread each; a new one takes the place of one that dies."""
+    import dask
+    from distributed import LocalCluster
+
+    settings = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
+    # XLA's own threads stay as they are here: what it compiles for fewer of them rounds differently.
+    # Dask lets freed memory go back to the system at once. Matrices of some megabytes, freed and wanted again at every step, would
+    # be paged in anew each time: that took more than half of the time of fits of a thousand entities.
+    # Tasks run beside the main thread, where only a single arena can grow large enough.
+    settings |= {
+        "MALLOC_TRIM_THRESHOLD_": 2**30,
+        "MALLOC_MMAP_THRESHOLD_": 2**30,
+        "MALLOC_ARENA_MAX": 1,
+    }
+    settings["DASK_LOGGING__DISTRIBUTED"] = "error"  # an interrupted worker has a lot to say otherwise
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": settings}):
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=None,
+            dashboard_address="127.0.0.1:0",  # None is the usual port, which another cluster may have
+            silence_logs=logging.ERROR,
+            preload=[_IGNORE_INTERRUPTS],
+        )

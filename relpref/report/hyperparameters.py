@@ -19,11 +19,19 @@ from relpref.kernels import (
 from relpref.kernels.attribute import Stationary
 from relpref.linalg import real
 from relpref.models.xpgp import kernels_by_part
-from relpref.report.arviz_pictures import densities
-from relpref.report.blocks import Block, Cell, Chapter, Items, Picture, Text
-from relpref.report.grid import cell, grid
-from relpref.report.plots import NARROW, WIDE
-from relpref.report.text import clean, fixed, percent, significant
+from relpref.report.blocks import (
+    Block,
+    Cell,
+    Chapter,
+    Items,
+    Picture,
+    Text,
+    clean,
+    fixed,
+    percent,
+    significant,
+)
+from relpref.report.plots import NARROW, WIDE, cell, densities, grid
 from relpref.report.utilities.contributions import part_name
 
 _TITLE = "Hyperparameters"

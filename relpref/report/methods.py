@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from relpref import __version__
 from relpref.infer import Posterior
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
-from relpref.report.computation import AnyPosterior
-from relpref.report.grid import grid
+from relpref.report.foreign import AnyPosterior
+from relpref.report.plots import grid
 
 # As the text cites them -> the source.
 _SOURCES = {

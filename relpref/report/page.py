@@ -12,19 +12,16 @@ import pandas as pd
 from relpref.errors import DataError
 from relpref.files import replaced
 from relpref.infer import ClassPosterior, InferenceWarning, RelationPosterior, UtilityPosterior
-from relpref.infer.large.belief import ImplicitBelief
+from relpref.infer.large.covariance import ImplicitBelief
 from relpref.report import plain
-from relpref.report.blocks import Block, Chapter, Contents, Picture, Text
+from relpref.report.blocks import Block, Chapter, Contents, Picture, Section, Text, clean
 from relpref.report.classes import contents as classes
-from relpref.report.computation import AnyPosterior, banner, computation
-from relpref.report.foreign import foreign
-from relpref.report.grid import from_frame
+from relpref.report.foreign import AnyPosterior, banner, computation, foreign
 from relpref.report.methods import methods, versions
+from relpref.report.plots import from_frame
 from relpref.report.relation import contents as relation
-from relpref.report.section import Section
-from relpref.report.text import clean
 from relpref.report.utilities import contents as utilities
-from relpref.report.utilities import large
+from relpref.report.utilities import methods as large
 
 _LONGEST_PARAGRAPH = 20_000
 

@@ -3,14 +3,12 @@
 import numpy as np
 
 from relpref.infer import Posterior
-from relpref.report.blocks import Block, Chapter, Contents, Text
-from relpref.report.certified import certified
-from relpref.report.checked import Checked, Unknown
-from relpref.report.grid import cell, grid
+from relpref.report.blocks import Block, Chapter, Contents, Text, clean, counted, significant
+from relpref.report.certified import Checked, Unknown, certified
 from relpref.report.hyperparameters import hyperparameters
 from relpref.report.methods import approximation
+from relpref.report.plots import cell, grid
 from relpref.report.predicted import calibrated, measures, notes
-from relpref.report.text import clean, counted, significant
 
 _ROWS = 50
 
@@ -55,7 +53,6 @@ def trust(posterior: Posterior) -> Chapter:
 
 
 def summary(posterior: Posterior) -> list[str]:
-    """A first paragraph."""
     sizes = {site: where.stop - where.start for site, where in posterior.slices.items()}
     inside = ", ".join(f"{clean(site)} ({counted(size, 'value')})" for site, size in sizes.items())
     widest = float(np.max([np.max(posterior.sd(site=site), initial=0.0) for site in sizes], initial=0.0))

@@ -5,11 +5,8 @@ import numpy as np
 from relpref.diagnostics import HeldOut
 from relpref.infer import Posterior
 from relpref.infer.belief import Floats
-from relpref.report.arviz_pictures import calibration
-from relpref.report.blocks import Block, Cell, Items, Picture, Text
-from relpref.report.grid import grid
-from relpref.report.plots import NARROW, WIDE
-from relpref.report.text import fixed, percent, sentence
+from relpref.report.blocks import Block, Cell, Items, Picture, Text, fixed, percent, sentence
+from relpref.report.plots import NARROW, WIDE, calibration, grid
 
 _FEWEST = 20  # answers that a picture of calibration needs
 _READINGS = {
@@ -27,7 +24,6 @@ _READINGS = {
 
 
 def measures(held: HeldOut) -> Block:
-    """The table of measures."""
     rows: list[list[Cell | str]] = []
     for name, row in held.summary().iterrows():
         if name not in _READINGS or not np.isfinite(row["value"]):

@@ -1,16 +1,31 @@
 """Regularised least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
 
 from relpref.rls.conditional import ConditionalRanker
-from relpref.rls.conditional_cv import ConditionalRankerCV
-from relpref.rls.edge_out import leave_column_out, leave_edge_out, leave_row_out
-from relpref.rls.measures import PerNode, auc, concordance, ndcg, per_node, ranking_error, spearman
+from relpref.rls.hold_out import (
+    HeldOutPairs,
+    LeavePairOut,
+    leave_column_out,
+    leave_edge_out,
+    leave_nodes_out,
+    leave_object_pairs_out,
+    leave_row_out,
+)
 from relpref.rls.node_kernels import gram
-from relpref.rls.nodes_out import leave_nodes_out
-from relpref.rls.object_pairs_out import leave_object_pairs_out
-from relpref.rls.pair_out import HeldOutPairs, LeavePairOut
 from relpref.rls.ridge import RLS, RankRLS
-from relpref.rls.ridge_cv import RLSCV, RankRLSCV
-from relpref.rls.splits import BothKFold, EdgeKFold, SourceKFold, TargetKFold
+from relpref.rls.ridge_cv import RLSCV, ConditionalRankerCV, RankRLSCV
+from relpref.rls.splits import (
+    BothKFold,
+    EdgeKFold,
+    PerNode,
+    SourceKFold,
+    TargetKFold,
+    auc,
+    concordance,
+    ndcg,
+    per_node,
+    ranking_error,
+    spearman,
+)
 
 __all__ = [
     "RLS",

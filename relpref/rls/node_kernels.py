@@ -7,11 +7,14 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
 from relpref.data import Graph
+from relpref.data.labels import LabelIndex, plain_labels
 from relpref.errors import DataError
+from relpref.infer.exact.domain import Domain, numeric
 from relpref.linalg import checked_symmetric, real, require_memory
 
 Floats = NDArray[np.float64]
@@ -196,7 +199,6 @@ def node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:
 
 
 def dense(nodes: Any) -> Floats:
-    """Attributes as an array."""
     return np.asarray(nodes.toarray() if hasattr(nodes, "toarray") else nodes, dtype=np.float64)
 
 
@@ -219,3 +221,62 @@ def checked(matrix: Any, left: Any, right: Any, kernel: Kernel) -> Floats:
         row, column = np.argwhere(~np.isfinite(result))[0]
         raise DataError(f"the {name} holds {result[row, column]} at row {row}, column {column}")
     return result
+
+
+def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool = False) -> Domain:
+    """Read the nodes of one side of a relation.
+
+    Parameters
+    ----------
+    nodes : DataFrame, array or sparse matrix, shape (p, d)
+        Features, the index of a DataFrame are their labels; the kernel matrix for ``"precomputed"``.
+    kernel : NodeKernel
+    name : {"node", "object"}
+        What errors call one of them.
+    standardize : bool
+        Whether a kernel by name sees standardised features, see `Domain`; a kernel matrix stays as it is.
+
+    Raises
+    ------
+    DataError
+        If features are no finite numbers, labels or columns occur twice, or the kernel takes no keywords and has some.
+    """
+    if isinstance(kernel.kernel, str) and kernel.kernel_params:
+        option = "kernel_params" if name == "node" else "object_kernel_params"
+        raise DataError(
+            f"{option} are for functions and kernels of relpref.kernels, not for kernel={kernel.kernel!r}; it has gamma, degree "
+            "and coef0"
+        )
+    columns = None
+    if isinstance(nodes, pd.DataFrame):
+        labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
+        LabelIndex(labels, lambda row: f"{name} {row}")  # none twice
+        if kernel.kernel == "precomputed":
+            nodes = _square(nodes, labels, name)
+        columns = tuple(str(column) for column in nodes.columns)
+        twice = pd.Index(columns).duplicated()
+        if twice.any():
+            raise DataError(
+                f"the features of the {name}s: column {columns[twice.argmax()]!r} occurs more than once; rename or remove one"
+            )
+    features = numeric(nodes, f"the {name}s")
+    # Kernels on graphs and functions may take nodes that are numbers.
+    shapes = (2,) if isinstance(kernel.kernel, str) else (1, 2)
+    if features.ndim not in shapes or 0 in features.shape:
+        raise DataError(f"{name}s have the shape {features.shape}; give one row of features for each {name}")
+    if columns is None:
+        labels = tuple(range(features.shape[0]))
+    by_name = isinstance(kernel.kernel, str) and kernel.kernel != "precomputed"
+    return Domain(labels, features, kernel, name, columns, standardize and by_name)
+
+
+def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.DataFrame:
+    """A kernel matrix with its columns in the order of its rows."""
+    columns = list(plain_labels(kernel.columns, lambda column: f"{name} column {column}"))
+    if sorted(map(repr, columns)) != sorted(map(repr, labels)):
+        raise DataError(
+            f"the kernel matrix of the {name}s has {len(labels)} rows and {len(columns)} columns with other labels; "
+            "index and columns must hold the same"
+        )
+    place = {label: position for position, label in enumerate(columns)}
+    return kernel.iloc[:, [place[label] for label in labels]]

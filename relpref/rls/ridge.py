@@ -12,11 +12,12 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from relpref.errors import DataError
 from relpref.linalg import require_memory
-from relpref.rls import hold_out, pair_out
-from relpref.rls.measures import concordance
+from relpref.rls import hold_out
+from relpref.rls import hold_out as pair_out
+from relpref.rls.hold_out import LeavePairOut
 from relpref.rls.node_kernels import Kernel, gram
-from relpref.rls.pair_out import LeavePairOut
-from relpref.rls.ridge_spectrum import Floats, Indices, RidgeSpectrum
+from relpref.rls.regularization_path import Floats, Indices, RidgeSpectrum
+from relpref.rls.splits import concordance
 
 
 class KernelRegressor(RegressorMixin, BaseEstimator, ABC):

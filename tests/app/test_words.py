@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("starlette", reason="the page needs the extra web")
 
-from relpref.app import words
-from relpref.app.standings import View, standings
+from relpref.app import application as words
+from relpref.app.application import View, standings
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=600)
 

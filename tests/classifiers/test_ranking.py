@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from relpref.classifiers import RankingGPClassifier
-from relpref.classifiers.ranking_features import RankingFeatures
+from relpref.classifiers.ranking import RankingFeatures
 from relpref.data import Rankings
 from relpref.data_loaders import rank_dishes
 from relpref.errors import DataError

@@ -22,7 +22,7 @@ from urllib.request import urlopen
 import pytest
 
 from relpref.cli import main
-from relpref.cli.ask_keys import Keys
+from relpref.cli.ask import Keys
 from relpref.errors import InferenceError
 from relpref.explore import Loop, Worth
 from relpref.infer import Result, UtilityPosterior
@@ -296,7 +296,7 @@ def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch)
 
 KEYS = """
 import signal
-from relpref.cli.ask_keys import Keys
+from relpref.cli.ask import Keys
 for number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)  # who runs the tests may ignore them, as nohup does
 keys = Keys()

@@ -4,7 +4,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpref.cli.ask_screen import NARROW, bars, headline, in_rows, short, two_items, wrapped
+from relpref.cli.ask import NARROW, bars, headline, in_rows, short, two_items, wrapped
 from relpref.cli.output import width
 from relpref.explore import Item, Progress, Worth
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from relpref.cli import cache
-from relpref.cli.cache import cache_folder, keep_compiled_code
+from relpref.cli import entry as cache
+from relpref.cli.entry import cache_folder, keep_compiled_code
 
 SETTING = "JAX_COMPILATION_CACHE_DIR"
 

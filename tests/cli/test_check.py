@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relpref.diagnostics.certificates.nuts import Chains
+from relpref.diagnostics.certificates.certify import Chains
 from relpref.errors import InferenceError
 from relpref.infer import Result
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from relpref import demo
-from relpref.cli import demo_words as words
+from relpref.cli import demo as words
 from relpref.data_loaders import ModeChoice, load_modechoice
 from relpref.demo import ALONE, RELATION, SHUFFLED, Outcome
 from relpref.infer import EP

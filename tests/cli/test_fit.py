@@ -9,7 +9,7 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.cli import fit
-from relpref.data.folder import find_files
+from relpref.data.matrix_files import find_files
 from relpref.runs import copies, load_run
 
 TABLES = ("--entities", "tables/entities.csv", "--comparisons", "tables/comparisons.csv")

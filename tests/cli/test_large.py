@@ -14,7 +14,7 @@ import pytest
 from relpref.cli import main, rank
 from relpref.errors import StorageError
 from relpref.infer.large import fit as large_fit
-from relpref.infer.large.belief import ImplicitBelief
+from relpref.infer.large.covariance import ImplicitBelief
 from relpref.runs import copied, load_run
 
 FIXED = ("attributes_amplitude", "attributes_lengthscale", "hot_amplitude", "hot_range")

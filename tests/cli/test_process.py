@@ -61,7 +61,7 @@ def test_a_full_disk_is_said_once(place: Path) -> None:
 def test_an_interrupt_that_python_ignores_is_heard() -> None:
     script = """
 import signal, time
-from relpref.cli.interrupts import hear_interrupts
+from relpref.cli.entry import hear_interrupts
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell ignore interrupts
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.data import Graph
-from relpref.data.cliques import maximal_cliques
+from relpref.data.graph import maximal_cliques
 from relpref.errors import DataError
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from relpref import memory
-from relpref.data.projection import Projected, circulation, shared_targets
+from relpref.data.graph import Projected, circulation, shared_targets
 from relpref.errors import DataError
 
 

@@ -16,9 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relpref import memory
-from relpref.data import PreferenceData, Relation, csv_text, labels, read_table, table_files
+from relpref.data import PreferenceData, Relation, labels, read_table
+from relpref.data import tables as csv_text
+from relpref.data import tables as table_files
 from relpref.data.matrix_files import read_matrix
-from relpref.data.table_files import read_pieces
+from relpref.data.tables import read_pieces
 from relpref.errors import DataError, UnknownLabelError
 
 LABELS = [f"n{k}" for k in range(40)]

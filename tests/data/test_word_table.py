@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.data import labels
-from relpref.data.labels import LabelIndex
-from relpref.data.word_table import LONGEST, WordTable, words_of
+from relpref.data.labels import LONGEST, LabelIndex, WordTable, words_of
 from relpref.errors import UnknownLabelError
 
 INTEGERS = st.integers(-3, 3) | st.sampled_from([2**31, -(2**63), 2**63 - 1])

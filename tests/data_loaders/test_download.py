@@ -10,8 +10,7 @@ import pytest
 
 from relpref.cli import main
 from relpref.data_loaders import registry
-from relpref.data_loaders.download import download
-from relpref.data_loaders.registry import DataSet, RemoteFile
+from relpref.data_loaders.registry import DataSet, RemoteFile, download
 from relpref.errors import StorageError
 
 CONTENT = bytes(range(256)) * 1000
@@ -152,7 +151,7 @@ def test_an_interrupted_command_says_what_it_keeps(
     def interrupted(*_: object, **__: object) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relpref.data_loaders.download.download", interrupted)
+    monkeypatch.setattr("relpref.data_loaders.registry.download", interrupted)
     assert main(["data", "get", "cora", "--folder", str(tmp_path)]) == 130
     assert "what has arrived is kept in" in capsys.readouterr().err
 

@@ -22,7 +22,8 @@ from benchmarks.calibration import LIKELIHOODS, PROGRAMS, RANKING_LOSS, SOME_NOI
 from relpref.data import PreferenceData
 from relpref.diagnostics import Calibration, calibrate
 from relpref.errors import DataError, InferenceError, StorageError
-from relpref.infer import EP, Exact, Laplace, Result, integrate
+from relpref.infer import EP, Exact, Laplace, Result
+from relpref.infer import search as integrate
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 
@@ -142,7 +143,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
 def test_the_same_problem_is_known_again_in_another_process() -> None:
     """The order of sets, and of what numpyro keeps in them, is another one there."""
     script = (
-        "from benchmarks.calibration import case; from relpref.infer.fingerprint import fingerprint; "
+        "from benchmarks.calibration import case; from relpref.infer.result import fingerprint; "
         "print(fingerprint(case('probabilities')))"
     )
     said = {

@@ -18,12 +18,11 @@ from scipy.stats import norm
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import Certificate, certify
-from relpref.diagnostics.certificates.reweighted import reweighted
+from relpref.diagnostics.certificates.certify import reweighted
 from relpref.diagnostics.psis import smoothed, threshold
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
-from relpref.infer.belief import DrawsBelief, GaussianBelief
-from relpref.infer.mixture import MixtureBelief
+from relpref.infer.belief import DrawsBelief, GaussianBelief, MixtureBelief
 from relpref.infer.posterior import Origin, Posterior
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp

@@ -12,8 +12,7 @@ from scipy.stats import norm
 
 from relpref.data import PreferenceData
 from relpref.diagnostics import check
-from relpref.diagnostics.certificates.nuts import Chains
-from relpref.diagnostics.certificates.subject import well_answered
+from relpref.diagnostics.certificates.certify import Chains, well_answered
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior, from_samples
 from relpref.infer.belief import DrawsBelief, GaussianBelief

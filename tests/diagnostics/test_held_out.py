@@ -13,10 +13,10 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
-from relpref.diagnostics.predictive.answers import Given, labelled
+from relpref.diagnostics.predictive.leave_one_out import Given, labelled
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
-from relpref.infer.refit import engine_again
+from relpref.infer.update import engine_again
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
 

@@ -117,7 +117,7 @@ class Engine:
 
 @pytest.fixture
 def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Engine]:
-    monkeypatch.setattr("relpref.infer.refit.find", lambda kind, name: Engine)
+    monkeypatch.setattr("relpref.infer.update.find", lambda kind, name: Engine)
     monkeypatch.setattr(Engine, "calls", [])
     monkeypatch.setattr(Engine, "posterior", given, raising=False)
     held_out = HeldOut(pd.DataFrame({"log_score": [-0.5, -1.0]}), "by hand")

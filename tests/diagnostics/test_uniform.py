@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from relpref.diagnostics import Calibration
-from relpref.diagnostics.calibration import uniform
+from relpref.diagnostics.calibration import result as uniform
 from relpref.errors import DataError
 
 

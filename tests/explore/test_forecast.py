@@ -10,8 +10,7 @@ from scipy.special import entr, expit, ndtr
 from scipy.stats import norm
 
 from relpref.explore.questions.choose import answers_of
-from relpref.explore.scores.answers import Answers
-from relpref.explore.scores.gaps import Gaps
+from relpref.explore.scores.gap_scores import Answers, Gaps
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic, Probit
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from relpref.explore import refiner
-from relpref.explore.refiner import Refiner, Unfinished
+from relpref.explore import loop as refiner
+from relpref.explore.loop import Refiner, Unfinished
 
 
 class Slow:

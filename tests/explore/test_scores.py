@@ -13,10 +13,8 @@ from scipy.stats import norm
 
 from relpref.errors import DataError
 from relpref.explore import SCORES, Bald, LookAhead, TopK
-from relpref.explore.questions.choose import answers_of, score_of
-from relpref.explore.questions.select import best
-from relpref.explore.scores.gap_scores import State
-from relpref.explore.scores.gaps import Belief, Gaps, Pool
+from relpref.explore.questions.choose import answers_of, best, score_of
+from relpref.explore.scores.gap_scores import Belief, Gaps, Pool, State
 from relpref.infer import UtilityPosterior
 
 N = 9

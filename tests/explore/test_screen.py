@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 from relpref.explore import Bald, Eubo, next_pairs
-from relpref.explore.questions.choose import answers_of
-from relpref.explore.questions.screen import screened
-from relpref.explore.scores.gaps import Belief
+from relpref.explore.questions.choose import answers_of, screened
+from relpref.explore.scores.gap_scores import Belief
 from relpref.infer import UtilityPosterior
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from relpref.data import Comparisons, PreferenceData
 from relpref.errors import DataError, StorageError
-from relpref.explore.store.answer_store import AnswerStore
-from relpref.explore.store.files import answers_table, export_answers, import_answers
+from relpref.explore.store.answer_store import AnswerStore, answers_table, export_answers, import_answers
 
 LABELS = ["a,b", 'c"d', "é\n", "004", "NA"]
 GRADED = pd.DataFrame(

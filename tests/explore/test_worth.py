@@ -12,8 +12,7 @@ from scipy.stats import norm
 
 from relpref.errors import DataError, UnknownLabelError
 from relpref.explore import DEFAULT, SCORES, Worth, next_pairs, why, worth
-from relpref.explore.questions.choose import plan
-from relpref.explore.questions.limits import Asked, Limits
+from relpref.explore.questions.choose import Asked, Limits, plan
 from relpref.explore.questions.stopping import _wrong, _wrong_after
 from relpref.infer import UtilityPosterior
 

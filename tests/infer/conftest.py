@@ -264,8 +264,7 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
     Returns a function of the unconstrained hyperparameters.
     """
     from relpref.infer import EP
-    from relpref.infer.layout import discover
-    from relpref.infer.program import Call
+    from relpref.infer.program import Call, discover
     from relpref.infer.sites import Sites
 
     def prepare(

@@ -18,8 +18,8 @@ from relpref import PreferenceData
 from relpref.data import choices
 from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.infer import EP, Laplace, from_samples, noncentered
+from relpref.infer.belief import MixtureBelief
 from relpref.infer.faces import composed_note
-from relpref.infer.mixture import MixtureBelief
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
 from relpref.models import preference_gp

@@ -12,9 +12,8 @@ from numpyro import handlers
 from scipy.special import log_ndtr, ndtr
 
 from relpref.infer import EP
-from relpref.infer.sites import Fit, Sites, advance, begin
-from relpref.infer.spaces import Factorised, Marginals
-from relpref.infer.warn import InferenceWarning
+from relpref.infer.result import InferenceWarning
+from relpref.infer.sites import Factorised, Fit, Marginals, Sites, advance, begin
 from relpref.likelihoods import GradedComparison, ProbitComparison, TiltedMoments
 
 

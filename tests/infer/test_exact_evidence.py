@@ -12,8 +12,7 @@ import pytest
 
 from relpref import RelationData
 from relpref.infer import Exact
-from relpref.infer.exact.engine import _evidence_of, _Reader
-from relpref.infer.exact.structure import find_structure
+from relpref.infer.exact.engine import _evidence_of, _Reader, find_structure
 from relpref.infer.program import Call, in_double
 from relpref.models import conditional_ranking
 
@@ -51,8 +50,7 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
 
 @pytest.mark.slow
 def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any) -> None:
-    from relpref.infer.exact.closed import KroneckerSystem
-    from relpref.infer.exact.edge_evidence import EdgeEvidence
+    from relpref.infer.exact.closed import EdgeEvidence, KroneckerSystem
     from relpref.linalg import symmetric_eigen
 
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import pytest
 
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
-from relpref.infer.fingerprint import fingerprint
+from relpref.infer.result import fingerprint
 from relpref.models import preference_gp, xpgp
 
 SLOPE = 1.0

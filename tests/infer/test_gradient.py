@@ -15,8 +15,7 @@ from relpref.kernels import Features, GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
 from relpref.models import xpgp
-from relpref.models.decisions import sample_decisions
-from relpref.models.preference import Hyperparameters
+from relpref.models.preference import Hyperparameters, sample_decisions
 
 STEP = np.finfo(float).eps ** (1 / 3)
 

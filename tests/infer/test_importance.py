@@ -24,7 +24,7 @@ from relpref.infer.importance import (
     pareto_k,
     warn_of_weights,
 )
-from relpref.infer.warn import InferenceWarning
+from relpref.infer.result import InferenceWarning
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit
 from relpref.linalg import Dense, NamedSum

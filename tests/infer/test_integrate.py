@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from relpref.infer.integrate import _inverse_root
+from relpref.infer.search import _inverse_root
 
 inverse_root: Any = _inverse_root
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from relpref.infer.mixture import MixtureBelief
+from relpref.infer.belief import MixtureBelief
 
 _RNG = np.random.default_rng(0)
 _ROOTS = _RNG.normal(0, 0.7, (3, 2, 2))

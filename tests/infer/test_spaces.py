@@ -10,8 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from relpref.infer import EP
-from relpref.infer.rows import DenseRows, SparseRows
-from relpref.infer.spaces import EntitySpace, GapSpace, Map, lower_of_product
+from relpref.infer.sites import DenseRows, EntitySpace, GapSpace, Map, SparseRows, lower_of_product
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense

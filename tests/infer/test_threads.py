@@ -17,7 +17,7 @@ from relpref.infer import EP
 from relpref.infer.program import Call
 from relpref.models import xpgp
 from relpref.parallel import run_all
-from relpref.parallel.one_thread import one_thread
+from relpref.parallel.run import one_thread
 
 
 def slow_program(size: int) -> None:

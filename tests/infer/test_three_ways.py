@@ -11,8 +11,8 @@ import relpref
 from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError
 from relpref.infer import EP
+from relpref.infer.belief import MixtureBelief
 from relpref.infer.faces import thinned
-from relpref.infer.mixture import MixtureBelief
 from relpref.models import xpgp
 
 # Two amplitudes are free, so that a grid can integrate over them.

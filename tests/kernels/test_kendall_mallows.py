@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from relpref.errors import DataError
 from relpref.kernels import cut_kernel, kendall_features, kendall_kernel, mallows_kernel
-from relpref.kernels import kendall as kendall_module
-from relpref.kernels.kendall import kendall_columns, kendall_diagonal
-from relpref.kernels.mallows import mallows_diagonal
+from relpref.kernels import mallows as kendall_module
+from relpref.kernels.mallows import kendall_columns, kendall_diagonal, mallows_diagonal
 
 GOLD = np.load(Path(__file__).parents[1] / "gold" / "ranking_kernels.npz")
 N = 5

@@ -21,7 +21,7 @@ from relpref.kernels import (
     Side,
     Symmetric,
 )
-from relpref.kernels import pairwise_products as products
+from relpref.kernels import pairwise as products
 
 Value = Callable[[Any, Any], float]
 Node = tuple[int, float]

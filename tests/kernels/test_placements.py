@@ -12,7 +12,7 @@ from scipy.stats import chi2
 import relpref
 from relpref.errors import DataError
 from relpref.kernels import cut_features
-from relpref.kernels.placements import MOST_STRATA, _round_of_placements
+from relpref.kernels.positions import MOST_STRATA, _round_of_placements
 
 N = 6
 POSITIONS = np.array(

@@ -17,7 +17,7 @@ from relpref.likelihoods import (
     ProbitComparison,
     SoftComparison,
 )
-from relpref.likelihoods.interval import interval_moments
+from relpref.likelihoods.tilted import interval_moments
 
 # One shape for everything, so that each kind compiles once.
 _RNG = np.random.default_rng(5)

@@ -17,9 +17,9 @@ from relpref.models import xpgp
 PICTURES = [
     ("predicted", "calibration"),
     ("hyperparameters", "densities"),
-    ("utilities.ranking", "forest"),
+    ("utilities.subject", "forest"),
     ("utilities.contributions", "bars"),
-    ("relation.rankings", "forest"),
+    ("relation.contents", "forest"),
 ]
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
@@ -90,10 +90,10 @@ def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
         raise DataError("it was made by hand")
 
     for name in ("leave_one_out", "influence", "raters", "certify"):
-        patch(f"relpref.report.checked.{name}", refuse)
-    patch("relpref.report.checked.Target.of", refuse)
+        patch(f"relpref.report.certified.{name}", refuse)
+    patch("relpref.report.certified.Target.of", refuse)
     for name in ("next_pairs", "worth"):
-        patch(f"relpref.report.utilities.questions.{name}", refuse)
+        patch(f"relpref.report.utilities.evidence.{name}", refuse)
 
 
 class Page(HTMLParser):

@@ -11,8 +11,8 @@ from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
 from relpref.infer import Result, UtilityPosterior
 from relpref.infer.belief import GaussianBelief
-from relpref.infer.integrate import UNMIXED
 from relpref.infer.posterior import Origin, Parts
+from relpref.infer.search import UNMIXED
 from relpref.kernels import HiddenCommonCause, Linear, Matern52, Precomputed, RelationVectors
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp

@@ -8,7 +8,7 @@ from relpref.errors import DataError
 from relpref.infer import UtilityPosterior
 from relpref.report import Section
 from relpref.report.page import render
-from relpref.report.svg import canvas
+from relpref.report.plots import canvas
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 PLAIN = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1">{}</svg>'

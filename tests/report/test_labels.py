@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relpref.infer import UtilityPosterior
+from relpref.report.blocks import Names
 from relpref.report.page import render
-from relpref.report.text import Names
 
 # label -> what the page shows
 HOSTILE: dict[Any, str] = {

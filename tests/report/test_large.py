@@ -11,7 +11,7 @@ from relpref.infer import EP, UtilityPosterior
 from relpref.infer.large import answered
 from relpref.models import xpgp
 from relpref.report.page import render
-from relpref.report.utilities import large
+from relpref.report.utilities import methods as large
 
 N = 40
 

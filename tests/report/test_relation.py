@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 
 from relpref.infer import RelationPosterior
+from relpref.report.blocks import significant
 from relpref.report.page import render
-from relpref.report.relation.quality import _verdict
-from relpref.report.relation.subject import Subject
-from relpref.report.text import significant
+from relpref.report.relation.contents import Subject, _verdict
 from relpref.rls import ConditionalRanker, concordance
 
 Read = Callable[[str], Any]
@@ -139,10 +138,10 @@ def test_stopped_early(read: Read) -> None:
 def test_many_objects_are_cut(
     monkeypatch: pytest.MonkeyPatch, complete: RelationPosterior, read: Read
 ) -> None:
-    monkeypatch.setattr("relpref.report.relation.subject.MOST_RANKED", 4)
-    monkeypatch.setattr("relpref.report.relation.rankings.MOST_RANKED", 4)
-    monkeypatch.setattr("relpref.report.relation.subject._MOST_NODES", 5)
-    monkeypatch.setattr("relpref.report.relation.quality._MOST_PAIRS", 10)
+    monkeypatch.setattr("relpref.report.relation.contents.MOST_RANKED", 4)
+    monkeypatch.setattr("relpref.report.relation.contents.MOST_RANKED", 4)
+    monkeypatch.setattr("relpref.report.relation.contents._MOST_NODES", 5)
+    monkeypatch.setattr("relpref.report.relation.contents._MOST_PAIRS", 10)
     text = read(render(complete)).prose
     assert "Of 6 objects, the 4 with the highest scores are ranked for each node." in text
     assert "Over 5 nodes, evenly spread over the data" in text
@@ -176,10 +175,10 @@ def test_many_labels_without_a_closed_form_are_not_solved_for_again(
     def computed(*_: object, **__: object) -> None:
         raise AssertionError("that takes long")
 
-    monkeypatch.setattr("relpref.report.relation.subject.MOST_EDGES", 40)
-    monkeypatch.setattr("relpref.report.relation.quality._MOST_LABELS", 40)
-    monkeypatch.setattr("relpref.report.relation.quality.leave_one_out", computed)
-    monkeypatch.setattr("relpref.rls.nodes_out.leave_nodes_out", computed)
+    monkeypatch.setattr("relpref.report.relation.contents.MOST_EDGES", 40)
+    monkeypatch.setattr("relpref.report.relation.contents._MOST_LABELS", 40)
+    monkeypatch.setattr("relpref.report.relation.contents.leave_one_out", computed)
+    monkeypatch.setattr("relpref.rls.hold_out.leave_nodes_out", computed)
     monkeypatch.setattr(RelationPosterior, "ranking", computed)
     text = read(render(posterior)).prose
     assert "Nothing was left out and predicted" in text and "no closed form take long" in text

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from relpref.report.text import (
+from relpref.report.blocks import (
     clean,
     counted,
     counted_share,

@@ -39,7 +39,7 @@ def prose(
 
     def words(posterior: UtilityPosterior, **found: Any) -> str:
         for name, value in found.items():
-            where = "utilities.questions" if name in ("next_pairs", "worth") else "checked"
+            where = "utilities.evidence" if name in ("next_pairs", "worth") else "certified"
             monkeypatch.setattr(f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value)
         text: str = read(render(posterior, relations_evidence=False)).prose
         return text.replace("\u2068", "").replace("\u2069", "")
@@ -227,7 +227,7 @@ def test_entities_of_which_the_answers_say_little(
     posterior = make()
     sd = posterior.belief.centred().sd()
     prior = np.where(np.arange(8) == 2, 1.05, 3.0) * sd
-    monkeypatch.setattr("relpref.report.checked.Checked.prior_sd", prior)
+    monkeypatch.setattr("relpref.report.certified.Checked.prior_sd", prior)
     assert "Of c the answers say little: over 90% of the uncertainty" in prose(posterior)
 
 

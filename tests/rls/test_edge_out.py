@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relpref.data.relation_values import RelationValues
+from relpref.data.relation_data import RelationValues
 from relpref.errors import DataError, InferenceError
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem

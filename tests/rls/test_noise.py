@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relpref.data.relation_values import RelationValues
+from relpref.data.relation_data import RelationValues
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
 from relpref.rls import (

@@ -1,16 +1,239 @@
 """Where the truth fell in the posteriors of many simulations, and what that says of an engine."""
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import binom
 
-from relpref.diagnostics.calibration import uniform
-from relpref.diagnostics.calibration.uniform import Floats
-from relpref.errors import DataError
+from relpref.errors import DataError, StorageError
+from relpref.files import replaced
+
+_SCHEMA_KEY, _SCHEMA = "relpref_calibration", 1
+
+
+class Record(NamedTuple):
+    """One simulation.
+
+    Attributes
+    ----------
+    simulation : int
+    result : str
+        How the fit ended.
+    pits : dict from quantity to float
+        Posterior probability below the truth; None where there is no posterior.
+    """
+
+    simulation: int
+    result: str
+    pits: Mapping[str, float | None]
+
+
+class Journal:
+    """A file of simulations, for one setting.
+
+    Parameters
+    ----------
+    path : path
+        Made where it is missing.
+    settings : mapping
+        Of what is simulated, as plain values.
+
+    Raises
+    ------
+    StorageError
+        If the file is of other settings, something else, damaged before its last line, or cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self.records: dict[int, Record] = {}
+        first = json.dumps({_SCHEMA_KEY: _SCHEMA, **settings}, ensure_ascii=False)
+        try:
+            content = self.path.read_bytes() if self.path.exists() else b""
+            whole = content[: content.rfind(b"\n") + 1]
+            lines = whole.decode("utf-8").splitlines()
+            if lines:
+                self._check(lines[0], json.loads(first))
+                for number, line in enumerate(lines[1:], 2):
+                    record = self._parsed(line, number)
+                    self.records[record.simulation] = record
+            elif not first.encode().startswith(content):
+                raise StorageError(f"{self.path}: this is no file of simulations; give another name")
+            if len(whole) < len(content):
+                os.truncate(self.path, len(whole))
+            if not lines:
+                self._append([first])
+        except (OSError, UnicodeDecodeError) as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError(
+                f"{self.path}: cannot be read or written ({error}); give another name"
+            ) from error
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Keep some finished simulations; they are on the disk when this returns."""
+        new = list(records)
+        self._append([json.dumps(record._asdict(), ensure_ascii=False, allow_nan=False) for record in new])
+        self.records |= {record.simulation: record for record in new}
+
+    def _append(self, lines: list[str]) -> None:
+        try:
+            with self.path.open("ab") as file:
+                file.write("".join(f"{line}\n" for line in lines).encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be written ({error.strerror})") from error
+
+    def _check(self, line: str, wanted: Mapping[str, Any]) -> None:
+        found = self._json(line, 1)
+        if _SCHEMA_KEY not in found:
+            raise StorageError(f"{self.path}: this is no file of simulations; give another name")
+        for name, value in wanted.items():
+            if found.get(name) != value:
+                raise StorageError(
+                    f"{self.path}: its simulations have {name} {found.get(name)!r}, and {value!r} is asked for; give another file, or "
+                    "remove this one"
+                )
+
+    def _parsed(self, line: str, number: int) -> Record:
+        try:
+            return Record(**self._json(line, number))
+        except TypeError as error:
+            raise self._damaged(number) from error
+
+    def _json(self, line: str, number: int) -> dict[str, Any]:
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise self._damaged(number) from error
+        if not isinstance(found, dict):
+            raise self._damaged(number)
+        return found
+
+    def _damaged(self, number: int) -> StorageError:
+        return StorageError(
+            f"{self.path}: line {number} is damaged; remove the file, or its lines from there on"
+        )
+
+
+# ArviZ has such a picture (plot_ecdf_pit), with an envelope in 0.x and with points marked by another test (POT-C) in 1.x: neither is the
+# band that the p-value here belongs to, and one picture for all versions is wanted.
+_COLUMNS = 3
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "relpref", "font.size": 9}
+
+
+def draw(
+    found: Mapping[str, "Calibration"],
+    path: str | os.PathLike[str],
+    *,
+    columns: int = _COLUMNS,
+) -> Path:
+    """Write one panel for each calibration, under its name: every quantity's curve and the band of the first.
+
+    Parameters
+    ----------
+    found : mapping from title to Calibration
+    path : path
+        Of the SVG file.
+    columns : int
+        Panels beside one another.
+
+    Returns
+    -------
+    Path
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    wide = min(columns, len(found))
+    high = -(-len(found) // wide)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(0.8 + 3.2 * wide, 0.6 + 2.4 * high), layout="constrained")
+        FigureCanvasSVG(figure)
+        panels = figure.subplots(high, wide, squeeze=False, sharex=True, sharey=True).ravel()
+        for panel, (title, calibration) in zip(panels, found.items(), strict=False):
+            grid, lower, upper = calibration.band()
+            panel.fill_between(grid, lower - grid, upper - grid, color="0.88", lw=0)
+            panel.axhline(0.0, color="0.6", lw=0.6)
+            for row, quantity in reversed(list(enumerate(calibration.pits))):
+                pit = calibration.pits[quantity]
+                curve = ecdf(pit[np.isfinite(pit)])
+                panel.plot(grid, curve - grid, f"C{row % 10}", lw=0.9 if row else 1.6, label=quantity)
+            panel.set_title(title.replace("$", r"\$"), fontsize=9)
+            if len(calibration.pits) > 1:
+                panel.legend(fontsize=7, frameon=False)
+        for panel in panels[len(found) :]:
+            panel.set_visible(False)
+        figure.supxlabel("posterior probability below the truth", fontsize=9)
+        figure.supylabel("empirical less uniform", fontsize=9)
+        with replaced(path) as part:
+            # No date and no version: the same bytes for the same numbers.
+            figure.savefig(part, format="svg", metadata={"Date": None, "Creator": None})
+    return Path(path)
+
+
+Floats = NDArray[np.float64]
+
+_GRID = 100  # points at which a cumulative distribution is looked at
+_REPLICATES = 10_000  # of the null distribution
+_AT_ONCE = 1_000_000  # of its numbers
+
+
+def grid() -> Floats:
+    """Where cumulative distributions are looked at, shape (100,)."""
+    return np.arange(1, _GRID + 1) / (_GRID + 1)
+
+
+def ecdf(pit: Floats) -> Floats:
+    """The empirical cumulative distribution on the grid."""
+    return np.searchsorted(np.sort(pit), grid(), side="right") / len(pit)
+
+
+def p_value(pit: Floats, seed: int = 0) -> float:
+    """Of the hypothesis that all are uniform and independent, by simulation (10,000 replicates)."""
+    null = _null(len(pit), seed)
+    return float((1 + np.sum(null <= _extremes(pit[None])[0])) / (1 + len(null)))
+
+
+def band(size: int, level: float, seed: int = 0) -> tuple[Floats, Floats]:
+    """Between what bounds the whole empirical distribution of so many uniform numbers lies, with probability ``level``.
+
+    Simultaneous over the grid, by simulation (Säilynoja, Bürkner & Vehtari 2022).
+    """
+    tail, at = float(np.quantile(_null(size, seed), 1 - level)), grid()
+    return binom.ppf(tail / 2, size, at) / size, binom.ppf(1 - tail / 2, size, at) / size
+
+
+@lru_cache(maxsize=16)
+def _null(size: int, seed: int) -> Floats:
+    """The extremes of replicates of as many uniform numbers."""
+    rng, rows = np.random.default_rng(seed), max(1, _AT_ONCE // size)
+    parts = [min(rows, _REPLICATES - start) for start in range(0, _REPLICATES, rows)]
+    return np.concatenate([_extremes(rng.uniform(size=(part, size))) for part in parts])
+
+
+def _extremes(pit: Floats) -> Floats:
+    """The smallest two-sided binomial tail probability over the grid, for each row."""
+    size, at = pit.shape[1], grid()
+    # How many of a row lie at or below each point, by counting what falls between two points.
+    cells = np.searchsorted(at, pit, side="left") + (_GRID + 1) * np.arange(len(pit))[:, None]
+    between = np.bincount(cells.ravel(), minlength=len(pit) * (_GRID + 1)).reshape(len(pit), -1)
+    counts = np.cumsum(between, axis=1)[:, :_GRID]
+    numbers = np.arange(size + 1)[:, None]
+    below, above = binom.cdf(numbers, size, at), binom.sf(numbers - 1, size, at)
+    tails = np.minimum(1.0, 2 * np.minimum(below, above))
+    return np.asarray(tails[counts, np.arange(_GRID)].min(axis=1))
+
 
 LEVEL = 0.99  # of the band that pictures show and words go by
 _FEWEST = 50  # simulations of which silence says something
@@ -67,7 +290,7 @@ class Calibration:
 
     def p_value(self, quantity: str | None = None, *, seed: int = 0) -> float:
         """Of the hypothesis that the transforms are uniform, over the whole cumulative distribution at once (10,000 replicates)."""
-        return uniform.p_value(self._finite(quantity), seed)
+        return p_value(self._finite(quantity), seed)
 
     def band(self, level: float = LEVEL, quantity: str | None = None) -> tuple[Floats, Floats, Floats]:
         """Where the empirical cumulative distribution of a calibrated engine lies as a whole, with the given probability.
@@ -77,12 +300,12 @@ class Calibration:
         grid, lower, upper : array, shape (100,)
             Simultaneous, by simulation (Säilynoja, Bürkner & Vehtari 2022).
         """
-        return uniform.grid(), *uniform.band(len(self._finite(quantity)), level)
+        return grid(), *band(len(self._finite(quantity)), level)
 
     def inside(self, level: float = LEVEL, quantity: str | None = None) -> bool:
         """Whether the empirical cumulative distribution stays inside that band."""
         _, lower, upper = self.band(level, quantity)
-        curve = uniform.ecdf(self._finite(quantity))
+        curve = ecdf(self._finite(quantity))
         return bool(np.all((lower <= curve) & (curve <= upper)))
 
     def summary(self) -> pd.DataFrame:
@@ -147,7 +370,7 @@ class Calibration:
 
     def picture(self, path: str | os.PathLike[str]) -> Path:
         """Write the difference of empirical and uniform distribution, with the band, as SVG; the same bytes for the same transforms."""
-        from relpref.diagnostics.calibration.picture import draw
+        from relpref.diagnostics.calibration.result import draw
 
         return draw({self.name: self}, path)
 

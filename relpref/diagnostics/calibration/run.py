@@ -8,34 +8,310 @@ calibrated; one that maximises them is not by design, and what that costs can be
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from jax import Array
+from numpyro import handlers
 
-from relpref.diagnostics.calibration.at_given import below_truths, block_size
-from relpref.diagnostics.calibration.fits import (
-    Engine,
-    Hyperparameters,
-    check_engine,
-    engine_name,
-    fitted,
+from relpref.data import PreferenceData, RelationData
+from relpref.diagnostics.calibration.quantities import (
+    Answered,
+    Draws,
+    Known,
+    Own,
+    Picked,
+    Quantity,
+    Questions,
+    average_below,
+    below_truth,
+    moments_at,
+    rank,
+    split,
+    usual,
+    values_at,
 )
-from relpref.diagnostics.calibration.journal import Journal, Record
-from relpref.diagnostics.calibration.quantities import Own, Quantity, below_truth, rank, usual
-from relpref.diagnostics.calibration.result import Calibration
-from relpref.diagnostics.calibration.simulate import Known, Questions, split
-from relpref.errors import DataError
-from relpref.infer import EP, Exact
+from relpref.diagnostics.calibration.result import Calibration, Journal, Record
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer import EP, Exact, RelationPosterior, UtilityPosterior, from_samples, noncentered
 from relpref.infer.belief import as_key, key_words
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.fingerprint import fingerprint
-from relpref.infer.layout import broadcast_fixed
-from relpref.infer.program import Program
+from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
+from relpref.infer.faces import latent_moments
+from relpref.infer.posterior import Posterior
+from relpref.infer.program import Call, Layout, Program, Values, broadcast_fixed, discover, running
+from relpref.infer.result import CODES, Result, fingerprint
+from relpref.infer.search import UNMIXED
+from relpref.infer.sites import Sites, SparseRows
+from relpref.kernels import Precomputed
+from relpref.models import conditional_ranking
 from relpref.parallel import Scheduler, run_all
+
+_TOLERANCE, _SWEEPS = 1e-6, 500
+_LARGEST = 100  # simulations at once
+_NUMBERS = 1_000_000  # in their covariances: 8 MB
+
+
+def block_size(layout: Layout) -> int:
+    """How many simulations are fitted at once; it depends on the problem alone, so that the same ones always are."""
+    return max(1, min(_LARGEST, _NUMBERS // layout.num_latents**2))
+
+
+def below_truths(
+    engine: type[GaussianEngine],
+    quantity: Quantity,
+    questions: Questions,
+    draws: Draws,
+    picked: list[Picked],
+    tol: float = _TOLERANCE,
+    max_sweeps: int = _SWEEPS,
+) -> list[tuple[float, str]]:
+    """Posterior probability that the quantity lies below its true value, and the result code, of each simulation."""
+    first = draws[0]
+    call, arrays = questions.call(first.answers)
+    layout, _, entries, _ = discover(call, arrays, first.hyperparameters)
+    answered, rest = len(jax.tree.leaves(first.answers)), arrays[len(jax.tree.leaves(first.answers)) :]
+    answers = jax.tree.leaves(draws.answers)
+    assert len(answers) == answered
+    found = _evaluate(
+        (engine.evaluate, call, layout),
+        tuple(jnp.asarray(value) for value in answers),
+        rest,
+        entries,
+        draws.hyperparameters,
+        tol,
+        max_sweeps,
+    )
+    found = jax.tree.map(np.asarray, found)
+    rows = []
+    for row, pick in enumerate(picked):
+        evidence: Evidence = jax.tree.map(lambda leaf, row=row: leaf[row], found)
+        result = CODES[int(evidence.info.code)]
+        mean, covariance = latent_moments(layout, evidence)
+        known = {name: value[row : row + 1] for name, value in draws.hyperparameters.items()}
+        at = (quantity, call, layout, arrays, known)
+        true = values_at(*at, draws[row].vector(layout)[None], pick)
+        value, variance = moments_at(*at, mean[None], covariance[None], pick)
+        below = average_below(np.asarray(true), np.asarray(value), np.asarray(variance), np.ones(1))
+        rows.append((np.nan if result.empty else below, result.name))
+    return rows
+
+
+@partial(jax.jit, static_argnums=0)
+def _evaluate(
+    static: tuple[Evaluation, Call, Layout],
+    answers: tuple[Array, ...],
+    rest: tuple[Any, ...],
+    entries: SparseRows | None,
+    hyperparameters: Values,
+    tol: float,
+    max_sweeps: int,
+) -> Evidence:
+    evaluate, call, layout = static
+    start = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+
+    def one(answers: tuple[Array, ...], fixed: Values) -> Evidence:
+        return evaluate(
+            call,
+            layout,
+            use_gap_space(layout),
+            False,
+            (*answers, *rest),
+            entries,
+            {},
+            fixed,
+            start,
+            tol,
+            max_sweeps,
+            True,
+        )
+
+    return jax.vmap(one)(answers, hyperparameters)
+
+
+Hyperparameters = Literal["given", "integrate", "nuts", "maximise"]
+HYPERPARAMETERS = ("given", "integrate", "nuts", "maximise")
+SAMPLERS = ("nuts", "svi")
+Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
+Fit = tuple[Posterior | RelationPosterior | None, str]
+
+_NUTS_DRAWS = 400
+_NUTS_WARMUP = 300
+_SVI_STEPS = 3000
+_SVI_DRAWS = 1000
+_SVI_RATE = 0.02
+_SETTLED = 0.5  # nats that the evidence bound may still gain over the last tenth of the steps
+
+
+def engine_name(engine: Engine) -> str:
+    """How an engine is called in tables and files."""
+    if isinstance(engine, str):
+        return {"nuts": "NUTS", "svi": "SVI mean field"}[engine]
+    named = getattr(engine, "name", None)
+    return str(named) if isinstance(named, str) else f"{engine.__module__}.{engine.__qualname__}"
+
+
+def check_engine(engine: Any, hyperparameters: str) -> None:
+    """Refuse an engine that is none, and what it cannot do.
+
+    Raises
+    ------
+    DataError
+    """
+    if hyperparameters not in HYPERPARAMETERS:
+        raise DataError(
+            f"hyperparameters is {hyperparameters!r}; it is 'given', 'integrate', 'nuts' or 'maximise'"
+        )
+    if isinstance(engine, str) and engine in SAMPLERS:
+        if hyperparameters not in ("given", "integrate"):
+            raise DataError(f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'")
+        return
+    if not callable(engine):
+        raise DataError(
+            f"engine is {engine!r}; it is EP, Laplace or Exact, 'nuts' or 'svi', or a function (program, hyperparameters, key, *args, "
+            "**kwargs) that returns a posterior"
+        )
+    if engine is Exact and hyperparameters in ("integrate", "nuts"):
+        raise DataError(
+            "Exact does not integrate over hyperparameters; EP does, and is exact for Gaussian labels, too"
+        )
+
+
+def fitted(
+    engine: Engine,
+    hyperparameters: Hyperparameters,
+    options: Mapping[str, Any],
+    questions: Questions,
+    draw: Draws,
+    key: Any,
+) -> Fit:
+    """The posterior of one simulation, None where there is none, and how the fit ended."""
+    program, args = Answered(questions.program), (draw.answers, *questions.args)
+    given = draw.hyperparameters if hyperparameters == "given" else {}
+    call = (key, *args)
+    found: Any
+    try:
+        if isinstance(engine, str):
+            found = _sampled(engine, questions, draw.answers, given, options, key)
+        elif engine is Exact:
+            exact = Exact(program, fixed=given, throw=False, **options)
+            found = exact.run(*call, progress_bar=False, **questions.kwargs)
+        elif isinstance(engine, type) and issubclass(engine, GaussianEngine):
+            strategy: Any = "maximise" if hyperparameters == "given" else hyperparameters
+            fit = engine(program, hyperparameters=strategy, fixed=given, throw=False, **options)
+            found = fit.run(*call, progress_bar=False, **questions.kwargs)
+        else:
+            own: Any = engine
+            found = own(program, given, *call, **questions.kwargs)
+    except InferenceError as error:
+        return None, error.result.name
+    result = str(found.info["result"])
+    return (None if Result[result].empty else found), result
+
+
+def _sampled(
+    engine: str,
+    questions: Questions,
+    answers: Values,
+    given: Values,
+    options: Mapping[str, Any],
+    key: Any,
+) -> Posterior:
+    """By numpyro's NUTS, or by its SVI with a normal guide for every entry by itself."""
+    call, arrays = split(questions.program, questions.args, questions.kwargs)
+    with jax.enable_x64(True):
+        observed = {**answers, **given}
+        with running:  # the samplers run the program by themselves
+            samples, result = (_nuts if engine == "nuts" else _svi)(call, arrays, observed, key, **options)
+        number = len(next(iter(samples.values())))
+        samples |= {name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()}
+    found = from_samples(
+        samples, Answered(questions.program), answers, *questions.args, rng_key=key, **questions.kwargs
+    )
+    return replace(found, info={**found.info, "result": result})
+
+
+@lru_cache(maxsize=8)
+def _model(call: Call) -> Callable[..., Any]:
+    def model(arrays: tuple[Any, ...], observed: Values) -> None:
+        args, kwargs = call.arguments(arrays)
+        with handlers.condition(data=observed):
+            call.program(*args, **kwargs)
+
+    return noncentered(model)
+
+
+@lru_cache(maxsize=8)
+def _sampler(call: Call, draws: int, warmup: int) -> Any:
+    from numpyro.infer import MCMC, NUTS
+
+    return MCMC(
+        NUTS(_model(call)), num_warmup=warmup, num_samples=draws, progress_bar=False, jit_model_args=True
+    )
+
+
+def _nuts(
+    call: Call,
+    arrays: tuple[Any, ...],
+    observed: Values,
+    key: Any,
+    draws: int = _NUTS_DRAWS,
+    warmup: int = _NUTS_WARMUP,
+) -> tuple[Values, str]:
+    from numpyro.diagnostics import split_gelman_rubin
+
+    sampler = _sampler(call, draws, warmup)
+    sampler.run(key, arrays, observed)
+    samples = {name: np.asarray(value) for name, value in sampler.get_samples().items()}
+    flat = np.concatenate([value.reshape(len(value), -1) for value in samples.values()], axis=1)
+    mixed = float(np.nanmax(split_gelman_rubin(flat[None]))) <= UNMIXED
+    return samples, (Result.converged if mixed else Result.hyperparameters_not_mixed).name
+
+
+def _svi(
+    call: Call,
+    arrays: tuple[Any, ...],
+    observed: Values,
+    key: Any,
+    steps: int = _SVI_STEPS,
+    draws: int = _SVI_DRAWS,
+) -> tuple[Values, str]:
+    samples, losses = _mean_field(call, steps, draws, arrays, observed, key)
+    losses = np.asarray(losses)
+    if not np.all(np.isfinite(losses[-(steps // 5) :])):
+        return samples, Result.nonfinite.name
+    before, after = losses[-(steps // 5) : -(steps // 10)], losses[-(steps // 10) :]
+    error = np.hypot(np.std(before), np.std(after)) / np.sqrt(len(after))
+    settled = np.mean(before) - np.mean(after) < _SETTLED + 3 * error
+    return samples, (Result.converged if settled else Result.max_iterations).name
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _mean_field(
+    call: Call, steps: int, draws: int, arrays: tuple[Any, ...], observed: Values, key: Any
+) -> tuple[Values, Array]:
+    """Draws of a fitted guide, and the loss at every step."""
+    from numpyro.infer import SVI, Trace_ELBO
+    from numpyro.infer.autoguide import AutoNormal
+    from numpyro.optim import Adam
+
+    model = _model(call)
+    guide = AutoNormal(model)
+    svi = SVI(model, guide, Adam(_SVI_RATE), Trace_ELBO())
+    first, second = jax.random.split(key)
+    state, losses = jax.lax.scan(
+        lambda state, _: svi.update(state, arrays, observed),
+        svi.init(first, arrays, observed),
+        length=steps,
+    )
+    samples = guide.sample_posterior(second, svi.get_params(state), sample_shape=(draws,))
+    return {name: jnp.asarray(value) for name, value in samples.items()}, losses
+
 
 _TOGETHER = 5  # simulations that a worker is handed at a time, where they are fitted one by one
 
@@ -261,3 +537,73 @@ def _program_name(program: Any) -> str:
     while hasattr(inner, "func"):  # functools.partial
         inner = inner.func
     return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+Problem = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+def simulated_utilities(posterior: UtilityPosterior) -> Problem:
+    """The program with the posterior's entities, relations and questions; hyperparameters that were fixed stay so.
+
+    Raises
+    ------
+    UnsupportedProgramError
+        If it is not known any more.
+    """
+    origin = posterior.origin
+    if origin is None or not origin.complete:
+        raise UnsupportedProgramError(
+            "the posterior does not know its program with all of its priors, which a file cannot hold; call relpref.diagnostics.calibrate "
+            "with the program"
+        )
+    call = origin.unbound()
+    args = tuple(posterior.data if isinstance(value, PreferenceData) else value for value in call.args)
+    return call.program, args, {**call.kwargs, "fixed": dict(origin.engine.get("fixed", {}))}
+
+
+def simulated_relation(posterior: RelationPosterior) -> Problem:
+    """A relation with the posterior's kernels and known pairs; scale and noise are those that were found."""
+    problem = posterior.problem
+    left, right = problem.nodes, problem.objects
+    one = left is right
+    data = RelationData(
+        _named(left.labels),
+        None if one else _named(right.labels),
+        problem.values,
+        problem.symmetry,
+        posterior.shift,
+        _distinct(posterior),
+    )
+    scale = posterior.noise / posterior.solution.regularization
+    # One set of nodes: the amplitude is squared in both factors of the product.
+    fixed = {"attributes_amplitude": scale ** (0.25 if one else 0.5), "noise": np.sqrt(posterior.noise)}
+    kernels = {"node_kernel": Precomputed(_symmetric(left.gram))}
+    if not one:
+        kernels["object_kernel"] = Precomputed(_symmetric(right.gram))
+    return (
+        conditional_ranking,
+        (data,),
+        {"loss": problem.loss, "standardize": False, **kernels, "fixed": fixed},
+    )
+
+
+def _named(labels: Any) -> PreferenceData:
+    """Nodes of these labels; their attribute is not looked at, since the kernel is known."""
+    index = pd.Index(list(labels), tupleize_cols=False)
+    return PreferenceData.from_tables(
+        pd.DataFrame({"number": np.arange(len(index), dtype=float)}, index=index)
+    )
+
+
+def _symmetric(gram: Any) -> Any:
+    matrix = np.asarray(gram, dtype=np.float64)
+    return 0.5 * (matrix + matrix.T)
+
+
+def _distinct(posterior: RelationPosterior) -> Any:
+    """Each pair of nodes once, as `RelationData.of_values` has it."""
+    values, symmetry = posterior.problem.values, posterior.problem.symmetry
+    if symmetry == "none":
+        return None
+    gap = values.columns - values.rows
+    return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)

@@ -7,16 +7,13 @@ import jax
 import numpy as np
 import pandas as pd
 
-from relpref.diagnostics.certificates.certificate import called, comparison, off
-from relpref.diagnostics.certificates.nuts import Chains, Settings, sample
-from relpref.diagnostics.certificates.subject import Subject, subject
-from relpref.diagnostics.certificates.tables import moments
+from relpref.diagnostics.certificates.certificate import called, comparison, moments, off
+from relpref.diagnostics.certificates.certify import Chains, Settings, Subject, sample, subject
 from relpref.diagnostics.psis import convergence
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief, as_key
+from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief, MixtureBelief, as_key
 from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.large.answered import answered
-from relpref.infer.mixture import MixtureBelief
 from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result

@@ -16,16 +16,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from relpref.diagnostics.predictive.outcomes import Outcomes, favours, outcomes
+from relpref.diagnostics.predictive.held_out import Outcomes, favours, outcomes
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.belief import DrawsBelief, Floats
 from relpref.infer.evidence import known_sites
-from relpref.infer.layout import broadcast_fixed, discover, shapes_of, survey
-from relpref.infer.observed import Observation
 from relpref.infer.posterior import Origin, Posterior
-from relpref.infer.program import Call, Layout, Reading, Values, in_double, read
+from relpref.infer.program import (
+    Call,
+    Layout,
+    Observation,
+    Reading,
+    Values,
+    broadcast_fixed,
+    discover,
+    in_double,
+    read,
+    shapes_of,
+    survey,
+)
 from relpref.infer.result import Result
-from relpref.infer.rows import DenseRows, Rows, SparseRows
+from relpref.infer.sites import DenseRows, Rows, SparseRows
 
 _MOST_ROWS = 4000  # whose prior covariance is worth factorising to take a Gaussian site out exactly
 
@@ -63,7 +73,7 @@ class Predictive:
     value : array, shape (m,)
         What was answered.
     side : array, shape (m,)
-        Whom it favours, see `relpref.diagnostics.predictive.outcomes.favours`.
+        Whom it favours, see `relpref.diagnostics.predictive.held_out.favours`.
     weights : array, shape (K, m)
         Of the components, row by row.
     log_score : array, shape (K, m)

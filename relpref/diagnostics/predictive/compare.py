@@ -1,16 +1,23 @@
 """Models of the same answers, side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import pearson3
 
-from relpref.data.messages import counted
+from relpref.data.arrays import counted
 from relpref.diagnostics.predictive.held_out import HeldOut
-from relpref.diagnostics.predictive.leave_one_out import leave_one_out
-from relpref.errors import DataError
-from relpref.infer import Posterior, RelationPosterior
-from relpref.infer.belief import Floats
+from relpref.diagnostics.predictive.leave_one_out import LeftOut, leave_one_out, left_out, used_examples
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
+from relpref.infer.belief import DrawsBelief, Floats
+from relpref.infer.large.answered import answered
+from relpref.infer.sites import DenseRows, Rows
+from relpref.infer.update import engine_again
+from relpref.infer.utility_posterior import objects
 
 Candidate = Posterior | RelationPosterior | HeldOut
 
@@ -101,3 +108,216 @@ def _check_same_answers(first: str, one: HeldOut, second: str, other: HeldOut) -
         raise DataError(
             f"row {row} of the answers of {first!r} is {given[0]}, that of {second!r} {given[1]}; compare models of the same answers"
         )
+
+
+_NUMBERS = 4_000_000  # in a block of moved means: 32 MB
+
+
+def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
+    """How surprising each answer is to the others, and what would be if it had not been given; most surprising first.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        As for `leave_one_out`; not of the scores of a relation.
+
+    Returns
+    -------
+    DataFrame
+        By row of `HeldOut.table`: the answer as it was given, as there; ``probability`` (held out) and ``log_score``; ``shift``: of all utilities
+        that which would move farthest without the answer (one, of those given several times), in posterior standard deviations and
+        with its sign, so that −1 means lower by one; ``entity``: whose it is. Utilities are relative to the average, as `ranking` has
+        them. Of a classifier it is the latent function of an ``example`` (for more than two classes at a decision); of other
+        programs a ``latent`` value of a site.
+
+    Raises
+    ------
+    UnsupportedProgramError, DataError
+        As for `leave_one_out`.
+
+    Notes
+    -----
+    Taking a site out changes mean and covariance by a matrix of rank one, O(n) for each answer; the others' sites stay. Of a classifier
+    of m examples it is O(m²) products of features.
+    """
+    if isinstance(posterior, RelationPosterior):
+        raise UnsupportedProgramError(
+            "influence is about utilities, classes and latent sites; for labels of a relation that surprise, sort the table of "
+            "leave_one_out by log_score"
+        )
+    posterior = answered(posterior)
+    left = left_out(posterior)
+    table = left.given.table.copy()
+    table["probability"], table["log_score"] = np.exp(left.log_score), left.log_score
+    projection = left.question.projection()
+    target = _target(posterior, projection)
+    shift, which = np.zeros(len(table)), np.zeros(len(table), dtype=np.intp)
+    size = max(1, _NUMBERS // max(posterior.belief.size, len(target.sd)))
+    sd = np.where(target.sd > 0, target.sd, np.inf)
+    for start in range(0, len(table), size):
+        units = slice(start, min(start + size, len(table)))
+        moved = target.of(_moved(posterior, left, projection, units)) / sd
+        which[units] = np.argmax(np.abs(moved), axis=1)
+        shift[units] = np.take_along_axis(moved, which[units, None], axis=1)[:, 0]
+    table["shift"] = shift
+    table[target.name] = objects(target.labels[at] for at in which.tolist())
+    return table.sort_values("log_score", kind="stable")
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What answers move.
+
+    Attributes
+    ----------
+    name : str
+    labels : sequence, of t things
+    sd : array, shape (t,)
+        Under the posterior.
+    of : callable
+        From changes of the latent vector, shape (k, n), to theirs, shape (k, t).
+    """
+
+    name: str
+    labels: Sequence[Any]
+    sd: Floats
+    of: Callable[[Floats], Floats]
+
+
+def _target(posterior: Posterior, projection: Rows) -> _Target:
+    belief = posterior.belief
+    if isinstance(posterior, UtilityPosterior):
+
+        def centred(moved: Floats) -> Floats:
+            return np.asarray(moved - moved.mean(axis=1, keepdims=True))
+
+        return _Target("entity", posterior.data.entities, belief.centred().sd(), centred)
+    if isinstance(posterior, ClassPosterior):
+        matrix = _rows(projection, slice(None), np.eye(belief.size))
+        sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
+        decisions = len(posterior.classes) - 1
+        labels = [label for label in used_examples(posterior.data) for _ in range(decisions)]
+        return _Target("example", labels, sd, lambda moved: moved @ matrix.T)
+    labels = [
+        f"{site}[{at}]" for site, rows in posterior.slices.items() for at in range(rows.stop - rows.start)
+    ]
+    return _Target("latent", labels, belief.sd(), lambda moved: moved)
+
+
+def _moved(posterior: Posterior, left: LeftOut, projection: Rows, units: slice) -> Floats:
+    """Change of the latent vector's mean when an answer is left out, of some answers; shape (k, n)."""
+    belief, step, unit = posterior.belief, left.predictive.step, left.given.unit
+    first, last = np.searchsorted(unit, (units.start, units.stop))
+    starts = np.searchsorted(unit, np.arange(units.start, units.stop))
+    weights = left.weights[:, starts].T
+    if isinstance(belief, DrawsBelief):
+        return np.asarray(weights @ belief.draws - belief.mean())
+    parts = left.question.components
+    moved = weights @ parts.location - belief.mean() if len(parts.location) > 1 else 0.0
+    for scale, steps, weight in zip(parts.scale, step, left.weights, strict=True):
+        by_row = (weight * steps)[first:last, None] * _rows(projection, slice(first, last), scale)
+        moved = moved + np.add.reduceat(by_row, starts - first, axis=0)
+    return np.asarray(moved)
+
+
+def _rows(projection: Rows, rows: slice, matrix: Floats) -> Floats:
+    """Some rows of A times a matrix."""
+    if isinstance(projection, DenseRows):
+        return np.asarray(np.asarray(projection.matrix)[rows] @ matrix)
+    columns, entries = np.asarray(projection.column)[rows], np.asarray(projection.entry)[rows]
+    return np.asarray(sum(entries[:, [k]] * matrix[columns[:, k]] for k in (0, 1)))
+
+
+NOISE = "rater_noise"
+
+
+def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
+    """How well each rater's answers are predicted by all the others, beside how well those of a usual rater would be.
+
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+        As for `leave_one_out`, of answers with raters.
+    false_alarms : float
+        Probability that anybody at all is said to be at odds where all raters are alike, as it would be if the model were known; where
+        noises are fitted it is two to three times that, see Notes.
+
+    Returns
+    -------
+    DataFrame
+        By rater, those most at odds first: ``answers``; ``log_loss``, the average of −log probability of each answer without it;
+        ``expected``, what it would be on average, and ``sd``, its standard deviation, if the answers came from the model; ``z``, the
+        difference in those; ``p_value``, of a log loss as high as that; ``at_odds``, whether that is below ``false_alarms`` divided by
+        the number of raters (Bonferroni). Where raters have a noise of their own it is in ``noise``, and all are judged by the median of
+        them: else who answers at random would be expected to.
+
+    Raises
+    ------
+    DataError
+        If the answers do not say who gave them, or it is not known what they could have been.
+    UnsupportedProgramError
+        As for `leave_one_out`.
+
+    Notes
+    -----
+    Each answer's log loss has a known distribution given the others'; those of a rater are added up as if they were independent, and the
+    tail of the sum is that of a Pearson distribution of type III with its mean, variance and skewness. A rater with few answers can
+    be at odds only by very improbable ones. Other answers of the same rater stay: of one who gave most of the answers to an entity,
+    they agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
+
+    Where everybody's noise is fitted the median of them is itself uncertain, and a little low. With eight equal raters of 25 answers
+    each, 15 of 613 simulated tables (2.4 %) had somebody at odds at ``false_alarms=0.01``, and 7 at 0.003; with one of the eight at random or contrary,
+    no other rater was in 219.
+    """
+    if not 0 < false_alarms < 1:
+        raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
+    answers = posterior.data.comparisons if isinstance(posterior, UtilityPosterior) else None
+    rater = None if answers is None else answers.rater
+    if answers is None or rater is None:
+        raise DataError("the answers do not say who gave them; fit answers with a column rater")
+    posterior = answered(posterior)
+    noise = posterior.hyperparameters.get(NOISE)
+    usual = {} if noise is None else {NOISE: np.full(np.shape(noise), np.median(noise))}
+    left = left_out(posterior, usual)
+    origin = posterior.origin
+    if (
+        np.isnan(left.predictive.moments).any()
+        and posterior.hyperparameter_draws
+        and origin
+        and origin.engine
+    ):
+        # The scores of numbers have known moments in one Gaussian only: that at the averages of the hyperparameters.
+        engine = engine_again(origin, fixed=posterior.hyperparameters)
+        alone = engine.run_from(None, posterior.key, *origin.args, progress_bar=False, **origin.kwargs)
+        left = left_out(alone, usual)
+    loss, moments = -left.log_score, left.predictive.moments
+    if np.isnan(moments).any():
+        raise DataError(
+            "nobody knows what the answers could have been: the likelihood is one of its own, or the posterior is a sample"
+        )
+
+    def total(values: Floats) -> Floats:
+        sums = np.bincount(rater, weights=answers.count * values, minlength=len(answers.raters))
+        return np.asarray(sums, dtype=np.float64)
+
+    number = total(np.ones_like(loss))
+    observed, expected = total(loss), -total(moments[0])
+    variance, third = total(moments[1]), -total(moments[2])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sd = np.sqrt(variance)
+        z = np.where(sd > 0, (observed - expected) / sd, 0.0)
+        p_value = np.where(sd > 0, pearson3.sf(z, np.where(sd > 0, third / sd**3, 0.0)), 1.0)
+        columns = {
+            "answers": number.astype(int),
+            "log_loss": observed / number,
+            "expected": expected / number,
+            "sd": sd / number,
+            "z": z,
+            "p_value": p_value,
+            "at_odds": p_value < false_alarms / len(number),
+        }
+    if noise is not None:
+        columns["noise"] = np.broadcast_to(noise, number.shape)
+    index = pd.Index(objects(answers.raters), name="rater", tupleize_cols=False)
+    table = pd.DataFrame(columns, index=index)
+    return table[number > 0].sort_values("p_value", kind="stable")

@@ -1,16 +1,135 @@
 """How well answers were predicted by a fit that did not have them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jax import Array
 from numpy.typing import NDArray
 
-from relpref.data.messages import counted
-from relpref.diagnostics.predictive.scores import Forecasts
+from relpref.data.arrays import counted
 from relpref.errors import DataError
 from relpref.infer.belief import Floats
+from relpref.likelihoods import (
+    Comparison,
+    GaussianLikelihood,
+    GradedComparison,
+    Likelihood,
+    ProbitBernoulli,
+    SoftComparison,
+)
+
+FIRST, NEITHER, SECOND = 0, 1, 2
+_ROUNDING = 1e-9  # in probabilities, which are equal within it
+
+
+@dataclass(frozen=True, eq=False)
+class Forecasts:
+    """Probabilities of c categories for m answers, and what was answered.
+
+    Attributes
+    ----------
+    chances : array, shape (m, c)
+    outcome : array of int, shape (m,)
+        The category that it was.
+    weight : array, shape (m,)
+        How many answers each stands for.
+    paired : bool
+        Whether the categories are `FIRST`, `NEITHER` and `SECOND`.
+    single : array of bool, shape (m,)
+        Answers that are yes or no, where to exchange those two is no accident; all of them unless ``paired``.
+    """
+
+    chances: Floats
+    outcome: NDArray[np.intp]
+    weight: Floats
+    paired: bool
+    single: NDArray[np.bool_]
+
+    def brier(self) -> Floats:
+        """Half the squared distance of probabilities and outcome, of each answer: (1 − p)² where there are two categories."""
+        return np.asarray(0.5 * np.square(self.chances - self._hits).sum(axis=1))
+
+    def correct(self) -> Floats:
+        """1 where the most probable category was answered, a share of it among equals; NaN for an answer for neither of two."""
+        chances = self.chances[:, [FIRST, SECOND]] if self.paired else self.chances
+        hits = self._hits[:, [FIRST, SECOND]] if self.paired else self._hits
+        best = chances >= chances.max(axis=1, keepdims=True, initial=0.0) - _ROUNDING
+        found = (best & hits).sum(axis=1) / np.maximum(best.sum(axis=1), 1)
+        return np.where(hits.any(axis=1), found, np.nan)
+
+    def auc(self) -> float:
+        """Probability that of two answers, one in a category and one not, the first was given the higher probability of it.
+
+        Of comparisons with a winner, seen from both sides, by how much more probable the one is than the other. Of several classes
+        the average over the classes.
+        """
+        from sklearn.metrics import roc_auc_score
+
+        scores, hits, weight = self.chances, self._hits, self.weight
+        if self.paired:
+            won = self.outcome != NEITHER
+            both = won & ~self.single
+            lead = scores[:, FIRST] - scores[:, SECOND]
+            lead = np.where(np.abs(lead) < _ROUNDING, 0.0, lead)
+            scores, weight = np.append(lead[won], -lead[both])[:, None], np.append(weight[won], weight[both])
+            hits = np.append(hits[won, FIRST], hits[both, SECOND])[:, None]
+        elif scores.shape[1] == 2:
+            scores, hits = scores[:, 1:], hits[:, 1:]
+        found = [
+            roc_auc_score(hit, score, sample_weight=weight)
+            for hit, score in zip(hits.T, scores.T, strict=True)
+            if hit.any() and not hit.all()
+        ]
+        return float(np.mean(found)) if found else float("nan")
+
+    def reliability(self, bins: int) -> pd.DataFrame:
+        """See `relpref.diagnostics.HeldOut.reliability`."""
+        events = [FIRST, SECOND] if self.paired else list(range(self.chances.shape[1]))
+        chances, hits = self.chances[:, events], self._hits[:, events]
+        place = np.minimum((chances * bins + _ROUNDING).astype(int), bins - 1)
+        rows = []
+        for number in range(bins):
+            inside = place == number
+            count = float(self.weight @ inside.sum(axis=1))
+            predicted = (inside * chances).sum(axis=1)
+            # An answer with both of its events in one bin is less uncertain there: at most one of them happens.
+            variance = self.weight @ np.maximum(predicted - np.square(predicted), 0.0)
+            with np.errstate(invalid="ignore"):
+                rows.append(
+                    {
+                        "lower": number / bins,
+                        "upper": (number + 1) / bins,
+                        "predicted": self.weight @ predicted / np.float64(count),
+                        "observed": self.weight @ (inside & hits).sum(axis=1) / np.float64(count),
+                        "count": count,
+                        "se": np.sqrt(variance) / np.float64(count),
+                    }
+                )
+        return pd.DataFrame(rows)
+
+    def baseline(self) -> "Forecasts":
+        """What who knows only how often each category is answered would have said, the two of a pair being alike."""
+        chances = np.empty_like(self.chances)
+        pairs = ~self.single
+        for rows in (pairs, self.single):
+            rates = self.weight[rows] @ self._hits[rows] / max(self.weight[rows].sum(), 1.0)
+            if self.paired and rows is pairs:
+                rates[[FIRST, SECOND]] = rates[[FIRST, SECOND]].mean()
+            chances[rows] = rates
+        return replace(self, chances=chances)
+
+    def log_scores(self) -> Floats:
+        """Log probability of each category that was answered."""
+        return np.asarray(np.log(self.chances[np.arange(len(self.outcome)), self.outcome]))
+
+    @property
+    def _hits(self) -> NDArray[np.bool_]:
+        return self.outcome[:, None] == np.arange(self.chances.shape[1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +285,6 @@ class HeldOut:
         return self.table["log_score"].to_numpy(dtype=np.float64)
 
     def __repr__(self) -> str:
-        """One line."""
         number = counted(self.num_answers, "answer")
         but = ", no measure of prediction: see notes" if self.composed else ""
         return f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f}{but})"
@@ -189,3 +307,94 @@ def _mean(values: Floats, weight: Floats) -> tuple[float, float]:
     if number <= 1:
         return float(mean), float("nan")
     return float(mean), float(np.sqrt(weight @ np.square(values - mean) / (number - 1) / number))
+
+
+# Of the predictive distribution of a number, whose log density is quadratic here: mean and variance of the score are exact with these.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+class Outcomes(NamedTuple):
+    """The possible answers to m questions.
+
+    Attributes
+    ----------
+    log_probability : Array, shape (q, m)
+        Of each, under N(mean, variance) of the predictor; of numbers the log density at q nodes.
+    weight : Array, shape (q, m)
+        They add up to 1: the probabilities, or the weights of the nodes.
+    side : Array, shape (q, m)
+        See `favours`.
+    """
+
+    log_probability: Array
+    weight: Array
+    side: Array
+
+
+def favours(likelihood: Likelihood, value: Array) -> Array:
+    """Whom answers favour: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers."""
+    if isinstance(likelihood, GradedComparison):
+        return jnp.sign(jnp.asarray(value, float))
+    if isinstance(likelihood, SoftComparison) or not isinstance(likelihood, Comparison | ProbitBernoulli):
+        return jnp.full(jnp.shape(value), jnp.nan)
+    return jnp.where(jnp.asarray(value, bool), 1.0, -1.0)
+
+
+@singledispatch
+def outcomes(likelihood: Likelihood, mean: Array, variance: Array) -> Outcomes:
+    """Enumerate what a likelihood could have answered; of one that is not known here there are none.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        Of m rows.
+    mean, variance : Array, shape (m,)
+        Of the predictor.
+    """
+    none = jnp.zeros((0, *jnp.shape(mean)))
+    return Outcomes(none, none, none)
+
+
+@outcomes.register(Comparison)
+@outcomes.register(ProbitBernoulli)
+def _choices(likelihood: Likelihood, mean: Array, variance: Array) -> Outcomes:
+    return _listed(likelihood, (0, 1), mean, variance)
+
+
+@outcomes.register
+def _grades(likelihood: GradedComparison, mean: Array, variance: Array) -> Outcomes:
+    strengths = likelihood.strengths
+    return _listed(likelihood, tuple(range(-strengths, strengths + 1)), mean, variance)
+
+
+def _listed(likelihood: Likelihood, values: tuple[int, ...], mean: Array, variance: Array) -> Outcomes:
+    def of(value: int) -> Array:
+        return likelihood.tilted(jnp.full(jnp.shape(mean), value), mean, variance).log_normalizer
+
+    found = jnp.stack([of(value) for value in values])
+    side = jnp.stack([favours(likelihood, jnp.full(jnp.shape(mean), value)) for value in values])
+    return Outcomes(found, jnp.exp(found), side)
+
+
+@outcomes.register
+def _numbers(likelihood: GaussianLikelihood, mean: Array, variance: Array) -> Outcomes:
+    total = jnp.broadcast_to(variance + jnp.square(likelihood.scale), jnp.shape(mean))
+    return _at_nodes(lambda node: -0.5 * (node**2 + jnp.log(2 * jnp.pi * total)))
+
+
+@outcomes.register
+def _reports(likelihood: SoftComparison, mean: Array, variance: Array) -> Outcomes:
+    total = variance + jnp.square(likelihood.scale)
+
+    def log_density(node: float) -> Array:  # of Φ(report): the report's own, over φ(report)
+        report = mean + likelihood.shift + jnp.sqrt(total) * node
+        return -0.5 * (node**2 + jnp.log(total)) + 0.5 * jnp.square(report)
+
+    return _at_nodes(log_density)
+
+
+def _at_nodes(log_density: Callable[[float], Array]) -> Outcomes:
+    found = jnp.stack([log_density(float(node)) for node in _NODES])
+    weights = jnp.reshape(jnp.asarray(_WEIGHTS), (-1,) + (1,) * (found.ndim - 1))
+    return Outcomes(found, jnp.broadcast_to(weights, found.shape), jnp.full(found.shape, jnp.nan))

@@ -1,35 +1,168 @@
 """Answers as predicted by fits to the others, some at a time."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from relpref import __version__
 from relpref.data import PreferenceData, Rankings, RelationData
-from relpref.diagnostics.predictive.answers import chances_of, given_answers, labelled
+from relpref.data.arrays import counted
+from relpref.data.relation_data import SIGN
 from relpref.diagnostics.predictive.cavity import Predictive, Question
-from relpref.diagnostics.predictive.fold_files import FoldFiles
-from relpref.diagnostics.predictive.folds import fold_of
 from relpref.diagnostics.predictive.held_out import HeldOut
-from relpref.diagnostics.predictive.leave_one_out import by_answer
-from relpref.diagnostics.predictive.relation_folds import leave_folds_out
-from relpref.errors import DataError, UnsupportedProgramError
+from relpref.diagnostics.predictive.leave_one_out import (
+    Positions,
+    by_answer,
+    chances_of,
+    distinct,
+    given_answers,
+    labelled,
+    opposites,
+    require_density,
+    scored_labels,
+)
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
+from relpref.files import replaced
+from relpref.folders import made
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
-from relpref.infer.belief import generator
+from relpref.infer.belief import Floats, generator
+from relpref.infer.exact.solve import EdgeScores
 from relpref.infer.large.answered import answered
-from relpref.infer.padding import preference_data
 from relpref.infer.posterior import Origin
-from relpref.infer.refit import engine_again
+from relpref.infer.program import preference_data
+from relpref.infer.result import fingerprint
+from relpref.infer.update import engine_again
 from relpref.parallel import run_all
 
+
+def fold_of(groups: NDArray[Any], folds: int, rng: np.random.Generator, name: str) -> NDArray[np.intp]:
+    """A fold for each of some things, those of one group together."""
+    numbers = pd.factorize(groups)[0]
+    count = int(numbers.max(initial=-1)) + 1
+    if count < folds:
+        raise DataError(f"{counted(count, name)} cannot make {folds} folds; give fewer")
+    return np.asarray(rng.permutation(count) * folds // count)[numbers]
+
+
+class FoldFiles:
+    """Those of the folds of one posterior.
+
+    Parameters
+    ----------
+    folder : path
+        Made where it is missing.
+    posterior : Posterior
+        Whose program is fitted again.
+    fixed : mapping
+        With these hyperparameters known.
+    trained : sequence of array
+        The positions of the answers that each fold is fitted to.
+
+    Raises
+    ------
+    DataError
+        If there is something in the program or its arguments that nothing tells from others of its kind.
+    StorageError
+        If the folder cannot be made.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], posterior: Posterior, fixed: Any, trained: Sequence[Any]
+    ) -> None:
+        start = (posterior.key, dict(posterior.hyperparameters))
+        known = fingerprint((__version__, posterior.origin, fixed, start))
+        place = made(folder)
+        self.paths: list[Path] = [place / f"fold-{fingerprint((known, rows))}.npz" for rows in trained]
+
+    def read(self, number: int) -> Predictive:
+        """A fold that is there.
+
+        Raises
+        ------
+        StorageError
+            If its file is damaged.
+        """
+        path = self.paths[number]
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return Predictive(**arrays)
+        except Exception as error:  # a damaged archive raises many types
+            raise StorageError(f"{path} cannot be read as a fold ({error}); remove it") from error
+
+    def write(self, number: int, found: Predictive) -> None:
+        """Keep a fold; it is on the disk when this returns."""
+        with replaced(self.paths[number]) as part, part.open("wb") as file:
+            np.savez(file, **vars(found))
+
+
+def leave_folds_out(posterior: RelationPosterior, folds: int, rng: np.random.Generator) -> HeldOut:
+    """See `k_fold`: labels U that leave together have the residuals P_UU⁻¹ a_U and the covariance σ² P_UU⁻¹.
+
+    a, P and σ² as in `leave_label_out`; O(q³) for q labels, once for all folds. Under a constraint labels leave in both directions, and
+    of those the model knows the contrasts (y ± y)/√2.
+    """
+    require_density(posterior)
+    problem, solution = posterior.problem, posterior.solution
+    values, symmetry = problem.values, problem.symmetry
+    scores = EdgeScores(
+        problem.kernel,
+        problem.nodes,
+        problem.objects,
+        values,
+        values.values,
+        problem.loss,
+        solution.regularization,
+        solution.scale,
+    ).direct()
+    precision = scores.precision_matrix()
+    kept = distinct(values, symmetry)
+    rows, columns = values.rows[kept], values.columns[kept]
+    low, high = (
+        (rows, columns) if symmetry == "none" else (np.minimum(rows, columns), np.maximum(rows, columns))
+    )
+    fold = fold_of(low * values.shape[1] + high, folds, rng, "edge")
+    mirror = kept if symmetry == "none" else opposites(values, SIGN[symmetry])[kept]
+    mean, sd = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
+    for number in range(folds):
+        test = np.flatnonzero(fold == number)
+        first, second = kept[test], mirror[test]
+        both = first != second
+        # Orthonormal contrasts: of one label itself, of two (e ± e')/√2.
+        size = np.where(both, np.sqrt(0.5), 1.0)
+        sign = np.where(both, SIGN[symmetry], 0.0)
+        block = precision[np.ix_(first, first)] + sign * precision[np.ix_(first, second)]
+        block += sign[:, None] * (precision[np.ix_(second, first)] + sign * precision[np.ix_(second, second)])
+        block *= np.multiply.outer(size, size)
+        dual = size * (scores.dual[first] + sign * scores.dual[second])
+        unknown = np.zeros(len(test), dtype=bool)
+        if problem.loss == "ranking":
+            block, unknown = _without_offsets(block, values.row_counts, rows[test])
+        covariance = np.linalg.inv(block)
+        found = values.values[first] - size * (covariance @ dual)
+        spread = size * np.sqrt(solution.scale * np.diagonal(covariance))
+        mean[test], sd[test] = np.where(unknown, np.nan, found), np.where(unknown, np.nan, spread)
+    method = f"{folds} folds by edge, hyperparameters kept"
+    return scored_labels(posterior, rows, columns, values.values[kept], mean, sd, method, ())
+
+
+def _without_offsets(block: Floats, counts: Positions, rows: Positions) -> tuple[Floats, NDArray[np.bool_]]:
+    """Make a block regular where all labels of a node leave, and say of which labels: nothing is known of the node's offset."""
+    gone = np.bincount(rows, minlength=len(counts)) == counts
+    unknown = gone[rows]
+    same = (rows[:, None] == rows) & unknown
+    return block + same * np.diagonal(block).max(), unknown
+
+
 By = Literal["pair", "answer", "rater"]
-Positions = NDArray[np.intp]
 
 
 def k_fold(

@@ -1,21 +1,272 @@
 """Each answer as predicted from all the others, without fitting again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import logsumexp
+from scipy.stats import norm
 
-from relpref.data.messages import counted
-from relpref.diagnostics.predictive.answers import Given, chances_of, given_answers, labelled
+from relpref.data import RelationData
+from relpref.data.arrays import counted
+from relpref.data.relation_data import SIGN, RelationValues
 from relpref.diagnostics.predictive.cavity import Predictive, Question
 from relpref.diagnostics.predictive.held_out import HeldOut
-from relpref.diagnostics.predictive.relation_out import leave_label_out
 from relpref.diagnostics.psis import FEWEST, smoothed, threshold
-from relpref.errors import DataError
-from relpref.infer import ClassPosterior, Posterior, RelationPosterior
+from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
 from relpref.infer.belief import DrawsBelief, Floats
+from relpref.infer.class_posterior import Examples, example_labels
+from relpref.infer.exact.solve import ClosedScores, EdgeScores
 from relpref.infer.large.answered import answered
+from relpref.infer.utility_posterior import objects
+from relpref.rls.hold_out import check_no_leak, own_precision
+
+_SIBLINGS = (
+    "a pair leaves alone, and the others of its choice or list, which stay, all but tell who won: the scores are no measure of "
+    "how well answers are predicted"
+)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The answers that a posterior comes from.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row for each.
+    outcome : array of int, shape (m,)
+        Category, see `HeldOut`; −1 for numbers.
+    paired : bool
+    single : array of bool, shape (m,)
+        See `HeldOut`.
+    unit : array of int
+        For each row of the program, the answer that it is a part of.
+    """
+
+    table: pd.DataFrame
+    outcome: NDArray[np.intp]
+    paired: bool
+    single: NDArray[np.bool_]
+    unit: NDArray[np.intp]
+
+
+def given_answers(posterior: Posterior, question: Question, found: Predictive) -> Given:
+    """The answers of a posterior as they were given."""
+    rows = np.arange(len(found.count))
+    if isinstance(posterior, ClassPosterior):
+        return _examples(posterior, len(rows))
+    known = ~np.isnan(found.side)
+    outcome = np.where(known, 1 - np.nan_to_num(found.side), -1).astype(np.intp)
+    single = known & ~question.paired[found.site]
+    paired = bool((known & ~single).any())
+    if not paired:
+        outcome[outcome > 0] = 1  # there is no neither
+        outcome = np.where(outcome >= 0, 1 - outcome, -1)
+    if isinstance(posterior, UtilityPosterior):
+        data = posterior.data
+        if len(question.observed) == 1 and np.array_equal(found.count, data.count):
+            table = data.comparisons.table(data.entities).rename(columns={"probability": "reported"})
+            return Given(table, outcome, paired, single, rows)
+    table = pd.DataFrame(
+        {
+            "site": objects(question.observed[site] for site in found.site),
+            "row": np.concatenate(
+                [np.arange(n) for n in np.bincount(found.site, minlength=len(question.observed))]
+            ),
+            "value": found.value,
+        }
+    )
+    if not np.all(found.count == 1):
+        table["count"] = found.count
+    return Given(table, outcome, paired, single, rows)
+
+
+def _examples(posterior: ClassPosterior, num_rows: int) -> Given:
+    data, ends = posterior.data, used_examples(posterior.data)
+    if isinstance(data, RelationData):
+        kept = slice(None) if data.distinct is None else data.distinct
+        outcome = (np.asarray(data.values.values)[kept] > 0).astype(np.intp)
+        table = pd.DataFrame({"source": objects(e[0] for e in ends), "target": objects(e[1] for e in ends)})
+    else:
+        assert data.label is not None  # it was fitted to
+        outcome = np.asarray(data.label).astype(np.intp)
+        table = pd.DataFrame({"ranker": objects(ends)})
+    table["class"] = objects(posterior.classes)[outcome]
+    unit = np.repeat(np.arange(len(table)), num_rows // max(len(table), 1))
+    return Given(table, outcome, False, np.ones(len(table), dtype=bool), unit)
+
+
+def used_examples(data: Examples) -> Sequence[Any]:
+    """Labels of the examples that count: of edges in both directions one."""
+    labels = example_labels(data)
+    if isinstance(data, RelationData) and data.distinct is not None:
+        return [labels[row] for row in data.distinct]
+    return labels
+
+
+def chances_of(given: Given, found: Predictive) -> Floats:
+    """Probabilities of the categories, shape (answers, c)."""
+    if found.classes.size:
+        return found.classes.T
+    chance = found.chance[::-1].T  # the first, neither, the second
+    return chance if given.paired else chance[:, [2, 0]]
+
+
+def labelled(
+    posterior: Posterior,
+    given: Given,
+    chances: Floats,
+    log_score: Floats,
+    method: str,
+    notes: tuple[str, ...] = (),
+    k_hat: Floats | None = None,
+    *,
+    lists_leave: bool = False,
+) -> HeldOut:
+    """Predictions of answers, as a table; ``lists_leave`` is whether choices and orderings left with all their pairs."""
+    table = given.table.copy()
+    table["probability"] = np.exp(log_score)
+    table["log_score"] = log_score
+    if isinstance(posterior, ClassPosterior):
+        for label, column in zip(posterior.classes, chances.T, strict=True):
+            table[f"p_{label}"] = column
+    elif given.paired:
+        shown = np.where(given.single[:, None], np.nan, chances)
+        table["p_first"], table["p_second"] = shown[:, 0], shown[:, 2]
+        if np.nanmax(shown[:, 1], initial=0.0) > 0:
+            table["p_tie"] = shown[:, 1]
+    if k_hat is not None:
+        table["k_hat"] = k_hat
+    lists = posterior.info.get("answers")
+    composed = lists is not None and not lists_leave
+    if composed:
+        notes = (*notes, f"{lists}; {_SIBLINGS}")
+    elif lists is not None:
+        notes = (*notes, lists)
+    return HeldOut(table, method, notes, chances, given.outcome, given.paired, composed, given.single)
+
+
+Positions = NDArray[np.intp]
+
+_ORDER = (
+    "for errors of single labels, not for their order, which one label left out at a time makes too small: for that see "
+    "relpref.rls.leave_object_pairs_out"
+)
+
+
+def leave_label_out(posterior: RelationPosterior) -> HeldOut:
+    """See `leave_one_out`: the residual of a label that is left out is a/P, and its variance σ²/P (Rasmussen & Williams 2006, eq. 5.12).
+
+    a is its entry of the dual, P its diagonal entry of the matrix that makes the dual of the labels, σ² the scale. Under a constraint
+    a label leaves in both directions, as a pair of which the model knows one contrast.
+    """
+    require_density(posterior)
+    problem, solution = posterior.problem, posterior.solution
+    kept = distinct(problem.values, problem.symmetry)
+    rows, columns = problem.values.rows[kept], problem.values.columns[kept]
+    labels = problem.values.values[kept]
+    if isinstance(solution, ClosedScores):
+        check_no_leak(problem)
+        fit = problem.system(full=True).solve(solution.regularization)
+        dual, own = fit.dual[rows, columns], own_precision(problem, fit, rows, columns)
+    else:
+        assert isinstance(solution, EdgeScores)
+        dual, own = solution.dual[kept], _own_of_edges(solution, kept, problem.symmetry)
+    single = np.zeros(len(kept), dtype=bool)
+    if problem.loss == "ranking":  # nothing is known of the offset of a node without another label
+        single = problem.values.row_counts[rows] == 1
+    own = np.where(single, np.nan, own)
+    # Of a contrast (y ± y)/√2 in both directions, √2 times the label, the variance is σ²/P.
+    both = (problem.symmetry != "none") & (rows != columns)
+    sd = np.sqrt(solution.scale / own / np.where(both, 2.0, 1.0))
+    return scored_labels(
+        posterior, rows, columns, labels, labels - dual / own, sd, "leave-one-out", (_ORDER,)
+    )
+
+
+def require_density(posterior: RelationPosterior) -> None:
+    """Refuse scores that give labels no probability."""
+    posterior._warn_if_not_converged()
+    problem, scale = posterior.problem, posterior.solution.scale
+    if problem.symmetry != "none" and problem.loss == "ranking":
+        raise UnsupportedProgramError(
+            f"the ranking loss of a {problem.symmetry} relation uses every label at both its ends, so labels have no probability; use "
+            'loss="regression", or relpref.rls.leave_nodes_out'
+        )
+    if not scale > 0:
+        raise DataError(f"the scale of the scores is {scale}, so labels have no probability")
+
+
+def scored_labels(
+    posterior: RelationPosterior,
+    rows: Positions,
+    columns: Positions,
+    labels: Floats,
+    mean: Floats,
+    sd: Floats,
+    method: str,
+    notes: tuple[str, ...],
+) -> HeldOut:
+    """Predictions of labels, less the shift, as a table; labels without a prediction are left out."""
+    known = np.flatnonzero(~np.isnan(mean))
+    if len(known) < len(mean):
+        notes = (
+            *notes,
+            f"{len(mean) - len(known)} labels are the only ones of their node, and cannot be predicted",
+        )
+    log_score = norm.logpdf(labels, mean, sd)
+    table = pd.DataFrame(
+        {
+            "node": objects(posterior.nodes.labels[row] for row in rows),
+            "object": objects(posterior.objects.labels[column] for column in columns),
+            "label": labels + posterior.shift,
+            "mean": mean + posterior.shift,
+            "sd": sd,
+            "probability": np.exp(log_score),
+            "log_score": log_score,
+        }
+    )
+    nothing = np.full(len(known), -1, dtype=np.intp)
+    return HeldOut(
+        table.iloc[known].reset_index(drop=True), method, notes, np.full((len(known), 3), np.nan), nothing
+    )
+
+
+def distinct(values: RelationValues, symmetry: str) -> Positions:
+    """The labels that say something of their own, by position: of a constrained relation one direction."""
+    if symmetry == "none":
+        return np.arange(len(values.values))
+    gap = values.columns - values.rows
+    return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
+
+
+def opposites(values: RelationValues, sign: float) -> Positions:
+    """For each label of a constrained relation the one that says the same in the other direction; a node's with itself is its own.
+
+    Where a pair was measured often, its labels are taken in the order of their values.
+    """
+    rows, columns = values.rows, values.columns
+    forward, backward = np.flatnonzero(columns >= rows), np.flatnonzero(columns <= rows)
+    forward = forward[np.lexsort((values.values[forward], columns[forward], rows[forward]))]
+    backward = backward[np.lexsort((sign * values.values[backward], rows[backward], columns[backward]))]
+    found = np.empty(len(rows), dtype=np.intp)
+    found[backward], found[forward] = forward, backward
+    return found
+
+
+def _own_of_edges(solution: EdgeScores, kept: Positions, symmetry: str) -> Floats:
+    """As `own_precision`, from the edges' own matrix."""
+    precision = solution.precision_matrix()
+    own = np.diagonal(precision)[kept]
+    if symmetry == "none":
+        return own
+    other = opposites(solution.values, SIGN[symmetry])[kept]
+    return own + np.where(other == kept, 0.0, SIGN[symmetry] * precision[kept, other])
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:

@@ -1,26 +1,344 @@
 """The next questions."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from relpref.data.messages import listed, shown
+from relpref.data import PreferenceData
+from relpref.data.arrays import listed, shown
 from relpref.errors import DataError
-from relpref.explore.questions.candidates import narrowed
-from relpref.explore.questions.limits import Asked, Limits, whole_number
-from relpref.explore.questions.screen import screened
-from relpref.explore.questions.select import best
 from relpref.explore.scores import DEFAULT, SCORES
-from relpref.explore.scores.answers import Answers
-from relpref.explore.scores.gap_scores import Score, State
-from relpref.explore.scores.gaps import Belief
+from relpref.explore.scores.gap_scores import (
+    BLOCK,
+    Answers,
+    Belief,
+    Gaps,
+    Pool,
+    Positions,
+    Score,
+    Scorer,
+    Singles,
+    State,
+)
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import generator
-from relpref.infer.prediction import expectations, of_one_rater, questions
-from relpref.infer.ranks import objects
+from relpref.infer.belief import Floats, generator
+from relpref.infer.large.covariance import ImplicitBelief
+from relpref.infer.large.problem import touched
+from relpref.infer.update import about
+from relpref.infer.utility_posterior import expectations, objects, of_one_rater, pairs_of_labels, questions
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be asked, see `next_pairs`.
+
+    Raises
+    ------
+    DataError
+        If one of them cannot be meant.
+    """
+
+    entities: Iterable[Any] | None = None
+    pairs: Iterable[tuple[Any, Any]] | None = None
+    repeats: int = 0
+    most_appearances: int | None = None
+    hardest: float | None = None
+    avoid: Iterable[tuple[Any, Any]] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        whole_number("repeats", self.repeats, 0)
+        if self.most_appearances is not None:
+            whole_number("most_appearances", self.most_appearances, 1)
+        if isinstance(self.entities, str):
+            text = shown(self.entities)
+            raise DataError(f"entities is the text {text}; give a list of labels, [{text}]")
+        if self.hardest is not None and not 0 <= self.hardest < 0.5:
+            raise DataError(
+                f"hardest is {self.hardest!r}; it is the distance of a probability from one half, at least 0 and below 0.5, "
+                "such as 0.02"
+            )
+
+
+def whole_number(name: str, value: Any, least: int) -> None:
+    """Refuse what is none, or too small."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise DataError(f"{name} is {shown(value)}; give a whole number, {least} or more")
+
+
+def appearances(data: PreferenceData) -> NDArray[np.float64]:
+    """In how many answers each entity occurs, shape (n,)."""
+    ends = np.concatenate([data.winner, data.loser])
+    return np.asarray(
+        np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_entities), np.float64
+    )
+
+
+class Asked:
+    """How often each pair and each entity was asked about, with the questions of a batch."""
+
+    def __init__(
+        self, data: PreferenceData, limits: Limits, often: NDArray[np.float64] | None = None
+    ) -> None:
+        known, self._number, self._limits = data.comparisons, data.num_entities, limits
+        self._members = np.arange(self._number)
+        if limits.entities is not None:
+            self._members = np.unique(data.index(list(limits.entities))).astype(np.int64)
+        self._listed = None if limits.pairs is None else _positions(data, limits.pairs, "pairs")
+        self._avoided = _positions(data, limits.avoid, "avoid")
+        low, high = np.minimum(known.winner, known.loser), np.maximum(known.winner, known.loser)
+        self._codes, where = np.unique(low.astype(np.int64) * self._number + high, return_inverse=True)
+        self._times = np.bincount(where, weights=known.count, minlength=len(self._codes))
+        # Of some of the entities the data has only the answers among these.
+        self._appearances = appearances(data) if often is None else often.copy()
+
+    def pool(self) -> Pool:
+        """The pairs that may be asked now."""
+        members, most = self._members, self._limits.most_appearances
+        if most is not None:
+            members = members[self._appearances[members] < most]
+        often = np.stack(np.divmod(self._codes[self._times > self._limits.repeats], self._number))
+        return Pool(members, np.concatenate([often, self._avoided], axis=1), self._listed)
+
+    def left(self) -> int:
+        """How many questions may be asked by what is known now, a pair as often as it may be asked again."""
+        members = self.pool().members
+        here = np.zeros(self._number, dtype=bool)
+        here[members] = True
+        number = len(members) * (len(members) - 1) // 2
+        codes, avoided = self._codes, self._avoided[0] * self._number + self._avoided[1]
+        if self._listed is not None:
+            listed = self._listed[0] * self._number + self._listed[1]
+            number = int(here[self._listed].all(axis=0).sum())
+
+        def open_(codes: NDArray[Any]) -> NDArray[np.bool_]:
+            inside = here[np.stack(np.divmod(codes, self._number))].all(axis=0)
+            return np.asarray(inside if self._listed is None else inside & np.isin(codes, listed))
+
+        most = self._limits.repeats + 1
+        answered = open_(codes) & ~np.isin(codes, avoided)
+        used = np.minimum(self._times[answered], most).sum()
+        return max((number - int(open_(avoided).sum())) * most - int(used), 0)
+
+    def add(self, first: int, second: int) -> None:
+        """A question of a batch."""
+        code = min(first, second) * self._number + max(first, second)
+        place = int(np.searchsorted(self._codes, code))
+        if place == len(self._codes) or self._codes[place] != code:
+            self._codes = np.insert(self._codes, place, code)
+            self._times = np.insert(self._times, place, 0)
+        self._times[place] += 1
+        self._appearances[[first, second]] += 1
+
+
+def _positions(data: PreferenceData, pairs: Iterable[Any], name: str) -> Positions:
+    """Distinct pairs of positions, the lower first, shape (2, p)."""
+    labels = pairs_of_labels(pairs)
+    ends = [data.index([pair[side] for pair in labels]).astype(np.int64) for side in (0, 1)]
+    same = np.flatnonzero(ends[0] == ends[1])
+    if len(same):
+        raise DataError(
+            f"{name}[{same[0]}] compares {shown(labels[same[0]][0])} with itself; name two entities"
+        )
+    return np.unique(np.sort(np.stack(ends), axis=0), axis=1)
+
+
+MOST = 600  # candidates; those that the user names, up to five times as many
+# Entities that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
+# be more than the last.
+_MOST_NEW, _WORK = 200, 1e9
+# Their covariances take products with a matrix of the answers: the square of their number times the candidates stays below this.
+_FEWEST, _PRODUCTS = 300, 1e10
+
+
+def narrowed(
+    posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
+) -> tuple[UtilityPosterior, Limits, NDArray[np.float64]]:
+    """A posterior of some of the entities to choose questions by; itself where there is a matrix of all.
+
+    With the limits as they are for it, and how often each of its entities was asked about.
+
+    Half of the candidates that answers are about are the best of them, half are drawn at random, and so are others: so nobody is left
+    out for ever.
+
+    Raises
+    ------
+    DataError
+        If more entities are named than can be looked at.
+    """
+    if not isinstance(posterior.belief, ImplicitBelief):
+        return posterior, limits, appearances(posterior.data)
+    chosen: NDArray[np.integer[Any]]
+    if limits.pairs is not None:
+        pairs = pairs_of_labels(limits.pairs)
+        limits = replace(limits, pairs=pairs)
+        chosen = posterior.data.index([label for pair in pairs for label in pair])
+    elif limits.entities is not None:
+        entities = list(limits.entities)
+        limits = replace(limits, entities=entities)
+        chosen = posterior.data.index(entities)
+    else:
+        chosen = _chosen(posterior, limits, rng)
+    positions = np.unique(chosen)
+    if len(positions) > 5 * MOST:
+        raise DataError(
+            f"questions can be chosen among {5 * MOST} entities at a time where there are so many, and {len(positions)} were named; "
+            "name fewer"
+        )
+    avoid = pairs_of_labels(limits.avoid)
+    ends = posterior.data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
+    here = np.isin(ends, positions)
+    limits = replace(limits, avoid=[pair for pair, inside in zip(avoid, here, strict=True) if inside.all()])
+    if limits.pairs is None:
+        limits = replace(limits, entities=None)
+    some = about(posterior, positions.astype(np.int64), parts=False)
+    return some, limits, appearances(posterior.data)[positions]
+
+
+def _chosen(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> NDArray[np.int64]:
+    data, mean = posterior.data, posterior.belief.mean()
+    open_ = np.ones(data.num_entities, dtype=bool)
+    if limits.most_appearances is not None:
+        open_ = appearances(data) < limits.most_appearances
+    known = np.zeros(data.num_entities, dtype=bool)
+    known[touched(data)] = True
+    links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
+    most = int(np.clip(_PRODUCTS / max(data.num_comparisons, 1) ** 2, _FEWEST, MOST))
+    new = int(np.clip(_WORK / max(links, 1), 20, _MOST_NEW))
+    parts = [
+        _best_and_others(np.flatnonzero(group), mean, number, rng)
+        for group, number in ((known & open_, most - new), (~known & open_, new))
+    ]
+    chosen = np.concatenate(parts)
+    return (
+        chosen if len(chosen) > 1 else touched(data)[:2]
+    )  # where nobody may be asked about, none of these may be either
+
+
+def _best_and_others(
+    group: NDArray[np.int64], mean: NDArray[np.float64], number: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    if len(group) <= number:
+        return group
+    best = group[np.argpartition(-mean[group], number // 2)[: number // 2]]
+    others = np.setdiff1d(group, best, assume_unique=True)
+    return np.concatenate([best, rng.choice(others, number - len(best), replace=False)])
+
+
+_SAMPLE = 128  # entities whose average utility stands for that of all
+
+
+def screened(members: Positions, belief: Belief, score: Score, rng: np.random.Generator) -> Positions:
+    """At most as many of the members as the score looks at, ascending.
+
+    Half of them are those whose utility, relative to the average, is the most uncertain; for a score about the best, those whose mean
+    plus sd is the highest. The other half are drawn at random, so that nobody is left out for ever.
+    """
+    if len(members) <= score.most_entities:
+        return members
+    sample = rng.choice(members, _SAMPLE, replace=False)
+    rows = belief.covariance[sample][:, members]
+    own = np.diagonal(belief.covariance)[members]
+    average = belief.covariance[np.ix_(sample, sample)].mean()
+    promise = np.sqrt(np.maximum(own - 2 * rows.mean(axis=0) + average, 0.0))
+    if score.about_the_best:
+        promise = promise + belief.mean[members]
+    half = score.most_entities // 2
+    order = rng.permutation(len(members))
+    order = order[np.argsort(-promise[order], kind="stable")]
+    others = rng.choice(order[half:], score.most_entities - half, replace=False)
+    return np.sort(members[np.concatenate([order[:half], others])])
+
+
+# Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick ones may be single precision.
+_TIE, _QUICK_TIE = 1e-9, 3e-7
+
+
+def best(
+    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator, size: int = BLOCK
+) -> tuple[Gaps, Floats]:
+    """The best few pairs, best first, and their exact scores; ties in random order.
+
+    Parameters
+    ----------
+    state : State
+    scorer : Scorer
+    hardest : float or None
+        Pairs whose answer's probability is nearer than that to one half are left out.
+    rng : numpy Generator
+    size : int
+        Pairs looked at together.
+    """
+    first, second = shortlist(state, scorer, hardest, rng, size)
+    gaps = state.belief.gaps(first, second)
+    if hardest is not None and len(first):
+        now = state.now.gaps(first, second)
+        easy = np.abs(state.answers.forecast(now.mean, now.variance).favoured - 0.5) >= hardest
+        gaps = state.belief.gaps(first[easy], second[easy])
+    if not len(gaps.mean):
+        return gaps, np.zeros(0)
+    values = np.asarray(scorer.exact(gaps), dtype=np.float64)
+    order = np.argsort(-_untied(values, gaps, rng, _TIE), kind="stable")
+    return state.belief.gaps(gaps.first[order], gaps.second[order]), values[order]
+
+
+def shortlist(
+    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator, size: int = BLOCK
+) -> tuple[Positions, Positions]:
+    """Positions of the best few pairs by the quick score, in no order."""
+    kept: list[tuple[Floats, Positions, Positions]] = []
+    floor, waiting = -np.inf, 0
+    # How hard a pair is to the one who answers does not change by what a batch is expected to teach the model.
+    known = state.pool.blocks(state.now, size) if hardest is not None else repeat(None)
+    for (gaps, closed), now in zip(state.pool.blocks(state.belief, size), known, strict=False):
+        values = _untied(scorer.quick(gaps), gaps, rng, _QUICK_TIE)
+        if now is not None and hardest is not None:
+            values[state.answers.undecided(now[0]) < hardest] = -np.inf
+        flat = values.ravel()
+        flat[closed] = -np.inf
+        good = np.flatnonzero(flat > floor)
+        rows = np.unravel_index(good, values.shape)
+        kept.append(
+            (
+                flat[good],
+                np.broadcast_to(gaps.first, values.shape)[rows],
+                np.broadcast_to(gaps.second, values.shape)[rows],
+            )
+        )
+        waiting += len(good)
+        if waiting > 4 * scorer.few:
+            kept = [_top(kept, scorer.few)]
+            floor, waiting = float(kept[0][0].min()), scorer.few
+    if not kept:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    return _top(kept, scorer.few)[1:]
+
+
+def _top(kept: list[tuple[Floats, Positions, Positions]], few: int) -> tuple[Floats, Positions, Positions]:
+    values, first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    if len(values) > few:
+        top = np.argpartition(-values, few)[:few]
+        values, first, second = values[top], first[top], second[top]
+    return values, first, second
+
+
+def _untied(values: Floats | Singles, gaps: Gaps, rng: np.random.Generator, tie: float) -> Floats:
+    """Scores with ties broken; where they are infinite, the larger variance is the better (XPGP before the first answer)."""
+    if np.isposinf(values.max(initial=0.0)):
+        values = np.where(np.isposinf(values), 1e200 * gaps.variance, values)
+    noise = rng.random(values.shape, dtype=np.float32)
+    scale = np.abs(values).astype(np.float64)  # single precision would make ties of its own
+    scale *= tie
+    scale += 1e-30
+    scale *= noise
+    scale += values
+    return scale
+
 
 _MOVES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()

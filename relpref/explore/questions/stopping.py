@@ -6,13 +6,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, owens_t
 
-from relpref.data.messages import counted, shown
+from relpref.data.arrays import counted, shown
 from relpref.errors import DataError
-from relpref.explore.questions.choose import plan, score_of
-from relpref.explore.questions.limits import Limits, whole_number
+from relpref.explore.questions.choose import Limits, plan, score_of, whole_number
 from relpref.explore.scores import DEFAULT
-from relpref.explore.scores.gap_scores import Score
-from relpref.explore.scores.gaps import Belief, Pool
+from relpref.explore.scores.gap_scores import Belief, Pool, Score
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import Floats, generator
 

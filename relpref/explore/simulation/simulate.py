@@ -1,19 +1,368 @@
 """Many simulated explorations: every strategy with every seed, in parallel, kept on disk as they come."""
 
+import hashlib
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr
 
+from relpref.data import PreferenceData
 from relpref.errors import DataError
+from relpref.explore.questions.choose import next_pairs, score_of
 from relpref.explore.scores import SCORES
-from relpref.explore.simulation.file import SimulationFile
-from relpref.explore.simulation.run import Fit, Strategy, fit_xpgp, simulate_steps
-from relpref.explore.simulation.settings import settings_of, strategy_text
-from relpref.explore.simulation.truth import Truth
+from relpref.explore.simulation.curves import SimulationFile
+from relpref.infer import EP, UtilityPosterior
+from relpref.infer.belief import Belief
+from relpref.infer.utility_posterior import expectations, questions
+from relpref.models import xpgp
 from relpref.parallel import run_all
+
+Floats = NDArray[np.float64]
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """A hidden order of the entities of a data set, and somebody who answers by it.
+
+    Parameters
+    ----------
+    data : PreferenceData
+        What the model is told before the first question: entities, relations, and answers if there are any already.
+    utilities : array, shape (n,), optional
+        In the data's order. The answer to "i or j?" is the sign of u_i − u_j + noise·ε with ε ~ N(0, 1) (XPGP eq. 6).
+    noise : float
+        Positive.
+    tie_margin : float
+        An absolute value of the noisy gap below this is answered by a tie; 0 gives no ties.
+    recorded : DataFrame, optional
+        Columns ``winner``, ``loser`` and, optionally, ``tie`` and ``count``. Then only these pairs can be asked about, and a question is
+        answered by one of the answers of its pair, drawn at random. Without utilities the recorded answers are what the order
+        is judged by.
+
+    Raises
+    ------
+    DataError
+        If there are neither utilities nor recorded answers, or they do not fit the data.
+    """
+
+    data: PreferenceData
+    utilities: Any = None
+    noise: float = 1.0
+    tie_margin: float = 0.0
+    recorded: pd.DataFrame | None = None
+
+    def __post_init__(self) -> None:
+        if self.utilities is None and self.recorded is None:
+            raise DataError("Truth: give utilities, recorded answers, or both; there is nothing to answer by")
+        if not (np.isfinite(self.noise) and self.noise > 0):
+            raise DataError(f"Truth: noise is {self.noise}; it must be positive")
+        if not (np.isfinite(self.tie_margin) and self.tie_margin >= 0):
+            raise DataError(f"Truth: tie_margin is {self.tie_margin}; it must be 0 or positive")
+        if self.utilities is not None:
+            values = np.asarray(self.utilities, dtype=np.float64)
+            if values.shape != (self.data.num_entities,) or not np.isfinite(values).all():
+                raise DataError(
+                    f"Truth: utilities have the shape {values.shape}; give {self.data.num_entities} finite numbers, "
+                    "one for each entity of the data"
+                )
+            object.__setattr__(self, "utilities", values)
+        if self.recorded is not None and not self.answers_by_pair:
+            raise DataError("Truth: the table of recorded answers is empty; give at least one answer")
+
+    @cached_property
+    def pairs(self) -> list[tuple[Any, Any]] | None:
+        """Labels of the pairs that can be asked about; None if that is every pair."""
+        if self.recorded is None:
+            return None
+        labels = self.data.entities
+        return [(labels[low], labels[high]) for low, high in self.answers_by_pair]
+
+    @cached_property
+    def has_ties(self) -> bool:
+        """Whether an answer may be a tie."""
+        if self.recorded is not None:
+            return any(0 in signs for signs in self.answers_by_pair.values())
+        return self.tie_margin > 0
+
+    def answer(self, pair: Pair, rng: np.random.Generator) -> int:
+        """1 if the first is preferred, −1 if the second is, 0 for a tie."""
+        low, high = sorted(pair)
+        order = 1 if pair[0] == low else -1
+        if self.recorded is not None:
+            signs = self.answers_by_pair[low, high]
+            return order * int(signs[rng.integers(len(signs))])
+        gap = self.utilities[low] - self.utilities[high] + self.noise * rng.standard_normal()
+        return 0 if abs(gap) < self.tie_margin else order * int(np.sign(gap))
+
+    @cached_property
+    def judge(self) -> Callable[[Belief], dict[str, float]]:
+        """From a belief about the utilities to how far it is from the truth, see `relpref.explore.simulate`."""
+        if self.utilities is None:
+            return Judge(*self._votes)
+        gaps = self.utilities[:, None] - self.utilities[None, :]
+        first, second = np.nonzero(np.triu(gaps != 0, 1))
+        signs = np.sign(gaps[first, second])
+        return Judge(first, second, signs, np.ones(len(signs)), self.utilities)
+
+    @cached_property
+    def answers_by_pair(self) -> dict[Pair, NDArray[np.int64]]:
+        """The recorded answers of each pair, from the side of the one that comes first in the data."""
+        answers = self.data.with_comparisons(self.recorded).comparisons
+        winner, loser = np.repeat(answers.winner, answers.count), np.repeat(answers.loser, answers.count)
+        signs = np.where(winner < loser, 1, -1)
+        if answers.tie is not None:
+            signs[np.repeat(answers.tie, answers.count)] = 0
+        low, high = np.minimum(winner, loser), np.maximum(winner, loser)
+        order = np.lexsort((signs, high, low))
+        low, high, signs = low[order], high[order], signs[order]
+        starts = np.flatnonzero(np.r_[True, (np.diff(low) != 0) | (np.diff(high) != 0)][: len(low)])
+        groups = np.split(signs, starts[1:]) if len(starts) else []
+        return dict(zip(zip(low[starts].tolist(), high[starts].tolist(), strict=True), groups, strict=True))
+
+    @cached_property
+    def _votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+        """Every recorded preference as a pair, a sign and how often it was stated."""
+        votes = Counter(
+            (low, high, int(sign))
+            for (low, high), signs in self.answers_by_pair.items()
+            for sign in signs
+            if sign
+        )
+        table = np.array([(*key, count) for key, count in votes.items()], dtype=np.int64).reshape(-1, 4)
+        return table[:, 0], table[:, 1], table[:, 2].astype(float), table[:, 3].astype(float)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Compares beliefs with a truth.
+
+    Attributes
+    ----------
+    first, second : array of int, shape (k,)
+        Pairs whose order is known.
+    sign : array, shape (k,)
+        1 where the first is the better, −1 where the second is.
+    weight : array, shape (k,)
+    utilities : array, shape (n,), optional
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    sign: Floats
+    weight: Floats
+    utilities: Floats | None = None
+
+    def __call__(self, belief: Belief) -> dict[str, float]:
+        mean, covariance = belief.mean(), belief.covariance()
+        gap = (mean[self.first] - mean[self.second]) * self.sign
+        wrong = np.where(gap < 0, 1.0, np.where(gap == 0, 0.5, 0.0))
+        variance = np.diagonal(covariance)
+        spread = variance[self.first] + variance[self.second] - 2 * covariance[self.first, self.second]
+        with np.errstate(
+            divide="ignore", invalid="ignore"
+        ):  # a gap that is known for certain is in its order for certain
+            certainty = np.where(gap == 0, 0.0, np.abs(gap) / np.sqrt(np.maximum(spread, 0.0)))
+        found = {
+            "error": self._average(wrong),
+            "expected_error": self._average(ndtr(-certainty)),
+            "regret": np.nan,
+            "kendall": np.nan,
+            "top": np.nan,
+        }
+        return found if self.utilities is None else found | self._against(self.utilities, mean, gap)
+
+    def _against(self, utilities: Floats, mean: Floats, gap: Floats) -> dict[str, float]:
+        size = len(mean)
+        number = max(1, size // 10)
+        chosen = np.argsort(-mean, kind="stable")[:number]
+        least = np.sort(utilities)[-number]
+        # tau-b: ties on either side take their pairs out of that side's norm.
+        stated = np.triu(mean[:, None] != mean[None, :], 1).sum()
+        norm = np.sqrt(float(stated) * len(gap))
+        return {
+            "regret": float(utilities.max() - utilities[chosen[0]]),
+            "kendall": float(np.sign(gap).sum() / norm) if norm else 0.0,
+            "top": float(np.mean(utilities[chosen] >= least)),
+        }
+
+    def _average(self, values: Floats) -> float:
+        total = self.weight.sum()
+        return float(values @ self.weight / total) if total else float("nan")
+
+
+Fit = Callable[[PreferenceData], UtilityPosterior]
+Strategy = Any  # the name of a score, a score, or a callable from the posterior to a pair of labels
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A question that was answered.
+
+    Attributes
+    ----------
+    pair : tuple of int
+        Positions of the two in the data.
+    outcome : int
+        1, −1 or 0, see `Truth.answer`.
+    probability : float
+        What the posterior before gave to this outcome.
+    posterior : UtilityPosterior
+        After the answer.
+    """
+
+    pair: Pair
+    outcome: int
+    probability: float
+    posterior: UtilityPosterior
+
+
+def fit_xpgp(data: PreferenceData) -> UtilityPosterior:
+    """`relpref.models.xpgp` by EP, hyperparameters at the maximum of the evidence."""
+    posterior = EP(xpgp, hyperparameters="maximise").run(0, data, progress_bar=False)
+    assert isinstance(posterior, UtilityPosterior)  # xpgp is about utilities
+    return posterior
+
+
+def simulate_steps(
+    truth: Truth,
+    strategy: Strategy,
+    seed: int,
+    *,
+    start: UtilityPosterior,
+    limits: Mapping[str, Any] | None = None,
+) -> Iterator[Step]:
+    """Ask, answer and learn, for as long as somebody takes the steps and something is left to ask.
+
+    The answer to the r-th question about a pair depends on the seed, the pair and r alone, so that strategies that ask the same are
+    told the same.
+
+    Parameters
+    ----------
+    truth : Truth
+    strategy : str, Score or callable
+    seed : int
+        Not negative.
+    start : UtilityPosterior
+        From ``truth.data``.
+    limits : mapping, optional
+        Keywords of `next_pairs`, such as ``repeats``.
+    """
+    choose = _chooser(strategy, truth, seed, dict(limits or {}))
+    posterior, times, number = start, Counter[Pair](), 0
+    while (labels := choose(posterior, number)) is not None:
+        first, second = (int(position) for position in truth.data.index(labels))
+        low, high = min(first, second), max(first, second)
+        rng = np.random.default_rng((seed, low, high, times[low, high]))
+        outcome = truth.answer((first, second), rng)
+        probability = _probability(posterior, (first, second), outcome)
+        posterior = posterior.update(_told(labels, outcome, truth.has_ties), hyperparameters="schedule")
+        times[low, high] += 1
+        number += 1
+        yield Step((first, second), outcome, probability, posterior)
+
+
+def _chooser(
+    strategy: Strategy, truth: Truth, seed: int, limits: dict[str, Any]
+) -> Callable[[UtilityPosterior, int], tuple[Any, Any] | None]:
+    if not isinstance(strategy, str) and callable(strategy):
+        return lambda posterior, number: strategy(posterior)
+    if truth.pairs is not None:
+        limits = {"pairs": truth.pairs} | limits
+
+    def choose(posterior: UtilityPosterior, number: int) -> tuple[Any, Any] | None:
+        key = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+        found = next_pairs(posterior, 1, score=strategy, key=key, **limits)
+        return (found["first"].iloc[0], found["second"].iloc[0]) if len(found) else None
+
+    return choose
+
+
+def _told(labels: tuple[Any, Any], outcome: int, ties: bool) -> Any:
+    winner, loser = labels if outcome >= 0 else labels[::-1]
+    if not ties:
+        return [(winner, loser)]
+    return pd.DataFrame({"winner": [winner], "loser": [loser], "tie": [outcome == 0]})
+
+
+def _probability(posterior: UtilityPosterior, pair: Pair, outcome: int) -> float:
+    """As `UtilityPosterior.prefer` says, without its table."""
+    first, second = (np.array([end], dtype=np.int32) for end in pair)
+    asked = questions(posterior.data, first, second, None, None)
+    gap = posterior.belief.differences(first, second)
+    said = expectations(posterior, posterior.likelihood, posterior.data.comparisons, asked, gap)
+    tie = float(said["tie"][0]) if "tie" in said else 0.0
+    if outcome == 0:
+        return tie
+    first_wins = float(said["probability"][0])
+    return first_wins if outcome > 0 else 1 - tie - first_wins
+
+
+def settings_of(
+    truth: Truth | Callable[[int], Truth], fit: Callable[..., Any], limits: Mapping[str, Any], answers: int
+) -> dict[str, Any]:
+    """What all runs of one file share, as JSON values."""
+    return {
+        "answers": answers,
+        "fit": described(fit),
+        "limits": described(dict(limits)),
+        "truth": digest(truth) if isinstance(truth, Truth) else described(truth),
+    }
+
+
+def strategy_text(strategy: Strategy) -> str:
+    """What asks: a score with its options, or the name of a callable."""
+    return described(score_of(strategy) if isinstance(strategy, str) else strategy)
+
+
+def described(value: Any) -> str:
+    """A text that is the same in another process, which an address in memory is not."""
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def digest(truth: Truth) -> str:
+    """SHA-256 of entities, attributes, relations, answers, and of everything that decides how questions are answered."""
+    content = {
+        "data": truth.data,
+        "utilities": truth.utilities,
+        "noise": float(truth.noise),
+        "tie_margin": float(truth.tie_margin),
+        "recorded": None if truth.recorded is None else truth.answers_by_pair,
+    }
+    found = hashlib.sha256()
+    for part in _bytes(content):
+        found.update(len(part).to_bytes(8, "big"))  # so that ab, c is not a, bc
+        found.update(part)
+    return found.hexdigest()
+
+
+def _bytes(value: Any) -> Iterator[bytes]:
+    """The content of arrays, and of whatever holds some."""
+    if isinstance(value, np.ndarray):
+        yield f"{value.dtype.str} {value.shape}".encode()
+        yield value.tobytes()
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield type(value).__name__.encode()
+        for each in fields(value):
+            yield each.name.encode()
+            yield from _bytes(getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        for key, content in value.items():
+            yield repr(key).encode("utf-8", "surrogatepass")
+            yield from _bytes(content)
+    else:
+        yield described(value).encode("utf-8", "surrogatepass")
+
 
 Row = dict[str, Any]
 KEY = ["strategy", "seed", "answers"]

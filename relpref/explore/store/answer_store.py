@@ -4,6 +4,7 @@ What happened is a list of events, numbered from 1, that only grows: answers, sk
 one is the *version* of the answers. A question is stored before anybody sees it and open until it is answered or skipped.
 """
 
+import hashlib
 import json
 import os
 import secrets
@@ -11,20 +12,211 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
-from relpref.data.messages import shown
+from relpref.data import PreferenceData
+from relpref.data.arrays import listed, shown
+from relpref.data.comparisons import read_comparisons
+from relpref.data.labels import LabelIndex, is_missing, label_column
+from relpref.data.tables import read_table
 from relpref.errors import DataError, StorageError
-from relpref.explore.store.connection import connected, explained, size, transaction
-from relpref.explore.store.question import Question
-from relpref.explore.store.rows import COLUMNS, Changes, text, value
-from relpref.explore.store.schema import SCHEMA, SEALED, migrate, now, schema_of, seal, verify
-from relpref.explore.store.write import closed, fill, give, insert, keep_file
-from relpref.files import flush
+from relpref.explore.store.schema import (
+    SCHEMA,
+    SEALED,
+    connected,
+    explained,
+    migrate,
+    now,
+    schema_of,
+    seal,
+    size,
+    transaction,
+    verify,
+)
+from relpref.files import flush, replaced
+from relpref.infer.storage import decode_label, encode_label
+
+# Of an answer, in the table ``event``.
+COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What happened to the answers after some version.
+
+    Attributes
+    ----------
+    version : int
+        Of the last event.
+    steps : DataFrame
+        One row for each event about an answer, in their order: ``version`` of the answer, ``change`` (1 if it was added, −1 if it was
+        withdrawn), and all columns that an answer can have, blank where there is nothing to be said.
+    """
+
+    version: int
+    steps: pd.DataFrame
+
+    @classmethod
+    def of(cls, version: int, rows: Sequence[tuple[Any, ...]], labels: Sequence[Any]) -> "Changes":
+        """From rows of the table ``event``: version of the answer, of the event, the change, then `COLUMNS`."""
+        names = ("version", "event", "change", *COLUMNS)
+        given = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
+        return cls(version, _frame(given, labels))
+
+    def __len__(self) -> int:
+        """How many answers differ after all of it."""
+        return len(self.added) + len(self.withdrawn)
+
+    @property
+    def added(self) -> pd.DataFrame:
+        """Answers that are new and stand."""
+        return self._net(1)
+
+    @property
+    def withdrawn(self) -> pd.DataFrame:
+        """Answers that were there before and do not stand any more."""
+        return self._net(-1)
+
+    def _net(self, change: int) -> pd.DataFrame:
+        """What was added and withdrawn since leaves nothing."""
+        return self.steps[self.steps.groupby("version")["change"].transform("sum") == change].drop(
+            columns=["version", "change"]
+        )
+
+
+def text(label: Any) -> str:
+    """A label as JSON, in ASCII, because SQLite cannot hold half of a surrogate pair or search past a zero."""
+    return json.dumps(encode_label(label))
+
+
+def value(stored: str) -> Any:
+    """The inverse of `text`."""
+    return decode_label(json.loads(stored))
+
+
+def _frame(given: Mapping[str, Sequence[Any]], labels: Sequence[Any]) -> pd.DataFrame:
+    """Columns of the table ``event`` with the labels of the entities."""
+    raters = {stored: value(stored) for stored in set(given["rater"]) if stored is not None}
+    return pd.DataFrame(
+        {name: np.array(given[name], dtype=np.int64) for name in ("version", "change")}
+        | {name: label_column([labels[end] for end in given[name]]) for name in ("winner", "loser")}
+        | {
+            "count": np.array(given["count"], dtype=np.int64),
+            "tie": np.array(given["tie"], dtype=bool),
+            "strength": pd.array(
+                [pd.NA if cell is None else cell for cell in given["strength"]], dtype="Int64"
+            ),
+            "probability": np.array(
+                [np.nan if cell is None else cell for cell in given["probability"]], float
+            ),
+            "rater": _cells([None if cell is None else raters[cell] for cell in given["rater"]]),
+            "shown_first": _cells([None if end is None else labels[end] for end in given["shown_first"]]),
+        },
+        index=pd.Index(given["event"], dtype=np.int64, name="event"),
+    )
+
+
+def _cells(values: Sequence[Any]) -> Any:
+    """A column of labels, tuples included, and blanks."""
+    cells = np.empty(len(values), dtype=object)
+    for row, cell in enumerate(values):
+        cells[row] = cell
+    return cells
+
+
+def fill(
+    connection: sqlite3.Connection, entities: Sequence[Any], answers: pd.DataFrame, files: Mapping[str, str]
+) -> None:
+    """What a new file holds."""
+    connection.executemany(
+        "INSERT INTO entity (position, label) VALUES (?, ?)",
+        [(position, text(label)) for position, label in enumerate(entities)],
+    )
+    give(connection, {label: position for position, label in enumerate(entities)}, answers)
+    (fitted,) = connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
+    connection.executemany(
+        "INSERT INTO about (name, value) VALUES (?, ?)",
+        [("identity", secrets.token_hex(16)), ("fitted", str(fitted))],
+    )
+    for sha256, name in files.items():
+        keep_file(connection, sha256, name, "fitted")
+
+
+def give(connection: sqlite3.Connection, position: Mapping[Any, int], answers: pd.DataFrame) -> None:
+    """Answers that came without a question."""
+    for row in answers.rename(columns={"first": "winner", "second": "loser"}).to_dict("records"):
+        kept = {name: cell for name, cell in row.items() if not is_missing(cell)}
+        ends = {name: position[kept[name]] for name in ("winner", "loser", "shown_first") if name in kept}
+        numbers = {name: int(kept[name]) for name in ("count", "tie", "strength") if name in kept}
+        more: dict[str, Any] = {"probability": float(kept["probability"])} if "probability" in kept else {}
+        if "rater" in kept:
+            more["rater"] = text(kept["rater"])
+        insert(connection, kind="answer", **ends, **numbers, **more)
+
+
+def insert(connection: sqlite3.Connection, **columns: Any) -> int:
+    """A new event; its version."""
+    columns = {"time": now(), **columns}
+    cursor = connection.execute(
+        f"INSERT INTO event ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        tuple(columns.values()),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def keep_file(connection: sqlite3.Connection, sha256: str, name: str, how: str) -> None:
+    """A file whose answers are here."""
+    connection.execute(
+        "INSERT OR REPLACE INTO file (sha256, name, how, time) VALUES (?, ?, ?, ?)",
+        (sha256, name, how, now()),
+    )
+
+
+def closed(connection: sqlite3.Connection, question: str, rater: str) -> tuple[int, int, int]:
+    """Close an open question; the positions of its first, its second, and of the one on the left."""
+    row = connection.execute(
+        "SELECT first, second, left, rater, open FROM question WHERE id = ?", (question,)
+    ).fetchone()
+    if row is None:
+        raise DataError(f"question {shown(question)}: it was never asked; answer the one that is open")
+    if value(row[3]) != rater:
+        raise DataError(f"question {shown(question)}: another rater was asked; answer the one that is open")
+    if not row[4]:
+        raise DataError(
+            f"question {shown(question)}: it was answered, skipped or taken back already; answer the one that is open"
+        )
+    connection.execute("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", (question,))
+    return row[0], row[1], row[2]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which of two is asked about.
+
+    Attributes
+    ----------
+    id : str
+        Unique; it cannot be guessed.
+    first, second : label
+    left : label
+        The one that is shown on the left, or first.
+    rater : str
+        Who is asked.
+    """
+
+    id: str
+    first: Any
+    second: Any
+    left: Any
+    rater: str
+
 
 _AWAY = timedelta(hours=1)  # an open question that is older keeps its pair from nobody else
 _OUTCOMES = ("first", "second", "tie")
@@ -190,11 +382,9 @@ class AnswerStore:
         return Path("the folder that the run was moved to")
 
     def __enter__(self) -> Self:
-        """Return the store."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self.close()
 
     def question(self, rater: str) -> Question | None:
@@ -454,3 +644,88 @@ def _inode(file: Path) -> tuple[int, int] | None:
 
 _QUESTION = "id, rater, first, second, left"
 _STANDS = "event.version NOT IN (SELECT withdrawn FROM event WHERE withdrawn IS NOT NULL)"
+
+
+UNKNOWN = "unknown"  # who gave an answer of which nobody noted it, in a table where others are noted
+
+
+def answers_table(store: AnswerStore, data: PreferenceData) -> pd.DataFrame:
+    """The answers that stand, in the columns that they need; equal ones in one row with their count."""
+    table = store.changes().added
+    if table.empty:
+        return table[["winner", "loser", "count"]]
+    if table["probability"].notna().any():
+        table = table.rename(columns={"winner": "first", "loser": "second"})
+    said = [name for name in ("strength", "probability", "rater", "shown_first") if table[name].notna().any()]
+    if table["tie"].any():
+        said.append("tie")
+    if "rater" in said:
+        table["rater"] = table["rater"].where(table["rater"].notna(), UNKNOWN)
+    kept = table[[*table.columns[:2], "count", *said]]
+    return data.with_comparisons(kept).comparisons.table(data.entities)
+
+
+def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
+    """Write the answers that stand; returns how many. Raises as `write_answers`."""
+    table = answers_table(store, data)
+    store.exported(write_answers(table, path), Path(path).name)
+    return int(table["count"].sum())
+
+
+def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
+    """Write a table of answers; returns its SHA-256. The file appears as a whole or not at all.
+
+    Raises
+    ------
+    DataError
+        If its name does not end in ``.csv``.
+    StorageError
+        If it cannot be written.
+    """
+    file = Path(path)
+    if file.suffix.lower() != ".csv":
+        raise DataError(f"{file}: answers are written as a table in a file that ends in .csv; rename it")
+    content = table.to_csv(index=False, lineterminator="\n").encode()
+    with replaced(file) as part:
+        part.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
+    """Add the answers of a table, all or none; returns how many.
+
+    Parameters
+    ----------
+    store : AnswerStore
+    data : PreferenceData
+        Of the run: the columns of its answers are needed, and those that it has no use for are kept.
+    path : path
+        See `relpref.data.PreferenceData.from_files`; labels of a CSV file are known by how they are printed.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be used, lacks a column that the run needs, or its answers are here already.
+    """
+    file = Path(path)
+    table = read_table(file)
+    read, _ = read_comparisons(table, _labels(data, printed=table.text))
+    known = data.comparisons.columns
+    for column in ("strength", "probability", "rater"):
+        if (column in known) == (column in read.columns) or (column == "rater" and column in read.columns):
+            continue
+        verb = "has no" if column in known else "has a"
+        raise DataError(
+            f"{file}: the table {verb} column {column!r}, unlike the answers that the run was fitted on ({listed(known)}); give tables of "
+            "the same kind, or fit all of them anew"
+        )
+    answers = read.table(data.entities)
+    store.add(answers, hashlib.sha256(file.read_bytes()).hexdigest(), file.name)
+    return int(answers["count"].sum())
+
+
+def _labels(data: PreferenceData, *, printed: bool) -> LabelIndex:
+    """The labels of the entities; as they are printed, if no two of them are printed alike."""
+    texts = tuple(map(str, data.entities)) if printed else ()
+    labels = texts if len(set(texts)) == len(data.entities) else data.entities
+    return LabelIndex(labels, lambda row: f"entities, row {row}")

@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, find, issparse
 
+from relpref.data.arrays import listed
 from relpref.data.entities import standardization
 from relpref.data.labels import LabelIndex, plain_labels
-from relpref.data.messages import listed
 from relpref.errors import DataError
 from relpref.kernels.pairwise import Side
 from relpref.linalg import Eigen, factor_eigen, require_memory, symmetric_eigen
@@ -47,7 +47,6 @@ class Asked:
         return self.features is not None
 
     def row(self, row: int) -> "Asked":
-        """One of them."""
         rows = slice(row, row + 1)
         side = Side(self.side.kernel[rows], self.side.index[rows])
         return Asked(self.labels[rows], side, self.features[rows] if self.new else None)
@@ -119,7 +118,6 @@ class Domain:
 
     @cached_property
     def eigen(self) -> Eigen:
-        """Of K."""
         return symmetric_eigen(self.gram, f"kernel matrix of the {self.name}s")
 
     @cached_property
@@ -141,7 +139,6 @@ class Domain:
 
     @property
     def is_zero(self) -> bool:
-        """Whether K is 0."""
         return not self._own.max(initial=0.0) > 0
 
     @property

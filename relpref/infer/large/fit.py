@@ -1,29 +1,284 @@
 """EP and Laplace for more entities than a matrix has room for.
 
-First the hyperparameters, on some of the answers (`relpref.infer.large.search`). Then, at these, one of two ways: answers about some
-thousands of entities are those of a small problem, exactly (`relpref.infer.large.reduced`); answers about more give a posterior whose
-precision is sparse (`relpref.infer.large.many`).
+First the hyperparameters, on some of the answers (`relpref.infer.large.fit`). Then, at these, one of two ways: answers about some
+thousands of entities are those of a small problem, exactly (`relpref.infer.large.fit`); answers about more give a posterior whose
+precision is sparse (`relpref.infer.large.fit`).
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.belief import key_words
-from relpref.infer.faces import choose, plain, prior_notes
-from relpref.infer.large.belief import ImplicitBelief
-from relpref.infer.large.covariance import Unknown
-from relpref.infer.large.many import fit_many
-from relpref.infer.large.problem import UTILITY, LargeProblem, touched
-from relpref.infer.large.reduced import fit_reduced
-from relpref.infer.large.search import search
-from relpref.infer.padding import preference_data
+from relpref.infer.belief import Floats, generator, key_words
+from relpref.infer.evidence import tilted
+from relpref.infer.faces import choose, plain, prior_notes, sites_of
+from relpref.infer.large.covariance import (
+    Conditioned,
+    ImplicitBelief,
+    PosteriorCovariance,
+    Unknown,
+    dual_weights,
+    means_by_part,
+)
+from relpref.infer.large.problem import (
+    NODES,
+    UTILITY,
+    LargeProblem,
+    LargeReading,
+    Positions,
+    at_boundary,
+    constant,
+    interpolated,
+    touched,
+)
+from relpref.infer.large.sparse import SparseFit
+from relpref.infer.large.sparse import fit as fit_sparse
 from relpref.infer.posterior import Parts, Posterior
+from relpref.infer.program import preference_data, prepare
+from relpref.infer.result import Progress, Result, warn_user
+from relpref.infer.search import settle
+from relpref.infer.sites import Sites
+from relpref.likelihoods import is_log_concave
+from relpref.linalg import ImplicitCovariance, KernelMatrix, nystrom
 
 if TYPE_CHECKING:
     from relpref.infer.engine import GaussianEngine
+
+
+class Fitted(NamedTuple):
+    """A fit at known hyperparameters.
+
+    Attributes
+    ----------
+    means : dict from part to array, shape (n,)
+        They add up to the posterior mean.
+    covariance : PosteriorCovariance or None
+        None where no sweep gave one.
+    log_evidence : float
+    sites : dict
+        ``precision`` and ``shift``, shape (m,).
+    result : Result
+    info : dict
+    """
+
+    means: dict[str, Floats]
+    covariance: PosteriorCovariance | None
+    log_evidence: float
+    sites: dict[str, Floats]
+    result: Result
+    info: dict[str, Any]
+
+
+_ROUND = 256  # a few touched entities more are not to compile everything anew
+
+
+def fit_reduced(
+    engine: "GaussianEngine",
+    problem: LargeProblem,
+    reading: LargeReading,
+    positions: Positions,
+    values: Mapping[str, Any],
+    start: Mapping[str, Any] | None,
+    key: Any,
+    progress_bar: bool,
+) -> Fitted:
+    data = problem.data
+    tables = {
+        name: constant(name, data.relations[name], request, positions, values, progress_bar)
+        for name, request in problem.requests(values).items()
+    }
+    concave = all(is_log_concave(one.likelihood) for one in reading.observations)
+    gap_space = concave and _in_gap_space(engine, data.num_comparisons, len(positions))
+    # In gap space nobody minds how many entities there are, so their number may be a round one.
+    spare = -len(positions) % _ROUND if gap_space else 0
+    args, kwargs = problem.called_with(problem.with_tables(positions, tables, spare))
+    prepared = prepare(engine.program, args, kwargs, values, gap_space)
+    setting = engine.setting._replace(options={**engine.options, "space": "gap" if gap_space else "entity"})
+    evidence, result, info, *_ = settle(setting, prepared, start, key, progress_bar, None, whole=None)
+    alpha = np.asarray(evidence.alpha)[: len(positions)]
+    sites = sites_of(evidence, data.num_comparisons)
+    log_evidence = float(evidence.log_evidence)
+    if result.empty:
+        nothing = dict.fromkeys(reading.prior.parts, np.full(data.num_entities, np.nan))
+        return Fitted(nothing, None, log_evidence, sites, result, info)
+    means = means_by_part(reading.prior.parts, positions, alpha)
+    covariance = reading.prior.block(positions, positions)
+    precision = reading.counts * sites["precision"]
+    dual = dual_weights(covariance, reading.projection(positions), precision, gap_space)
+    return Fitted(means, Conditioned(reading.prior, positions, *dual), log_evidence, sites, result, info)
+
+
+def _in_gap_space(engine: "GaussianEngine", answers: int, entities: int) -> bool:
+    """By the numbers without anything that fills them up."""
+    space = engine.options["space"]
+    return bool(answers <= entities if space == "auto" else space == "gap")
+
+
+# A search looks at no more answers and entities than these, and at fewer where solves take long: the number of stored links times
+# entities times nodes stays below the last.
+_MOST_ANSWERS, _MOST_SEARCHED, _LEAST_SEARCHED, _WORK = 1500, 1500, 100, 2e10
+
+
+class Found(NamedTuple):
+    """Hyperparameters, and how they were found.
+
+    Attributes
+    ----------
+    values : dict from site to array
+    info : dict
+    result : Result or None
+        None where there was nothing to be found.
+    """
+
+    values: dict[str, Any]
+    info: dict[str, Any]
+    result: Result | None
+
+
+def search(
+    engine: "GaussianEngine",
+    problem: LargeProblem,
+    fixed: Mapping[str, Any],
+    key: Any,
+    progress_bar: bool,
+    at_first: Mapping[str, Any] | None,
+) -> Found:
+    """Climb the evidence of some of the answers."""
+    links = sum(2 * graph.num_edges + graph.num_nodes for graph in problem.data.relations.values())
+    most = int(np.clip(_WORK / (NODES * max(links, 1)), _LEAST_SEARCHED, _MOST_SEARCHED))
+    some = problem.subset(most, _MOST_ANSWERS, generator(key))
+    positions = touched(some)
+    part = LargeProblem(problem.program, *problem.called_with(some), some, problem.scale_error)
+    requests = part.requests(fixed)
+    sites = part.sites(part.sample, fixed)
+    free = [
+        name
+        for name, site in sites.items()
+        if site["type"] == "sample" and not site["is_observed"] and name != UTILITY and name not in fixed
+    ]
+    if not free:
+        return Found({}, {}, None)
+    tables = {
+        name: interpolated(name, some.relations[name], request, positions, fixed, sites, progress_bar)
+        for name, request in requests.items()
+    }
+    small = part.with_tables(positions, tables)
+    args, kwargs = part.called_with(small)
+    prepared = prepare(engine.program, args, kwargs, fixed, False)
+    # In gap space an interpolated covariance need not be positive definite.
+    inner = engine.setting._replace(options={**engine.options, "space": "gap"})
+    whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
+    settled = settle(inner, prepared, None, key, progress_bar, at_first, whole=whole)
+    values = {name: np.asarray(value) for name, value in settled.evidence.hyperparameters.items()}
+    info: dict[str, Any] = {
+        name: settled.info[name]
+        for name in ("hyperparameters", "evaluations", "gradient_norm", "failed_evaluations", "log_prior")
+        if name in settled.info
+    }
+    info["searched_answers"] = some.num_answers
+    edges = [
+        site
+        for name, request in requests.items()
+        for site in request.sites.values()
+        if site in values and at_boundary(tables[name], float(values[site]))
+    ]
+    if edges:
+        info["at_boundary"] = ", ".join(edges)
+    return Found(values, info, settled.result)
+
+
+_TOLERANCE = 1e-6  # of the sites; solves are a hundred times as accurate
+# Inducing entities that stand for the attributes of all, and the share of the prior variance that they may leave out.
+INDUCING, LEFT_OUT = 300, 1e-3
+_MUCH = 0.05  # a share that is worth a warning
+
+
+def fit_many(
+    engine: "GaussianEngine",
+    reading: LargeReading,
+    start: Mapping[str, Any] | None,
+    key: Any,
+    progress_bar: bool,
+) -> Fitted:
+    """EP at known hyperparameters.
+
+    Raises
+    ------
+    UnsupportedProgramError
+        If the engine is another one.
+    """
+    if engine.name != "EP":
+        raise UnsupportedProgramError(
+            f"{engine.name} has no way through so many answers about so many entities; take EP, or fewer answers"
+        )
+    if not all(is_log_concave(one.likelihood) for one in reading.observations):
+        raise UnsupportedProgramError(
+            "so many answers about so many entities can be fitted with log-concave likelihoods only, and the program's is not (a lapse "
+            "rate makes it so); leave the lapse rate out, or take fewer answers"
+        )
+    parts, left_out = low_rank_parts(reading, key)
+    with Progress(f"{engine.name}: many answers", progress_bar, "sweeps", "residual {:.1e}") as progress:
+        found = fit_sparse(
+            parts,
+            reading.ends.T,
+            reading.entries.T,
+            reading.counts,
+            jax.jit(partial(tilted, reading.observations, jnp.asarray(reading.offset))),
+            start=None if start is None else Sites(start["precision"], start["shift"]),
+            tol=max(engine.options["tol"], _TOLERANCE),
+            max_sweeps=engine.options["max_sweeps"],
+            key=key,
+            progress=progress.step,
+        )
+    info = {
+        "engine": engine.name,
+        "iterations": found.info.sweeps,
+        "residual": found.info.residual,
+        "damping": found.info.damping,
+        "space": "sparse entity",
+        "jitter": 0.0,
+        "log_prior": 0.0,
+        "variances": found.info.method,
+        "gap_sd_error": _worst(found),
+        "mean_error": float(np.max(found.mean_error, initial=0.0)),
+        "log_evidence_error": found.log_evidence_error,
+    }
+    if left_out is not None:
+        info["attributes_left_out"] = left_out
+        if left_out > _MUCH:
+            warn_user(
+                f"{INDUCING} inducing entities leave out {left_out:.0%} of the attributes' prior variance: intervals come out that much too "
+                "narrow; fewer attributes, longer lengthscales, or fewer answers at a time keep more"
+            )
+    if found.info.detail:
+        info["detail"] = found.info.detail
+    sites = {name: np.asarray(value) for name, value in found.sites._asdict().items()}
+    return Fitted(found.parts, found.covariance, found.log_evidence, sites, found.info.result, info)
+
+
+def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, ImplicitCovariance], float | None]:
+    """The parts of the prior, those of attributes by inducing entities; and the share of their variance that these leave out."""
+    found: dict[str, ImplicitCovariance] = {}
+    left_out: float | None = None
+    for name, part in reading.prior.parts.items():
+        if isinstance(part, KernelMatrix):
+            few = nystrom(part, INDUCING, LEFT_OUT, rng=generator(key))
+            found[name], left_out = few, few.left_out
+        else:
+            found[name] = part
+    return found, left_out
+
+
+def _worst(found: SparseFit) -> float:
+    """Largest relative standard error of a gap's sd."""
+    variance: Floats = np.where(found.gap_variance > 0, found.gap_variance, np.inf)
+    return float(np.max(found.gap_variance_error / (2 * variance), initial=0.0))
+
 
 DENSE = 4000  # entities up to which a covariance matrix of all is the simpler and the faster way
 _NOT_INTEGRATED = (

@@ -2,19 +2,25 @@
 
 from relpref.linalg.implicit.block_cg import BlockCG, block_cg
 from relpref.linalg.implicit.covariances import (
+    HeatKernel,
     Identity,
     ImplicitCovariance,
     ImplicitSum,
+    KernelMatrix,
     LowRank,
     SparsePrecision,
+    Woodbury,
+    nystrom,
 )
-from relpref.linalg.implicit.gaps import GapQuadrature, gap_quadrature
-from relpref.linalg.implicit.heat import HeatKernel
-from relpref.linalg.implicit.kernel_matrix import KernelMatrix
-from relpref.linalg.implicit.lanczos import Quadrature, log_determinant, quadrature
+from relpref.linalg.implicit.lanczos import (
+    GapQuadrature,
+    Quadrature,
+    gap_quadrature,
+    log_determinant,
+    quadrature,
+)
+from relpref.linalg.implicit.laplacian import SparseMatrix
 from relpref.linalg.implicit.laplacian_solver import LaplacianSolver, Solution
-from relpref.linalg.implicit.low_rank import Woodbury, nystrom
-from relpref.linalg.implicit.sparse_matrix import SparseMatrix
 
 __all__ = [
     "BlockCG",

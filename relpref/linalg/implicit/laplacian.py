@@ -1,13 +1,13 @@
 """A graph's Laplacian laid out for products with blocks of vectors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import scipy.sparse.csgraph
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
 from relpref.linalg.implicit.block_cg import Block, chunks
@@ -72,12 +72,10 @@ class OrderedLaplacian:
 
     @property
     def size(self) -> int:
-        """Number of nodes n."""
         return int(self.order.size)
 
     @property
     def links(self) -> int:
-        """Number of links."""
         # A node by itself has the degree 0, which may be stored or not.
         return int(np.count_nonzero(self.matrix.data) - np.count_nonzero(self.degree)) // 2
 
@@ -111,7 +109,6 @@ class OrderedLaplacian:
 
     @cached_property
     def rank(self) -> NDArray[np.intp]:
-        """Place of each node."""
         rank = np.empty(self.size, dtype=np.intp)
         rank[self.order] = np.arange(self.size)
         return rank
@@ -227,3 +224,38 @@ def _checked(adjacency: Any) -> Any:
         weights = 0.5 * (weights + other)
         weights.sort_indices()
     return weights
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """K by its entries.
+
+    Parameters
+    ----------
+    matrix : scipy CSR array, shape (n, n)
+        Symmetric, positive semidefinite.
+    """
+
+    matrix: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """K times vectors of shape (n,) or (n, k)."""
+        return np.asarray(self.matrix @ np.asarray(vectors, dtype=np.float64))
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        return np.asarray(self.matrix[np.asarray(rows)][:, np.asarray(columns)].toarray())
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """Mean of each of some rows."""
+        return np.asarray(self.matrix[np.asarray(rows)].sum(axis=1)).reshape(-1) / self.size
+
+    def average(self) -> float:
+        return float(self.matrix.sum()) / self.size**2
+
+    def scaled(self, factor: float) -> "SparseMatrix":
+        """K times a positive number."""
+        return replace(self, matrix=float(factor) * self.matrix)

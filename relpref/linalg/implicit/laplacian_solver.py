@@ -1,20 +1,226 @@
 """Solutions with a graph's Laplacian plus a multiple of the identity: products with a graph prior's covariance."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse
+import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
+from relpref.linalg.implicit.block_cg import Block, Progress, block_cg, chunks, in_threads, inner
 from relpref.linalg.implicit.laplacian import OrderedLaplacian
-from relpref.linalg.implicit.refinement import Refinement, Solved
-from relpref.linalg.implicit.seen import SeenBlock
-from relpref.linalg.implicit.threads import Progress, in_threads
+from relpref.memory import require_memory
 
 Floats = NDArray[np.float64]
+
+# Up to so many nodes a factorisation costs less than the iterations.
+_SMALL = 500
+# Single precision gains no more in one round (measured on hubs, random graphs and lattices with shortcuts).
+_SINGLE = 3e-7
+_MOST_STEPS, _MOST_ROUNDS = 3000, 20
+
+
+class Solved(NamedTuple):
+    """A block of solutions, in the order of the layout, the products they took, the largest residual left, and the method."""
+
+    values: Floats
+    steps: int
+    residual: float
+    method: str
+
+
+class Refinement:
+    """Solves (Δ + shift I) X = B block by block; one instance serves all threads.
+
+    Parameters
+    ----------
+    laplacian : OrderedLaplacian
+    """
+
+    def __init__(self, laplacian: OrderedLaplacian) -> None:
+        self._laplacian = laplacian
+        self._lock = threading.Lock()
+        self._factor: tuple[float, Any] = (np.nan, None)
+
+    def solve(self, shift: float, rhs: Floats, tol: float) -> Solved:
+        """Correct the solution until its residual is small enough, or no smaller any more."""
+        laplacian = self._laplacian
+        scale = (1.0 / (laplacian.degree + shift))[:, None]
+        norm = np.sqrt(_weighted(rhs, scale))
+        norm[norm == 0] = 1.0
+        # Δ1 = 0 on each component: the constant part of the solution is known, the rest is sought without it.
+        constant = laplacian.means(rhs) / shift
+        rhs = rhs.copy()
+        laplacian.center(rhs)
+        residual, values = rhs.copy(), np.zeros_like(rhs)
+        direct = laplacian.size <= _SMALL or laplacian.is_forest or laplacian.is_narrow
+        precision: Any = np.float32 if laplacian.suits_single(shift) else np.float64
+        steps, last = 0, np.inf
+        for _ in range(_MOST_ROUNDS):
+            left = np.sqrt(_weighted(residual, scale)) / norm
+            worst = float(left.max(initial=0.0))
+            if worst <= tol or not np.isfinite(worst) or steps >= _MOST_STEPS:
+                break
+            if worst > 0.3 * last:
+                # Single precision gains nothing any more; then double precision either.
+                if direct or precision is np.float64:
+                    break
+                precision = np.float64
+            last = worst
+            if direct:
+                correction = self._factorised(shift).solve(residual)
+                steps += 1
+            else:
+                # Each column as long as 1, whatever the range of single precision; those that are done stay as they are.
+                length = np.where(left > tol, left, 1.0)
+                residual /= length * norm
+                floor = _SINGLE if precision is np.float32 else 1e-12
+                found = block_cg(
+                    lambda block, out: laplacian.apply(shift, block, out),
+                    self._jacobi(scale.astype(precision)),
+                    residual.astype(precision),
+                    tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), 1.0),
+                    max_steps=_MOST_STEPS - steps,
+                )
+                correction = found.values * (length * norm)
+                steps += found.steps
+            laplacian.center(correction)
+            values += correction
+            laplacian.apply(shift, values, residual)
+            np.subtract(rhs, residual, out=residual)
+        laplacian.spread(values, constant)
+        return Solved(
+            values, steps, worst, "a sparse factorisation" if direct else "conjugate gradients (Jacobi)"
+        )
+
+    def _jacobi(self, scale: Block) -> Any:
+        """The diagonal as preconditioner, on the complement of the components' constants."""
+
+        def precondition(block: Block, out: Block) -> None:
+            np.multiply(block, scale, out=out)
+            self._laplacian.center(out)
+
+        return precondition
+
+    def _factorised(self, shift: float) -> Any:
+        with self._lock:
+            if self._factor[0] != shift:
+                # A shift that vanishes beside the degrees would leave a singular matrix; refinement makes up for the larger.
+                degree = self._laplacian.degree
+                raised = max(shift, 1e-13 * float(degree.max(initial=0.0)))
+                matrix = self._laplacian.matrix + raised * scipy.sparse.eye_array(
+                    self._laplacian.size, format="csr"
+                )
+                factor = scipy.sparse.linalg.splu(
+                    scipy.sparse.csc_array(matrix),
+                    permc_spec="MMD_AT_PLUS_A",
+                    diag_pivot_thresh=0.0,
+                    options={"SymmetricMode": True},
+                )
+                self._factor = (shift, factor)
+            return self._factor[1]
+
+
+def _weighted(block: Block, weight: Floats) -> Floats:
+    """Σ_i w_i x_i² of each column."""
+    total = np.zeros(block.shape[1])
+    for rows in chunks(block):
+        total += inner(block[rows], block[rows] * weight[rows])
+    return total
+
+
 Positions = NDArray[np.intp]
+Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
+
+# 1.2 GB of entries at most; room is made a quarter at a time.
+MOST = 12_000
+
+
+@dataclass
+class SeenBlock:
+    """K_SS of a matrix K for the positions S seen so far, to a tolerance.
+
+    Attributes
+    ----------
+    shift, tol : float
+        What its entries were computed for; NaN before anything was.
+    positions : array of int
+        S, in the order of arrival.
+    """
+
+    shift: float = np.nan
+    tol: float = np.inf
+    positions: Positions = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    _entries: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    # A loop asks for questions in one thread and refines in another.
+    _growing: Any = field(default_factory=threading.Lock, repr=False)
+
+    def entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
+        """K[rows][:, columns], computed as far as it was not seen.
+
+        Parameters
+        ----------
+        rows, columns : array of int
+            In any order, also repeated.
+        compute : callable
+            From columns and rows, ascending, to runs of the columns and their entries in the rows, as they come.
+        """
+        with self._growing:
+            return self._found(rows, columns, compute)
+
+    def _found(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
+        row, row_at = np.unique(rows, return_inverse=True)
+        column, column_at = np.unique(columns, return_inverse=True)
+        fresh = self.missing(np.union1d(row, column))
+        if fresh.size <= min(row.size, column.size) and self.takes(fresh.size):
+            wanted = np.union1d(self.positions, fresh)
+            for part, values in compute(fresh, wanted):
+                self.add(fresh[part], wanted, values)
+            return self.block(row, column)[np.ix_(row_at, column_at)]
+        # Many rows of few columns, or more than are kept: the fewer are computed in full.
+        if row.size < column.size:
+            return self._found(columns, rows, compute).T
+        found = np.empty((row.size, column.size))
+        for part, values in compute(column, row):
+            found[:, part] = values
+        return found[np.ix_(row_at, column_at)]
+
+    def missing(self, positions: Positions) -> Positions:
+        """Those not seen yet, each once."""
+        return np.setdiff1d(positions, self.positions)
+
+    def takes(self, count: int) -> bool:
+        """Whether so many more are kept."""
+        return self.positions.size + count <= MOST
+
+    def add(self, fresh: Positions, rows: Positions, columns: Floats) -> None:
+        """Keep the columns K[rows, fresh]; ``rows``, ascending, holds S and ``fresh``."""
+        count, total = self.positions.size, self.positions.size + fresh.size
+        if total > self._entries.shape[0]:
+            capacity = min(MOST, max(total + total // 4, 64))
+            require_memory(8.0 * capacity**2, f"the covariance of {capacity} entities")
+            larger = np.empty((capacity, capacity))
+            larger[:count, :count] = self._entries[:count, :count]
+            self._entries = larger
+        old = columns[np.searchsorted(rows, self.positions)]
+        own = columns[np.searchsorted(rows, fresh)]
+        self._entries[:count, count:total] = old
+        self._entries[count:total, :count] = old.T
+        self._entries[count:total, count:total] = 0.5 * (own + own.T)
+        self.positions = np.concatenate([self.positions, fresh])
+
+    def block(self, rows: Positions, columns: Positions) -> Floats:
+        """K[rows][:, columns] of positions seen."""
+        order = np.argsort(self.positions)
+        at_rows, at_columns = (
+            order[np.searchsorted(self.positions, wanted, sorter=order)] for wanted in (rows, columns)
+        )
+        return self._entries[np.ix_(at_rows, at_columns)]
+
 
 # Columns solved together share each pass over the links; where their vectors would leave the cache, or for fewer than so many
 # columns, one after the other takes no longer and less memory.

@@ -7,16 +7,11 @@ import pandas as pd
 from relpref.infer import UtilityPosterior
 from relpref.report.blocks import Chapter, Contents
 from relpref.report.hyperparameters import hyperparameters
-from relpref.report.utilities.asked import asked
 from relpref.report.utilities.contributions import contributions
-from relpref.report.utilities.evidence import evidence
+from relpref.report.utilities.evidence import asked, evidence, questions, surprises
 from relpref.report.utilities.methods import methods
-from relpref.report.utilities.questions import questions
-from relpref.report.utilities.ranking import ranking
-from relpref.report.utilities.subject import Subject
-from relpref.report.utilities.summary import summary
-from relpref.report.utilities.surprises import surprises
-from relpref.report.utilities.trust import trust
+from relpref.report.utilities.subject import Subject, ranking
+from relpref.report.utilities.summary import summary, trust
 
 
 def contents(posterior: UtilityPosterior, relations_evidence: bool | pd.DataFrame | None) -> Contents:

@@ -9,10 +9,8 @@ import pandas as pd
 from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL
 from relpref.errors import DataError
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.report.blocks import Block, Cell, Chapter, Picture, Text
-from relpref.report.grid import grid
-from relpref.report.plots import NARROW, WIDE, bars
-from relpref.report.text import clean, fixed, listed, signed_percent
+from relpref.report.blocks import Block, Cell, Chapter, Picture, Text, clean, fixed, listed, signed_percent
+from relpref.report.plots import NARROW, WIDE, bars, grid
 from relpref.report.utilities.subject import Subject
 
 _TITLE = "What the utilities rest on"

@@ -1,14 +1,125 @@
 """What was done, in words: the model of answers and utilities, and how places come about."""
 
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, parts_of
+from relpref.errors import RelprefError
 from relpref.infer import UtilityPosterior
-from relpref.infer.large.belief import ImplicitBelief
+from relpref.infer.belief import generator
+from relpref.infer.large.answered import answered, approximations
+from relpref.infer.large.covariance import ImplicitBelief
+from relpref.infer.large.problem import touched
+from relpref.kernels import (
+    Diffusion,
+    HiddenCommonCause,
+    Linear,
+    Matern32,
+    Matern52,
+    Precomputed,
+    RegularizedLaplacian,
+    RelationVectors,
+    SquaredExponential,
+)
 from relpref.likelihoods import Logistic
+from relpref.models import preference_gp, xpgp
+from relpref.models.xpgp import kernels_by_part
+from relpref.report.blocks import Chapter, Contents, Text, clean, counted, listed, whole
+from relpref.report.hyperparameters import hyperparameters
 from relpref.report.methods import approximation
-from relpref.report.text import listed
-from relpref.report.utilities.kernels import kernels
+from relpref.report.utilities.contributions import contributions
+from relpref.report.utilities.evidence import asked, evidence, questions, surprises
+from relpref.report.utilities.subject import Subject, ranking
+from relpref.report.utilities.summary import fitted, summary, trust, warnings
+
+_MOST = 6
+_WORDS: dict[type, str] = {
+    SquaredExponential: "the squared-exponential kernel",
+    Matern32: "the Matérn 3/2 kernel",
+    Matern52: "the Matérn 5/2 kernel",
+    Linear: "the linear kernel",
+    Precomputed: "a covariance that was given",
+    RegularizedLaplacian: "the regularised Laplacian",
+    Diffusion: "the diffusion kernel",
+}
+_SCALED = (*(kind for kind in _WORDS if kind is not Precomputed), HiddenCommonCause, RelationVectors)
+
+
+def kernels(posterior: UtilityPosterior) -> str:
+    """The paragraph; empty where the program is not one whose kernels are known."""
+    origin = posterior.origin
+    program: Any = None if origin is None else origin.program
+    while isinstance(program, partial):
+        program = program.func
+    if origin is None or program not in (xpgp, preference_gp):
+        return ""
+    options = origin.keywords
+    parts = parts_of(posterior)
+    if not parts:
+        return ""
+    used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
+    used[ATTRIBUTES] = options.get("attribute_kernel") or SquaredExponential()
+    used = {part: used.get(part, RegularizedLaplacian()) for part in parts if part != INDIVIDUAL}
+    by_kernel: dict[str, list[str]] = {}
+    for part, kernel in used.items():
+        name = "the attributes" if part == ATTRIBUTES else f"“{clean(part)}”"
+        by_kernel.setdefault(_words(kernel), []).append(name)
+    pairs = [f"{words} for {listed(whose, most=_MOST)}" for words, whose in by_kernel.items()]
+    said = "kernel is" if len(pairs) == 1 else "kernels are"
+    sentences = [f"The {said} {listed(pairs, most=_MOST)}."] if pairs else []
+    if INDIVIDUAL in parts:
+        sentences.append("Every entity has a part of its own, which is independent of all others.")
+    switched_on = options.get("standardize", True) and options.get("normalize", True)
+    if len(parts) > 1 and switched_on and all(isinstance(kernel, _SCALED) for kernel in used.values()):
+        sentences.append(
+            "They are scaled so that, at an amplitude of 1, two entities typically differ by 1.4: two that are far apart in their "
+            "attributes, or two in the same connected part of a relation (in different parts, where a kernel takes those of one part "
+            "for the same). That is why the amplitudes of different parts "
+            "can be compared."
+        )
+    elif len(parts) > 1:
+        sentences.append("They were not all scaled, so amplitudes of different parts cannot be compared.")
+    return " ".join([*sentences, *_relations(posterior)])
+
+
+def _words(kernel: Any) -> str:
+    if isinstance(kernel, HiddenCommonCause):
+        causes = "links" if kernel.method == "edges" else "cliques"
+        return f"the hidden common cause kernel by {causes} (Silva, Chu and Ghahramani 2007)"
+    if isinstance(kernel, RelationVectors):
+        return f"{_words(kernel.attribute_kernel)} on each entity's links"
+    return _WORDS.get(type(kernel), f"the kernel {clean(type(kernel).__name__)}")
+
+
+def _relations(posterior: UtilityPosterior) -> list[str]:
+    """How relations that are not undirected became graphs."""
+    used = parts_of(posterior)
+    found = []
+    for name, links in posterior.data.links.items():
+        if not any(part in used for part in posterior.data.parts_of(name)):
+            continue
+        called = f"The relation “{clean(name)}”"
+        if links.relation.form == "random_walk":
+            found.append(
+                f"{called} is directed: entities are tied by how often a random walk along its links goes from one to the "
+                "other (Chung 2005)."
+            )
+        elif links.relation.kind == "directed":
+            found.append(
+                f"{called} is directed, so it has two roles: “{clean(name)}_linking” ties those who link to the same entity, "
+                f"“{clean(name)}_linked” those to whom the same entity links."
+            )
+        else:
+            found.append(
+                f"{called} links entities to something else: those that share such a target are tied."
+            )
+    return found
+
 
 _COVERAGE = (
     "In a simulation with 20 entities and 30 answers, intervals of 50, 80 and 95% from expectation propagation at maximized "
@@ -17,7 +128,6 @@ _COVERAGE = (
 
 
 def methods(posterior: UtilityPosterior) -> list[str]:
-    """Paragraphs."""
     paragraphs = [f"{_answers(posterior)} {_utilities(posterior)}", kernels(posterior)]
     paragraphs.append(approximation(posterior))
     searched = "evaluations" in posterior.info
@@ -93,3 +203,65 @@ def _utilities(posterior: UtilityPosterior) -> str:
     if INDIVIDUAL in parts:
         return f"{text}: those of different entities are independent (Thurstone 1927)."
     return f"{text}."
+
+
+_BEST, _UNCERTAIN = 150, 50
+_CANDIDATES = 500  # entities with answers, among which the least known are looked for: each may cost a solution with the graph
+
+
+def contents(posterior: UtilityPosterior, relations_evidence: bool | pd.DataFrame | None) -> Contents:
+    """The page; ``relations_evidence`` as in `relpref.report.write`."""
+    best, uncertain, looked_at = _chosen(posterior)
+    data = posterior.data
+    some = posterior.about(data.entities[at] for at in np.union1d(best, uncertain))
+    subject = Subject(some, within=posterior)
+    chapters = [chapter for chapter in _chapters(posterior, subject, relations_evidence) if chapter]
+    number = whole(data.num_entities)
+    lead = (
+        f"Shown are {whole(some.data.num_entities)} of {number} entities: the {whole(len(best))} with the highest utilities, and, of "
+        f"{looked_at}, the {whole(len(uncertain))} whose utilities are least certain. Utilities are less the average of all {number}; "
+        "places, and the probabilities of being the best, are among those shown."
+    )
+    first, *others = summary(subject)
+    return Contents("Ranking report", [first, lead, *others, *_near(posterior)], chapters, methods(posterior))
+
+
+def _chosen(posterior: UtilityPosterior) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
+    """Positions of the best, of the least certain of those that answers are about, and the words for these."""
+    belief = posterior.belief
+    assert isinstance(belief, ImplicitBelief)
+    best = np.argsort(-belief.mean(), kind="stable")[:_BEST]
+    known = touched(posterior.data)
+    words = f"the {whole(len(known))} that answers are about"
+    if len(known) > _CANDIDATES:
+        known = np.sort(generator(posterior.key).choice(known, _CANDIDATES, replace=False))
+        words = f"{whole(_CANDIDATES)} that were drawn from those that answers are about"
+    _, sd = belief.relative(known)
+    return best, known[np.argsort(-sd, kind="stable")[:_UNCERTAIN]], words
+
+
+def _near(posterior: UtilityPosterior) -> list[str]:
+    said = approximations(posterior)
+    return [" ".join(clean(sentence, 1000) for sentence in said)] if said else []
+
+
+def _chapters(
+    posterior: UtilityPosterior, subject: Subject, wanted: bool | pd.DataFrame | None
+) -> Iterator[Chapter | None]:
+    yield asked(Subject(posterior))
+    yield ranking(subject)
+    yield contributions(subject)
+    yield evidence(posterior, wanted)
+    data = posterior.data
+    never = data.num_entities - len(touched(data))
+    found = [f"{counted(never, 'entity was', 'entities were')} never compared."] if never else []
+    try:
+        known = Subject(answered(posterior))
+    except RelprefError as error:
+        text = f"Answers were not left out and predicted, nor searched for surprises: {clean(error, 1000)}."
+        yield Chapter("How far to trust it", [Text(" ".join([*found, *fitted(Subject(posterior)), text]))])
+    else:
+        yield trust(known, [*found, *warnings(known), *fitted(Subject(posterior))])
+        yield surprises(known)
+    yield questions(subject)
+    yield hyperparameters(posterior)

@@ -15,10 +15,11 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.explore import next_pairs, worth
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior
-from relpref.infer.large import belief as large_belief
+from relpref.infer.large import covariance as large_belief
 from relpref.infer.large import fit as large_fit
 from relpref.infer.large.problem import LargeProblem, touched
-from relpref.kernels import Diffusion, HiddenCommonCause, RelationVectors, implicit
+from relpref.kernels import Diffusion, HiddenCommonCause, RelationVectors
+from relpref.kernels import graph as implicit
 from relpref.models import preference_gp, xpgp
 from relpref.models.preference import Hyperparameters
 

@@ -16,12 +16,10 @@ from relpref.errors import DataError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse import SparseFit, SparsePosterior, fit
 from relpref.infer.result import Result
-from relpref.infer.rows import DenseRows
-from relpref.infer.sites import Problem, Sites, cavities, run
-from relpref.infer.spaces import EntitySpace, Map
+from relpref.infer.sites import DenseRows, EntitySpace, Map, Problem, Sites, cavities, run
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import KernelMatrix, LaplacianSolver, LowRank, SparsePrecision
-from relpref.linalg.cholesky import cholesky
+from relpref.linalg.eigen import cholesky
 
 Floats = NDArray[np.float64]
 
@@ -290,7 +288,7 @@ def nothing_is_plausible(found: SparseFit) -> bool:
 
 
 def test_a_solve_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.infer.large.sparse.equations._MOST_STEPS", 1)
+    monkeypatch.setattr("relpref.infer.large.sparse.posterior._MOST_STEPS", 1)
     found = run_sparse(CASES["one relation"](), variances="sampled")
     assert found.info.result is Result.iterations_not_converged
     assert "after 1 products" in found.info.detail

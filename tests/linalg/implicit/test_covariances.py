@@ -8,7 +8,7 @@ import scipy.sparse
 
 from relpref.errors import DataError
 from relpref.linalg import ImplicitSum, KernelMatrix, LaplacianSolver, LowRank, SparsePrecision
-from relpref.linalg.implicit import kernel_matrix
+from relpref.linalg.implicit import covariances as kernel_matrix
 
 SIZE = 60
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from relpref.errors import DataError, InferenceError
 from relpref.linalg import LaplacianSolver
-from relpref.linalg.implicit import laplacian, laplacian_solver, refinement, seen
+from relpref.linalg.implicit import laplacian, laplacian_solver
+from relpref.linalg.implicit import laplacian_solver as refinement
+from relpref.linalg.implicit import laplacian_solver as seen
 
 
 def random_graph(rng: Any, size: int, links: int, spread: float = 1.0) -> Any:

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from relpref.errors import DataError
 from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian
-from relpref.linalg.sharded.shards import Shards, Slots
+from relpref.linalg.sharded.conjugate_gradient import Shards, Slots
 
 
 @dataclass(frozen=True)

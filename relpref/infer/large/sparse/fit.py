@@ -1,33 +1,245 @@
 """Expectation propagation with a sparse posterior precision: the algebra of each sweep on the host."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 import scipy.linalg
+from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.belief import as_key
-from relpref.infer.large.sparse.algebra import Algebra, Method, sites
-from relpref.infer.large.sparse.latents import Latents
-from relpref.infer.large.sparse.posterior import SparsePosterior
-from relpref.infer.large.sparse.relations import Noise
-from relpref.infer.large.sparse.sweeps import (
-    Progress,
-    Sweeps,
-    Tilted,
-    before,
-    evidence_of_rows,
-    slope_of_pull,
-    sweep,
+from relpref.infer.evidence import log_evidence_of_sites
+from relpref.infer.large.sparse.posterior import (
+    Estimate,
+    Factorised,
+    Iterative,
+    Latents,
+    Noise,
+    Relations,
+    Sampled,
+    SparsePosterior,
+    exact_variances,
 )
-from relpref.infer.result import Result
-from relpref.infer.sites import Sites
+from relpref.infer.result import CODES, Result
+from relpref.infer.sites import (
+    Fit,
+    Marginals,
+    Sites,
+    State,
+    advance,
+    begin,
+    cavities,
+    held,
+    matched,
+    outcome,
+    unfinished,
+)
+from relpref.likelihoods import TiltedMoments
 from relpref.linalg import ImplicitCovariance, require_memory
 
 Floats = NDArray[np.float64]
+Method = Literal["factorised", "sampled", "refined"]
+
+
+class Algebra:
+    """The posterior of the last fresh sweep.
+
+    Parameters
+    ----------
+    latents : Latents
+    counts : array, shape (m,)
+    tol : float
+        Of every solve.
+    noise : Noise or None
+        None for dense factors.
+
+    Attributes
+    ----------
+    mean, parts : array of shape (n,), and dict of such arrays
+        What the last response stands for, and what it is made of.
+    """
+
+    def __init__(self, latents: Latents, counts: Floats, tol: float, noise: Noise | None) -> None:
+        self.latents, self.counts = latents, counts
+        self._tol, self._noise = tol, noise
+        self._last: dict[str, Floats] = {}
+        self._relations: Relations
+        self._posterior: SparsePosterior
+        self._ratio = np.ones(len(counts))
+        self.parts: dict[str, Floats] = {}
+
+    def refresh(self, given: Sites) -> Fit:
+        """The posterior under given sites."""
+        weights = np.asarray(self.counts * np.asarray(given.precision))
+        if self._noise is None:
+            self._relations = Factorised(self.latents, weights)
+        else:
+            self._relations = Sampled(self.latents, weights, self._tol, self._last, self._noise)
+        self._posterior = SparsePosterior.under(self.latents, self._relations, weights)
+        mean = self.response(self.counts * np.asarray(given.shift))
+        return Fit(given, NO_FACTOR, marginals(mean, self.gap_variances().value))
+
+    def response(self, pull: Any) -> Any:
+        """Posterior covariance of the projections times a vector."""
+        self.parts = self._posterior.by_part(self.latents.projection.T @ pull, "mean")
+        return np.asarray(self.latents.projection @ self.mean)
+
+    @property
+    def mean(self) -> Floats:
+        return np.asarray(sum(self.parts.values()))
+
+    def gap_variances(self) -> Estimate:
+        """Of the rows, with standard errors."""
+        value, error = self._relations.variances
+        return self._posterior.gap_variances(Estimate(self._ratio * value, self._ratio * error))
+
+    def refine(self) -> Floats:
+        """From now on take variances in the ratio of exact to estimated ones under the sites of now.
+
+        The random numbers are the same in every sweep, so the ratio hardly depends on the sites.
+
+        Returns
+        -------
+        array, shape (m,)
+            Exact less estimated variance of the rows so far.
+        """
+        value = self._relations.variances.value
+        exact = exact_variances(self.latents, self._relations)
+        wrong = exact - self._ratio * value
+        self._ratio = exact / value
+        return wrong
+
+    def half_log_ratio(self) -> Estimate:
+        """Half the log ratio of prior to posterior volume."""
+        return self._posterior.half_log_ratio(self._relations.half_log_ratio())
+
+    def mean_error(self, slope: Floats, wrong: Floats | None) -> Floats:
+        """What the errors of the variances do to the means, shape (n,), to first order.
+
+        Parameters
+        ----------
+        slope : array, shape (m,)
+            Of each row's pull ν − τ·mean in its variance.
+        wrong : array, shape (m,), or None
+            Error of each variance; None takes the samples' (the infinitesimal jackknife: each sample is left out in turn).
+        """
+        deviations = self._relations.deviations if wrong is None else wrong[:, None]
+        if not deviations.size:
+            return np.zeros(self.latents.size)
+        pull = self.latents.projection.T @ (slope[:, None] * deviations)
+        return np.asarray(np.sqrt(np.sum(self._posterior.matmul(pull) ** 2, axis=1)))
+
+    def lasting(self) -> SparsePosterior:
+        """Without the random numbers and the solutions that only further sweeps would need."""
+        if self._noise is None:
+            return self._posterior
+        relations = Iterative(self.latents, self._posterior.weights, self._tol)
+        return replace(self._posterior, relations=relations)
+
+
+NO_FACTOR: Any = ()  # of a `Fit`: the host keeps it
+
+
+def sites(precision: Any, shift: Any) -> Sites:
+    found: Any = Sites
+    return found(np.asarray(precision, np.float64), np.asarray(shift, np.float64))
+
+
+def marginals(mean: Any, variance: Any) -> Marginals:
+    """Marginals on the host, before the determinant is known."""
+    found: Any = Marginals
+    return found(mean, variance, np.zeros(()))
+
+
+Tilted = Callable[[Any, Any], TiltedMoments]
+Progress = Callable[[int, float], object]
+
+_STEP = 1e-4  # relative, of a difference quotient
+
+
+class Sweeps(NamedTuple):
+    """Where sweeps ended.
+
+    Attributes
+    ----------
+    result : Result
+    number : int
+        Of fresh ones, those before included.
+    fit : Fit
+        Of the last fresh one.
+    state : State
+    """
+
+    result: Result
+    number: int
+    fit: Fit
+    state: State
+
+
+def before(first: Sites) -> Sweeps:
+    nothing = np.zeros(np.shape(first.shift))
+    fit = Fit(first, NO_FACTOR, marginals(nothing, nothing))
+    return Sweeps(Result.max_iterations, 0, fit, begin(first, fit))
+
+
+def sweep(
+    algebra: Algebra, tilted: Tilted, start: Sweeps, tol: float, most: int, progress: Progress | None
+) -> Sweeps:
+    """As `relpref.infer.sites.run`, from where other sweeps ended."""
+    counts: Any = algebra.counts
+    _, number, fit, state = start
+    state, usable, more = begin(sites(*state.sites), fit), np.asarray(7), True
+    while more and number < most:
+        here = sites(*state.sites)
+        fresh = bool(state.held < 0)
+        if fresh:
+            fit = algebra.refresh(here)
+            now = fit.marginals
+        else:
+            now = held(algebra.response, counts, fit, here, state.mean)
+        moments = tilted(*_cavities(counts, here, now))
+        state, usable, going = _advance(counts, state, fit, now, moments, tol)
+        more, number = bool(going), number + fresh
+        if progress is not None and fresh:
+            progress(number, float(state.held_residual))
+    return Sweeps(CODES[int(_outcome(state, usable, tol))], number, fit, state)
+
+
+def slope_of_pull(algebra: Algebra, tilted: Tilted, fit: Fit) -> Floats:
+    """Derivative of each row's pull on the means, count·(ν − τ·mean), in its variance, shape (m,)."""
+    counts: Any = algebra.counts
+    mean, variance, _ = fit.marginals
+    pulls = []
+    for factor in (1 + _STEP, 1 - _STEP):
+        cavity = _cavities(counts, fit.sites, marginals(mean, factor * variance))
+        precision, shift = _matched(cavity, tilted(*cavity))
+        pulls.append(counts * (np.asarray(shift) - np.asarray(precision) * np.asarray(mean)))
+    change = 2 * _STEP * np.asarray(variance)
+    return np.asarray(np.divide(pulls[0] - pulls[1], change, out=np.zeros_like(change), where=change > 0))
+
+
+_cavities = jax.jit(cavities)
+_matched = jax.jit(matched)
+_outcome = jax.jit(outcome)
+
+
+@jax.jit
+def _advance(
+    counts: Array, state: State, fit: Fit, now: Marginals, moments: TiltedMoments, tol: Array
+) -> tuple[State, Array, Array]:
+    state, usable = advance(counts, state, fit, now, moments)
+    return state, usable, unfinished(state, usable, tol)
+
+
+@jax.jit
+def evidence_of_rows(counts: Array, log_normalizer: Array, fit: Fit) -> Array:
+    """The rows' share of log Z."""
+    cavity = cavities(counts, fit.sites, fit.marginals)
+    return log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
 
 
 # Variances are refined until they are as near as this, relative to themselves.
@@ -236,7 +448,6 @@ def _found(
 
 
 def _nothing(algebra: Algebra, info: SparseInfo) -> SparseFit:
-    """No number at all."""
     latents, nan = algebra.latents, float("nan")
     rows, entities = np.full(len(algebra.counts), nan), np.full(latents.size, nan)
     parts = dict.fromkeys([*latents.relations, *latents.factors], entities)
