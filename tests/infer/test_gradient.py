@@ -154,3 +154,9 @@ def test_a_row_that_counts_for_nothing_is_as_good_as_absent(objective: Callable[
     without = objective(some, kept, gap_space=False)({"amplitude": 0.3})
     np.testing.assert_allclose(with_rows[0], without[0], rtol=1e-10)
     np.testing.assert_allclose(with_rows[1]["amplitude"], without[1]["amplitude"], rtol=1e-8)
+
+
+def test_a_projection_that_moves_in_entity_space(objective: Callable[..., Any]) -> None:
+    """More rows than latent values, and hyperparameters in the projection, the prior and the likelihood."""
+    at = objective(everywhere, UNIT, MEASURED, gap_space=False)
+    check(at, {"amplitude": 0.3, "discernment": -0.4, "bias": 0.2, "noise": -0.1})

@@ -1,0 +1,78 @@
+"""When engines stop: EP where only variances are left to settle, and Laplace where a full step goes too far."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pandas as pd
+import pytest
+from scipy.special import expit, ndtr
+
+from relpref import PreferenceData
+from relpref.infer import EP, InferenceWarning, Laplace
+from relpref.kernels import GaussianProcess, Precomputed
+from relpref.likelihoods import LogitBernoulli
+from relpref.linalg import Dense
+from relpref.models import preference_gp
+
+MARGIN = 0.6
+
+
+def test_ties_move_no_mean_but_the_variance() -> None:
+    """By symmetry every mean is 0 from the start, and EP of one answer is exact."""
+    table = pd.DataFrame({"first": ["a"], "second": ["b"], "winner": [""], "tie": [True]})
+    data = PreferenceData.from_tables(["a", "b"], table)
+    covariance = np.array([[1.5, 0.4], [0.4, 2.0]])
+    fixed = {"attributes_amplitude": 1.0, "tie_margin": MARGIN}
+    found: Any = EP(preference_gp, fixed=fixed).run(
+        0, data, progress_bar=False, attribute_kernel=Precomputed(covariance), individual=False
+    )
+    contrast = np.array([[1.0, -1.0]])
+    sd = np.sqrt((contrast @ covariance @ contrast.T).item())
+    gap = np.linspace(-12 * sd, 12 * sd, 20_001)
+    weight = np.exp(-0.5 * (gap / sd) ** 2) * (ndtr(gap + MARGIN) - ndtr(gap - MARGIN))
+    np.testing.assert_allclose(found.mean(), 0.0, atol=1e-9)
+    np.testing.assert_allclose(found.sd(contrast)[0], np.sqrt(weight @ gap**2 / weight.sum()), rtol=1e-6)
+
+
+VARIANCE, COUNT = 30.0, 2
+
+
+def one_decision() -> None:
+    f = numpyro.sample("f", GaussianProcess(Dense(jnp.full((1, 1), VARIANCE))))
+    with numpyro.plate("example", COUNT):
+        numpyro.sample("decision", LogitBernoulli(f[np.zeros(COUNT, int)]), obs=np.ones(COUNT, int))
+
+
+def newton(x: float, steps: int) -> tuple[float, float]:
+    """Where the last of so many full steps would lead; and the smallest part of one that was taken, of 1, ½, ¼, ..."""
+
+    def height(x: float) -> float:
+        return float(-COUNT * np.logaddexp(0, -x) - 0.5 * x**2 / VARIANCE)
+
+    least = 1.0
+    for _ in range(steps):
+        slope, curvature = COUNT * expit(-x), COUNT * expit(x) * expit(-x)
+        there = (slope + curvature * x) * VARIANCE / (1 + curvature * VARIANCE)
+        part = 1.0
+        while height(x + part * (there - x)) < height(x):
+            part *= 0.5
+        least = min(least, part)
+        x += part * (there - x)
+    return there, least
+
+
+def test_a_step_that_goes_too_far_is_halved_until_it_climbs() -> None:
+    start = -5.0  # where the likelihood is nearly linear; these sites put the first point there
+    sites = {
+        "precision": np.full(COUNT, 1.0),
+        "shift": np.full(COUNT, start * (1 / (COUNT * VARIANCE) + 1)),
+    }
+    for steps in (2, 3):
+        stopped = Laplace(one_decision, max_sweeps=steps, throw=False)
+        found: Any = stopped.run_from(sites, 0, progress_bar=False)
+        there, least = newton(start, steps)
+        assert least == 0.5
+        with pytest.warns(InferenceWarning, match="max_iterations"):
+            np.testing.assert_allclose(found.mean(), there, rtol=1e-8)
