@@ -407,7 +407,7 @@ class GaussianEngine:
         else:
             log_weights = prior_log_weights + evidences
             log_evidence = float(logsumexp(log_weights))
-            info |= {**more, "effective_points": effective(log_weights)}
+            info |= {**more, "points": len(rows), "effective_points": effective(log_weights)}
             if len(rows) >= PARETO_POINTS:
                 info["pareto_k"] = pareto_k(log_weights)
             warn_of_weights(info)

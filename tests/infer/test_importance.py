@@ -85,6 +85,12 @@ def grid(data: PreferenceData) -> Any:
     return EP(two_parts).run_at_draws(draws, 0, data, prior_log_weights=weights)
 
 
+def test_few_weighted_draws_are_warned_about(data: PreferenceData) -> None:
+    draws = {"smooth": np.array([0.5, 1.0, 1.5]), "own": np.array([0.5, 0.5, 0.5])}
+    with pytest.warns(InferenceWarning, match=r"of 3 weighted hyperparameters are effective"):
+        EP(two_parts).run_at_draws(draws, 0, data, prior_log_weights=np.zeros(3))
+
+
 def test_the_average_is_that_of_a_grid(posterior: UtilityPosterior, grid: UtilityPosterior) -> None:
     sd = grid.sd()
     np.testing.assert_allclose((posterior.mean() - grid.mean()) / sd, 0.0, atol=0.1)
