@@ -30,7 +30,7 @@ LEVEL = {
     "demo": 5,
     "runs": 3,
 }
-OPEN = ("errors", "files", "folders", "memory", "parallel", "data_loaders", "registry")
+OPEN = ("errors", "files", "journal", "folders", "memory", "parallel", "data_loaders", "registry")
 
 
 def imports(path: Path) -> set[str]:

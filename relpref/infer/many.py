@@ -22,9 +22,9 @@ from relpref.infer.exact import Exact
 from relpref.infer.posterior import Posterior
 from relpref.infer.program import preference_data
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import fingerprint
 from relpref.infer.storage import load
 from relpref.infer.utility_posterior import UtilityPosterior
+from relpref.journal import fingerprint
 from relpref.parallel import run_all
 
 Found = Posterior | RelationPosterior

@@ -143,7 +143,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
 def test_the_same_problem_is_known_again_in_another_process() -> None:
     """The order of sets, and of what numpyro keeps in them, is another one there."""
     script = (
-        "from benchmarks.calibration import case; from relpref.infer.result import fingerprint; "
+        "from benchmarks.calibration import case; from relpref.journal import fingerprint; "
         "print(fingerprint(case('probabilities')))"
     )
     said = {

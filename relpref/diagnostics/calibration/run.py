@@ -45,9 +45,10 @@ from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
 from relpref.infer.faces import latent_moments
 from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Layout, Program, Values, broadcast_fixed, discover, running
-from relpref.infer.result import CODES, Result, fingerprint
+from relpref.infer.result import CODES, Result
 from relpref.infer.search import UNMIXED
 from relpref.infer.sites import Sites, SparseRows
+from relpref.journal import fingerprint
 from relpref.kernels import Precomputed
 from relpref.models import conditional_ranking
 from relpref.parallel import Scheduler, run_all

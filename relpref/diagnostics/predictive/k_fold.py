@@ -39,8 +39,8 @@ from relpref.infer.exact.solve import EdgeScores
 from relpref.infer.large.answered import answered
 from relpref.infer.posterior import Origin
 from relpref.infer.program import preference_data
-from relpref.infer.result import fingerprint
 from relpref.infer.update import engine_again
+from relpref.journal import fingerprint
 from relpref.parallel import run_all
 
 
