@@ -117,14 +117,12 @@ class Journal:
     def _decoded(self, line: str, number: int) -> dict[str, Any]:
         try:
             record = json.loads(line, object_hook=_with_array)
-        except ValueError as error:
-            record, why = None, error
-        else:
-            why = None
+        except ValueError:
+            record = None
         if not isinstance(record, dict):
             raise StorageError(
                 f"{self.path}: line {number} is damaged; remove the file, or its lines from there on"
-            ) from why
+            )
         return record
 
 
