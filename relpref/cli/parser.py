@@ -77,7 +77,7 @@ def _call(function: str, chosen: argparse.Namespace) -> None:
     getattr(import_module(f"relpref.cli.{module}"), name)(chosen)
 
 
-def whole(least: int = -(2**63), most: int = 2**63) -> Callable[[str], int]:
+def whole(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
     """Read a whole number within bounds."""
 
     def read(text: str) -> int:
@@ -85,10 +85,10 @@ def whole(least: int = -(2**63), most: int = 2**63) -> Callable[[str], int]:
             number = int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-        if number < least:
+        if most is not None and not (least or 0) <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between {least} and {most}")
+        if least is not None and number < least:
             raise argparse.ArgumentTypeError(f"{text} is less than {least}")
-        if number > most:
-            raise argparse.ArgumentTypeError(f"{text} is more than {most}")
         return number
 
     return read
@@ -422,8 +422,10 @@ _COMMANDS: dict[str, tuple[str, str, str, Callable[[_Parser], None]]] = {
     "conditional": (
         "conditional:run",
         "rank objects for a given node, by a partly known relation",
-        "relpref conditional fit --nodes drugs.csv --objects targets.csv --relation known.csv --out run/\n"
-        "  relpref conditional rank run/ aspirin --top 10",
+        (
+            "relpref conditional fit --nodes drugs.csv --objects targets.csv --relation known.csv --out run/\n"
+            "  relpref conditional rank run/ aspirin --top 10"
+        ),
         _conditional,
     ),
     "data": (
