@@ -126,7 +126,7 @@ def sbc_run(chosen: argparse.Namespace) -> None:
         engine, (program, args, options) = "exact", simulated_relation(known)
     else:
         _, posterior = opened(chosen.run)
-        own = str(posterior.info["engine"]).lower()
+        own = posterior.engine.lower()
         engine = chosen.engine or (own if own in _ENGINES else "ep")
         program, args, options = simulated_utilities(posterior)
     out = _folder(chosen)

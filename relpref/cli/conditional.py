@@ -16,7 +16,6 @@ from relpref.data.tables import read_table
 from relpref.errors import DataError, InferenceError
 from relpref.infer import RelationPosterior
 from relpref.infer.exact.domain import Domain
-from relpref.infer.result import Result
 from relpref.rls import ConditionalRanker, ConditionalRankerCV
 from relpref.runs import check_target, copied, save_run
 
@@ -72,7 +71,7 @@ def _fit(chosen: argparse.Namespace) -> None:
     else:
         ranker.solve(problem, progress_bar=not chosen.quiet)
     posterior = ranker.posterior_
-    result = Result[posterior.info["result"]]
+    result = posterior.result
     if not result.ok:
         raise InferenceError(
             f"the fit did not converge, and nothing was written: residual {posterior.info['residual']:.1e} after "

@@ -13,7 +13,7 @@ from relpref.diagnostics.predictive.compare import difference_of
 from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.leave_one_out import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer import Posterior, Result, UtilityPosterior
+from relpref.infer import Posterior, UtilityPosterior
 from relpref.infer.posterior import Origin
 from relpref.infer.update import engine_again
 
@@ -69,7 +69,7 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
             "the fit used priors of its own, which a saved posterior does not keep, so fitting again would be another model; "
             "compare before saving, or fit again"
         )
-    result = Result[posterior.info["result"]]
+    result = posterior.result
     if not result.ok:
         raise InferenceError(
             f"the fit itself did not converge, so its evidence compares with nothing: {result.value}", result
@@ -178,7 +178,7 @@ def site_part(posterior: Posterior, site: str) -> str | None:
 
 def _fixed(posterior: UtilityPosterior, origin: Origin) -> Mapping[str, Any]:
     """The hyperparameters that were not searched for."""
-    if "evaluations" not in posterior.info:
+    if not posterior.searched:
         return {site: np.asarray(value) for site, value in posterior.hyperparameters.items()}
     known: Mapping[str, Any] = origin.engine.get("fixed") or {}
     return known

@@ -167,7 +167,7 @@ def to_datatree(posterior: Posterior, num_samples: int = 1000, key: Any = None) 
     sampled = len(belief.weights) > 1 and not np.ptp(belief.weights)
     if sampled:
         total = len(belief.weights)  # the draws, or one of each component
-    chains = int(posterior.info.get("chains", 1)) if sampled else _CHAINS
+    chains = posterior.chains if sampled else _CHAINS
     per_chain = total // chains
     total = chains * per_chain
     if isinstance(belief, MixtureBelief) and not sampled:

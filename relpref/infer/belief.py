@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import numpy as np
@@ -20,6 +20,18 @@ class Belief(Protocol):
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it is made of draws."""
+
+    @property
+    def large(self) -> bool:
+        """Whether its covariance is evaluated where it is needed."""
+
+    @property
+    def components(self) -> "tuple[Belief, ...]":
+        """The Gaussians that it is a mixture of, one for a Gaussian; none of draws."""
 
     def mean(self) -> Floats:
         """Expectation, shape (n,)."""
@@ -89,6 +101,12 @@ class GaussianBelief:
 
     location: Floats
     scale: Floats
+    sampled: ClassVar[bool] = False
+    large: ClassVar[bool] = False
+
+    @property
+    def components(self) -> "tuple[GaussianBelief, ...]":
+        return (self,)
 
     @property
     def size(self) -> int:
@@ -159,6 +177,9 @@ class DrawsBelief:
 
     draws: Floats
     sampler: Mapping[str, Floats] = field(default_factory=dict)
+    sampled: ClassVar[bool] = True
+    large: ClassVar[bool] = False
+    components: ClassVar[tuple[Belief, ...]] = ()
 
     @property
     def size(self) -> int:
@@ -247,14 +268,16 @@ class MixtureBelief:
     locations: Floats
     scales: Floats
     weights: Floats
+    sampled: ClassVar[bool] = False
+    large: ClassVar[bool] = False
 
     @property
     def size(self) -> int:
         return int(self.locations.shape[1])
 
     @cached_property
-    def components(self) -> list[GaussianBelief]:
-        return [GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True)]
+    def components(self) -> tuple[GaussianBelief, ...]:
+        return tuple(GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True))
 
     def mean(self) -> Floats:
         return np.asarray(self.weights @ self.locations)

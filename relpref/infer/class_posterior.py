@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,11 @@ class ClassPosterior(Posterior):
         The examples that were learned from.
     """
 
+    kind: ClassVar[str] = "classes"
     data: Examples = field(kw_only=True)
+
+    def datasets(self) -> dict[str, Any]:
+        return {"data": self.data}
 
     @property
     def classes(self) -> tuple[Any, ...]:

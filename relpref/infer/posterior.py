@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.errors import DataError
 from relpref.infer.belief import Belief, Floats, generator
 from relpref.infer.result import InferenceWarning, Result, warn_user
@@ -46,6 +47,17 @@ class Origin:
             program = program.func
         return bound | dict(self.kwargs)
 
+    def datasets(self) -> dict[str, Any]:
+        """The data among the program's arguments, by name."""
+        named = {f"argument {place}": value for place, value in enumerate(self.args, 1)} | self.keywords
+        if len(self.args) == 1:
+            named["data"] = named.pop("argument 1")
+        return {
+            n: value
+            for n, value in named.items()
+            if isinstance(value, PreferenceData | Rankings | RelationData)
+        }
+
     def with_argument(self, old: Any, new: Any) -> "Origin":
         """The same call with another argument in place of one."""
         args = tuple(new if argument is old else argument for argument in self.args)
@@ -78,8 +90,115 @@ class Parts:
     covariances: Mapping[str, Floats]
 
 
+class PosteriorBase:
+    """What every posterior offers, whatever its values are.
+
+    Attributes
+    ----------
+    kind : str
+        ``"utilities"``, ``"relation"``, ``"classes"``; ``"sites"`` where a program of one's own has another form.
+    hyperparameters : dict from site to array or float
+    log_evidence : float or None
+    info : dict
+        What the engine reports, for people; what decisions need has a property here.
+    key : array of uint32
+        Random key of Monte Carlo answers.
+    """
+
+    kind: ClassVar[str] = "sites"
+    hyperparameters: Mapping[str, Any]
+    log_evidence: float | None
+    info: Mapping[str, Any]
+    key: NDArray[np.uint32]
+
+    @property
+    def result(self) -> Result:
+        """How the inference ended."""
+        return Result[self.info["result"]]
+
+    @property
+    def converged(self) -> bool:
+        """Whether the answers may be used without a warning."""
+        return self.result.ok
+
+    @property
+    def empty(self) -> bool:
+        """Whether the engine gave no numbers: all of them are NaN."""
+        return self.result.empty
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine, ``"samples"`` for draws made elsewhere."""
+        return str(self.info["engine"])
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the distribution is made of draws."""
+        return False
+
+    @property
+    def large(self) -> bool:
+        """Whether the covariance is evaluated where it is needed, because the whole matrix has no room."""
+        return False
+
+    @property
+    def searched(self) -> bool:
+        """Whether hyperparameters were searched for."""
+        return "evaluations" in self.info
+
+    @property
+    def chains(self) -> int:
+        """Number of chains that draws come from."""
+        return int(self.info.get("chains", 1))
+
+    @property
+    def effective_draws(self) -> float | None:
+        """Effective number of draws, where the engine counted it."""
+        ess = self.info.get("ess")
+        return None if ess is None else float(ess)
+
+    @property
+    def r_hat(self) -> float | None:
+        """Largest R-hat of the chains over hyperparameters, where the engine ran some."""
+        r_hat = self.info.get("r_hat")
+        return None if r_hat is None else float(r_hat)
+
+    @property
+    def solver(self) -> str:
+        """How an exact posterior was solved for; empty of the others."""
+        return str(self.info.get("solver", ""))
+
+    @property
+    def gradient_norm(self) -> float:
+        """Norm of the gradient where the search for hyperparameters ended; 0 without a search."""
+        return float(self.info.get("gradient_norm", 0.0))
+
+    @property
+    def lists(self) -> str:
+        """The lists (choices, orderings) that pairs of answers were formed from, in words; empty where there are none."""
+        return str(self.info.get("answers", ""))
+
+    @property
+    def quick_answers(self) -> int:
+        """Answers that came by quick updates since the engine last ran."""
+        return int(self.info.get("quick_answers", 0))
+
+    @property
+    def alike_parts(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of parts of the prior that answers cannot tell apart."""
+        return tuple((one, other) for one, other in self.info.get("alike_parts", ()))
+
+    def datasets(self) -> dict[str, Any]:
+        """The data that the posterior comes from, by the name of the program's argument."""
+        return {}
+
+    def _warn_if_not_converged(self) -> None:
+        if not self.converged:
+            warn_user(f"{self.result.name}: {self.result.value}", InferenceWarning)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior:
+class Posterior(PosteriorBase):
     """Beliefs about the Gaussian sites of a program.
 
     Attributes
@@ -118,6 +237,17 @@ class Posterior:
     origin: Origin | None = None
     hyperparameter_draws: Mapping[str, Floats] = field(default_factory=dict)
     prior_log_weights: Floats | None = None
+
+    @property
+    def sampled(self) -> bool:
+        return self.belief.sampled
+
+    @property
+    def large(self) -> bool:
+        return self.belief.large
+
+    def datasets(self) -> dict[str, Any]:
+        return {} if self.origin is None else self.origin.datasets()
 
     def mean(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
         """Posterior mean of a site, or of ``weights @ site``.
@@ -271,8 +401,3 @@ class Posterior:
                 f"weights have shape {matrix.shape}; each row needs {belief.size} entries, one for each value"
             )
         return belief.project(matrix)
-
-    def _warn_if_not_converged(self) -> None:
-        result = Result[self.info["result"]]
-        if not result.ok:
-            warn_user(f"{result.name}: {result.value}", InferenceWarning)

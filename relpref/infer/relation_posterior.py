@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from relpref.infer.belief import Floats, GaussianBelief, generator
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Asked, Domain
 from relpref.infer.exact.solve import QueryMoments, RelationProblem
-from relpref.infer.result import InferenceWarning, Result, warn_user
+from relpref.infer.posterior import PosteriorBase
 from relpref.infer.utility_posterior import objects, pairs_of_labels, ranking_table
 from relpref.likelihoods import CentredNormal
 
@@ -44,7 +44,7 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RelationPosterior:
+class RelationPosterior(PosteriorBase):
     """Beliefs about the score of every object for every conditioning node, known or new.
 
     Attributes
@@ -66,6 +66,7 @@ class RelationPosterior:
         Random key of Monte Carlo answers.
     """
 
+    kind: ClassVar[str] = "relation"
     problem: RelationProblem
     solution: Scores
     noise: float
@@ -74,6 +75,9 @@ class RelationPosterior:
     log_evidence: float | None
     info: Mapping[str, Any]
     key: NDArray[np.uint32]
+
+    def datasets(self) -> dict[str, Any]:
+        return {"data": self.problem}
 
     @property
     def nodes(self) -> Domain:
@@ -313,11 +317,6 @@ class RelationPosterior:
         if len(asked.labels) != 1:
             raise DataError(f"query has {len(asked.labels)} rows; ask for one conditioning node at a time")
         return asked, self.objects.ask(objects)
-
-    def _warn_if_not_converged(self) -> None:
-        result = Result[self.info["result"]]
-        if not result.ok:
-            warn_user(f"{result.name}: {result.value}", InferenceWarning)
 
 
 def _frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:

@@ -540,7 +540,7 @@ def _quickly(
     info = {
         **posterior.info,
         FITTED: _fitted(posterior),
-        QUICK: int(posterior.info.get(QUICK, 0)) + number,
+        QUICK: posterior.quick_answers + number,
         "residual": float("nan"),
         QUICK_ERROR: error,
     }
@@ -586,7 +586,7 @@ def _check_gaps(posterior: "UtilityPosterior") -> None:
     At a fixed point the sites say so themselves: each is what `match` makes of its cavity.
     """
     answers, sites = posterior.data.comparisons, posterior.sites
-    if QUICK in posterior.info or not len(answers.winner):
+    if posterior.quick_answers or not len(answers.winner):
         return
     belief = posterior.belief
     parameters = _by_component(posterior, posterior.hyperparameters, answers)
@@ -620,7 +620,7 @@ def _fully(
     again = hyperparameters == "refit" or (
         hyperparameters == "schedule" and (guessed or due(posterior, data.num_answers))
     )
-    searched = "evaluations" in posterior.info or posterior.hyperparameter_draws
+    searched = posterior.searched or posterior.hyperparameter_draws
 
     def refitted() -> "UtilityPosterior":
         engine = engine_again(origin, padding=True)

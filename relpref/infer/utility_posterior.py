@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -318,8 +318,12 @@ class UtilityPosterior(Posterior):
         How answers come about; of a program of one's own that takes no ``likelihood=``, `Probit` is assumed.
     """
 
+    kind: ClassVar[str] = "utilities"
     data: PreferenceData = field(kw_only=True)
     likelihood: AnswerModel = field(default_factory=Probit, kw_only=True)
+
+    def datasets(self) -> dict[str, Any]:
+        return {"data": self.data}
 
     def ranking(
         self, interval: float = 0.9, key: Any = None, *, ranks: bool = True, top: int = 1000
@@ -346,8 +350,9 @@ class UtilityPosterior(Posterior):
         """
         check_interval(interval)
         self._warn_if_not_converged()
-        if isinstance(self.belief, ImplicitBelief):
-            return ranking_of_the_best(self.belief, self.data.entities, interval, top)
+        if self.large:
+            large: Any = self.belief
+            return ranking_of_the_best(large, self.data.entities, interval, top)
         rng = self._rng(key) if ranks else None
         return ranking_table(self.belief.centred(), self.data.entities, interval, rng, "entity")
 
@@ -373,7 +378,7 @@ class UtilityPosterior(Posterior):
         """Raw utilities in the data's order: ``mean``, ``sd``, ``lower``, ``upper``; of too many entities for a matrix the mean alone."""
         check_interval(interval)
         self._warn_if_not_converged()
-        if isinstance(self.belief, ImplicitBelief):
+        if self.large:
             return pd.DataFrame({"mean": self.belief.mean()}, index=self._labels())
         lower, upper = self.belief.interval(interval)
         columns = {"mean": self.belief.mean(), "sd": self.belief.sd(), "lower": lower, "upper": upper}
@@ -443,7 +448,7 @@ class UtilityPosterior(Posterior):
         """
         self._warn_if_not_converged()
         parts = self._parts()
-        for one, other in self.info.get("alike_parts", ()):
+        for one, other in self.alike_parts:
             warn_user(
                 f"the answers cannot tell the parts {one!r} and {other!r} apart, whose prior covariances are nearly proportional: only their "
                 "sum is known"
@@ -592,7 +597,7 @@ class UtilityPosterior(Posterior):
             name for name in order if name in parts.covariances
         ]  # of too many entities for a matrix, none
         parts = Parts({n: parts.means[n] for n in order}, {n: parts.covariances[n] for n in known})
-        if not parts.means and "quick_answers" in self.info:
+        if not parts.means and self.quick_answers:
             raise DataError(
                 "nobody knows yet what quick updates did to the parts of the utilities; call update() first"
             )

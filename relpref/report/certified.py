@@ -12,7 +12,7 @@ import pandas as pd
 from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
 from relpref.diagnostics.certificates.certify import Target
 from relpref.errors import RelprefError
-from relpref.infer import Posterior, Result, UtilityPosterior
+from relpref.infer import Posterior, UtilityPosterior
 from relpref.infer.belief import Floats, GaussianBelief
 from relpref.report.blocks import Block, Text, clean, fixed, sentence
 
@@ -56,7 +56,7 @@ class Checked:
         """Every answer as predicted from all the others."""
         if (why := self._refused()) or (why := self._large(_MOST_LATENTS)):
             return Unknown(why)
-        if self.posterior.info.get("answers"):
+        if self.posterior.lists:
             return Unknown(_COMPOSED)
         return _tried(lambda: leave_one_out(self.posterior))
 
@@ -81,7 +81,7 @@ class Checked:
     @cached_property
     def certificate(self) -> Certificate | Unknown:
         """Whether the engine's approximation can be relied on."""
-        why = "" if self.posterior.info["engine"] == "samples" else self._large(_MOST_CERTIFIED)
+        why = "" if self.posterior.sampled else self._large(_MOST_CERTIFIED)
         if (refused := self._refused(answers=False)) or why:
             return Unknown(refused or why)
         return _tried(lambda: certify(self.posterior))
@@ -104,7 +104,7 @@ class Checked:
 
     def _refused(self, *, answers: bool = True) -> str:
         posterior = self.posterior
-        if not Result[posterior.info["result"]].ok:
+        if not posterior.converged:
             return "the computation did not converge"
         if answers and isinstance(posterior, UtilityPosterior) and not posterior.data.num_answers:
             return "there are no answers"

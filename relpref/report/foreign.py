@@ -1,7 +1,6 @@
 """SVG pictures that come from the caller: checked, and made fit to stand beside others."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree
 
@@ -9,7 +8,7 @@ from markupsafe import escape
 
 from relpref.data.arrays import shown
 from relpref.errors import DataError
-from relpref.infer import Posterior, RelationPosterior, Result
+from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.search import UNMIXED
 from relpref.report.blocks import Block, Cell, Chapter, Items, clean, fixed, sentence, significant
 from relpref.report.plots import cell, grid, prefixed
@@ -162,9 +161,9 @@ _LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers a
 
 def computation(posterior: AnyPosterior) -> Chapter:
     info = posterior.info
-    result = Result[info["result"]]
-    sampled = info["engine"] == "samples"
-    rows = [[Cell("Engine"), cell(info["engine"]), Cell(_engine(sampled, info))]]
+    result = posterior.result
+    sampled = posterior.sampled
+    rows = [[Cell("Engine"), cell(posterior.engine), Cell(_engine(sampled, posterior.engine))]]
     meaning = "taken as it is" if sampled and result.ok else result.value
     rows.append([Cell("Result"), cell(result.name.replace("_", " ")), cell(meaning, 400)])
     if posterior.log_evidence is not None:
@@ -195,16 +194,16 @@ def computation(posterior: AnyPosterior) -> Chapter:
 
 def banner(posterior: AnyPosterior) -> str | None:
     """What to say at the top of the page if the result is not to be trusted."""
-    result = Result[posterior.info["result"]]
+    result = posterior.result
     if result.ok:
         return None
     return f"The computation did not converge ({result.name.replace('_', ' ')}), so the numbers below may be wrong. {result.value}"
 
 
-def _engine(sampled: bool, info: Mapping[str, Any]) -> str:
+def _engine(sampled: bool, engine: str) -> str:
     if sampled:
         return "draws from the posterior, made by a sampler"
-    return _ENGINES.get(str(info["engine"]), "")
+    return _ENGINES.get(engine, "")
 
 
 def _value(value: Any) -> Cell:

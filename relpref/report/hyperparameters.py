@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, site_part
-from relpref.infer import Posterior, Result, UtilityPosterior
+from relpref.infer import Posterior, UtilityPosterior
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,
@@ -94,11 +94,11 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
     unanswered = isinstance(posterior, UtilityPosterior) and not posterior.data.num_answers
     if posterior.hyperparameter_draws:
         intro = "Averages over their posterior, with 90% intervals."
-    elif "evaluations" in posterior.info and unanswered:
+    elif posterior.searched and unanswered:
         intro = "Nothing was answered yet, so these are the most probable values under their prior."
-    elif "evaluations" in posterior.info and not Result[posterior.info["result"]].ok:
+    elif posterior.searched and not posterior.converged:
         intro = "Values at which the search for the most credible ones stopped, which they may be far from."
-    elif "evaluations" in posterior.info:
+    elif posterior.searched:
         intro = "Found by maximising the log evidence plus the log prior: the values under which the answers are most credible."
     else:
         intro = "These were given, not fitted."

@@ -83,7 +83,7 @@ def methods(paragraphs: Sequence[str]) -> Chapter:
 
 def approximation(posterior: Posterior) -> str:
     """How the posterior was computed."""
-    engine = posterior.info["engine"]
+    engine = posterior.engine
     if engine not in _APPROXIMATIONS:
         return "The posterior is represented by draws; means, intervals and ranks are averages over them."
     text = _APPROXIMATIONS[engine]
@@ -97,7 +97,7 @@ def approximation(posterior: Posterior) -> str:
             " The hyperparameters were drawn from their posterior by the no-U-turn sampler (Hoffman and Gelman 2014) on the "
             "evidence, and every answer on this page is an average over the draws, so their uncertainty is in the intervals."
         )
-    if "evaluations" in posterior.info:
+    if posterior.searched:
         return text + (
             " Hyperparameters were set to the values that maximise the evidence and their prior. Their own uncertainty is not "
             "in the intervals, which makes these somewhat too narrow on small data."

@@ -211,8 +211,7 @@ def fitted(
             found = own(program, given, *call, **questions.kwargs)
     except InferenceError as error:
         return None, error.result.name
-    result = str(found.info["result"])
-    return (None if Result[result].empty else found), result
+    return (None if found.empty else found), found.result.name
 
 
 def _sampled(

@@ -12,7 +12,6 @@ from relpref.infer.belief import Belief, DrawsBelief, MixtureBelief
 from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import Result
 from relpref.infer.search import UNMIXED
 from relpref.infer.utility_posterior import UtilityPosterior, objects
 
@@ -150,7 +149,7 @@ CHECK = "compare with NUTS instead (relpref check, or relpref.diagnostics.check)
 
 
 def exact_algebra(posterior: RelationPosterior) -> Certificate:
-    result = Result[posterior.info["result"]]
+    result = posterior.result
     if not result.ok:
         return Certificate(
             "failed", f"The engine did not finish, so the posterior is not the exact one: {result.value}"
@@ -158,7 +157,7 @@ def exact_algebra(posterior: RelationPosterior) -> Certificate:
     return Certificate(
         "exact",
         "The posterior is exact: prior and noise are Gaussian, so it was solved for and not approximated "
-        f"(solver {posterior.info['solver']}).",
+        f"(solver {posterior.solver}).",
     )
 
 
@@ -178,9 +177,7 @@ def same_weights(number: int, log_evidence: float) -> Certificate:
 
 def unusable(posterior: Posterior) -> Certificate:
     """Where the engine found no posterior."""
-    return Certificate(
-        "failed", f"There is no posterior to certify: {Result[posterior.info['result']].value}"
-    )
+    return Certificate("failed", f"There is no posterior to certify: {posterior.result.value}")
 
 
 def of_draws(belief: DrawsBelief, chains: int) -> Certificate:
@@ -233,7 +230,7 @@ def of_weights(
     log_evidence: float,
 ) -> Certificate:
     """Of importance weights; ``table`` is there where they can be relied on."""
-    engine = posterior.info["engine"]
+    engine = posterior.engine
     if isinstance(posterior.belief, MixtureBelief):
         engine = f"{engine}, averaged over hyperparameters,"
     numbers: dict[str, Any] = {
@@ -279,7 +276,7 @@ def of_weights(
 
 def _unmixed(posterior: Posterior) -> tuple[Verdict, str] | None:
     """Of a mixture whose hyperparameters were drawn too badly: weights cannot see hyperparameters that were never drawn."""
-    r_hat, ess = posterior.info.get("r_hat"), posterior.info.get("ess")
+    r_hat, ess = posterior.r_hat, posterior.effective_draws
     if r_hat is None or ess is None:
         return None
     said = f"R-hat {r_hat:.3f}, {ess:.0f} effective draws of the hyperparameters"

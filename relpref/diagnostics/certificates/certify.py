@@ -40,7 +40,6 @@ from relpref.infer.large.answered import answered
 from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Layout, Values, constrained, prepare, read, unconstrained_values
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import Result
 from relpref.infer.samples import from_samples
 from relpref.infer.update import engine_again
 from relpref.infer.utility_posterior import UtilityPosterior
@@ -424,7 +423,7 @@ def _own_error(posterior: Posterior, held: Posterior) -> Floats | float:
         return 0.0
     mean, between = belief.mean(), np.cov(belief.locations, rowvar=False, bias=True)
     spread, nothing = (moments(held, GaussianBelief(mean, scale))["sd"] for scale in (between, 0 * between))
-    number = float(posterior.info.get("ess", len(belief.locations)))
+    number = posterior.effective_draws or len(belief.locations)
     return np.asarray(np.sqrt(np.maximum(spread**2 - nothing**2, 0.0) / number))
 
 
@@ -500,12 +499,12 @@ def certify(
         raise DataError(f"num_samples is {num_samples}; weights of fewer than {_FEWEST} draws say nothing")
     if isinstance(posterior, RelationPosterior):
         return exact_algebra(posterior)
-    if Result[posterior.info["result"]].empty:
+    if posterior.empty:
         return unusable(posterior)
     posterior = answered(posterior)
     belief = posterior.belief
     if isinstance(belief, DrawsBelief):
-        return of_draws(belief, int(posterior.info.get("chains", 1)))
+        return of_draws(belief, posterior.chains)
     if isinstance(posterior, UtilityPosterior) and not posterior.data.num_answers:
         return prior_alone()
     rng = generator(posterior.key if key is None else key)
@@ -563,7 +562,7 @@ def reweighted_posterior(posterior: Posterior, num_samples: int = 4000, key: Any
     assert origin is not None  # or there were no weights
     samples |= {site: rows[:, its] for site, its in posterior.slices.items()}
     found = from_samples(samples, origin.program, *origin.args, rng_key=posterior.key, **origin.kwargs)
-    info = {**found.info, "engine": f"{posterior.info['engine']}, reweighted", "k_hat": k_hat, "ess": ess}
+    info = {**found.info, "engine": f"{posterior.engine}, reweighted", "k_hat": k_hat, "ess": ess}
     log_evidence = drawn.log_evidence if np.isfinite(drawn.log_evidence) else None
     return replace(found, info=info, log_evidence=log_evidence)
 

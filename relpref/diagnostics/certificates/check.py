@@ -16,7 +16,6 @@ from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.large.answered import answered
 from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import Result
 from relpref.infer.utility_posterior import UtilityPosterior
 
 AGREE, ENOUGH = 1.02, 200  # largest R-hat and fewest effective draws with which NUTS may judge
@@ -117,12 +116,12 @@ def check(
             raise DataError(f"{name} is {number}; it must be at least {least}")
     if isinstance(posterior, RelationPosterior):
         return Check(
-            "agrees" if Result[posterior.info["result"]].ok else "undecided",
+            "agrees" if posterior.converged else "undecided",
             "The posterior is the solution of linear equations, not an approximation, so there is nothing that NUTS could tell. "
-            + Result[posterior.info["result"]].value,
+            + posterior.result.value,
         )
     posterior = answered(posterior)
-    result = Result[posterior.info["result"]]
+    result = posterior.result
     if result.empty:
         raise InferenceError(f"there is no posterior to check: {result.name}: {result.value}", result)
     if isinstance(posterior, UtilityPosterior) and not posterior.data.num_answers:
@@ -203,9 +202,9 @@ def _compared(found: Subject, belief: Belief, nuts: Chains) -> Check:
 def _own_draws(posterior: Posterior, belief: Belief) -> float:
     """Effective number of draws that a posterior consists of."""
     if isinstance(belief, MixtureBelief):
-        return float(posterior.info.get("ess", 1 / np.sum(np.square(belief.weights))))
+        return posterior.effective_draws or float(1 / np.sum(np.square(belief.weights)))
     if isinstance(belief, DrawsBelief):
-        chains = int(posterior.info.get("chains", 1))
+        chains = posterior.chains
         per_chain = len(belief.draws) // chains
         return convergence(belief.draws[: chains * per_chain].reshape(chains, per_chain, -1))[1]
     return np.inf
@@ -247,8 +246,7 @@ def _judged(
     found: Subject, numbers: dict[str, Any], nuts: Chains
 ) -> tuple[Literal["agrees", "differs", "undecided"], str]:
     table: pd.DataFrame = numbers["table"]
-    name = found.posterior.info["engine"]
-    engine = "The sample" if name == "samples" else name
+    engine = "The sample" if found.posterior.sampled else found.posterior.engine
     if isinstance(found.posterior.belief, MixtureBelief):
         engine += ", averaged over hyperparameters,"
     chains = nuts.latent.shape[0]

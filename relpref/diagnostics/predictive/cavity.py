@@ -18,7 +18,7 @@ from jax import Array
 
 from relpref.diagnostics.predictive.held_out import Outcomes, favours, outcomes
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.belief import DrawsBelief, Floats
+from relpref.infer.belief import Floats
 from relpref.infer.evidence import known_sites
 from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.program import (
@@ -34,7 +34,6 @@ from relpref.infer.program import (
     shapes_of,
     survey,
 )
-from relpref.infer.result import Result
 from relpref.infer.sites import DenseRows, Rows, SparseRows
 
 _MOST_ROWS = 4000  # whose prior covariance is worth factorising to take a Gaussian site out exactly
@@ -206,17 +205,17 @@ class Question:
 
 def _usable(posterior: Posterior) -> Origin:
     """How the program was called, of a posterior that can be asked."""
-    if Result[posterior.info["result"]].empty:
-        raise DataError(f"the engine ended with {posterior.info['result']} and gave no numbers; fit again")
+    if posterior.empty:
+        raise DataError(f"the engine ended with {posterior.result.name} and gave no numbers; fit again")
     posterior._warn_if_not_converged()
-    if "quick_answers" in posterior.info:
+    if posterior.quick_answers:
         raise DataError("the posterior has answers that came by quick updates; call update() first")
     if posterior.origin is None:
         raise UnsupportedProgramError(
             "the posterior does not know its program, which says what an answer's probability is; fit in this session, or with a "
             "program of relpref.models before saving"
         )
-    if not posterior.sites and not isinstance(posterior.belief, DrawsBelief):
+    if not posterior.sites and not posterior.sampled:
         raise UnsupportedProgramError(
             "the posterior has kept no sites of its answers; fit again with EP or Laplace"
         )

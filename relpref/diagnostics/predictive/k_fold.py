@@ -266,7 +266,7 @@ def k_fold(
         some = chances_of(given, found)
         chances = some.copy() if not chances.size else chances
         chances[test] = some[test]
-    again = "fitted again" if hyperparameters == "refit" and "evaluations" in posterior.info else "kept"
+    again = "fitted again" if hyperparameters == "refit" and posterior.searched else "kept"
     method = f"{folds} folds by {name}, hyperparameters {again}"
     return labelled(posterior, given, chances, log_score, method, lists_leave=by == "rater")
 

@@ -142,11 +142,11 @@ def labelled(
             table["p_tie"] = shown[:, 1]
     if k_hat is not None:
         table["k_hat"] = k_hat
-    lists = posterior.info.get("answers")
-    composed = lists is not None and not lists_leave
+    lists = posterior.lists
+    composed = bool(lists) and not lists_leave
     if composed:
         notes = (*notes, f"{lists}; {_SIBLINGS}")
-    elif lists is not None:
+    elif lists:
         notes = (*notes, lists)
     return HeldOut(table, method, notes, chances, given.outcome, given.paired, composed, given.single)
 

@@ -27,7 +27,6 @@ from relpref.explore.scores.gap_scores import (
 )
 from relpref.infer import UtilityPosterior
 from relpref.infer.belief import Floats, generator
-from relpref.infer.large.covariance import ImplicitBelief
 from relpref.infer.large.problem import touched
 from relpref.infer.update import about
 from relpref.infer.utility_posterior import expectations, objects, of_one_rater, pairs_of_labels, questions
@@ -171,7 +170,7 @@ def narrowed(
     DataError
         If more entities are named than can be looked at.
     """
-    if not isinstance(posterior.belief, ImplicitBelief):
+    if not posterior.large:
         return posterior, limits, appearances(posterior.data)
     chosen: NDArray[np.integer[Any]]
     if limits.pairs is not None:
@@ -501,7 +500,7 @@ def belief_of(posterior: UtilityPosterior) -> Belief:
     mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
     if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(np.diagonal(covariance))):
         raise DataError(
-            f"the posterior has no numbers to choose a question by ({posterior.info['result']}); fit it again first"
+            f"the posterior has no numbers to choose a question by ({posterior.result.name}); fit it again first"
         )
     return Belief(mean, covariance)
 

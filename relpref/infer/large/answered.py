@@ -33,7 +33,7 @@ def answered(posterior: Asked) -> Asked:
     if not isinstance(posterior, UtilityPosterior) or not isinstance(posterior.belief, ImplicitBelief):
         return posterior
     origin = posterior.origin
-    if "quick_answers" in posterior.info:
+    if posterior.quick_answers:
         raise DataError("the posterior has answers that came by quick updates; call update() first")
     if origin is None or not origin.engine:
         raise UnsupportedProgramError(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse
@@ -251,6 +251,12 @@ class ImplicitBelief:
 
     location: Floats
     implicit: PosteriorCovariance
+    sampled: ClassVar[bool] = False
+    large: ClassVar[bool] = True
+
+    @property
+    def components(self) -> "tuple[ImplicitBelief, ...]":
+        return (self,)
 
     @property
     def size(self) -> int:

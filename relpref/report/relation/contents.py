@@ -53,7 +53,7 @@ def hyperparameters(posterior: RelationPosterior) -> Chapter | None:
             rows.append([cell(of), significant(number), readings.get(name, "")])
     if not rows:
         return None
-    searched = "evaluations" in posterior.info
+    searched = posterior.searched
     blocks: list[Block] = [
         Text(
             "Found by maximising the log evidence plus the log prior."

@@ -56,7 +56,7 @@ def contributions(subject: Subject) -> Chapter:
             f"{words}. The shares add up to 100%; a part that works against the others has a negative one."
         )
     ]
-    for one, other in posterior.info.get("alike_parts", ()):
+    for one, other in posterior.alike_parts:
         blocks.append(
             Text(
                 f"The answers cannot tell {_inner(part_name(one, posterior))} from {_inner(part_name(other, posterior))}: a priori the "

@@ -11,7 +11,7 @@ from relpref.diagnostics import HeldOut
 from relpref.diagnostics.relations import evidence_without_each
 from relpref.errors import DataError, RelprefError
 from relpref.explore import next_pairs, worth
-from relpref.infer import Result, UtilityPosterior
+from relpref.infer import UtilityPosterior
 from relpref.report.blocks import (
     Block,
     Cell,
@@ -237,7 +237,7 @@ def questions(subject: Subject) -> Chapter | None:
     """The chapter; None where there is nothing to ask."""
     posterior = subject.whole
     size = posterior.data.num_entities
-    if size < 2 or not Result[posterior.info["result"]].ok:
+    if size < 2 or not posterior.converged:
         return None
     if size > _MOST_ENTITIES and subject.within is None:
         text = f"This is left out: with {size} entities it takes long. relpref.explore.next_pairs asks about some of them (entities=)."

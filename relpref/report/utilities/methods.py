@@ -130,10 +130,10 @@ _COVERAGE = (
 def methods(posterior: UtilityPosterior) -> list[str]:
     paragraphs = [f"{_answers(posterior)} {_utilities(posterior)}", kernels(posterior)]
     paragraphs.append(approximation(posterior))
-    searched = "evaluations" in posterior.info
-    if posterior.info["engine"] == "EP" and searched:
+    searched = posterior.searched
+    if posterior.engine == "EP" and searched:
         paragraphs[-1] += f" {_COVERAGE}"
-    which = "the utilities shown, all" if isinstance(posterior.belief, ImplicitBelief) else "all utilities"
+    which = "the utilities shown, all" if posterior.large else "all utilities"
     paragraphs.append(
         f"Places, their intervals and the probabilities of being the best come from draws of {which} at once, so they "
         f"respect that entities move together. They carry a simulation error of up to {_simulation_error(posterior)}."
@@ -147,8 +147,8 @@ def _simulation_error(posterior: UtilityPosterior) -> str:
     if len(weights) == 1 or np.ptp(weights):
         return "one percentage point"
     kept = len(weights)
-    effective = min(float(posterior.info.get("ess", kept)), kept)
-    more = "" if "ess" in posterior.info else ", more where draws resemble each other"
+    effective = kept if posterior.effective_draws is None else min(posterior.effective_draws, kept)
+    more = "" if posterior.effective_draws is not None else ", more where draws resemble each other"
     return f"{50 / np.sqrt(max(effective, 1.0)):.0f} percentage points{more}"
 
 
@@ -180,8 +180,7 @@ def _answers(posterior: UtilityPosterior) -> str:
         text += " The entity that is shown first may gain by it."
     if "lapse" in posterior.hyperparameters:
         text += " Some answers are given at random, whatever the difference; their share is a hyperparameter."
-    composed = posterior.info.get("answers")
-    return f"{text} The answers are {composed.split(': ')[-1]}." if composed else text
+    return f"{text} The answers are {posterior.lists.split(': ')[-1]}." if posterior.lists else text
 
 
 def _utilities(posterior: UtilityPosterior) -> str:

@@ -5,7 +5,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.diagnostics.relations import ATTRIBUTES, parts_of
-from relpref.infer import Result
 from relpref.report.blocks import (
     Block,
     Cell,
@@ -167,7 +166,7 @@ def warnings(subject: Subject) -> list[str]:
 
 
 def _convergence(subject: Subject) -> list[str]:
-    result = Result[subject.posterior.info["result"]]
+    result = subject.posterior.result
     if result.ok:
         return []
     return [
@@ -263,7 +262,7 @@ def fitted(subject: Subject) -> list[str]:
     """Values that were maximised from too little, or lie at an edge."""
     posterior = subject.posterior
     answers = posterior.data.num_answers
-    if not answers or "evaluations" not in posterior.info or posterior.hyperparameter_draws:
+    if not answers or not posterior.searched or posterior.hyperparameter_draws:
         return []
     found = []
     values = {name: np.atleast_1d(value) for name, value in posterior.hyperparameters.items()}
@@ -273,7 +272,7 @@ def fitted(subject: Subject) -> list[str]:
             f"{counted(number, 'hyperparameter')} {'was' if number == 1 else 'were'} set to the best values by {counted(answers, 'answer')}. With so few, the "
             "intervals are too narrow; a fit that averages over all plausible values, the default, mends that."
         )
-    if float(posterior.info.get("gradient_norm", 0.0)) > _STEEP:
+    if posterior.gradient_norm > _STEEP:
         found.append("The search for hyperparameters ended before it came to a maximum.")
     off = [
         name.removesuffix("_amplitude")
