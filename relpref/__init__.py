@@ -14,7 +14,7 @@ _NAMES = {
     "Rankings": "relpref.data",
     "Relation": "relpref.data",
     "RelationData": "relpref.data",
-    "load": "relpref.infer.storage",
+    "load": "relpref.posterior.storage",
     "register": "relpref.registry",
 }
 _ROOMS = (
@@ -37,7 +37,7 @@ __all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version_
 
 if TYPE_CHECKING:
     from relpref.data import PreferenceData, Rankings, Relation, RelationData
-    from relpref.infer.storage import load
+    from relpref.posterior.storage import load
     from relpref.registry import register
 
 

@@ -26,7 +26,7 @@ from relpref.errors import DataError, StorageError
 from relpref.files import file_digest
 from relpref.folders import previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
-from relpref.infer.storage import conform
+from relpref.posterior.storage import conform
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"
@@ -324,7 +324,7 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
 
 
 def _loaded(path: Path, record: Mapping[str, Any]) -> Run:
-    from relpref.infer.storage import load
+    from relpref.posterior.storage import load
 
     try:
         expected = record["posterior"]["sha256"]

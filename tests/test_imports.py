@@ -20,6 +20,7 @@ LEVEL = {
     "likelihoods": 1,
     "models": 2,
     "infer": 2,
+    "posterior": 2,
     "rls": 3,
     "classifiers": 3,
     "explore": 4,
@@ -82,7 +83,7 @@ def test_few_modules_talk_to_arviz() -> None:
     ]
     assert users == [
         "relpref.diagnostics.psis",
-        "relpref.infer.arviz_bridge",
+        "relpref.posterior.arviz",
         "relpref.report.plots",
     ]
 

@@ -21,10 +21,10 @@ from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Asked, Domain
 from relpref.infer.result import warn_user
-from relpref.infer.utility_posterior import objects as labelled
 from relpref.kernels import AttributeKernel, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
 from relpref.models.kronecker_classifier import landmark_error
+from relpref.posterior.utility import objects as labelled
 from relpref.rls.node_kernels import Kernel, NodeKernel, dense, read_nodes
 
 Floats = NDArray[np.float64]

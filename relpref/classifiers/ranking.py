@@ -16,7 +16,6 @@ from relpref.data import PreferenceData, Rankings
 from relpref.data.arrays import shown
 from relpref.errors import DataError
 from relpref.infer.result import warn_user
-from relpref.infer.utility_posterior import objects
 from relpref.kernels import (
     Cut,
     Features,
@@ -37,6 +36,7 @@ from relpref.kernels.mallows import kendall_diagonal, mallows_variances
 from relpref.kernels.positions import in_double
 from relpref.linalg import cholesky
 from relpref.models import ranking_classifier
+from relpref.posterior.utility import objects
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.leave_one_out import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.infer.posterior import Origin
-from relpref.infer.update import engine_again
+from relpref.posterior.base import Origin
+from relpref.posterior.update import engine_again
 
 ATTRIBUTES, INDIVIDUAL = "attributes", "individual"
 

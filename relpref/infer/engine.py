@@ -9,10 +9,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.special import logsumexp
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.belief import Floats, as_key, generator
-from relpref.infer.computing import computing
-from relpref.infer.evidence import Evaluation, Evidence
-from relpref.infer.faces import (
+from relpref.infer.assemble import (
     Component,
     assemble,
     assemble_mixture,
@@ -20,6 +17,8 @@ from relpref.infer.faces import (
     prior_notes,
     thinned,
 )
+from relpref.infer.computing import computing
+from relpref.infer.evidence import Evaluation, Evidence
 from relpref.infer.importance import (
     MIN_POINTS,
     PARETO_POINTS,
@@ -34,7 +33,6 @@ from relpref.infer.importance import (
     warn_of_weights,
 )
 from relpref.infer.large.fit import fit, is_large
-from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.program import Prepared, Program, constrained, preference_data, prepare
 from relpref.infer.result import CODES, Progress, Result
 from relpref.infer.search import (
@@ -51,6 +49,8 @@ from relpref.infer.search import (
     usable,
 )
 from relpref.infer.sites import Info, Sites
+from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.gaussian import Floats, as_key, generator
 
 Strategy = Literal["integrate", "maximise", "em", "nuts"]
 

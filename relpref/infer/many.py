@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from relpref import __version__
 from relpref.errors import InferenceError
 from relpref.folders import made
-from relpref.infer.belief import as_key, key_words
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.exact import Exact
-from relpref.infer.posterior import Posterior
 from relpref.infer.program import preference_data
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.storage import load
-from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.journal import fingerprint
 from relpref.parallel import run_all
+from relpref.posterior.base import Posterior
+from relpref.posterior.gaussian import as_key, key_words
+from relpref.posterior.storage import load
+from relpref.posterior.utility import UtilityPosterior
 
 Found = Posterior | RelationPosterior
 

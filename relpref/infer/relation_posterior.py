@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from relpref.errors import DataError
-from relpref.infer.belief import Floats, GaussianBelief, generator
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Asked, Domain
 from relpref.infer.exact.solve import QueryMoments, RelationProblem
-from relpref.infer.posterior import PosteriorBase
-from relpref.infer.utility_posterior import objects, pairs_of_labels, ranking_table
 from relpref.likelihoods import CentredNormal
+from relpref.posterior.base import PosteriorBase
+from relpref.posterior.gaussian import Floats, GaussianBelief, generator
+from relpref.posterior.utility import objects, pairs_of_labels, ranking_table
 
 
 class Scores(Protocol):
@@ -272,13 +272,13 @@ class RelationPosterior(PosteriorBase):
         xarray.DataTree
             Groups as of `Posterior.to_datatree`; ``log_likelihood`` and ``observed_data`` where labels are known.
         """
-        from relpref.infer.arviz_bridge import relation_to_datatree
+        from relpref.posterior.arviz import relation_to_datatree
 
         return relation_to_datatree(self, query, objects, num_samples, key)
 
     def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
-        from relpref.infer.arviz_bridge import native
+        from relpref.posterior.arviz import native
 
         return native(self.to_datatree(query, objects, num_samples, key))
 
@@ -290,7 +290,7 @@ class RelationPosterior(PosteriorBase):
         StorageError
             If a label or a kernel cannot be stored, or the file cannot be written.
         """
-        from relpref.infer.storage import save
+        from relpref.posterior.storage import save
 
         save(self, path)
 

@@ -13,9 +13,9 @@ from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Domain, NodeKernel
 from relpref.infer.exact.engine import ProgramKernel
 from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Solver
-from relpref.infer.posterior import Origin
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.storage import (
+from relpref.posterior.base import Origin
+from relpref.posterior.storage import (
     StoredData,
     checked,
     checked_info,

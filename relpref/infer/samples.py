@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from relpref.errors import DataError
-from relpref.infer.arviz_bridge import latent_parts, prepare
-from relpref.infer.belief import DrawsBelief, as_key, key_words
-from relpref.infer.faces import choose
-from relpref.infer.posterior import Origin, Parts, Posterior
+from relpref.infer.assemble import choose
 from relpref.infer.program import BASE, MATRICES, Program
 from relpref.linalg import fits, require_memory
+from relpref.posterior.arviz import latent_parts, prepare
+from relpref.posterior.base import Origin, Parts, Posterior
+from relpref.posterior.gaussian import DrawsBelief, as_key, key_words
 
 
 def from_samples(

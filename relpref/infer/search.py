@@ -14,8 +14,8 @@ from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.assemble import CHAINS, latent_moments
 from relpref.infer.evidence import Evaluation, Evidence, needs_entity_space, tilted, use_gap_space
-from relpref.infer.faces import CHAINS, latent_moments
 from relpref.infer.program import Call, Layout, Prepared, Values, prior_draws, read, unconstrained_values
 from relpref.infer.result import CODES, InferenceWarning, Progress, Result, code, warn_user
 from relpref.infer.sites import Info, Sites, SparseRows

@@ -13,7 +13,7 @@ from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_
 from relpref.diagnostics.certificates.certify import Target
 from relpref.errors import RelprefError
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.infer.belief import Floats, GaussianBelief
+from relpref.posterior.gaussian import Floats, GaussianBelief
 from relpref.report.blocks import Block, Text, clean, fixed, sentence
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import pandas as pd
 from markupsafe import escape
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.infer.belief import Floats
+from relpref.posterior.gaussian import Floats
 from relpref.report.blocks import Cell, Grid, Text, clean, fixed, shorten, signed_percent, significant
 
 # Matplotlib draws with these colours; on the page each becomes a variable of the style sheet, so that a picture follows

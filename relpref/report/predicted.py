@@ -4,7 +4,7 @@ import numpy as np
 
 from relpref.diagnostics import HeldOut
 from relpref.infer import Posterior
-from relpref.infer.belief import Floats
+from relpref.posterior.gaussian import Floats
 from relpref.report.blocks import Block, Cell, Items, Picture, Text, fixed, percent, sentence
 from relpref.report.plots import NARROW, WIDE, calibration, grid
 

@@ -11,11 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
-from relpref.infer.belief import as_key, key_words
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import Callback, EarlyStopping, EdgeScores, RelationProblem, require_converged
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import InferenceWarning, Progress, warn_user
+from relpref.posterior.gaussian import as_key, key_words
 from relpref.rls.node_kernels import Kernel, NodeKernel, read_nodes
 from relpref.rls.regularization_path import RegularizationPath, most_likely
 from relpref.rls.splits import concordance, per_node

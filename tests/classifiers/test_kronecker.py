@@ -96,7 +96,7 @@ def test_many_edges_are_predicted_piece_by_piece(
     ep: KroneckerGPClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ep.predict_proba()
-    monkeypatch.setattr("relpref.infer.class_posterior._NUMBERS", 7 * len(ep.landmarks_))
+    monkeypatch.setattr("relpref.posterior.classes._NUMBERS", 7 * len(ep.landmarks_))
     pd.testing.assert_frame_equal(ep.predict_proba(), whole, rtol=1e-12)
     assert ep.predict_proba([], ["u"]).shape == (0, 1)
     labels = ep.predict()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relpref.infer.storage import SCHEMA
+from relpref.posterior.storage import SCHEMA
 
 ENTITIES = "tables/entities.csv"
 COMPARISONS = "tables/comparisons.csv"
@@ -163,7 +163,7 @@ def test_runs(place: Path, ask: Any, command: tuple[str, ...], monkeypatch: pyte
     assert "has the schema 2, this relpref reads up to 1; install a newer one" in broken("run.json", newer)
     assert "there is no 'posterior' in it" in broken("run.json", b'{"relpref_run": 1}')
     # A posterior from a newer version is one whose reader is older.
-    monkeypatch.setattr("relpref.infer.storage.SCHEMA", SCHEMA - 1)
+    monkeypatch.setattr("relpref.posterior.storage.SCHEMA", SCHEMA - 1)
     assert f"has schema {SCHEMA}; this relpref reads up to {SCHEMA - 1}: install a newer one" in refused(
         "run"
     )

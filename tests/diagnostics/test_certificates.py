@@ -22,10 +22,10 @@ from relpref.diagnostics.certificates.certify import reweighted
 from relpref.diagnostics.psis import smoothed, threshold
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
-from relpref.infer.belief import DrawsBelief, GaussianBelief, MixtureBelief
-from relpref.infer.posterior import Origin, Posterior
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp
+from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.gaussian import DrawsBelief, GaussianBelief, MixtureBelief
 
 WINS, LOSSES, VARIANCE = 3, 1, 4.0
 SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum

@@ -15,10 +15,10 @@ from relpref.diagnostics import check
 from relpref.diagnostics.certificates.certify import Chains, well_answered
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior, from_samples
-from relpref.infer.belief import DrawsBelief, GaussianBelief
-from relpref.infer.posterior import Origin
 from relpref.kernels import Precomputed
 from relpref.models import xpgp
+from relpref.posterior.base import Origin
+from relpref.posterior.gaussian import DrawsBelief, GaussianBelief
 
 VARIANCE = 4.0
 SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum

@@ -16,9 +16,9 @@ from relpref.diagnostics import compare, influence, k_fold, leave_one_out, rater
 from relpref.diagnostics.predictive.leave_one_out import Given, labelled
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
-from relpref.infer.update import engine_again
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
+from relpref.posterior.update import engine_again
 
 LABELS = list("abcdef")
 HYPERPARAMETERS: dict[str, Any] = {

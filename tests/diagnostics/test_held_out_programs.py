@@ -17,10 +17,10 @@ from relpref.diagnostics import influence, k_fold, leave_one_out, raters
 from relpref.diagnostics.predictive.k_fold import fold_of
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
-from relpref.infer.belief import generator
-from relpref.infer.update import engine_again
 from relpref.likelihoods import ProbitBernoulli, ProbitComparison
 from relpref.models import edge_landmarks, kronecker_classifier, preference_gp, ranking_classifier
+from relpref.posterior.gaussian import generator
+from relpref.posterior.update import engine_again
 from relpref.rls import ConditionalRanker
 
 LABELS = list("abcdef")

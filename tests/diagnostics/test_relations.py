@@ -14,9 +14,9 @@ from relpref.diagnostics import HeldOut, evidence_without_each, leave_one_out
 from relpref.diagnostics.relations import site_part
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
-from relpref.infer.posterior import Origin, Parts
 from relpref.kernels import Diffusion, RegularizedLaplacian, SquaredExponential
 from relpref.models import preference_gp, xpgp
+from relpref.posterior.base import Origin, Parts
 from relpref.report.page import render
 
 LABELS = list("abcdef")
@@ -117,7 +117,7 @@ class Engine:
 
 @pytest.fixture
 def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Engine]:
-    monkeypatch.setattr("relpref.infer.update.find", lambda kind, name: Engine)
+    monkeypatch.setattr("relpref.posterior.update.find", lambda kind, name: Engine)
     monkeypatch.setattr(Engine, "calls", [])
     monkeypatch.setattr(Engine, "posterior", given, raising=False)
     held_out = HeldOut(pd.DataFrame({"log_score": [-0.5, -1.0]}), "by hand")

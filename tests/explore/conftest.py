@@ -9,8 +9,8 @@ import pytest
 
 from relpref.data import PreferenceData
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import GaussianBelief
 from relpref.likelihoods import Probit
+from relpref.posterior.gaussian import GaussianBelief
 
 NUM_ENTITIES = 9
 

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from relpref.errors import DataError, UnknownLabelError
 from relpref.explore import DEFAULT, SCORES, Bald, next_pairs
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import DrawsBelief, MixtureBelief
+from relpref.posterior.gaussian import DrawsBelief, MixtureBelief
 
 
 def asked(table: pd.DataFrame) -> list[frozenset[Any]]:

@@ -15,8 +15,8 @@ from relpref.errors import DataError
 from relpref.explore import TopK, Truth, answers_saved, learning_curves, simulate, simulate_steps
 from relpref.explore.simulation.simulate import described, digest
 from relpref.infer import EP, UtilityPosterior
-from relpref.infer.belief import GaussianBelief
 from relpref.models import xpgp
+from relpref.posterior.gaussian import GaussianBelief
 
 SIZE = 12
 

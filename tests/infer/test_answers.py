@@ -18,11 +18,11 @@ from relpref import PreferenceData
 from relpref.data import choices
 from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.infer import EP, Laplace, from_samples, noncentered
-from relpref.infer.belief import MixtureBelief
-from relpref.infer.faces import composed_note
+from relpref.infer.assemble import composed_note
 from relpref.kernels import Precomputed
 from relpref.likelihoods import Logistic, Probit, ProbitComparison
 from relpref.models import preference_gp
+from relpref.posterior.gaussian import MixtureBelief
 
 LABELS = ["a", "b", "c"]
 COVARIANCE = np.array([[1.5, 0.3, -0.2], [0.3, 1.0, 0.4], [-0.2, 0.4, 2.0]])

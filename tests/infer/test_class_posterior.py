@@ -228,5 +228,5 @@ def test_nobody_is_classified_and_many_are_in_blocks(
 ) -> None:
     assert posterior.predict_proba(NEW[:0]).shape == (0, 3)
     whole = posterior.predict_proba(rankings(20, 3, 6))
-    monkeypatch.setattr("relpref.infer.class_posterior._NUMBERS", 1)  # blocks of 16
+    monkeypatch.setattr("relpref.posterior.classes._NUMBERS", 1)  # blocks of 16
     pd.testing.assert_frame_equal(posterior.predict_proba(rankings(20, 3, 6)), whole, rtol=1e-12)

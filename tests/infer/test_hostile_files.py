@@ -22,11 +22,12 @@ from relpref import registry
 from relpref.cli import main
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.errors import DataError, StorageError
-from relpref.infer import EP, Exact, storage
-from relpref.infer.storage import dump
+from relpref.infer import EP, Exact
 from relpref.kernels import HiddenCommonCause, Kendall, Landmarks, Matern32, SquaredExponential
 from relpref.likelihoods import Logistic
 from relpref.models import conditional_ranking, ranking_classifier, xpgp
+from relpref.posterior import storage
+from relpref.posterior.storage import dump
 from relpref.rls import ConditionalRanker
 from relpref.runs import copied, load_run, save_run
 
@@ -62,7 +63,7 @@ HOSTILE = [
     "__reduce__",
     "__builtins__",
     "relpref.data_loaders.registry:fetch",
-    "relpref.infer.storage:save",
+    "relpref.posterior.storage:save",
     "relpref.files:replaced",
     "relpref.registry:register",
     "relpref.cli.parser:import_module",

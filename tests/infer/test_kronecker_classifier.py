@@ -18,9 +18,9 @@ from numpyro.infer.util import log_density
 from relpref import RelationData
 from relpref.errors import DataError
 from relpref.infer import EP, from_samples, noncentered
-from relpref.infer.class_posterior import check_known_first
 from relpref.kernels import Linear, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
+from relpref.posterior.classes import check_known_first
 
 RNG = np.random.default_rng(3)
 NODES = pd.DataFrame(RNG.normal(size=(5, 2)), index=list("abcde"), columns=["x", "y"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from relpref.infer.belief import MixtureBelief
+from relpref.posterior.gaussian import MixtureBelief
 
 _RNG = np.random.default_rng(0)
 _ROOTS = _RNG.normal(0, 0.7, (3, 2, 2))

@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnknownLabelError
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief, MixtureBelief
+from relpref.posterior.gaussian import Belief, DrawsBelief, GaussianBelief, MixtureBelief
 
 PAIRS = [(f"e{i}", f"e{j}") for i in range(12) for j in range(12)]
 

@@ -20,10 +20,11 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import StorageError
-from relpref.infer import EP, Posterior, UtilityPosterior, from_samples, storage
+from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 from relpref.models import xpgp
+from relpref.posterior import storage
 
 
 def measuring(values: Any) -> None:
@@ -255,7 +256,7 @@ def test_unknown_kinds_of_labels(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["os:system", "relpref.infer.storage:save", "program:no_such", "engine:EP"]
+    "program", ["os:system", "relpref.posterior.storage:save", "program:no_such", "engine:EP"]
 )
 def test_a_file_cannot_name_programs_of_others(program: str, saved: Path) -> None:
     replace_in_content(saved, "program:xpgp", program)

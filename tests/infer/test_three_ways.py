@@ -11,9 +11,9 @@ import relpref
 from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError
 from relpref.infer import EP
-from relpref.infer.belief import MixtureBelief
-from relpref.infer.faces import thinned
+from relpref.infer.assemble import thinned
 from relpref.models import xpgp
+from relpref.posterior.gaussian import MixtureBelief
 
 # Two amplitudes are free, so that a grid can integrate over them.
 FIXED = {"attributes_lengthscale": 1.5, "next_range": 1.5, "individual_amplitude": 0.6}

@@ -11,10 +11,11 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import EP, Laplace, from_samples, update
+from relpref.infer import EP, Laplace, from_samples
 from relpref.infer import program as padding
-from relpref.infer import update as quick
 from relpref.models import xpgp
+from relpref.posterior import update
+from relpref.posterior import update as quick
 
 MORE = pd.DataFrame({"winner": ["e3", "e1", "e3"], "loser": ["e7", "e2", "e7"], "count": [1, 1, 2]})
 

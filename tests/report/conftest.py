@@ -10,9 +10,9 @@ import pytest
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import GaussianBelief
-from relpref.infer.posterior import Origin, Parts
 from relpref.models import xpgp
+from relpref.posterior.base import Origin, Parts
+from relpref.posterior.gaussian import GaussianBelief
 
 PICTURES = [
     ("predicted", "calibration"),

@@ -10,12 +10,12 @@ import pytest
 from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
 from relpref.infer import Result, UtilityPosterior
-from relpref.infer.belief import GaussianBelief
-from relpref.infer.posterior import Origin, Parts
 from relpref.infer.search import UNMIXED
 from relpref.kernels import HiddenCommonCause, Linear, Matern52, Precomputed, RelationVectors
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
+from relpref.posterior.base import Origin, Parts
+from relpref.posterior.gaussian import GaussianBelief
 from relpref.report.page import render
 
 Make = Callable[..., UtilityPosterior]

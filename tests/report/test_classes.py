@@ -10,7 +10,7 @@ import pytest
 from relpref.data import Rankings
 from relpref.diagnostics import Certificate, HeldOut
 from relpref.infer import ClassPosterior, UtilityPosterior
-from relpref.infer.belief import GaussianBelief
+from relpref.posterior.gaussian import GaussianBelief
 from relpref.report.page import render
 
 pytestmark = pytest.mark.usefixtures("without_pictures")

@@ -12,8 +12,8 @@ import pytest
 
 from relpref.errors import DataError, StorageError
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import DrawsBelief
-from relpref.infer.posterior import Posterior
+from relpref.posterior.base import Posterior
+from relpref.posterior.gaussian import DrawsBelief
 from relpref.report import Section, write
 from relpref.report.page import render
 

@@ -11,8 +11,8 @@ import pytest
 
 from relpref.data import PreferenceData
 from relpref.infer import UtilityPosterior, from_samples
-from relpref.infer.belief import DrawsBelief, GaussianBelief
 from relpref.models import preference_gp
+from relpref.posterior.gaussian import DrawsBelief, GaussianBelief
 from relpref.report.page import render, write
 from relpref.report.utilities.subject import Subject, places_of
 

@@ -12,7 +12,7 @@ from relpref.data import choices
 from relpref.diagnostics import Certificate, HeldOut
 from relpref.explore import Worth
 from relpref.infer import UtilityPosterior
-from relpref.infer.faces import composed_note
+from relpref.infer.assemble import composed_note
 from relpref.report.page import render
 from relpref.report.predicted import favourites
 

@@ -17,12 +17,12 @@ from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import RelationPosterior
-from relpref.infer.belief import DrawsBelief
-from relpref.infer.class_posterior import DECISION
 from relpref.infer.exact.engine import find_structure
-from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Layout, Program, Values, discover, in_double, shapes_of, survey
 from relpref.likelihoods import as_likelihood
+from relpref.posterior.base import Posterior
+from relpref.posterior.classes import DECISION
+from relpref.posterior.gaussian import DrawsBelief
 
 
 @dataclass(frozen=True)

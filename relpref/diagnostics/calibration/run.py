@@ -39,11 +39,9 @@ from relpref.diagnostics.calibration.quantities import (
 from relpref.diagnostics.calibration.result import Calibration, Journal, Record
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Exact, RelationPosterior, UtilityPosterior, from_samples, noncentered
-from relpref.infer.belief import as_key, key_words
+from relpref.infer.assemble import latent_moments
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
-from relpref.infer.faces import latent_moments
-from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Layout, Program, Values, broadcast_fixed, discover, running
 from relpref.infer.result import CODES, Result
 from relpref.infer.search import UNMIXED
@@ -52,6 +50,8 @@ from relpref.journal import fingerprint
 from relpref.kernels import Precomputed
 from relpref.models import conditional_ranking
 from relpref.parallel import Scheduler, run_all
+from relpref.posterior.base import Posterior
+from relpref.posterior.gaussian import as_key, key_words
 
 _TOLERANCE, _SWEEPS = 1e-6, 500
 _LARGEST = 100  # simulations at once

@@ -8,12 +8,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.diagnostics.psis import convergence, threshold
-from relpref.infer.belief import Belief, DrawsBelief, MixtureBelief
-from relpref.infer.class_posterior import ClassPosterior
-from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.search import UNMIXED
-from relpref.infer.utility_posterior import UtilityPosterior, objects
+from relpref.posterior.base import Posterior
+from relpref.posterior.classes import ClassPosterior
+from relpref.posterior.gaussian import Belief, DrawsBelief, MixtureBelief
+from relpref.posterior.utility import UtilityPosterior, objects
 
 Verdict = Literal["exact", "good", "undecided", "doubtful", "failed"]
 

@@ -35,15 +35,15 @@ from relpref.diagnostics.certificates.certificate import (
 )
 from relpref.diagnostics.psis import Smoothed, smoothed, threshold
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.belief import DrawsBelief, Floats, GaussianBelief, MixtureBelief, generator
 from relpref.infer.large.answered import answered
-from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Layout, Values, constrained, prepare, read, unconstrained_values
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.samples import from_samples
-from relpref.infer.update import engine_again
-from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.linalg import cholesky
+from relpref.posterior.base import Posterior
+from relpref.posterior.gaussian import DrawsBelief, Floats, GaussianBelief, MixtureBelief, generator
+from relpref.posterior.update import engine_again
+from relpref.posterior.utility import UtilityPosterior
 
 # Directions in which the prior varies less than that, relative to the one in which it varies most, are left out: their standard deviation
 # is a hundred-thousandth of the largest, and rounding would decide what is seen of them.

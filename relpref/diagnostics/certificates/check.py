@@ -11,12 +11,12 @@ from relpref.diagnostics.certificates.certificate import called, comparison, mom
 from relpref.diagnostics.certificates.certify import Chains, Settings, Subject, sample, subject
 from relpref.diagnostics.psis import convergence
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief, MixtureBelief, as_key
-from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.large.answered import answered
-from relpref.infer.posterior import Posterior
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.utility_posterior import UtilityPosterior
+from relpref.posterior.base import Posterior
+from relpref.posterior.classes import ClassPosterior
+from relpref.posterior.gaussian import Belief, DrawsBelief, GaussianBelief, MixtureBelief, as_key
+from relpref.posterior.utility import UtilityPosterior
 
 AGREE, ENOUGH = 1.02, 200  # largest R-hat and fewest effective draws with which NUTS may judge
 PROBABILITY = 0.05  # by which a probability may be off

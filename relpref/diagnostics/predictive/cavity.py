@@ -18,9 +18,7 @@ from jax import Array
 
 from relpref.diagnostics.predictive.held_out import Outcomes, favours, outcomes
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.belief import Floats
 from relpref.infer.evidence import known_sites
-from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.program import (
     Call,
     Layout,
@@ -35,6 +33,8 @@ from relpref.infer.program import (
     survey,
 )
 from relpref.infer.sites import DenseRows, Rows, SparseRows
+from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.gaussian import Floats
 
 _MOST_ROWS = 4000  # whose prior covariance is worth factorising to take a Gaussian site out exactly
 

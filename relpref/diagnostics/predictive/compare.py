@@ -13,11 +13,11 @@ from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.predictive.leave_one_out import LeftOut, leave_one_out, left_out, used_examples
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
-from relpref.infer.belief import DrawsBelief, Floats
 from relpref.infer.large.answered import answered
 from relpref.infer.sites import DenseRows, Rows
-from relpref.infer.update import engine_again
-from relpref.infer.utility_posterior import objects
+from relpref.posterior.gaussian import DrawsBelief, Floats
+from relpref.posterior.update import engine_again
+from relpref.posterior.utility import objects
 
 Candidate = Posterior | RelationPosterior | HeldOut
 

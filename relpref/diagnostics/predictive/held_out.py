@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted
 from relpref.errors import DataError
-from relpref.infer.belief import Floats
 from relpref.likelihoods import (
     Comparison,
     GaussianLikelihood,
@@ -22,6 +21,7 @@ from relpref.likelihoods import (
     ProbitBernoulli,
     SoftComparison,
 )
+from relpref.posterior.gaussian import Floats
 
 FIRST, NEITHER, SECOND = 0, 1, 2
 _ROUNDING = 1e-9  # in probabilities, which are equal within it

@@ -34,14 +34,14 @@ from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.files import replaced
 from relpref.folders import made
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
-from relpref.infer.belief import Floats, generator
 from relpref.infer.exact.solve import EdgeScores
 from relpref.infer.large.answered import answered
-from relpref.infer.posterior import Origin
 from relpref.infer.program import preference_data
-from relpref.infer.update import engine_again
 from relpref.journal import fingerprint
 from relpref.parallel import run_all
+from relpref.posterior.base import Origin
+from relpref.posterior.gaussian import Floats, generator
+from relpref.posterior.update import engine_again
 
 
 def fold_of(groups: NDArray[Any], folds: int, rng: np.random.Generator, name: str) -> NDArray[np.intp]:

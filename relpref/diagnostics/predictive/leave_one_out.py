@@ -18,11 +18,11 @@ from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.diagnostics.psis import FEWEST, smoothed, threshold
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
-from relpref.infer.belief import DrawsBelief, Floats
-from relpref.infer.class_posterior import Examples, example_labels
 from relpref.infer.exact.solve import ClosedScores, EdgeScores
 from relpref.infer.large.answered import answered
-from relpref.infer.utility_posterior import objects
+from relpref.posterior.classes import Examples, example_labels
+from relpref.posterior.gaussian import DrawsBelief, Floats
+from relpref.posterior.utility import objects
 from relpref.rls.hold_out import check_no_leak, own_precision
 
 _SIBLINGS = (

@@ -26,10 +26,10 @@ from relpref.explore.scores.gap_scores import (
     State,
 )
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import Floats, generator
 from relpref.infer.large.problem import touched
-from relpref.infer.update import about
-from relpref.infer.utility_posterior import expectations, objects, of_one_rater, pairs_of_labels, questions
+from relpref.posterior.gaussian import Floats, generator
+from relpref.posterior.update import about
+from relpref.posterior.utility import expectations, objects, of_one_rater, pairs_of_labels, questions
 
 
 @dataclass(frozen=True)

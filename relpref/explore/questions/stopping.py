@@ -12,7 +12,7 @@ from relpref.explore.questions.choose import Limits, plan, score_of, whole_numbe
 from relpref.explore.scores import DEFAULT
 from relpref.explore.scores.gap_scores import Belief, Pool, Score
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import Floats, generator
+from relpref.posterior.gaussian import Floats, generator
 
 _MOST_ENTITIES = 1000  # of which all pairs are looked at; of more, so many are drawn
 GOAL = 0.1  # of the pairs in the wrong order

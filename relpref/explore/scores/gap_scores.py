@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from relpref.data import Comparisons
-from relpref.infer.belief import Floats
 from relpref.likelihoods import AnswerModel, Comparison, GradedComparison, SoftComparison
 from relpref.linalg import real
+from relpref.posterior.gaussian import Floats
 
 Positions = NDArray[np.int64]
 
@@ -193,7 +193,7 @@ def forecast(
     ----------
     model : AnswerModel
     asked : Comparisons
-        One row that says who is asked and how, see `relpref.infer.utility_posterior.questions`.
+        One row that says who is asked and how, see `relpref.posterior.utility.questions`.
     parameters : mapping from site to value
         Of the model.
     mean, variance : array, shape (k,)

@@ -10,7 +10,7 @@ from scipy.special import entr, ndtr
 
 from relpref.errors import DataError
 from relpref.explore.scores.gap_scores import MANY, Belief, Gaps, Positions, Scorer, State
-from relpref.infer.belief import Floats
+from relpref.posterior.gaussian import Floats
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from relpref.errors import DataError, StorageError
 from relpref.explore.questions.choose import whole_number
 from relpref.files import replaced
-from relpref.infer.utility_posterior import check_interval
+from relpref.posterior.utility import check_interval
 
 Floats = NDArray[np.float64]
 

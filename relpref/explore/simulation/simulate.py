@@ -20,10 +20,10 @@ from relpref.explore.questions.choose import next_pairs, score_of
 from relpref.explore.scores import SCORES
 from relpref.explore.simulation.curves import SimulationFile
 from relpref.infer import EP, UtilityPosterior
-from relpref.infer.belief import Belief
-from relpref.infer.utility_posterior import expectations, questions
 from relpref.models import xpgp
 from relpref.parallel import run_all
+from relpref.posterior.gaussian import Belief
+from relpref.posterior.utility import expectations, questions
 
 Floats = NDArray[np.float64]
 Pair = tuple[int, int]

@@ -40,7 +40,7 @@ from relpref.explore.store.schema import (
     verify,
 )
 from relpref.files import flush, replaced
-from relpref.infer.storage import decode_label, encode_label
+from relpref.posterior.storage import decode_label, encode_label
 
 # Of an answer, in the table ``event``.
 COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")

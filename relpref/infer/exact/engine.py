@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from relpref.data import RelationData
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.belief import as_key, key_words
+from relpref.infer.assemble import plain
 from relpref.infer.computing import computing
 from relpref.infer.exact.closed import EdgeEvidence, EvidenceGradient, KroneckerSystem, Loss, edge_floor
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import SOLVERS, Callback, EdgeScores, RelationProblem, Solver, require_mesh
-from relpref.infer.faces import plain
 from relpref.infer.program import (
     Call,
     Program,
@@ -40,6 +39,7 @@ from relpref.infer.sites import Info, Sites
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import CentredNormal
 from relpref.linalg import Eigen, Kronecker, symmetric_eigen
+from relpref.posterior.gaussian import as_key, key_words
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]

@@ -8,9 +8,9 @@ import jax
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.large.covariance import ImplicitBelief
 from relpref.infer.large.problem import LargeProblem, constant, touched
-from relpref.infer.posterior import Posterior
-from relpref.infer.update import about
-from relpref.infer.utility_posterior import UtilityPosterior
+from relpref.posterior.base import Posterior
+from relpref.posterior.update import about
+from relpref.posterior.utility import UtilityPosterior
 
 MOST = 2000  # entities that answers are about, of which there is a matrix then
 

@@ -12,9 +12,9 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.special import ndtri
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.belief import Floats, GaussianBelief, Margins
 from relpref.infer.result import Result
 from relpref.linalg import ImplicitCovariance, ImplicitSum
+from relpref.posterior.gaussian import Floats, GaussianBelief, Margins
 
 _TOGETHER = 1000  # entries that are looked at together
 

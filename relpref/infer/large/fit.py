@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.belief import Floats, generator, key_words
+from relpref.infer.assemble import choose, plain, prior_notes, sites_of
 from relpref.infer.evidence import tilted
-from relpref.infer.faces import choose, plain, prior_notes, sites_of
 from relpref.infer.large.covariance import (
     Conditioned,
     ImplicitBelief,
@@ -38,13 +37,14 @@ from relpref.infer.large.problem import (
 )
 from relpref.infer.large.sparse import SparseFit
 from relpref.infer.large.sparse import fit as fit_sparse
-from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.program import preference_data, prepare
 from relpref.infer.result import Progress, Result, warn_user
 from relpref.infer.search import settle
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
 from relpref.linalg import ImplicitCovariance, KernelMatrix, nystrom
+from relpref.posterior.base import Parts, Posterior
+from relpref.posterior.gaussian import Floats, generator, key_words
 
 if TYPE_CHECKING:
     from relpref.infer.engine import GaussianEngine

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from relpref.data import Graph, PreferenceData, ScaleReference
 from relpref.data.marginal import MarginalGraph, Table, implicit, marginal, with_references
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.belief import Floats
 from relpref.infer.large.covariance import entries_of
 from relpref.infer.program import (
     Call,
@@ -31,6 +30,7 @@ from relpref.infer.result import Solves
 from relpref.kernels.graph import as_implicit, graph_implicit, scale_reference, share_solver
 from relpref.likelihoods import as_likelihood
 from relpref.linalg import HeatKernel, ImplicitCovariance, ImplicitSum, SparsePrecision
+from relpref.posterior.gaussian import Floats
 
 UTILITY = "utility"
 _REFERENCES: WeakKeyDictionary[Graph, tuple[ScaleReference, float]] = WeakKeyDictionary()

@@ -12,8 +12,8 @@ from scipy.special import expit, ndtr
 from relpref.data import RelationData
 from relpref.errors import RelprefError
 from relpref.infer import ClassPosterior
-from relpref.infer.belief import Floats
 from relpref.likelihoods import Link
+from relpref.posterior.gaussian import Floats
 from relpref.report.blocks import (
     Block,
     Cell,

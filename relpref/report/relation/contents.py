@@ -11,8 +11,8 @@ from relpref.diagnostics import leave_one_out
 from relpref.diagnostics.predictive.leave_one_out import distinct
 from relpref.errors import RelprefError
 from relpref.infer import RelationPosterior
-from relpref.infer.belief import Floats
 from relpref.kernels import SquaredExponential
+from relpref.posterior.gaussian import Floats
 from relpref.report.blocks import (
     Block,
     Cell,

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, parts_of
 from relpref.errors import RelprefError
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import generator
 from relpref.infer.large.answered import answered, approximations
 from relpref.infer.large.covariance import ImplicitBelief
 from relpref.infer.large.problem import touched
@@ -29,6 +28,7 @@ from relpref.kernels import (
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
 from relpref.models.xpgp import kernels_by_part
+from relpref.posterior.gaussian import generator
 from relpref.report.blocks import Chapter, Contents, Text, clean, counted, listed, whole
 from relpref.report.hyperparameters import hyperparameters
 from relpref.report.methods import approximation

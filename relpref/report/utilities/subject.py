@@ -11,9 +11,9 @@ from scipy.special import ndtri
 
 from relpref.data import PreferenceData
 from relpref.infer import UtilityPosterior
-from relpref.infer.belief import DrawsBelief, Floats, generator
 from relpref.infer.large.covariance import ImplicitBelief
 from relpref.likelihoods import Probit
+from relpref.posterior.gaussian import DrawsBelief, Floats, generator
 from relpref.report.blocks import (
     Block,
     Cell,

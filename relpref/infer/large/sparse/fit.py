@@ -11,7 +11,6 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
-from relpref.infer.belief import as_key
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse.posterior import (
     Estimate,
@@ -40,6 +39,7 @@ from relpref.infer.sites import (
 )
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import ImplicitCovariance, require_memory
+from relpref.posterior.gaussian import as_key
 
 Floats = NDArray[np.float64]
 Method = Literal["factorised", "sampled", "refined"]

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.errors import DataError
-from relpref.infer.belief import Belief, Floats, generator
 from relpref.infer.result import InferenceWarning, Result, warn_user
+from relpref.posterior.gaussian import Belief, Floats, generator
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ class Posterior(PosteriorBase):
         StorageError
             If a label or an option cannot be stored, or the file cannot be written.
         """
-        from relpref.infer.storage import save
+        from relpref.posterior.storage import save
 
         save(self, path)
 
@@ -360,14 +360,14 @@ class Posterior(PosteriorBase):
             ``sample_stats`` (of EP and Laplace: ``sweeps``, ``damping``, ``residual``, and ``code``, the position of the result among
             `relpref.infer.Result`), with the user's labels as coordinates and versions and random key as attributes.
         """
-        from relpref.infer.arviz_bridge import to_datatree
+        from relpref.posterior.arviz import to_datatree
 
         self._warn_if_not_converged()
         return to_datatree(self, num_samples, key)
 
     def to_arviz(self, num_samples: int = 1000, key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
-        from relpref.infer.arviz_bridge import native
+        from relpref.posterior.arviz import native
 
         return native(self.to_datatree(num_samples, key))
 

@@ -31,19 +31,19 @@ from relpref.data.arrays import listed, shown
 from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
-from relpref.infer.belief import Belief, DrawsBelief, GaussianBelief, MixtureBelief
-from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief
 from relpref.infer.large.fit import low_rank_parts
 from relpref.infer.large.problem import LargeProblem
 from relpref.infer.large.sparse import SparsePosterior
-from relpref.infer.posterior import Origin, Parts, Posterior
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result
-from relpref.infer.update import Changed
-from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.likelihoods import AnswerModel
 from relpref.memory import require_memory
+from relpref.posterior.base import Origin, Parts, Posterior
+from relpref.posterior.classes import ClassPosterior
+from relpref.posterior.gaussian import Belief, DrawsBelief, GaussianBelief, MixtureBelief
+from relpref.posterior.update import Changed
+from relpref.posterior.utility import UtilityPosterior
 from relpref.registry import EARLIER, Kind, find, name_of
 
 
@@ -615,7 +615,7 @@ def pack(posterior: Posterior | RelationPosterior) -> tuple[dict[str, Any], dict
         "data": None,
     }
     if isinstance(posterior, ClassPosterior):
-        from relpref.infer.class_storage import pack_class
+        from relpref.posterior.class_storage import pack_class
 
         more, found = pack_class(posterior)
         return arrays | more, content | found
@@ -671,7 +671,7 @@ def _unpack(arrays: Mapping[str, Any], content: Any, program: Any) -> Posterior:
         "key": arrays["key"],
     }
     if content.get("kind") == "class":
-        from relpref.infer.class_storage import unpack_class
+        from relpref.posterior.class_storage import unpack_class
 
         return unpack_class(arrays, content, common, program)
     if content["data"] is None:

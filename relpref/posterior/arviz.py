@@ -17,9 +17,6 @@ from jax import Array
 
 from relpref.data import RelationData
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.belief import DrawsBelief, MixtureBelief, generator
-from relpref.infer.class_posterior import ClassPosterior, example_labels
-from relpref.infer.posterior import Origin, Posterior
 from relpref.infer.program import (
     BASE,
     Call,
@@ -33,8 +30,11 @@ from relpref.infer.program import (
 )
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result, code
-from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.likelihoods import CentredNormal
+from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.classes import ClassPosterior, example_labels
+from relpref.posterior.gaussian import DrawsBelief, MixtureBelief, generator
+from relpref.posterior.utility import UtilityPosterior
 
 
 def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.belief import Floats
-from relpref.infer.posterior import Posterior
 from relpref.infer.program import Call, Values, in_double
-from relpref.infer.utility_posterior import objects
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
+from relpref.posterior.base import Posterior
+from relpref.posterior.gaussian import Floats
+from relpref.posterior.utility import objects
 
 DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)
 Examples = Rankings | RelationData

@@ -6,8 +6,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 import numpy as np
 
 from relpref.data import Rankings, RelationData, RelationValues
-from relpref.infer.class_posterior import ClassPosterior, Examples
-from relpref.infer.storage import (
+from relpref.posterior.classes import ClassPosterior, Examples
+from relpref.posterior.storage import (
     StoredData,
     checked,
     conform,

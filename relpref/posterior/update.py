@@ -19,24 +19,24 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, added, withdrawn
 from relpref.data.marginal import induced
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.belief import Belief, Floats, GaussianBelief, MixtureBelief
+from relpref.infer.assemble import plain
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.faces import plain
 from relpref.infer.importance import MIN_EFFECTIVE, POINTS_INFO, effective
 from relpref.infer.large.covariance import ImplicitBelief, PosteriorCovariance
-from relpref.infer.posterior import Origin, Parts
 from relpref.infer.program import padded_answers, unwrap
 from relpref.infer.result import InferenceWarning
 from relpref.infer.search import DRAWS_INFO
 from relpref.infer.sites import Cavity, Sites, matched
-from relpref.infer.utility_posterior import objects, of_one_rater, pairs_of_labels
 from relpref.likelihoods import AnswerModel, GaussianSite
 from relpref.likelihoods.models import PLATES
 from relpref.linalg import real
+from relpref.posterior.base import Origin, Parts
+from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, MixtureBelief
+from relpref.posterior.utility import objects, of_one_rater, pairs_of_labels
 from relpref.registry import find
 
 if TYPE_CHECKING:
-    from relpref.infer.utility_posterior import UtilityPosterior
+    from relpref.posterior.utility import UtilityPosterior
 
 _ROWS = 24  # whose change of precision is followed into the variances
 _CERTAIN = 1e-12  # of the largest variance: below, a difference is known but for rounding
@@ -345,7 +345,7 @@ class Changed:
 
 
 class ImplicitRankOne:
-    """A belief that is changed answer by answer, as `relpref.infer.update.RankOne`; a product with the covariance for each.
+    """A belief that is changed answer by answer, as `relpref.posterior.update.RankOne`; a product with the covariance for each.
 
     Parameters
     ----------
@@ -487,7 +487,7 @@ def _parameters(posterior: "UtilityPosterior", answers: Comparisons) -> dict[str
 def _quickly(
     posterior: "UtilityPosterior", data: PreferenceData, changes: list[_Step], values: dict[str, Any]
 ) -> "UtilityPosterior":
-    """One rank-one change for every answer; see `relpref.infer.update`."""
+    """One rank-one change for every answer; see `relpref.posterior.update`."""
     belief = posterior.belief
     assert isinstance(belief, GaussianBelief | MixtureBelief | ImplicitBelief)  # those of engines
     _check_gaps(posterior)

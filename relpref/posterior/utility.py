@@ -16,14 +16,14 @@ from scipy.special import ndtri
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
 from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
-from relpref.infer.belief import Belief, Margins
 from relpref.infer.large.covariance import ImplicitBelief
-from relpref.infer.posterior import Parts, Posterior
 from relpref.infer.result import warn_user
 from relpref.kernels import Precomputed
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.likelihoods.models import PLATES
 from relpref.linalg import real
+from relpref.posterior.base import Parts, Posterior
+from relpref.posterior.gaussian import Belief, Margins
 
 Positions = NDArray[np.int32]
 
@@ -370,7 +370,7 @@ class UtilityPosterior(Posterior):
         UnknownLabelError
             If a label is no entity.
         """
-        from relpref.infer.update import about
+        from relpref.posterior.update import about
 
         return about(self, np.unique(self.data.index(labels)).astype(np.int64))
 
@@ -520,7 +520,7 @@ class UtilityPosterior(Posterior):
         InferenceError
             As for `GaussianEngine.run`.
         """
-        from relpref.infer.update import update
+        from relpref.posterior.update import update
 
         return update(self, answers, withdraw, quick, hyperparameters, progress_bar)
 
@@ -555,7 +555,7 @@ class UtilityPosterior(Posterior):
             )
         from relpref.infer.importance import POINTS_INFO
         from relpref.infer.search import DRAWS_INFO
-        from relpref.infer.update import engine_again
+        from relpref.posterior.update import engine_again
 
         data = self.data.extend(entities, relations)
         keywords = self.origin.keywords

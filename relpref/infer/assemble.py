@@ -12,15 +12,15 @@ from scipy.special import logsumexp
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.comparisons import COMPOSED
 from relpref.data.marginal import MarginalGraph
-from relpref.infer.belief import Floats, GaussianBelief, MixtureBelief, key_words
-from relpref.infer.class_posterior import ClassPosterior
 from relpref.infer.evidence import Evidence
-from relpref.infer.posterior import Origin, Parts, Posterior
 from relpref.infer.program import Layout, Values, preference_data
 from relpref.infer.result import Result, warn_user
-from relpref.infer.utility_posterior import UtilityPosterior
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.linalg import cholesky
+from relpref.posterior.base import Origin, Parts, Posterior
+from relpref.posterior.classes import ClassPosterior
+from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief, key_words
+from relpref.posterior.utility import UtilityPosterior
 
 _UTILITY = "utility"
 CHAINS = 2  # of draws of the hyperparameters
