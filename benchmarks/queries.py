@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import table
 from relpref import PreferenceData
-from relpref.data_loaders.similarity import nearest_neighbours
+from relpref.data_loaders.edges import nearest_neighbours
 
 TITLE = "A hundred queries of 150 documents and 200 pairs, hyperparameters included"
 NOTES = (

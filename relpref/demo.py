@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from relpref.data import PreferenceData
 from relpref.data_loaders import ModeChoice, load_modechoice
-from relpref.data_loaders.modechoice import MODES
+from relpref.data_loaders.bundled import MODES
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import SquaredExponential
 from relpref.models import xpgp

@@ -20,7 +20,7 @@ from benchmarks.reproduce.problem import Problem, distances
 from benchmarks.reproduce.protocol import Protocol, Source
 from relpref import PreferenceData
 from relpref.data_loaders import edges, letor
-from relpref.data_loaders.similarity import DERIVED, nearest_neighbours
+from relpref.data_loaders.edges import DERIVED, nearest_neighbours
 
 TITLE_FEATURES = 10
 _FEWEST_PAIRS = 400  # so that at least as many pairs remain as are known

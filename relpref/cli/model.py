@@ -206,7 +206,7 @@ def _get(chosen: argparse.Namespace) -> None:
     try:
         fetched = [file.name for file in wanted.files if download(file, place, progress_bar=not chosen.quiet)]
     except KeyboardInterrupt:
-        kept = f"interrupted; what has arrived is kept in {place}, and the same command goes on from there"
+        kept = f"interrupted; finished files are kept in {place}, and the same command fetches the rest"
         raise KeyboardInterrupt(kept) from None
     if chosen.json:
         document(

@@ -9,8 +9,8 @@ import pandas as pd
 
 from relpref.data.arrays import shown
 from relpref.data_loaders.registry import find
+from relpref.data_loaders.text import Rows, check_width, read_rows
 from relpref.errors import DataError
-from relpref.files import reading
 from relpref.linalg import nearest_semidefinite
 
 FAMILIES = {"nr": "nuclear receptors", "gpcr": "G protein-coupled receptors"}
@@ -94,34 +94,14 @@ def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, li
 
 def _matrix(file: Path) -> pd.DataFrame:
     """A table of numbers, cells separated by tabs, labels in the first row and column."""
-    with reading(file):
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    columns = lines[0].split("\t")[1:] if lines else []
-    if not columns:
-        raise DataError(f"{file}: the file holds no table; expected labels in its first row, after a tab")
-    labels, rows = [], []
-    for number, line in enumerate(lines[1:], start=2):
-        label, *cells = line.split("\t")
-        if len(cells) != len(columns):
-            raise DataError(
-                f"{file}, line {number}: there are {len(cells)} values for {len(columns)} columns; get the file again"
-            )
-        labels.append(label)
-        rows.append([_number(cell, f"{file}, line {number}") for cell in cells])
-    if not rows:
-        raise DataError(f"{file}: the file holds no row of values; get the file again")
-    for name in (labels, columns):
-        if len(set(name)) != len(name):
-            twice = next(label for label in name if name.count(label) > 1)
+    rows = read_rows(file, "\t")
+    columns = rows.cells[0][1:]
+    if not columns or len(rows.cells) < 2:
+        raise DataError(f"{file}: the file holds no table of labels and values; get the file again")
+    rows = check_width(Rows(file, rows.lines[1:], rows.cells[1:]), len(columns) + 1)
+    table = pd.DataFrame(rows.numbers(1), index=[cells[0] for cells in rows.cells], columns=columns)
+    for labels in (table.index, table.columns):
+        if labels.has_duplicates:
+            twice = labels[labels.duplicated()][0]
             raise DataError(f"{file}: the label {shown(twice)} is there twice; get the file again")
-    return pd.DataFrame(np.array(rows, dtype=np.float64), index=labels, columns=columns)
-
-
-def _number(cell: str, where: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise DataError(f"{where}: {shown(cell)} is not a finite number; get the file again")
-    return value
+    return table

@@ -1,4 +1,4 @@
-"""Relations from text files: a line for each edge, ``source target`` and, if need be, ``weight``."""
+"""Relations from text files, a line for each edge; and a graph for documents that come without one."""
 
 import os
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from relpref.data import Table
-from relpref.data.arrays import shown
+from relpref.data.arrays import counted, shown
+from relpref.data_loaders.text import read_rows
 from relpref.errors import DataError
-from relpref.files import reading
 
 _COLUMNS = ("source", "target", "weight")
 
@@ -37,27 +37,21 @@ def read_edges(path: str | os.PathLike[str]) -> Table:
     DataError
         If the file cannot be read, is empty, or a line does not have the two or three cells of the first.
     """
-    file = Path(path)
-    with reading(file):
-        text = file.read_text(encoding="utf-8-sig")
-    rows: list[list[str]] = []
-    lines = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        cells = line.split()
-        if not cells or cells[0].startswith("#"):
-            continue
-        width = len(rows[0]) if rows else len(cells)
+    rows = read_rows(Path(path))
+    kept = [row for row, cells in enumerate(rows.cells) if not cells[0].startswith("#")]
+    if not kept:
+        raise DataError(f"{rows.file}: the file holds no edges; write lines of the form source target weight")
+    width = len(rows.cells[kept[0]])
+    for row in kept:
+        cells = rows.cells[row]
         if len(cells) != width or width not in (2, 3):
             expected = "source target weight" if width == 3 else "source target"
             raise DataError(
-                f"{file}, line {number}: {shown(line.strip())} has {len(cells)} cells; expected {expected}: correct the line"
+                f"{rows.file}, line {rows.lines[row]}: {shown(' '.join(cells))} has {len(cells)} cells; "
+                f"expected {expected}: correct the line"
             )
-        rows.append(cells)
-        lines.append(number)
-    if not rows:
-        raise DataError(f"{file}: the file holds no edges; write lines of the form source target weight")
-    frame = pd.DataFrame(rows, columns=list(_COLUMNS[: len(rows[0])]), dtype=object)
-    return Table(frame, str(file), np.array(lines, dtype=np.int64), text=True)
+    frame = pd.DataFrame([rows.cells[row] for row in kept], columns=list(_COLUMNS[:width]), dtype=object)
+    return Table(frame, str(rows.file), np.array(rows.lines)[kept], text=True)
 
 
 def among(table: Table, labels: Iterable[str]) -> Table:
@@ -78,3 +72,60 @@ def among(table: Table, labels: Iterable[str]) -> Table:
     kept = (table.frame["source"].isin(known) & table.frame["target"].isin(known)).to_numpy()
     lines = None if table.lines is None else table.lines[kept]
     return replace(table, frame=table.frame[kept], lines=lines)
+
+
+# The name says it wherever the relation is named: in hyperparameters, shares and reports.
+DERIVED = "similarity_derived"
+NOTE = (
+    f"relation {DERIVED!r}: derived from the attributes (nearest neighbours by cosine), not observed; "
+    "it tells the model nothing that the attributes do not hold"
+)
+
+
+def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.DataFrame:
+    """Join every entity to those whose attributes point the same way.
+
+    Parameters
+    ----------
+    attributes : DataFrame, shape (n, d)
+        By entity.
+    neighbours : int
+        Of each entity; an edge is there if either end has the other among its nearest.
+
+    Returns
+    -------
+    DataFrame
+        ``source``, ``target`` and ``weight``: the cosine of the standardised attributes, in (0, 1]. Pairs whose cosine is not
+        positive are not joined. Equal cosines are told apart by the order of the entities.
+
+    Raises
+    ------
+    DataError
+        If ``neighbours`` is not positive, or no two entities are alike at all.
+    """
+    if neighbours < 1:
+        raise DataError(f"neighbours is {neighbours}; it must be at least 1")
+    values = attributes.to_numpy(np.float64)
+    scale = values.std(axis=0)
+    unit = (values - values.mean(axis=0)) / np.where(scale > 0, scale, 1)
+    # Without the centring every document of a query would resemble every other: the features are positive.
+    norms = np.linalg.norm(unit, axis=1, keepdims=True)
+    unit = unit / np.where(norms > 0, norms, 1)
+    cosine = unit @ unit.T
+    np.fill_diagonal(cosine, -np.inf)
+    nearest = np.argsort(-cosine, axis=1, kind="stable")[:, : min(neighbours, len(values) - 1)]
+    joined = np.zeros(cosine.shape, dtype=bool)
+    np.put_along_axis(joined, nearest, True, axis=1)
+    source, target = np.nonzero(np.triu((joined | joined.T) & (cosine > 0), 1))
+    if not source.size:
+        raise DataError(
+            f"attributes: no two of {counted(len(values), 'entity', 'entities')} are alike, so there is no graph to derive"
+        )
+    labels = attributes.index.to_numpy()
+    return pd.DataFrame(
+        {
+            "source": labels[source],
+            "target": labels[target],
+            "weight": np.minimum(cosine[source, target], 1.0),
+        }
+    )

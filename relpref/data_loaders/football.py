@@ -1,7 +1,6 @@
 """Results of international football matches, as the set of Mart Jürisoo stores them (from 1872 on; CC0)."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,15 +51,19 @@ def read_matches(
     # Matches to come are listed without a result.
     table = table[~table[list(_SCORES)].isin(["", "NA"]).all(axis=1)]
     date = pd.to_datetime(table["date"], format="%Y-%m-%d", errors="coerce")
-    _check(file, table, "date", date.notna(), "a day like 2022-11-20")
-    for name in _SCORES:
-        _check(file, table, name, table[name].str.fullmatch(r"\d{1,3}"), "a number of goals")
-    for name in ("home_team", "away_team"):
-        _check(file, table, name, table[name].str.strip() != "", "a team")
-    _check(
-        file, table, "away_team", table["home_team"] != table["away_team"], "another team than the home team"
-    )
-    _check(file, table, "neutral", table["neutral"].isin(["TRUE", "FALSE"]), "TRUE or FALSE")
+    goals, teams = "a number of goals", table["home_team"] != table["away_team"]
+    for name, right, expected in (
+        ("date", date.notna(), "a day like 2022-11-20"),
+        *((name, table[name].str.fullmatch(r"\d{1,3}"), goals) for name in _SCORES),
+        *((name, table[name].str.strip() != "", "a team") for name in ("home_team", "away_team")),
+        ("away_team", teams, "another team than the home team"),
+        ("neutral", table["neutral"].isin(["TRUE", "FALSE"]), "TRUE or FALSE"),
+    ):
+        if not right.all():
+            row = int(np.argmin(right.to_numpy(dtype=bool)))
+            raise DataError(
+                f"{file}, line {table.index[row]}: {name} is {shown(table[name].iloc[row])}; expected {expected}"
+            )
     table = table.assign(
         date=date, neutral=table["neutral"] == "TRUE", **{name: table[name].astype(int) for name in _SCORES}
     )
@@ -141,15 +144,6 @@ def load(
     met = pd.DataFrame(ends, columns=["source", "target"]).value_counts(sort=False)
     links = met.rename("weight").reset_index()
     return PreferenceData.from_tables(sorted({*home, *away}), answers, {"opponents": links})
-
-
-def _check(file: Path, table: Any, name: str, right: Any, expected: str) -> None:
-    """Name the first cell that cannot be used, of a table whose index is the line of each row."""
-    if not right.all():
-        row = int(np.argmin(right.to_numpy(dtype=bool)))
-        raise DataError(
-            f"{file}, line {table.index[row]}: {name} is {shown(table[name].iloc[row])}; expected {expected}"
-        )
 
 
 def _day(name: str, value: str) -> pd.Timestamp:

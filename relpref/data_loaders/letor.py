@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ import pandas as pd
 
 from relpref.data import PreferenceData
 from relpref.data.arrays import counted, listed, shown
+from relpref.data_loaders.edges import DERIVED, NOTE, nearest_neighbours
 from relpref.data_loaders.registry import find
-from relpref.data_loaders.similarity import DERIVED, NOTE, nearest_neighbours
 from relpref.errors import DataError
 from relpref.files import reading
 
@@ -157,24 +157,38 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
         At the first line of another form; the message names it.
     """
     file = Path(path)
-    documents: dict[str, dict[str, int]] = {}
-    rows: dict[str, list[tuple[int, list[float]]]] = {}
+    queries: dict[str, dict[str, tuple[int, int, list[float]]]] = {}
     width = None
-    for number, line in _lines(file):
-        where = f"{file}, line {number}"
-        label, qid, cells, document = _split(line, where)
-        values = _values(cells.split(), where, width)
-        width = len(values)
-        seen = documents.setdefault(qid, {})
-        if document in seen:
-            raise DataError(
-                f"{where}: the document {document} of query {qid} was on line {seen[document]} already; keep one of the two"
-            )
-        seen[document] = number
-        rows.setdefault(qid, []).append((_judgement(label, where), values))
-    if not rows:
+    with reading(file), file.open(encoding="utf-8", newline=None) as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            where = f"{file}, line {number}"
+            match = _LINE.match(line.strip())
+            if match is None:
+                raise DataError(
+                    f"{where}: {shown(line.strip())} does not have the form {_SHAPE}; correct or remove the line"
+                )
+            label, qid, cells, document = match.groups()
+            values = _values(cells.split(), where, width)
+            width = len(values)
+            documents = queries.setdefault(qid, {})
+            if document in documents:
+                raise DataError(
+                    f"{where}: the document {document} of query {qid} was on line {documents[document][0]} already; "
+                    "keep one of the two"
+                )
+            documents[document] = number, _judgement(label, where), values
+    if not queries:
         raise DataError(f"{file}: the file holds no documents; it should hold lines of the form {_SHAPE}")
-    return {qid: _query(qid, list(documents[qid]), found, part) for qid, found in rows.items()}
+    columns = [f"feature_{number}" for number in range(1, (width or 0) + 1)]
+    found = {}
+    for qid, documents in queries.items():
+        _, relevance, values = zip(*documents.values(), strict=True)
+        index = pd.Index(documents, name="document")
+        features = pd.DataFrame(np.array(values), index=index, columns=columns)
+        found[qid] = LetorQuery(qid, features, pd.Series(relevance, index=index, name="relevance"), part)
+    return found
 
 
 def _files(folder: Path, fold: int) -> dict[str, Path]:
@@ -203,24 +217,6 @@ def _children(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except NotADirectoryError:
         return []
-
-
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, counted from 1."""
-    with reading(file), file.open(encoding="utf-8", newline=None) as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip():
-                yield number, line
-
-
-def _split(line: str, where: str) -> tuple[str, str, str, str]:
-    match = _LINE.match(line.strip())
-    if match is None:
-        raise DataError(
-            f"{where}: {shown(line.strip())} does not have the form {_SHAPE}; correct or remove the line"
-        )
-    label, qid, cells, document = match.groups()
-    return label, qid, cells, document
 
 
 def _values(cells: list[str], where: str, width: int | None) -> list[float]:
@@ -252,18 +248,6 @@ def _judgement(label: str, where: str) -> int:
         remedy = "leave out what nobody judged" if label == "-1" else "correct the line"
         raise DataError(f"{where}: the label {shown(label)} is not a judgement 0, 1, 2, ...; {remedy}")
     return int(label)
-
-
-def _query(qid: str, documents: list[str], rows: list[tuple[int, list[float]]], part: str) -> LetorQuery:
-    index = pd.Index(documents, name="document")
-    values = np.array([values for _, values in rows])
-    columns = [f"feature_{number}" for number in range(1, values.shape[1] + 1)]
-    return LetorQuery(
-        qid=qid,
-        features=pd.DataFrame(values, index=index, columns=columns),
-        relevance=pd.Series([label for label, _ in rows], index=index, name="relevance"),
-        part=part,
-    )
 
 
 def _numerically(qid: str) -> tuple[int, str]:

@@ -14,6 +14,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from relpref.data_loaders.registry import find
+from relpref.data_loaders.text import read_rows
 from relpref.errors import DataError
 
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph")
@@ -68,13 +69,11 @@ def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> Ci
     one_hot = np.concatenate([_array(parts[part], files[part]) for part in ("ally", "ty")])
     # The rows of tx and ty belong to the papers that test.index names, in its order.
     order = np.arange(len(one_hot))
-    index = _index(place / f"ind.{name}.test.index")
+    index = read_rows(place / f"ind.{name}.test.index", width=1).numbers()[:, 0].astype(np.int64)
     first = len(one_hot) - len(index)
     if words.shape[0] != len(one_hot) or not np.array_equal(np.sort(index), order[first:]):
-        raise DataError(
-            f"{place}: the files do not fit together ({words.shape[0]} rows of words, {len(one_hot)} of classes, "
-            f"{len(index)} test papers); fetch them again with `relpref data get {name}`"
-        )
+        sizes = f"{words.shape[0]} rows of words, {len(one_hot)} of classes, {len(index)} test papers"
+        raise _damaged(place, f"the files do not fit together ({sizes})")
     order[index] = np.arange(first, len(one_hot))
     return CitationNetwork(
         words=words[order],
@@ -138,15 +137,15 @@ def _unpickle(file: Path) -> Any:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error.strerror}); `relpref data get cora` fetches it"
-        ) from None
+        raise _damaged(file, f"the file cannot be read ({error.strerror})") from None
     try:
         return _Unpickler(io.BytesIO(content), encoding="latin1").load()
     except Exception as error:  # a damaged pickle can fail in any way
-        raise DataError(
-            f"{file}: this is not the pickle it should be ({error}); `relpref data get cora` fetches the published one"
-        ) from error
+        raise _damaged(file, f"this is not the pickle it should be ({error})") from error
+
+
+def _damaged(file: Path, reason: str) -> DataError:
+    return DataError(f"{file}: {reason}; `relpref data get cora` fetches the published one")
 
 
 def _matrix(value: Any, file: Path) -> Any:
@@ -155,41 +154,20 @@ def _matrix(value: Any, file: Path) -> Any:
         parts = (held["data"], held["indices"], held["indptr"])
         return scipy.sparse.csr_array(parts, shape=held["_shape"], dtype=np.float64)
     except (TypeError, KeyError, ValueError) as error:
-        raise DataError(f"{file}: expected a sparse matrix ({error!r}); fetch the file again") from None
+        raise _damaged(file, f"expected a sparse matrix ({error!r})") from None
 
 
 def _array(value: Any, file: Path) -> NDArray[Any]:
     if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
-        raise DataError(
-            f"{file}: expected an array of classes, got {type(value).__name__}; fetch the file again"
-        )
+        raise _damaged(file, f"expected an array of classes, got {type(value).__name__}")
     return value
-
-
-def _index(file: Path) -> NDArray[np.int64]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error}); `relpref data get cora` fetches it"
-        ) from None
-    for number, line in enumerate(lines, start=1):
-        if not line.strip().isdigit():
-            raise DataError(
-                f"{file}, line {number}: {line!r} is not the number of a paper; fetch the file again"
-            )
-    return np.array([int(line) for line in lines], dtype=np.int64)
 
 
 def _links(graph: Any, file: Path, size: int) -> pd.DataFrame:
     if not isinstance(graph, dict):
-        raise DataError(
-            f"{file}: expected a dictionary of neighbours, got {type(graph).__name__}; fetch the file again"
-        )
+        raise _damaged(file, f"expected a dictionary of neighbors, got {type(graph).__name__}")
     ends = np.array([(paper, other) for paper, others in graph.items() for other in others], dtype=np.int64)
     if ends.size == 0 or ends.min() < 0 or ends.max() >= size:
-        raise DataError(
-            f"{file}: the papers are 0 to {size - 1}, and a link leads elsewhere; fetch the file again"
-        )
+        raise _damaged(file, f"the papers are 0 to {size - 1}, and a link leads elsewhere")
     ends = np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], axis=1), axis=0)
     return pd.DataFrame(ends, columns=["source", "target"])

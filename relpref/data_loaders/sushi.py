@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from relpref.data.arrays import shown
 from relpref.data.rankings import Rankings
 from relpref.data_loaders.registry import find
+from relpref.data_loaders.text import Rows, check_width, read_rows
 from relpref.errors import DataError
-from relpref.files import reading
 
 # In set A the sushis have numbers of their own; sushi3.idata describes those of set B, which have these names.
 SET_A = ("ebi", "anago", "maguro", "ika", "uni", "ikura", "tamago", "toro", "tekka_maki", "kappa_maki")
@@ -93,21 +93,18 @@ def load(which: Literal["a", "b"] = "a", folder: str | os.PathLike[str] | None =
 
 
 def _items(file: Path) -> pd.DataFrame:
-    lines = [line.split("\t") for line in _lines(file)]
-    _check_width(file, lines, len(_ITEM_COLUMNS))
-    names = [line[1] for line in lines]
-    numbers = _numbers(file, [line[:1] + line[2:] for line in lines], first=1)
+    rows = read_rows(file, "\t", len(_ITEM_COLUMNS))
+    names = [row.pop(1) for row in rows.cells]
     if len(set(names)) < len(names) or not set(SET_A) <= set(names):
         raise DataError(f"{file}: its names are not those of the 100 sushis; get the file again")
     columns = [name for name in _ITEM_COLUMNS if name != "name"]
-    table = pd.DataFrame(numbers, index=pd.Index(names, name="sushi"), columns=columns).drop(columns="number")
-    return table.astype({"minor_group": int})
+    table = pd.DataFrame(rows.numbers(), index=pd.Index(names, name="sushi"), columns=columns)
+    return table.drop(columns="number").astype({"minor_group": int})
 
 
 def _users(file: Path) -> pd.DataFrame:
-    lines = [line.split("\t") for line in _lines(file)]
-    _check_width(file, lines, len(_USER_COLUMNS))
-    table = pd.DataFrame(_numbers(file, lines, first=1).astype(int), columns=list(_USER_COLUMNS))
+    rows = read_rows(file, "\t", len(_USER_COLUMNS))
+    table = pd.DataFrame(rows.numbers().astype(int), columns=list(_USER_COLUMNS))
     if not table["west_before_15"].isin((0, 1)).all() or table["user"].duplicated().any():
         raise DataError(
             f"{file}: column 7 is not the half of Japan (0 or 1), or a user is there twice; get the file again"
@@ -116,64 +113,34 @@ def _users(file: Path) -> pd.DataFrame:
 
 
 def _orders(file: Path, items: int, users: int) -> NDArray[np.int64]:
-    header, *lines = _lines(file)
-    if header.split() != [str(items), "1"]:
-        raise DataError(f"{file}, line 1: the header is {shown(header)}, not '{items} 1'; get the file again")
-    if len(lines) != users:
-        raise DataError(f"{file}: there are {len(lines)} rankings for {users} users; get the files again")
-    rows = [line.split() for line in lines]
-    _check_width(file, rows, 12, first=2)
-    orders = _numbers(file, rows, first=2)[:, 2:].astype(int)
-    wrong = (
-        (orders < 0).any(axis=1) | (orders >= items).any(axis=1) | (np.diff(np.sort(orders)) == 0).any(axis=1)
-    )
-    if wrong.any():
+    rows = read_rows(file)
+    if rows.cells[0] != [str(items), "1"]:
+        rows.refuse(0, f"the header is {shown(' '.join(rows.cells[0]))}, not '{items} 1'")
+    rows = check_width(Rows(file, rows.lines[1:], rows.cells[1:]), 12)
+    if len(rows.lines) != users:
         raise DataError(
-            f"{file}, line {int(np.argmax(wrong)) + 2}: ten different sushis of 0 to {items - 1} are expected; get the file again"
+            f"{file}: there are {len(rows.lines)} rankings for {users} users; get the files again"
+        )
+    orders = rows.numbers(2).astype(int)
+    right = (orders >= 0) & (orders < items) & (np.diff(np.sort(orders), prepend=-1) > 0)
+    if not right.all():
+        rows.refuse(
+            int(np.argmin(right.all(axis=1))), f"ten different sushis of 0 to {items - 1} are expected"
         )
     return orders
 
 
 def _scores(file: Path, orders: NDArray[np.int64], items: int) -> NDArray[np.float64]:
-    rows = [line.split() for line in _lines(file)]
-    _check_width(file, rows, items)
-    scores = _numbers(file, rows, first=1)
+    scores = read_rows(file, width=items).numbers()
     if scores.shape[0] != len(orders) or not np.isin(scores, range(-1, 5)).all():
         raise DataError(
             f"{file}: scores from -1 to 4 of {len(orders)} users are expected; get the files again"
         )
     scores[scores < 0] = np.nan
-    ranked = np.take_along_axis(scores, orders, axis=1)
-    if np.nanmean(ranked[:, 0]) <= np.nanmean(ranked[:, -1]):
+    first, last = np.nanmean(np.take_along_axis(scores, orders[:, [0, -1]], axis=1), axis=0)
+    if first <= last:
         raise DataError(
-            f"{file}: what users rank first has a mean score of {np.nanmean(ranked[:, 0]):.2f}, what they rank last one of "
-            f"{np.nanmean(ranked[:, -1]):.2f}: this is the release from before 2016, whose scores are upside down; get the current one"
+            f"{file}: what users rank first has a mean score of {first:.2f}, what they rank last one of {last:.2f}: this is "
+            "the release from before 2016, whose scores are upside down; get the current one"
         )
     return scores
-
-
-def _lines(file: Path) -> list[str]:
-    with reading(file):
-        lines = file.read_text(encoding="utf-8").splitlines()
-    if not lines:
-        raise DataError(f"{file}: the file is empty; get it again")
-    return lines
-
-
-def _check_width(file: Path, rows: list[list[str]], width: int, first: int = 1) -> None:
-    for number, row in enumerate(rows, start=first):
-        if len(row) != width:
-            raise DataError(
-                f"{file}, line {number}: there are {len(row)} values instead of {width}; get the file again"
-            )
-
-
-def _numbers(file: Path, rows: list[list[str]], first: int) -> NDArray[Any]:
-    try:
-        values = np.array(rows, dtype=np.float64)
-    except ValueError as error:
-        raise DataError(f"{file}: a value is not a number ({error}); get the file again") from None
-    if not np.isfinite(values).all():
-        number = int(np.argmin(np.isfinite(values).all(axis=1))) + first
-        raise DataError(f"{file}, line {number}: a value is not finite; get the file again")
-    return values

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from relpref import PreferenceData
-from relpref.data_loaders import edges, similarity
+from relpref.data_loaders import edges
 from relpref.errors import DataError
 
 COMPARISONS = pd.DataFrame({"winner": ["a"], "loser": ["b"]})
@@ -60,7 +60,7 @@ def test_nearest_neighbours_by_brute_force() -> None:
     values = rng.standard_normal((12, 3)) + 5
     labels = [f"d{row}" for row in range(12)]
     values[:, 2] = 7  # a constant column says nothing
-    found = similarity.nearest_neighbours(pd.DataFrame(values, index=labels), neighbours=2)
+    found = edges.nearest_neighbours(pd.DataFrame(values, index=labels), neighbours=2)
 
     unit = (values[:, :2] - values[:, :2].mean(axis=0)) / values[:, :2].std(axis=0)
     cosine = np.corrcoef(np.hstack([unit, -unit]))  # centred rows: the cosine of the originals
@@ -75,6 +75,6 @@ def test_nearest_neighbours_by_brute_force() -> None:
 
 def test_no_graph_without_likeness() -> None:
     with pytest.raises(DataError, match="no two of 2 entities are alike"):
-        similarity.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}))
+        edges.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}))
     with pytest.raises(DataError, match="neighbours is 0"):
-        similarity.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}), neighbours=0)
+        edges.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}), neighbours=0)

@@ -7,7 +7,7 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.data_loaders import ModeChoice, load_modechoice
-from relpref.data_loaders.modechoice import MODES
+from relpref.data_loaders.bundled import MODES
 
 
 @pytest.fixture(scope="module")

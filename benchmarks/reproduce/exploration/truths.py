@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relpref import PreferenceData
-from relpref.data_loaders.similarity import DERIVED, nearest_neighbours
+from relpref.data_loaders.edges import DERIVED, nearest_neighbours
 from relpref.explore import Truth
 from relpref.infer import EP
 from relpref.models import xpgp
