@@ -184,9 +184,9 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
     columns = [f"feature_{number}" for number in range(1, (width or 0) + 1)]
     found = {}
     for qid, documents in queries.items():
-        _, relevance, values = zip(*documents.values(), strict=True)
+        _, relevance, rows = zip(*documents.values(), strict=True)
         index = pd.Index(documents, name="document")
-        features = pd.DataFrame(np.array(values), index=index, columns=columns)
+        features = pd.DataFrame(np.array(rows), index=index, columns=columns)
         found[qid] = LetorQuery(qid, features, pd.Series(relevance, index=index, name="relevance"), part)
     return found
 
