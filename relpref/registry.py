@@ -1,7 +1,7 @@
-"""Names that a file may use for code: the package's own, and those that a program registered.
+"""Everything that plugs in, by name: the package's own, and what `register` was given.
 
-A file never says where code lies. It names a program, kernel, likelihood or engine, and that name is looked up here: in the tables
-below, or among what `register` was given. Nothing else is reachable from a file, and nothing is imported because a file says so.
+Saved files, reports, the command line and ``score="..."`` look names up here. A file never says where code lies: nothing but what is
+registered is reachable from a file, and nothing is imported because a file says so.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,15 @@ from typing import Any, Literal, get_args
 
 from relpref.errors import DataError
 
-Kind = Literal["program", "kernel", "likelihood", "engine"]
+Kind = Literal["program", "kernel", "likelihood", "engine", "score", "chapter"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+POSTERIORS = (
+    "utilities",
+    "relation",
+    "classes",
+    "program",
+)  # what a chapter can be about: `relpref.infer.Posterior.kind`
 GROUP = "relpref"  # of entry points
 
 _KERNELS = (
@@ -36,12 +42,25 @@ _KERNELS = (
 )
 _PROGRAMS = ("conditional_ranking", "kronecker_classifier", "preference_gp", "ranking_classifier", "xpgp")
 
-# The package's own, with the room that each is imported from when it is first wanted.
+_SCORES = {
+    "ratio": "Ratio",
+    "variance": "Variance",
+    "bald": "Bald",
+    "mutual_information": "MutualInformation",
+    "look_ahead": "LookAhead",
+    "eubo": "Eubo",
+    "top_k": "TopK",
+    "random": "Random",
+}
+
+# The package's own, with the module that each is imported from when it is first wanted; ``module:attribute`` where that is not the name.
 OWN: dict[Kind, dict[str, str]] = {
     "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
     "kernel": dict.fromkeys(_KERNELS, "relpref.kernels") | {"NodeKernel": "relpref.rls.node_kernels"},
     "likelihood": dict.fromkeys(("Logistic", "Probit"), "relpref.likelihoods"),
     "engine": dict.fromkeys(("EP", "Laplace"), "relpref.infer"),
+    "score": {name: f"relpref.explore:{attribute}" for name, attribute in _SCORES.items()},
+    "chapter": {},
 }
 
 # What files called them that were written before this registry was.
@@ -71,19 +90,21 @@ _with_entry_points = False
 
 
 def register(kind: Kind, name: str, object: Any) -> None:
-    """Let saved posteriors name a program, kernel, likelihood or engine of your own.
+    """Make something of your own known by name: to saved files, the report, the command line and `relpref.explore.next_pairs`.
 
     Call it before `relpref.load`, in every session that reads such files. Files keep the name, and for kernels and likelihoods the
     values of the fields, never the code.
 
     Parameters
     ----------
-    kind : {"program", "kernel", "likelihood", "engine"}
+    kind : {"program", "kernel", "likelihood", "engine", "score", "chapter"}
     name : str
-        What files call it; not one of the package's own names.
+        Not one of the package's own names. Of a chapter the kind of posterior (``utilities``, ``relation`` or ``classes``), a dot,
+        and a name: ``utilities.regret``.
     object : callable or class
         Of a program the function itself. Of a kernel or likelihood the class, a dataclass: it is made again from its fields, after their
-        values were checked against their annotations. Of an engine the class.
+        values were checked against their annotations. Of an engine or a score the class. Of a chapter a function from the posterior to a
+        `relpref.report.Section`, or to None where there is nothing to say.
 
     Raises
     ------
@@ -99,7 +120,7 @@ def register(kind: Kind, name: str, object: Any) -> None:
     >>> relpref.register("program", "my_program", my_program)
     """
     if kind not in KINDS:
-        raise DataError(f"kind is {kind!r}; it is 'program', 'kernel', 'likelihood' or 'engine'")
+        raise DataError(f"kind is {kind!r}; it is {', '.join(map(repr, KINDS[:-1]))} or {KINDS[-1]!r}")
     if not isinstance(name, str) or not name:
         raise DataError(f"name is {name!r}; give the {kind} a name, as text")
     if name in OWN[kind] or _added[kind].get(name, object) is not object:
@@ -110,21 +131,37 @@ def register(kind: Kind, name: str, object: Any) -> None:
         raise DataError(
             f"the {kind} {name!r} is {object!r}; give its class, a dataclass, so that a file can keep its fields"
         )
-    if kind == "engine" and not isinstance(object, type):
-        raise DataError(f"the engine {name!r} is {object!r}; give its class")
+    if kind in ("engine", "score") and not isinstance(object, type):
+        raise DataError(f"the {kind} {name!r} is {object!r}; give its class")
+    if kind == "chapter" and name.partition(".")[0] not in POSTERIORS:
+        raise DataError(
+            f"the chapter {name!r} names no kind of posterior; begin its name with {', '.join(POSTERIORS)} and a dot"
+        )
     _added[kind][name] = object
 
 
 def find(kind: Kind, name: str) -> Any:
     """The registered object of that name; None where there is none."""
     if name in OWN[kind]:
-        return getattr(import_module(OWN[kind][name]), name)
+        module, _, attribute = OWN[kind][name].partition(":")
+        return getattr(import_module(module), attribute or name)
     if name not in _added[kind] and _with_entry_points:
         from importlib.metadata import entry_points
 
         for point in entry_points(group=GROUP, name=f"{kind}.{name}"):
             register(kind, name, point.load())
     return _added[kind].get(name)
+
+
+def names(kind: Kind) -> list[str]:
+    """What `find` knows: the package's own names, those registered, and those that installed packages offer where these are let in."""
+    offered: list[str] = []
+    if _with_entry_points:
+        from importlib.metadata import entry_points
+
+        points = [point.name.partition(".") for point in entry_points(group=GROUP)]
+        offered = [name for of, _, name in points if of == kind]
+    return list(dict.fromkeys([*OWN[kind], *_added[kind], *sorted(offered)]))
 
 
 def name_of(kind: Kind, object: Any) -> str | None:

@@ -9,19 +9,26 @@ from typing import Any
 
 import jax
 
-from relpref.cli.model import column_words, kernel_words, program_named, said, with_kernels
+from relpref.cli.model import (
+    ENGINES,
+    chosen_of,
+    column_words,
+    kernel_words,
+    program_named,
+    said,
+    with_kernels,
+)
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.matrix_files import Files, find_files
 from relpref.data.relation import KIND_WORDS, path_and_kind, says_kind, with_kind
 from relpref.errors import DataError
-from relpref.infer import EP, Laplace, Posterior
+from relpref.infer import Posterior
 from relpref.infer.large.answered import approximations
 from relpref.runs import check_target, copies, save_run
 
 # Bytes of a file from which on reading takes more than a moment.
 LARGE = 20_000_000
-_ENGINES = {"ep": EP, "laplace": Laplace}
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -40,7 +47,7 @@ def run(chosen: argparse.Namespace) -> None:
         for note in _notes(data, chosen.model):
             say(f"  {note}")
     # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
-    engine = _ENGINES[chosen.engine](program, padding=True, **options)
+    engine = chosen_of("--engine", "engine", chosen.engine, ENGINES)(program, padding=True, **options)
     posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,

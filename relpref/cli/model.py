@@ -12,6 +12,7 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.data_loaders.registry import DATA_SETS, SETTING, DataSet, data_folder, data_set, how_to_get
 from relpref.errors import DataError
+from relpref.infer import EP, Laplace
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,
@@ -24,9 +25,10 @@ from relpref.kernels import (
 )
 from relpref.likelihoods import Logistic, Probit
 from relpref.models import preference_gp, xpgp
-from relpref.registry import OWN, find
+from relpref.registry import OWN, Kind, find, names
 
 MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
+ENGINES: dict[str, Any] = {"ep": EP, "laplace": Laplace}
 LIKELIHOODS: dict[str, Any] = {"probit": Probit, "logistic": Logistic}
 ATTRIBUTE_KERNELS: dict[str, Any] = {
     "squared-exponential": SquaredExponential,
@@ -41,6 +43,23 @@ GRAPH_KERNELS: dict[str, Any] = {
     "hidden-common-cause-cliques": HiddenCommonCause(method="cliques"),
     "vectors": RelationVectors(),
 }
+
+
+def chosen_of(option: str, kind: Kind, word: str, own: Mapping[str, Any]) -> Any:
+    """The kernel, likelihood or engine of a word: the package's own, or one that is registered or offered by an installed package.
+
+    Raises
+    ------
+    DataError
+        If there is none of that name.
+    """
+    found = own.get(word) or (None if word in OWN[kind] else find(kind, word))
+    if found is None:
+        words = [*own, *(name for name in names(kind) if name not in OWN[kind])]
+        raise DataError(
+            f"{option} {word}: there is no such {kind}; use {' or '.join(words)}, or install the package that offers it"
+        )
+    return found
 
 
 def program_named(name: str, keywords: Mapping[str, Any]) -> Any:
@@ -76,10 +95,11 @@ def kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
     words: dict[str, str] = {}
     for text in chosen.kernel:
         name, equals, word = text.partition("=")
-        if not equals or word not in GRAPH_KERNELS:
+        if not equals:
             raise DataError(
                 f"--kernel {text}: write the relation and one of {', '.join(GRAPH_KERNELS)}, such as --kernel cites=diffusion"
             )
+        chosen_of("--kernel", "kernel", word, GRAPH_KERNELS)
         if name in words:
             raise DataError(f"--kernel {text}: the relation {name!r} has a kernel already; give it one")
         words[name] = word
@@ -122,15 +142,22 @@ def with_kernels(
     DataError
         If a kernel is asked for something that is not there.
     """
-    keywords: dict[str, Any] = {"likelihood": LIKELIHOODS[chosen.likelihood](lapse=chosen.lapse)}
+    keywords: dict[str, Any] = {
+        "likelihood": _made("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, lapse=chosen.lapse)
+    }
     keywords["likelihood"].parameters(data.comparisons)  # refuses columns that it does not use
     if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
         if not data.attribute_names:
             raise DataError(
                 "--attribute-kernel, --shared-lengthscale: the entities have no attributes; leave them out"
             )
-        kernel = ATTRIBUTE_KERNELS[chosen.attribute_kernel or "squared-exponential"]
-        keywords["attribute_kernel"] = kernel(shared_lengthscale=chosen.shared_lengthscale)
+        word, options = (
+            chosen.attribute_kernel or "squared-exponential",
+            {"shared_lengthscale": chosen.shared_lengthscale},
+        )
+        keywords["attribute_kernel"] = _made(
+            "--attribute-kernel", "kernel", word, ATTRIBUTE_KERNELS, **options
+        )
     if chosen.no_individual:
         keywords["individual"] = False
     if words:
@@ -138,8 +165,23 @@ def with_kernels(
             data.parts_of(name)  # refuses a relation that is not there
             if word == "hidden-common-cause-cliques":
                 data = data.with_cliques(name)
-        keywords["relation_kernels"] = {name: GRAPH_KERNELS[word] for name, word in words.items()}
+        kernels = {name: chosen_of("--kernel", "kernel", word, GRAPH_KERNELS) for name, word in words.items()}
+        keywords["relation_kernels"] = {
+            name: kernel() if isinstance(kernel, type) else kernel for name, kernel in kernels.items()
+        }
     return data, keywords
+
+
+def _made(option: str, kind: Kind, word: str, own: Mapping[str, Any], **switches: bool) -> Any:
+    """An instance of what was chosen, with those options that were switched on."""
+    wanted = {name: value for name, value in switches.items() if value}
+    try:
+        return chosen_of(option, kind, word, own)(**wanted)
+    except TypeError as error:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in wanted)
+        raise DataError(
+            f"{option} {word}: it cannot be made with {options or 'no options'} ({error}); leave {options or 'it'} out"
+        ) from None
 
 
 def said(chosen: argparse.Namespace, words: dict[str, str]) -> dict[str, Any]:

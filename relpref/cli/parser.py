@@ -185,8 +185,9 @@ def _fit(fit: _Parser) -> None:
     )
     fit.option(
         "--attribute-kernel",
-        "how utility varies with the attributes (default: squared-exponential)",
-        choices=("squared-exponential", "matern32", "matern52", "linear"),
+        "how utility varies with the attributes: squared-exponential (the default), matern32, matern52 or linear, or one that is "
+        "registered or offered by an installed package",
+        "KERNEL",
     )
     fit.flag("--shared-lengthscale", "one lengthscale for all attributes, not one for each")
     fit.flag("--no-individual", "attributes and relations say all: entities have no parts of their own")
@@ -197,13 +198,17 @@ def _fit(fit: _Parser) -> None:
         "NAME=KERNEL",
     )
     noise = (
-        "noise of the answers: probit for every kind of them, logistic for winners alone (default: probit)"
+        "noise of the answers: probit (the default) for every kind of them, logistic for winners alone, or one that is registered or "
+        "offered by an installed package"
     )
-    fit.option("--likelihood", noise, choices=("probit", "logistic"), default="probit")
+    fit.option("--likelihood", noise, "NAME", default="probit")
     lapse = "some answers are given at random: learn how many, so that a few mistakes do not weigh much"
     fit.flag("--lapse", lapse)
-    engine = "ep is the more accurate, laplace what most packages do (default: ep)"
-    fit.option("--engine", engine, choices=("ep", "laplace"), default="ep")
+    engine = (
+        "ep (the default) is the more accurate, laplace what most packages do, or one that is registered or offered by an installed "
+        "package"
+    )
+    fit.option("--engine", engine, "NAME", default="ep")
     structure = (
         "dense keeps a matrix of all entities, sparse none; auto is sparse above 4000 of them (default: auto)"
     )

@@ -32,7 +32,6 @@ from relpref.explore.store.answer_store import (
 )
 from relpref.files import file_digest, replaced
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.likelihoods import Logistic
 from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, load_run, read_record, record_text
 
 _MANY = 25  # more answers than that are learnt at once, by a full update: equal ones are one row, and as many changes
@@ -103,7 +102,7 @@ def askable(run: Run) -> UtilityPosterior:
 
 def knows_ties(posterior: UtilityPosterior) -> bool:
     """Whether the answer model has a place for ties."""
-    return not isinstance(posterior.likelihood, Logistic)
+    return "tie" in getattr(posterior.likelihood, "columns", ())
 
 
 def lost(run: Run) -> bool:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import (
     Evaluation,
@@ -138,3 +139,12 @@ class EP(GaussianEngine):
 
     name: ClassVar[str] = "EP"
     evaluate: ClassVar[Evaluation] = staticmethod(evaluate)
+
+    @classmethod
+    def describe(cls) -> Description:
+        return Description(
+            "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian term that "
+            "is fitted to it in the company of all the others.",
+            "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: Proceedings of the 17th Conference on "
+            "Uncertainty in Artificial Intelligence (UAI 2001).",
+        )

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import (
     Evaluation,
@@ -218,3 +219,12 @@ class Laplace(GaussianEngine):
 
     name: ClassVar[str] = "Laplace"
     evaluate: ClassVar[Evaluation] = staticmethod(evaluate)
+
+    @classmethod
+    def describe(cls) -> Description:
+        return Description(
+            "The posterior was approximated by Laplace's method: a Gaussian at its mode, as curved as it is there (Williams and Barber "
+            "1998). Where answers are few its means lie too near to 0; expectation propagation is more accurate.",
+            "C. K. I. Williams and D. Barber (1998). Bayesian Classification with Gaussian Processes. IEEE Transactions on Pattern "
+            "Analysis and Machine Intelligence 20(12).",
+        )

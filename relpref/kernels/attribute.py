@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpy.typing import ArrayLike
 
+from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import CovarianceOperator, Dense, real
 
@@ -24,6 +25,14 @@ class AttributeKernel(Protocol):
 
     def __call__(self, *args: Any, **parameters: Any) -> CovarianceOperator:
         """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
+
+    # A kernel may also have ``describe() -> relpref.description.Description``, which reports and the command line print.
+
+
+_LENGTHSCALE = (
+    "Lengthscale: how far two entities can lie apart in an attribute, in standard deviations of it, and still be alike. "
+    "Short: the attribute matters. Long, beyond about 10: it hardly does."
+)
 
 
 @dataclass(frozen=True)
@@ -65,11 +74,27 @@ class Stationary(ABC):
     def correlation(self, squared: Array) -> Array:
         """The kernel, elementwise, from r²; 1 at 0."""
 
+    def describe(self) -> Description:
+        """What holds for every function of the distance; ``_SENTENCE`` of the class itself says which one it is."""
+        return Description(
+            vars(type(self)).get("_SENTENCE")
+            or f"The kernel {type(self).__name__} makes entities with similar attributes alike.",
+            parameters={"lengthscale": _LENGTHSCALE},
+            unit="entities far apart",
+            readings={"lengthscale": self._one_apart},
+        )
+
+    def _one_apart(self, lengthscale: float, domain: object) -> str:
+        correlation = float(self.correlation(real(lengthscale**-2)))
+        return f"correlation {correlation:.2f} one standard deviation apart"
+
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class SquaredExponential(Stationary):
     """exp(−r²/2): infinitely smooth (XPGP eq. 1, where ρ = 1/ℓ). See `Stationary` for r and ℓ."""
+
+    _SENTENCE = "The squared-exponential kernel gives a smooth function of the attributes."
 
     def correlation(self, squared: Array) -> Array:
         """exp(−r²/2)."""
@@ -81,6 +106,8 @@ class SquaredExponential(Stationary):
 class Matern32(Stationary):
     """(1 + √3 r) exp(−√3 r): once differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
 
+    _SENTENCE = "The Matérn 3/2 kernel gives a function of the attributes that has one derivative."
+
     def correlation(self, squared: Array) -> Array:
         """(1 + √3 r) exp(−√3 r)."""
         scaled = safe_sqrt(3 * squared)
@@ -91,6 +118,8 @@ class Matern32(Stationary):
 @dataclass(frozen=True)
 class Matern52(Stationary):
     """(1 + √5 r + 5r²/3) exp(−√5 r): twice differentiable (Rasmussen & Williams 2006, eq. 4.17). See `Stationary` for r and ℓ."""
+
+    _SENTENCE = "The Matérn 5/2 kernel gives a function of the attributes that has two derivatives."
 
     def correlation(self, squared: Array) -> Array:
         """(1 + √5 r + 5r²/3) exp(−√5 r)."""
@@ -130,6 +159,16 @@ class Linear:
         """Covariances of some entities with others, shape (r, c), from their attributes."""
         shares = _shares(lengthscale, rows.shape[1])
         return (rows * shares) @ (columns * shares).T
+
+    def describe(self) -> Description:
+        return Description(
+            "The linear kernel gives a weighted sum of the attributes.",
+            parameters={
+                "lengthscale": "Lengthscale of a linear kernel: only ratios count. An attribute of half the lengthscale of another "
+                "weighs four times as much in the variance of a utility; twice as long all together, nothing changes."
+            },
+            unit="two entities",
+        )
 
 
 def _shares(lengthscale: Array | float, number: int) -> Array:
@@ -206,3 +245,6 @@ class Precomputed:
     def __call__(self, domain: Any, *, normalize: bool = True) -> Dense:
         """The matrix as it was given, or the attributes; nothing is scaled."""
         return Dense(real(domain if self.covariance is None else self.covariance))
+
+    def describe(self) -> Description:
+        return Description("The covariance is the matrix that was given.")

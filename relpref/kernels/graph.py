@@ -17,6 +17,7 @@ from numpyro.distributions import constraints
 
 from relpref.data import Graph, ScaleReference
 from relpref.data.marginal import ImplicitGraph, MarginalGraph
+from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import (
     CovarianceOperator,
@@ -275,6 +276,22 @@ class RegularizedLaplacian:
         )
         return SparsePrecision(solver_of(graph), shift, scale)
 
+    def describe(self) -> Description:
+        return Description(
+            "The regularized Laplacian makes linked entities alike.",
+            parameters={
+                "range": "Range: how far utility reaches along links. Near 0 every entity stands for itself; the longer it is, "
+                "the more those that are linked are alike."
+            },
+            unit="two of its entities",
+            readings={"range": _pull},
+        )
+
+
+def _pull(value: float, graph: Graph) -> str:
+    pull = graph.mean_degree * value**2
+    return f"a typical entity leans {100 * pull / (1 + pull):.0f}% on its neighbors"
+
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
@@ -301,6 +318,18 @@ class Diffusion:
             gap_scale(graph.reference, lambda eigenvalues: np.exp(-time * eigenvalues)) if normalize else 1.0
         )
         return heat_of(graph, time).scaled(scale)
+
+    def describe(self) -> Description:
+        return Description(
+            "The diffusion kernel makes linked entities alike, as if utility spread along links like heat (Kondor and Lafferty 2002).",
+            "R. I. Kondor and J. Lafferty (2002). Diffusion Kernels on Graphs and Other Discrete Input Spaces. In: Proceedings of the "
+            "19th International Conference on Machine Learning (ICML 2002).",
+            {
+                "time": "Time: how long utility has spread along links like heat. Near 0 every entity stands for itself; the longer "
+                "it is, the more those that are linked are alike."
+            },
+            unit="two of its entities",
+        )
 
 
 def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool) -> Spectral:
@@ -479,6 +508,15 @@ class HiddenCommonCause:
         pairs = together - component.size
         gap_variance = 2 * (together - float(known.data[inside].sum())) / (pairs or 1.0)
         return SparseMatrix(correlation).scaled(2 / gap_variance if gap_variance > _NEGLIGIBLE_GAP else 1.0)
+
+    def describe(self) -> Description:
+        return Description(
+            f"The hidden common cause kernel makes entities alike that share {'links' if self.method == 'edges' else 'cliques'} (Silva, "
+            "Chu and Ghahramani 2007).",
+            "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in Relational Learning. In: Advances in Neural "
+            "Information Processing Systems 20 (NIPS 2007).",
+            unit="two of its entities",
+        )
 
     def _check(self, graph: Graph) -> None:
         if self.method == "cliques" and graph.cliques is None:

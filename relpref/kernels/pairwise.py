@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from relpref.data import Graph
+from relpref.description import Description, describe
 from relpref.errors import DataError
 from relpref.kernels.attribute import AttributeKernel, SquaredExponential
 from relpref.kernels.graph import rescaled
@@ -452,6 +453,19 @@ class RelationVectors:
         mean = jnp.sum(lengths) / jnp.maximum(jnp.sum(lengths > 0), 1)
         covariance = self.attribute_kernel(rows / jnp.sqrt(jnp.where(mean > 0, mean, 1)), **parameters)
         return Dense(rescaled(covariance.dense(), graph))
+
+    def describe(self) -> Description:
+        inner = describe(self.attribute_kernel)
+        return Description(
+            f"Each entity's links are taken for its attributes. {inner.sentence}",
+            inner.citation,
+            {
+                **inner.parameters,
+                "lengthscale": "Lengthscale of a relation: how different the links of two entities can be while these are still alike; "
+                "entities without a link in common differ by about 1.4.",
+            },
+            unit="two of its entities",
+        )
 
 
 def expected_sign(position: Array, lead: Array, other_position: Array, other_lead: Array) -> Array:

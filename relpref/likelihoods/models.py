@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from relpref.data import Comparisons
+from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.comparison import (
     Comparison,
@@ -37,6 +38,9 @@ class AnswerModel(Protocol):
     def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
         """The distribution of the answers, given the gaps of winner and loser, shape (m,)."""
 
+    # It may also have ``describe(answers=None) -> relpref.description.Description``, where ``answers`` are the columns of the fit, and
+    # ``columns``, the optional columns among "tie", "strength" and "probability" that it has a place for; without it, none.
+
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Probit:
     ``rater_noise``: log-normal around 1, log-sd ½, so that most raters are within a factor of 2.7 of the typical one; 1 is the unit
     of the utilities. ``position_bias``: normal, sd ½: what an entity gains by being shown first.
     """
+
+    columns: ClassVar[tuple[str, ...]] = ("tie", "strength", "probability")
 
     lapse: bool = False
 
@@ -102,6 +108,27 @@ class Probit:
         thresholds = lowest + jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
         return GradedComparison(gap, thresholds, scale=scale, shift=shift, lapse=parameters.get("lapse"))
 
+    def describe(self, answers: Comparisons | None = None) -> Description:
+        """What is made of the columns of ``answers``; without any, of winners."""
+        citation, kinds = None, []
+        if answers is not None and answers.tie is not None:
+            kinds.append("a tie where it is small")
+        if answers is not None and answers.strength is not None:
+            kinds.append("the stronger the larger it is")
+        if answers is not None and answers.probability is not None:
+            sentence = (
+                "A reported probability is Φ of the difference of two utilities, seen with a Gaussian error."
+            )
+        elif kinds:
+            sentence = f"An answer follows the difference of two utilities, seen with Gaussian noise: {' and '.join(kinds)} (Glenn and David 1960)."
+            citation = (
+                "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller "
+                "Model. Biometrics 16(1)."
+            )
+        else:
+            sentence = "An answer favors the first of two with the probability Φ of the difference of their utilities."
+        return Description(sentence + _noise_in_words(answers, self.lapse, "Gaussian"), citation, _MEANINGS)
+
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
@@ -117,6 +144,8 @@ class Logistic:
     -----
     ``lapse``, ``rater_noise`` and ``position_bias`` as in `Probit`.
     """
+
+    columns: ClassVar[tuple[str, ...]] = ()
 
     lapse: bool = False
 
@@ -138,6 +167,40 @@ class Logistic:
         """The distribution of the answers."""
         scale, shift = _scale_and_shift(answers, parameters)
         return LogisticComparison(gap, scale=scale, shift=shift, lapse=parameters.get("lapse"))
+
+    def describe(self, answers: Comparisons | None = None) -> Description:
+        return Description(
+            "An answer favors the first of two with the probability of the logistic function of the difference of their utilities "
+            f"(Bradley and Terry 1952).{_noise_in_words(answers, self.lapse, 'logistic')}",
+            "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
+            "Biometrika 39(3/4).",
+            _MEANINGS,
+        )
+
+
+_MEANINGS = {
+    "tie_margin": "Tie margin: an answer is a tie where the difference of utilities, noise included, is smaller than this.",
+    "strength_steps": (
+        "Strength steps: by how much the difference of utilities, noise included, must be larger for an answer one grade stronger."
+    ),
+    "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is the noise of a plain answer.",
+    "rater_noise": (
+        "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
+    ),
+    "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
+    "position_bias": "Position bias: what an entity gains by being shown first, in units of utility; negative if it loses.",
+}
+
+
+def _noise_in_words(answers: Comparisons | None, lapse: bool, noise: str) -> str:
+    text = ""
+    if answers is not None and answers.rater is not None:
+        text += f" The {noise} noise of each rater has a scale of its own, 1 for a typical one."
+    if answers is not None and answers.shown_first is not None:
+        text += " The entity that is shown first may gain by it."
+    if lapse:
+        text += " Some answers are given at random, whatever the difference; their share is a hyperparameter."
+    return text
 
 
 def answer_model(likelihood: Any) -> AnswerModel:

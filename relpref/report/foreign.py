@@ -151,10 +151,6 @@ _READINGS = {
     "stopped": ("Ended", "why the iterations did"),
     "divergences": ("Divergences", "steps the sampler could not follow; a few in a hundred are too many"),
 }
-_ENGINES = {
-    "EP": "expectation propagation: a Gaussian that matches the posterior answer by answer",
-    "Laplace": "Laplace's approximation: a Gaussian that touches the posterior at its mode",
-}
 _ELSEWHERE = ("engine", "result", "groups", "hyperparameters")
 _LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers aside, is a note under it
 
@@ -163,7 +159,12 @@ def computation(posterior: AnyPosterior) -> Chapter:
     info = posterior.info
     result = posterior.result
     sampled = posterior.sampled
-    rows = [[Cell("Engine"), cell(posterior.engine), Cell(_engine(sampled, posterior.engine))]]
+    meaning = (
+        "draws from the posterior, made by a sampler"
+        if sampled
+        else "what computed the posterior; see Methods"
+    )
+    rows = [[Cell("Engine"), cell(posterior.engine), Cell(meaning)]]
     meaning = "taken as it is" if sampled and result.ok else result.value
     rows.append([Cell("Result"), cell(result.name.replace("_", " ")), cell(meaning, 400)])
     if posterior.log_evidence is not None:
@@ -198,12 +199,6 @@ def banner(posterior: AnyPosterior) -> str | None:
     if result.ok:
         return None
     return f"The computation did not converge ({result.name.replace('_', ' ')}), so the numbers below may be wrong. {result.value}"
-
-
-def _engine(sampled: bool, engine: str) -> str:
-    if sampled:
-        return "draws from the posterior, made by a sampler"
-    return _ENGINES.get(engine, "")
 
 
 def _value(value: Any) -> Cell:

@@ -8,17 +8,6 @@ from scipy.special import ndtr
 
 from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, site_part
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.kernels import (
-    Diffusion,
-    HiddenCommonCause,
-    Linear,
-    RegularizedLaplacian,
-    RelationVectors,
-    SquaredExponential,
-)
-from relpref.kernels.attribute import Stationary
-from relpref.linalg import real
-from relpref.models.xpgp import kernels_by_part
 from relpref.report.blocks import (
     Block,
     Cell,
@@ -31,50 +20,18 @@ from relpref.report.blocks import (
     percent,
     significant,
 )
+from relpref.report.model import kernels_of, likelihood_of, options_of
 from relpref.report.plots import NARROW, WIDE, cell, densities, grid
 from relpref.report.utilities.contributions import part_name
 
 _TITLE = "Hyperparameters"
 _MOST_ROWS = 40
 _MOST_DRAWN = 12
-# Kernels that ``normalize`` scales to a known gap variance.
-_SCALED = (RegularizedLaplacian, Diffusion, HiddenCommonCause, RelationVectors)
-
 _MEANINGS = {
     "amplitude": (
         "Amplitude: the size of a part. Two entities that this part treats as unrelated differ by about 1.4 times as much, "
-        "measured against the noise of one answer, which is 1. Near 0 the part is switched off."
+        "in the unit of the answers' noise. Near 0 the part is switched off."
     ),
-    "lengthscale": (
-        "Lengthscale: how far two entities can lie apart in an attribute, in standard deviations of it, and still be alike. "
-        "Short: the attribute matters. Long, beyond about 10: it hardly does."
-    ),
-    "weights": (
-        "Lengthscale of a linear kernel: only ratios count. An attribute of half the lengthscale of another weighs four times as much "
-        "in the variance of a utility; twice as long all together, nothing changes."
-    ),
-    "links": (
-        "Lengthscale of a relation: how different the links of two entities can be while these are still alike; entities without a "
-        "link in common differ by about 1.4."
-    ),
-    "range": (
-        "Range: how far utility reaches along links. Near 0 every entity stands for itself; the longer it is, the more "
-        "those that are linked are alike."
-    ),
-    "time": (
-        "Time: how long utility has spread along links like heat. Near 0 every entity stands for itself; the longer it is, "
-        "the more those that are linked are alike."
-    ),
-    "tie_margin": "Tie margin: an answer is a tie where the difference of utilities, noise included, is smaller than this.",
-    "strength_steps": (
-        "Strength steps: by how much the difference of utilities, noise included, must be larger for an answer one grade stronger."
-    ),
-    "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is the noise of a plain answer.",
-    "rater_noise": (
-        "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
-    ),
-    "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
-    "position_bias": "Position bias: what an entity gains by being shown first, in units of utility; negative if it loses.",
 }
 
 _COPIES = 50  # of the value with the largest weight
@@ -86,11 +43,10 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
     """The chapter; None where there are no hyperparameters."""
     if not posterior.hyperparameters:
         return None
-    rows, kinds = [], []
+    rows, meanings = [], []
     for name, value in posterior.hyperparameters.items():
         rows += list(_rows(posterior, name, value))
-        kind = _kind(posterior, name)
-        kinds.append(_lengthscale(posterior, name) if kind == "lengthscale" else kind)
+        meanings.append(_meaning(posterior, name))
     unanswered = isinstance(posterior, UtilityPosterior) and not posterior.data.num_answers
     if posterior.hyperparameter_draws:
         intro = "Averages over their posterior, with 90% intervals."
@@ -103,8 +59,7 @@ def hyperparameters(posterior: Posterior) -> Chapter | None:
     else:
         intro = "These were given, not fitted."
     blocks: list[Block] = [Text(intro)]
-    ranked = isinstance(posterior, UtilityPosterior)  # of other programs nothing is known but names
-    meanings = [text for kind, text in _MEANINGS.items() if ranked and kind in kinds]
+    meanings = [text for text in dict.fromkeys(meanings) if text]
     kept = [column for column in range(4) if any(row[column].text for row in rows)]
     columns = [("Name", "Of", "Value", "Reading")[column] for column in kept]
     shown = [[row[column] for column in kept] for row in rows[:_MOST_ROWS]]
@@ -151,14 +106,6 @@ def _kind(posterior: Posterior, name: str) -> str:
     return name if part is None else name.removeprefix(f"{part}_")
 
 
-def _lengthscale(posterior: Posterior, name: str) -> str:
-    """What a lengthscale is one of: `_MEANINGS` has a text for each."""
-    if site_part(posterior, name) not in (None, ATTRIBUTES):
-        return "links"
-    options = {} if posterior.origin is None else posterior.origin.keywords
-    return "weights" if isinstance(options.get("attribute_kernel"), Linear) else "lengthscale"
-
-
 def _rows(posterior: Posterior, name: str, value: Any) -> Iterator[list[Cell]]:
     array = np.atleast_1d(np.asarray(value, dtype=np.float64))
     part, kind = site_part(posterior, name), _kind(posterior, name)
@@ -192,37 +139,39 @@ def _owners(posterior: Posterior, part: str | None, kind: str, array: Any) -> li
     return [part_name(part, posterior)] * array.size
 
 
+def _meaning(posterior: Posterior, name: str) -> str:
+    """What a hyperparameter means, as far as what it belongs to says so."""
+    if not isinstance(posterior, UtilityPosterior):
+        return ""
+    part, kind = site_part(posterior, name), _kind(posterior, name)
+    if part is None:
+        return likelihood_of(posterior).parameters.get(name, "")
+    if part != INDIVIDUAL and part not in kernels_of(posterior):
+        return ""
+    return _MEANINGS.get(kind) or kernels_of(posterior)[part].parameters.get(kind, "")
+
+
 def _reading(posterior: Posterior, part: str | None, kind: str, number: float) -> str:
     """A value in words, where the kernel is one whose meaning is known."""
     if kind == "lapse":
         return f"{percent(number)} of the answers are given at random"
     if kind == "tie_margin":
         return f"two equals tie in {percent(float(2 * ndtr(number) - 1))} of the answers"
-    if part is None or posterior.origin is None or not isinstance(posterior, UtilityPosterior):
-        return ""
-    options = posterior.origin.keywords
-    if part == ATTRIBUTES:
-        attribute_kernel = options.get("attribute_kernel") or SquaredExponential()
-        if not isinstance(attribute_kernel, Stationary):
-            return ""
-        if kind == "amplitude":
-            return f"entities far apart typically differ by {fixed(np.sqrt(2) * number)}"
-        if kind == "lengthscale" and options.get("standardize", True):
-            correlation = float(attribute_kernel.correlation(real(number**-2)))
-            return f"correlation {fixed(correlation)} one standard deviation apart"
+    if part is None or not isinstance(posterior, UtilityPosterior):
         return ""
     if part == INDIVIDUAL:
         return f"two entities typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
-    if part not in posterior.data.relations:
+    kernel, options = kernels_of(posterior).get(part), options_of(posterior)
+    if kernel is None:
         return ""
-    kernel = kernels_by_part(posterior.data, options.get("relation_kernels")).get(
-        part, RegularizedLaplacian()
-    )
-    if not isinstance(kernel, _SCALED):
+    scaled = options.get("standardize" if part == ATTRIBUTES else "normalize", True)
+    if kind == "amplitude":
+        scaled = scaled or part == ATTRIBUTES
+        return (
+            f"{kernel.unit} typically differ by {fixed(np.sqrt(2) * number)}"
+            if kernel.unit and scaled
+            else ""
+        )
+    if kind not in kernel.readings or (part == ATTRIBUTES and not scaled):
         return ""
-    if kind == "amplitude" and options.get("normalize", True):
-        return f"two of its entities typically differ by {fixed(np.sqrt(2) * number)}"
-    if kind == "range" and isinstance(kernel, RegularizedLaplacian):
-        pull = posterior.data.relations[part].mean_degree * number**2
-        return f"a typical entity leans {percent(pull / (1 + pull))} on its neighbours"
-    return ""
+    return kernel.readings[kind](number, posterior.data.relations.get(part))

@@ -1,7 +1,7 @@
 """The last chapters: what was done, by whom it was invented, and with which versions."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -11,6 +11,7 @@ from relpref import __version__
 from relpref.infer import Posterior
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.foreign import AnyPosterior
+from relpref.report.model import engine_of
 from relpref.report.plots import grid
 
 # As the text cites them -> the source.
@@ -23,28 +24,8 @@ _SOURCES = {
         "W. Chu and Z. Ghahramani (2005). Preference Learning with Gaussian Processes. In: Proceedings of the 22nd International "
         "Conference on Machine Learning (ICML 2005)."
     ),
-    "Glenn and David 1960": (
-        "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller Model. "
-        "Biometrics 16(1)."
-    ),
-    "Bradley and Terry 1952": (
-        "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
-        "Biometrika 39(3/4)."
-    ),
-    "Silva, Chu and Ghahramani 2007": (
-        "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in Relational Learning. In: Advances in Neural "
-        "Information Processing Systems 20 (NIPS 2007)."
-    ),
     "Chung 2005": (
         "F. Chung (2005). Laplacians and the Cheeger Inequality for Directed Graphs. Annals of Combinatorics 9(1)."
-    ),
-    "Minka 2001": (
-        "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: Proceedings of the 17th Conference on "
-        "Uncertainty in Artificial Intelligence (UAI 2001)."
-    ),
-    "Williams and Barber 1998": (
-        "C. K. I. Williams and D. Barber (1998). Bayesian Classification with Gaussian Processes. "
-        "IEEE Transactions on Pattern Analysis and Machine Intelligence 20(12)."
     ),
     "Agresti 2013": "A. Agresti (2013). Categorical Data Analysis, section 8.3.4. Wiley, 3rd edition.",
     "Pahikkala et al. 2010": (
@@ -60,33 +41,23 @@ _SOURCES = {
         "Journal of Machine Learning Research 15."
     ),
 }
-_APPROXIMATIONS = {
-    "EP": (
-        "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian "
-        "term that is fitted to it in the company of all the others."
-    ),
-    "Laplace": (
-        "The posterior was approximated by Laplace's method: a Gaussian at its mode, as curved as it is there (Williams and Barber "
-        "1998). Where answers are few its means lie too near to 0; expectation propagation is more accurate."
-    ),
-}
 
 
-def methods(paragraphs: Sequence[str]) -> Chapter:
-    """The chapter, with the sources that its paragraphs cite."""
+def methods(paragraphs: Sequence[str], cited: Iterable[str] = ()) -> Chapter:
+    """The chapter, with the sources that its paragraphs cite, and those that are given."""
     blocks: list[Block] = [Text(paragraph) for paragraph in paragraphs if paragraph]
-    sources = [source for cited, source in _SOURCES.items() if cited in " ".join(paragraphs)]
-    if sources:
-        blocks.append(Items(sources))
+    sources = {source for cited, source in _SOURCES.items() if cited in " ".join(paragraphs)}
+    if sources | set(cited):
+        blocks.append(Items(sorted(sources | set(cited))))
     return Chapter("Methods", blocks)
 
 
 def approximation(posterior: Posterior) -> str:
     """How the posterior was computed."""
-    engine = posterior.engine
-    if engine not in _APPROXIMATIONS:
+    engine = engine_of(posterior)
+    if engine is None:
         return "The posterior is represented by draws; means, intervals and ranks are averages over them."
-    text = _APPROXIMATIONS[engine]
+    text = engine.sentence
     if posterior.prior_log_weights is not None and posterior.log_evidence is not None:
         return text + (
             f" Every answer on this page is an average over {len(posterior.belief.weights)} values of the hyperparameters, weighted by "

@@ -18,6 +18,7 @@ from relpref.report.blocks import Block, Chapter, Contents, Picture, Section, Te
 from relpref.report.classes import contents as classes
 from relpref.report.foreign import AnyPosterior, banner, computation, foreign
 from relpref.report.methods import methods, versions
+from relpref.report.model import citations
 from relpref.report.plots import from_frame
 from relpref.report.relation import contents as relation
 from relpref.report.utilities import contents as utilities
@@ -87,7 +88,7 @@ def render(
             )
     page = _contents(posterior, relations_evidence)
     added = [_chapter(section, number) for number, section in enumerate(sections, start=1)]
-    closing = [computation(posterior), methods(page.methods), versions(posterior)]
+    closing = [computation(posterior), methods(page.methods, citations(posterior)), versions(posterior)]
     return _template().render(
         title=clean(title or page.title),
         banner=banner(posterior),

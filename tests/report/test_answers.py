@@ -64,7 +64,7 @@ def test_reported_probabilities_and_the_logistic_link(make: Make, read: Callable
     table = pd.DataFrame({"first": list("abc"), "second": list("bcd"), "probability": [0.8, 0.5, 0.1]})
     data = make().data.with_comparisons(table)
     posterior = make(data, hyperparameters={**make().hyperparameters, "soft_noise": 0.4})
-    assert "a reported probability is Φ of the difference" in prose(posterior, read)
+    assert "A reported probability is Φ of the difference" in prose(posterior, read)
     assert Subject(posterior).won.tolist()[:4] == [1, 0, 0, 1]
     logistic = prose(make(likelihood=Logistic()), read)
     assert "the logistic function of the difference of their utilities (Bradley and Terry 1952)." in logistic

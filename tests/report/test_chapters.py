@@ -114,7 +114,7 @@ def test_hyperparameters(make: Make, prose: Callable[..., str], read: Callable[[
             "correlation 0.88 one standard deviation apart",
         ),
         *("near_amplitude", "relation near", "0.500", "two of its entities typically differ by 0.71"),
-        *("near_range", "relation near", "2.00", "a typical entity leans 88% on its neighbours"),
+        *("near_range", "relation near", "2.00", "a typical entity leans 88% on its neighbors"),
     ]
     given = make(info={k: v for k, v in make().info.items() if k != "evaluations"})
     assert "These were given, not fitted." in prose(given)
@@ -214,7 +214,7 @@ def test_what_places_without_answers_rest_on(make: Make, prose: Callable[..., st
     text = prose(islands(make))
     assert "f was never compared; its place rests on the prior alone." in text
     assert "a sum of one part for each relation, which varies smoothly along its links" in text
-    assert "The kernel is the regularised Laplacian for “near”." in text
+    assert "For “near”: The regularized Laplacian makes linked entities alike." in text
 
 
 def test_two_entities_have_one_gap(make: Make, prose: Callable[..., str]) -> None:
@@ -291,8 +291,8 @@ def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) 
 def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
     assert (
-        "The kernels are the squared-exponential kernel for the attributes and the regularised Laplacian for “near”. "
-        "They are scaled so that, at an amplitude of 1, two entities typically differ by 1.4"
+        "For the attributes: The squared-exponential kernel gives a smooth function of the attributes. For “near”: The regularized "
+        "Laplacian makes linked entities alike. They are scaled so that, at an amplitude of 1, two entities typically differ by 1.4"
     ) in text
     plain = make().data
     ends = pd.DataFrame({"source": list("abc"), "target": list("ddd")})
@@ -317,9 +317,10 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make(data, parts=parts, origin=Origin(xpgp, (data,), options)))
     assert "on the relations “cites”, “drinks” and “walks”" in text
     assert (
-        "The kernels are the Matérn 5/2 kernel for the attributes, the hidden common cause kernel by links (Silva, Chu and "
-        "Ghahramani 2007) for “cites_linking” and “cites_linked”, the Matérn 5/2 kernel on each entity's links for “drinks” and "
-        "the regularised Laplacian for “walks”. They were not all scaled"
+        "For the attributes: The Matérn 5/2 kernel gives a function of the attributes that has two derivatives. For “cites_linking” and "
+        "“cites_linked”: The hidden common cause kernel makes entities alike that share links (Silva, Chu and Ghahramani 2007). For "
+        "“drinks”: Each entity's links are taken for its attributes. The Matérn 5/2 kernel gives a function of the attributes that has "
+        "two derivatives. For “walks”: The regularized Laplacian makes linked entities alike. They were not all scaled"
     ) in text
     assert "“cites” is directed, so it has two roles: “cites_linking” ties those who link to the same" in text
     assert "The relation “drinks” links entities to something else" in text

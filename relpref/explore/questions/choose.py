@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
 from relpref.errors import DataError
-from relpref.explore.scores import DEFAULT, SCORES
+from relpref.explore.scores import DEFAULT
 from relpref.explore.scores.gap_scores import (
     BLOCK,
     Answers,
@@ -30,6 +30,7 @@ from relpref.infer.large.problem import touched
 from relpref.posterior.gaussian import Floats, generator
 from relpref.posterior.update import about
 from relpref.posterior.utility import expectations, objects, of_one_rater, pairs_of_labels, questions
+from relpref.registry import find, names
 
 
 @dataclass(frozen=True)
@@ -480,11 +481,12 @@ def score_of(score: str | Score) -> Score:
     DataError
         If there is no such score.
     """
-    if isinstance(score, str) and score in SCORES:
-        return SCORES[score]()
+    found = find("score", score) if isinstance(score, str) else None
+    if found is not None:
+        score = found()
     if isinstance(score, type) or not isinstance(score, Score):
         raise DataError(
-            f"score is {shown(score)}; name one of {', '.join(SCORES)}, or give an instance of a score"
+            f"score is {shown(score)}; name one of {', '.join(names('score'))}, or give an instance of a score"
         )
     return score
 

@@ -17,13 +17,13 @@ from scipy.special import ndtr
 from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.explore.questions.choose import next_pairs, score_of
-from relpref.explore.scores import SCORES
 from relpref.explore.simulation.curves import SimulationFile
 from relpref.infer import EP, UtilityPosterior
 from relpref.models import xpgp
 from relpref.parallel import run_all
 from relpref.posterior.gaussian import Belief
 from relpref.posterior.utility import expectations, questions
+from relpref.registry import find, names
 
 Floats = NDArray[np.float64]
 Pair = tuple[int, int]
@@ -503,8 +503,8 @@ def _check(strategies: Mapping[str, Strategy], seeds: tuple[int, ...], answers: 
     if answers < 1:
         raise DataError(f"simulate: answers is {answers}; it must be at least 1")
     for strategy in strategies.values():
-        if isinstance(strategy, str) and strategy not in SCORES:
+        if isinstance(strategy, str) and find("score", strategy) is None:
             raise DataError(
-                f"simulate: there is no score {strategy!r}; the scores are {', '.join(SCORES)}, "
+                f"simulate: there is no score {strategy!r}; the scores are {', '.join(names('score'))}, "
                 "and a callable from a posterior to a pair is a strategy, too"
             )

@@ -1,8 +1,6 @@
 """What was done, in words: the model of answers and utilities, and how places come about."""
 
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,68 +12,33 @@ from relpref.infer import UtilityPosterior
 from relpref.infer.large.answered import answered, approximations
 from relpref.infer.large.covariance import ImplicitBelief
 from relpref.infer.large.problem import touched
-from relpref.kernels import (
-    Diffusion,
-    HiddenCommonCause,
-    Linear,
-    Matern32,
-    Matern52,
-    Precomputed,
-    RegularizedLaplacian,
-    RelationVectors,
-    SquaredExponential,
-)
-from relpref.likelihoods import Logistic
-from relpref.models import preference_gp, xpgp
-from relpref.models.xpgp import kernels_by_part
 from relpref.posterior.gaussian import generator
 from relpref.report.blocks import Chapter, Contents, Text, clean, counted, listed, whole
 from relpref.report.hyperparameters import hyperparameters
 from relpref.report.methods import approximation
+from relpref.report.model import kernels_of, likelihood_of, options_of
 from relpref.report.utilities.contributions import contributions
 from relpref.report.utilities.evidence import asked, evidence, questions, surprises
 from relpref.report.utilities.subject import Subject, ranking
 from relpref.report.utilities.summary import fitted, summary, trust, warnings
 
 _MOST = 6
-_WORDS: dict[type, str] = {
-    SquaredExponential: "the squared-exponential kernel",
-    Matern32: "the Matérn 3/2 kernel",
-    Matern52: "the Matérn 5/2 kernel",
-    Linear: "the linear kernel",
-    Precomputed: "a covariance that was given",
-    RegularizedLaplacian: "the regularised Laplacian",
-    Diffusion: "the diffusion kernel",
-}
-_SCALED = (*(kind for kind in _WORDS if kind is not Precomputed), HiddenCommonCause, RelationVectors)
 
 
 def kernels(posterior: UtilityPosterior) -> str:
     """The paragraph; empty where the program is not one whose kernels are known."""
-    origin = posterior.origin
-    program: Any = None if origin is None else origin.program
-    while isinstance(program, partial):
-        program = program.func
-    if origin is None or program not in (xpgp, preference_gp):
+    parts, used, options = parts_of(posterior), kernels_of(posterior), options_of(posterior)
+    if not parts or any(part not in used for part in parts if part != INDIVIDUAL):
         return ""
-    options = origin.keywords
-    parts = parts_of(posterior)
-    if not parts:
-        return ""
-    used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
-    used[ATTRIBUTES] = options.get("attribute_kernel") or SquaredExponential()
-    used = {part: used.get(part, RegularizedLaplacian()) for part in parts if part != INDIVIDUAL}
     by_kernel: dict[str, list[str]] = {}
     for part, kernel in used.items():
         name = "the attributes" if part == ATTRIBUTES else f"“{clean(part)}”"
-        by_kernel.setdefault(_words(kernel), []).append(name)
-    pairs = [f"{words} for {listed(whose, most=_MOST)}" for words, whose in by_kernel.items()]
-    said = "kernel is" if len(pairs) == 1 else "kernels are"
-    sentences = [f"The {said} {listed(pairs, most=_MOST)}."] if pairs else []
+        by_kernel.setdefault(kernel.sentence, []).append(name)
+    sentences = [f"For {listed(whose, most=_MOST)}: {text}" for text, whose in by_kernel.items()]
     if INDIVIDUAL in parts:
         sentences.append("Every entity has a part of its own, which is independent of all others.")
     switched_on = options.get("standardize", True) and options.get("normalize", True)
-    if len(parts) > 1 and switched_on and all(isinstance(kernel, _SCALED) for kernel in used.values()):
+    if len(parts) > 1 and switched_on and all(kernel.unit for kernel in used.values()):
         sentences.append(
             "They are scaled so that, at an amplitude of 1, two entities typically differ by 1.4: two that are far apart in their "
             "attributes, or two in the same connected part of a relation (in different parts, where a kernel takes those of one part "
@@ -85,15 +48,6 @@ def kernels(posterior: UtilityPosterior) -> str:
     elif len(parts) > 1:
         sentences.append("They were not all scaled, so amplitudes of different parts cannot be compared.")
     return " ".join([*sentences, *_relations(posterior)])
-
-
-def _words(kernel: Any) -> str:
-    if isinstance(kernel, HiddenCommonCause):
-        causes = "links" if kernel.method == "edges" else "cliques"
-        return f"the hidden common cause kernel by {causes} (Silva, Chu and Ghahramani 2007)"
-    if isinstance(kernel, RelationVectors):
-        return f"{_words(kernel.attribute_kernel)} on each entity's links"
-    return _WORDS.get(type(kernel), f"the kernel {clean(type(kernel).__name__)}")
 
 
 def _relations(posterior: UtilityPosterior) -> list[str]:
@@ -153,33 +107,8 @@ def _simulation_error(posterior: UtilityPosterior) -> str:
 
 
 def _answers(posterior: UtilityPosterior) -> str:
-    """How answers come about, from the columns that are there."""
-    answers = posterior.data.comparisons
-    logistic = isinstance(posterior.likelihood, Logistic)
-    noise = "logistic" if logistic else "Gaussian"
-    function = "the logistic function" if logistic else "Φ"
-    text = "Every entity has a hidden utility, and "
-    if answers.probability is not None:
-        text += "a reported probability is Φ of the difference of two utilities, seen with a Gaussian error."
-    elif answers.tie is not None or answers.strength is not None:
-        said = " and ".join(
-            words
-            for words, column in (
-                ("a tie where it is small", answers.tie),
-                ("the stronger the larger it is", answers.strength),
-            )
-            if column is not None
-        )
-        text += f"an answer follows the difference of two utilities, seen with Gaussian noise: {said} (Glenn and David 1960)."
-    else:
-        text += f"an answer favours the first of two with the probability {function} of the difference of their utilities"
-        text += " (Bradley and Terry 1952)." if logistic else "."
-    if answers.rater is not None:
-        text += f" The {noise} noise of each rater has a scale of its own, 1 for a typical one."
-    if answers.shown_first is not None:
-        text += " The entity that is shown first may gain by it."
-    if "lapse" in posterior.hyperparameters:
-        text += " Some answers are given at random, whatever the difference; their share is a hyperparameter."
+    """How answers come about."""
+    text = f"Every entity has a hidden utility. {likelihood_of(posterior).sentence}"
     return f"{text} The answers are {posterior.lists.split(': ')[-1]}." if posterior.lists else text
 
 
