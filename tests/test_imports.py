@@ -31,7 +31,17 @@ LEVEL = {
     "demo": 5,
     "runs": 3,
 }
-OPEN = ("errors", "files", "journal", "folders", "memory", "parallel", "data_loaders", "registry")
+OPEN = (
+    "description",
+    "errors",
+    "files",
+    "journal",
+    "folders",
+    "memory",
+    "parallel",
+    "data_loaders",
+    "registry",
+)
 
 
 def imports(path: Path) -> set[str]:

@@ -87,7 +87,7 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
         said = ask(
             "fit", *TABLES, "--relation", f"hot=a:b.csv{ending}", "--out", "one", "--attribute-kernel", "x"
         )
-        assert "invalid choice: 'x'" in said.err
+        assert "--attribute-kernel x: there is no such kernel" in said.err
     said = ask(
         "fit", *TABLES, "--relation", "hot=a:b.csv:directed", "--kernel", "cold=diffusion", "--out", "one"
     )
@@ -105,7 +105,7 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
         ),
         (
             ("--relation", f"hot={HOT}", "--kernel", "hot=heat"),
-            "write the relation and one of regularized-laplacian",
+            "--kernel heat: there is no such kernel; use regularized-laplacian",
         ),
         (("--kernel", "hot=vectors", "--kernel", "hot=diffusion"), "the relation 'hot' has a kernel already"),
         (("--kernel", "hot=vectors", "--model", "preference_gp"), "preference_gp does not look at relations"),
