@@ -14,7 +14,7 @@ from relpref.diagnostics.calibration.run import simulated_relation, simulated_ut
 from relpref.diagnostics.certificates.certificate import CHECK
 from relpref.errors import DataError
 from relpref.folders import made
-from relpref.infer import EP, Exact, Laplace, RelationPosterior, UtilityPosterior
+from relpref.infer import EP, Exact, Laplace
 from relpref.runs import load_run
 
 _SHOWN = 10  # rows, the ones that are off most
@@ -22,7 +22,7 @@ _SHOWN = 10  # rows, the ones that are off most
 
 def run(chosen: argparse.Namespace) -> None:
     posterior = load_run(chosen.run).posterior
-    if isinstance(posterior, UtilityPosterior):
+    if posterior.kind == "utilities":
         _, posterior = opened(chosen.run)  # with the answers that people gave since
     certificate = certify(posterior, key=chosen.seed)
     if not chosen.json:
@@ -116,8 +116,8 @@ _SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv
 
 def sbc_run(chosen: argparse.Namespace) -> None:
     """Simulate and fit, and say what it means."""
-    known = load_run(chosen.run).posterior
-    if isinstance(known, RelationPosterior):
+    known: Any = load_run(chosen.run).posterior
+    if known.kind == "relation":
         if chosen.engine not in (None, "exact") or chosen.hyperparameters != "given":
             raise DataError(
                 f"{chosen.run}: a run of relpref conditional has one kernel and one regularization, without priors; "

@@ -5,13 +5,12 @@ import sys
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, cast
 
 from relpref.cli.output import document, document_of_rows, label, records, say, table
 from relpref.errors import DataError
 from relpref.explore.loop import up_to_date
 from relpref.infer import RelationPosterior, UtilityPosterior
-from relpref.infer.large.covariance import ImplicitBelief
 from relpref.report import write
 from relpref.runs import REPORT, Run, load_run
 
@@ -27,11 +26,11 @@ def opened(folder: str) -> tuple[Run, UtilityPosterior]:
         If it cannot be read.
     """
     run = load_run(folder)
-    if isinstance(run.posterior, RelationPosterior):
+    if run.posterior.kind == "relation":
         raise DataError(
             f"{folder}: this run ranks objects for a given node; use relpref conditional rank {quote(folder)} NODE"
         )
-    if not isinstance(run.posterior, UtilityPosterior):
+    if run.posterior.kind != "utilities":
         raise DataError(f"{folder}: this run has no utilities of entities, so there is nothing to rank")
     return run, brought_up_to_date(run, folder)
 
@@ -58,13 +57,13 @@ def opened_relation(folder: str) -> RelationPosterior:
     StorageError
         If it cannot be read.
     """
-    found = load_run(folder).posterior
-    if not isinstance(found, RelationPosterior):
+    found: Any = load_run(folder).posterior
+    if found.kind != "relation":
         raise DataError(
             f"{folder}: this run has no relation to rank by; relpref rank {quote(folder)} ranks its entities, and relpref "
             "conditional fit makes runs of relations"
         )
-    return found
+    return cast(RelationPosterior, found)
 
 
 def labels(known: Sequence[Any], texts: Sequence[str]) -> list[Any]:
@@ -81,7 +80,7 @@ _TOP = 20  # of more entities than a matrix has room for, those that are shown w
 def run(chosen: argparse.Namespace) -> None:
     _, posterior = opened(chosen.run)
     total, top = posterior.data.num_entities, chosen.top
-    large = isinstance(posterior.belief, ImplicitBelief)
+    large = posterior.large
     if large and top is None and not (chosen.csv or chosen.json):
         top = _TOP
     # Of many entities an interval costs a solution with their graph: none more than are shown.
@@ -166,7 +165,7 @@ def prefer_run(chosen: argparse.Namespace) -> None:
 def report_run(chosen: argparse.Namespace) -> None:
     found = load_run(chosen.run)
     posterior = found.posterior
-    if isinstance(posterior, UtilityPosterior):
+    if posterior.kind == "utilities":
         posterior = brought_up_to_date(found, chosen.run)
     path = Path(chosen.out) if chosen.out else found.folder / REPORT
     write(posterior, path, title=chosen.title, relations_evidence=True if chosen.evidence else None)
