@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from relpref import PreferenceData
-from relpref.explore.loop import Loop
-from relpref.explore.store.answer_store import AnswerStore
+from relpref.ask.loop import Loop
+from relpref.ask.store import AnswerStore
 from relpref.infer import EP, UtilityPosterior
 from relpref.memory import resident_memory
 from relpref.models import xpgp

@@ -18,6 +18,7 @@ _NAMES = {
     "register": "relpref.registry",
 }
 _ROOMS = (
+    "ask",
     "classifiers",
     "data",
     "data_loaders",

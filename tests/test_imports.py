@@ -26,9 +26,10 @@ LEVEL = {
     "explore": 4,
     "diagnostics": 4,
     "report": 4,
-    "app": 5,
-    "cli": 5,
-    "demo": 5,
+    "ask": 5,
+    "app": 6,
+    "cli": 6,
+    "demo": 6,
     "runs": 3,
 }
 OPEN = (
@@ -134,7 +135,8 @@ def test_jax_keeps_its_configuration() -> None:
 
 NAMES = {
     "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load", "register"],
-    "relpref.app": ["create_app", "serve"],
+    "relpref.ask": ["AnswerStore", "Item", "Loop", "Progress", "Question"],
+    "relpref.ask.web": ["create_app", "serve"],
     "relpref.classifiers": [
         "CutFeatures",
         "KendallFeatures",
@@ -175,18 +177,13 @@ NAMES = {
         "raters",
     ],
     "relpref.explore": [
-        "AnswerStore",
         "AnswersSaved",
         "Bald",
         "DEFAULT",
         "Eubo",
         "Gaps",
-        "Item",
         "LookAhead",
-        "Loop",
         "MutualInformation",
-        "Progress",
-        "Question",
         "Random",
         "Ratio",
         "SCORES",
@@ -376,6 +373,20 @@ def test_public_names(name: str) -> None:
     module = __import__(name, fromlist=["__all__"])
     assert sorted(module.__all__) == NAMES[name]
     assert all(hasattr(module, public) for public in module.__all__)
+
+
+def test_names_that_moved_are_reachable_at_their_old_places() -> None:
+    import relpref.ask.web
+    import relpref.explore
+
+    for name in relpref.ask.__all__:
+        with pytest.warns(DeprecationWarning, match=f"relpref.ask.{name}"):
+            assert getattr(relpref.explore, name) is getattr(relpref.ask, name)
+    with pytest.warns(DeprecationWarning, match="relpref.ask.web"):
+        import relpref.app
+    assert relpref.app.serve is relpref.ask.web.serve
+    with pytest.raises(AttributeError, match="'no_such'"):
+        relpref.explore.no_such  # noqa: B018
 
 
 def test_unknown_names_are_errors() -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from relpref.ask import Loop
 from relpref.cli import main
-from relpref.explore import Loop
 
 HERE = Path(__file__).parent
 TASTE = {"spicy": 1.6, "sweet": -0.7, "savoury": 1.0, "rich": -0.9, "fresh": 1.8}

@@ -1,6 +1,9 @@
-"""The page on which people answer questions in a browser: ``relpref ask run/ --web`` (extra ``web``)."""
+"""The old name of `relpref.ask.web`, for one release."""
 
-from relpref.app.application import create_app
-from relpref.app.serve import serve
+from warnings import warn
+
+from relpref.ask.web import create_app, serve
 
 __all__ = ["create_app", "serve"]
+
+warn("relpref.app is relpref.ask.web now", DeprecationWarning, stacklevel=2)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from relpref.cli.output import document, label, say, table
+from relpref.cli.output import document, say, table
 from relpref.cli.rank import opened
+from relpref.data.arrays import label
 from relpref.diagnostics import Calibration, Certificate, Check, calibrate, certify, check
 from relpref.diagnostics.calibration.run import simulated_relation, simulated_utilities
 from relpref.diagnostics.certificates.certificate import CHECK

@@ -2,13 +2,14 @@
 
 import json
 import math
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from textwrap import indent
 from typing import Any
 
 import numpy as np
+
+from relpref.data.arrays import width
 
 _PORTION = 10_000  # rows of a table that are made ready at a time
 
@@ -66,22 +67,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[i
             for at, (cell, columns) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
-    )
-
-
-def label(value: Any) -> str:
-    """A label as it can be shown in a line of a terminal: what cannot be printed is escaped."""
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
-def width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
     )
 
 

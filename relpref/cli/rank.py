@@ -7,9 +7,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
-from relpref.cli.output import document, document_of_rows, label, records, say, table
+from relpref.ask.loop import up_to_date
+from relpref.cli.output import document, document_of_rows, records, say, table
+from relpref.data.arrays import label
 from relpref.errors import DataError
-from relpref.explore.loop import up_to_date
 from relpref.infer import RelationPosterior, UtilityPosterior
 from relpref.report import write
 from relpref.runs import REPORT, Run, load_run

@@ -1,6 +1,7 @@
 """NumPy arrays that nobody may write into."""
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, TypeVar
@@ -69,6 +70,22 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     """Return ``"1 answer"``, ``"2 answers"``, ``"10 000 answers"``."""
     digits = f"{number:,}".replace(",", " ")
     return f"{digits} {singular if number == 1 else plural or singular + 's'}"
+
+
+def label(value: Any) -> str:
+    """A label as it can be shown in a line of a terminal: what cannot be printed is escaped."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
 
 
 def nearest(value: object, known: Iterable[T], most: int = 3) -> list[T]:

@@ -1,30 +1,39 @@
 """Which question to ask next, and what its answer is worth."""
 
-from relpref.explore.items import Item
-from relpref.explore.loop import Loop, Progress
-from relpref.explore.questions.choose import next_pairs
-from relpref.explore.questions.stopping import Worth, why, worth
-from relpref.explore.scores import DEFAULT, SCORES
-from relpref.explore.scores.gap_scores import Bald, Eubo, Gaps, Random, Ratio, Score, Scorer, State, Variance
-from relpref.explore.scores.lookahead import LookAhead, MutualInformation, TopK
-from relpref.explore.simulation.curves import AnswersSaved, answers_saved, learning_curves
-from relpref.explore.simulation.simulate import Step, Truth, simulate, simulate_steps
-from relpref.explore.store.answer_store import AnswerStore, Question
+from importlib import import_module
+from typing import Any
+from warnings import warn
+
+from relpref.explore.choose import next_pairs
+from relpref.explore.curves import AnswersSaved, answers_saved, learning_curves
+from relpref.explore.pairs import Gaps
+from relpref.explore.scores import (
+    DEFAULT,
+    SCORES,
+    Bald,
+    Eubo,
+    LookAhead,
+    MutualInformation,
+    Random,
+    Ratio,
+    Score,
+    Scorer,
+    State,
+    TopK,
+    Variance,
+)
+from relpref.explore.simulation import Step, Truth, simulate, simulate_steps
+from relpref.explore.stopping import Worth, why, worth
 
 __all__ = [
     "DEFAULT",
     "SCORES",
-    "AnswerStore",
     "AnswersSaved",
     "Bald",
     "Eubo",
     "Gaps",
-    "Item",
     "LookAhead",
-    "Loop",
     "MutualInformation",
-    "Progress",
-    "Question",
     "Random",
     "Ratio",
     "Score",
@@ -43,3 +52,12 @@ __all__ = [
     "why",
     "worth",
 ]
+
+_MOVED = {"AnswerStore", "Item", "Loop", "Progress", "Question"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warn(f"relpref.explore.{name} is relpref.ask.{name} now", DeprecationWarning, stacklevel=2)
+    return getattr(import_module("relpref.ask"), name)

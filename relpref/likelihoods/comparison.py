@@ -9,6 +9,7 @@ import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
+from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
 from relpref.likelihoods.normal import log_ndtr, log_ndtr_curvature, mills_ratio
@@ -67,6 +68,16 @@ class Comparison(dist.Distribution):
     def log_concave(self) -> bool:
         """Whether log p is a concave function of the gap; not so with lapses."""
         return self.lapse is None
+
+    @property
+    def outcomes(self) -> tuple[NDArray[np.int32], NDArray[np.float64]] | None:
+        """The values that an answer can have, and how much each is one for the first; None of a number around the gap, Gaussian."""
+        return np.array([0, 1], dtype=np.int32), np.array([0.0, 1.0])
+
+    @property
+    def outermost(self) -> Array:
+        """The largest threshold between outcomes, in units of the gap."""
+        return jnp.zeros((), self.gap.dtype)
 
     @property
     def location(self) -> Array:
@@ -200,6 +211,15 @@ class GradedComparison(Comparison):
         return int(self.thresholds.shape[-1])
 
     @property
+    def outcomes(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        grades = np.arange(-self.strengths, self.strengths + 1, dtype=np.int32)
+        return grades, 0.5 + 0.5 * np.sign(grades)
+
+    @property
+    def outermost(self) -> Array:
+        return jnp.max(self.thresholds)
+
+    @property
     def support(self) -> Any:
         """Whole numbers from −S to S."""
         return constraints.integer_interval(-self.strengths, self.strengths)
@@ -319,6 +339,7 @@ class SoftComparison(Comparison):
     """
 
     support = constraints.open_interval(0.0, 1.0)
+    outcomes = None
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw reports; never 0 or 1, to which Φ is rounded far out."""

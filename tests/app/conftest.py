@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from relpref.ask import Progress
 from relpref.errors import DataError
-from relpref.explore import Progress
 
 TOKEN = "a-token"
 HOST = "http://127.0.0.1:8123"
@@ -145,7 +145,7 @@ class Visitor:
     def __init__(self, loop: Any, **options: Any) -> None:
         from starlette.testclient import TestClient
 
-        from relpref.app import create_app
+        from relpref.ask.web import create_app
 
         self.loop = loop
         self.client = TestClient(
@@ -205,7 +205,7 @@ def _served(loop: Any, **options: Any) -> Iterator[str]:
     """The page on a port of this machine, in a thread; yields its address."""
     import uvicorn
 
-    from relpref.app import create_app
+    from relpref.ask.web import create_app
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         app = create_app(loop, token=TOKEN, **options)

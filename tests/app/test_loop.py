@@ -13,9 +13,9 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from relpref.ask import Loop
 from relpref.cli import main
 from relpref.errors import DataError
-from relpref.explore import Loop
 from relpref.runs import load_run
 
 pytest.importorskip("uvicorn", reason="the page needs the extra web")
@@ -105,7 +105,7 @@ def test_two_clients_post_a_thousand_answers(served: Callable[..., Any], run: Pa
 
 
 def test_an_interrupt_ends_the_page_and_publishes(run: Path) -> None:
-    from relpref.app import serve
+    from relpref.ask.web import serve
 
     said: list[str] = []
 
@@ -133,7 +133,7 @@ def test_an_interrupt_ends_the_page_and_publishes(run: Path) -> None:
 def test_a_port_that_is_taken(fake: Callable[..., Any]) -> None:
     import socket
 
-    from relpref.app import serve
+    from relpref.ask.web import serve
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -4,14 +4,11 @@ import unicodedata
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("starlette", reason="the page needs the extra web")
-
-from relpref.app import application as words
-from relpref.app.application import View, standings
+from relpref.ask import page as words
+from relpref.ask.page import View, standings
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=600)
 

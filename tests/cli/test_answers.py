@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.cli.output import document, label, table
+from relpref.cli.output import document, table
+from relpref.data.arrays import label
 from relpref.likelihoods import Probit
 from relpref.runs import load_run
 

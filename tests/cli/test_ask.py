@@ -21,10 +21,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from relpref.ask import Loop
+from relpref.ask.terminal import Keys
 from relpref.cli import main
-from relpref.cli.ask import Keys
 from relpref.errors import InferenceError
-from relpref.explore import Loop, Worth
+from relpref.explore import Worth
 from relpref.infer import Result, UtilityPosterior
 
 Ask = Callable[..., Any]
@@ -220,7 +221,7 @@ def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.
     imports = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:
-        if name.startswith("relpref.app"):
+        if name.startswith("relpref.ask.web"):
             raise ImportError("No module named 'starlette'", name="starlette")
         return imports(name, *rest)
 
@@ -296,7 +297,7 @@ def test_single_keys_on_a_terminal(place: Path, monkeypatch: pytest.MonkeyPatch)
 
 KEYS = """
 import signal
-from relpref.cli.ask import Keys
+from relpref.ask.terminal import Keys
 for number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)  # who runs the tests may ignore them, as nohup does
 keys = Keys()
@@ -400,7 +401,7 @@ def test_a_terminal_is_left_as_it_was(end: signal.Signals) -> None:
 SLOW = """
 import signal, sys, time
 from relpref.cli import main
-from relpref.explore import Loop
+from relpref.ask import Loop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 Loop.refine = lambda loop: time.sleep(60)
 sys.exit(main())

@@ -4,9 +4,10 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpref.cli.ask import NARROW, bars, headline, in_rows, short, two_items, wrapped
-from relpref.cli.output import width
-from relpref.explore import Item, Progress, Worth
+from relpref.ask import Item, Progress
+from relpref.ask.terminal import NARROW, bars, headline, in_rows, short, two_items, wrapped
+from relpref.data.arrays import width
+from relpref.explore import Worth
 
 FOREIGN = st.text(max_size=200) | st.sampled_from(
     [

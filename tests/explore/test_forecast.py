@@ -9,8 +9,9 @@ import pytest
 from scipy.special import entr, expit, ndtr
 from scipy.stats import norm
 
-from relpref.explore.questions.choose import answers_of
-from relpref.explore.scores.gap_scores import Answers, Gaps
+from relpref.explore.choose import answers_of
+from relpref.explore.forecast import Answers
+from relpref.explore.pairs import Gaps
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic, Probit
 

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from relpref.ask.items import item
 from relpref.data import PreferenceData
-from relpref.explore.items import item
 
 
 @pytest.fixture(scope="module")

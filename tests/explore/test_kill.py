@@ -52,7 +52,7 @@ class Light:
 
 def light(folder):
     import pandas as pd
-    from relpref.explore import AnswerStore, loop
+    from relpref.ask import AnswerStore, loop
     labels = tuple(f"e{row}" for row in range(30))
     pairs = [(a, b) for a in labels for b in labels if a < b]
     def next_pairs(_, key, **__):
@@ -65,7 +65,7 @@ def light(folder):
     return open_loop
 
 def real(folder):
-    from relpref.explore import Loop
+    from relpref.ask import Loop
     return lambda: Loop.open(folder, score="variance", repeats=200)
 
 open_loop = (light if sys.argv[1] == "light" else real)(sys.argv[2])

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from relpref.ask.loop import Loop, export_known, up_to_date
+from relpref.ask.store import AnswerStore
 from relpref.cli import main
 from relpref.data import PreferenceData
 from relpref.errors import DataError, InferenceError, StorageError
-from relpref.explore.loop import Loop, export_known, up_to_date
-from relpref.explore.store.answer_store import AnswerStore
 from relpref.infer import Result, UtilityPosterior
 from relpref.runs import load_run
 

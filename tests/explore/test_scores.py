@@ -13,8 +13,9 @@ from scipy.stats import norm
 
 from relpref.errors import DataError
 from relpref.explore import SCORES, Bald, LookAhead, TopK
-from relpref.explore.questions.choose import answers_of, best, score_of
-from relpref.explore.scores.gap_scores import Belief, Gaps, Pool, State
+from relpref.explore.choose import answers_of, best, score_of
+from relpref.explore.pairs import Belief, Gaps, Pool
+from relpref.explore.scores import State
 from relpref.infer import UtilityPosterior
 
 N = 9

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from relpref.explore import Bald, Eubo, next_pairs
-from relpref.explore.questions.choose import answers_of, screened
-from relpref.explore.scores.gap_scores import Belief
+from relpref.explore.choose import answers_of, screened
+from relpref.explore.pairs import Belief
 from relpref.infer import UtilityPosterior
 
 

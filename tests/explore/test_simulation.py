@@ -13,7 +13,7 @@ import pytest
 from relpref import PreferenceData
 from relpref.errors import DataError
 from relpref.explore import TopK, Truth, answers_saved, learning_curves, simulate, simulate_steps
-from relpref.explore.simulation.simulate import described, digest
+from relpref.explore.simulation import described, digest
 from relpref.infer import EP, UtilityPosterior
 from relpref.models import xpgp
 from relpref.posterior.gaussian import GaussianBelief
@@ -75,7 +75,7 @@ def test_an_interrupted_simulation_goes_on_where_it_stopped(
         path.write_text(text[:left], encoding="utf-8")
         pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
     pd.testing.assert_frame_equal(simulated([1], resume=path), simulated([1]))
-    monkeypatch.delattr("relpref.explore.simulation.simulate.simulate_steps")
+    monkeypatch.delattr("relpref.explore.simulation.simulate_steps")
     simulated(range(3), resume=path)  # what is in the file is not computed again
     assert path.read_text(encoding="utf-8").count("\n") == len(lines)
 

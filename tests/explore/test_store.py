@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from relpref.ask.schema import _STEPS, APPLICATION, SCHEMA
+from relpref.ask.store import AnswerStore
 from relpref.errors import DataError, StorageError
-from relpref.explore.store.answer_store import AnswerStore
-from relpref.explore.store.schema import _STEPS, APPLICATION, SCHEMA
 
 LABELS = ("tea", "coffee", "water", "cola")
 FITTED = pd.DataFrame({"winner": ["tea", "coffee"], "loser": ["coffee", "water"], "count": [3, 1]})
@@ -433,7 +433,7 @@ def test_a_writer_that_never_ends_is_named(store: AnswerStore, path: Path) -> No
 OTHER = """
 import sys
 import pandas as pd
-from relpref.explore.store.answer_store import AnswerStore
+from relpref.ask.store import AnswerStore
 path, rater, pairs = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with AnswerStore.open(path, ("tea", "coffee", "water", "cola"), pd.DataFrame({"winner": ["tea"], "loser": ["cola"]})) as store:
     for row in range(pairs):

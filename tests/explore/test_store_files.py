@@ -3,9 +3,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from relpref.ask.store import AnswerStore, answers_table, export_answers, import_answers
 from relpref.data import Comparisons, PreferenceData
 from relpref.errors import DataError, StorageError
-from relpref.explore.store.answer_store import AnswerStore, answers_table, export_answers, import_answers
 
 LABELS = ["a,b", 'c"d', "é\n", "004", "NA"]
 GRADED = pd.DataFrame(

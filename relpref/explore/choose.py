@@ -1,4 +1,4 @@
-"""The next questions."""
+"""The next questions: which may be asked, and which are the best of them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -12,22 +12,12 @@ from numpy.typing import NDArray
 from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
 from relpref.errors import DataError
-from relpref.explore.scores import DEFAULT
-from relpref.explore.scores.gap_scores import (
-    BLOCK,
-    Answers,
-    Belief,
-    Gaps,
-    Pool,
-    Positions,
-    Score,
-    Scorer,
-    Singles,
-    State,
-)
+from relpref.explore.forecast import Answers, Singles, shared
+from relpref.explore.pairs import BLOCK, Belief, Floats, Gaps, Pool, Positions
+from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-from relpref.posterior.gaussian import Floats, generator
+from relpref.posterior.gaussian import generator
 from relpref.posterior.update import about
 from relpref.posterior.utility import expectations, objects, of_one_rater, pairs_of_labels, questions
 from relpref.registry import find, names
@@ -473,6 +463,9 @@ def _answered(before: Belief, belief: Belief, answers: Answers, first: int, seco
     return belief.after(first, second, float(_WEIGHTS @ shrinkage))
 
 
+_OF_A_SCORE = ("name", "reason", "about_the_best", "most_entities", "scorer")
+
+
 def score_of(score: str | Score) -> Score:
     """The score that is meant.
 
@@ -484,7 +477,7 @@ def score_of(score: str | Score) -> Score:
     found = find("score", score) if isinstance(score, str) else None
     if found is not None:
         score = found()
-    if isinstance(score, type) or not isinstance(score, Score):
+    if isinstance(score, str | type) or not all(hasattr(score, name) for name in _OF_A_SCORE):
         raise DataError(
             f"score is {shown(score)}; name one of {', '.join(names('score'))}, or give an instance of a score"
         )
@@ -519,7 +512,7 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
             "use a program of relpref.models, or leave the columns of answers out that it belongs to"
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}
-    return Answers(posterior.likelihood, *of_one_rater(asked, parameters)).shared()
+    return shared(Answers(posterior.likelihood, *of_one_rater(asked, parameters)))
 
 
 def _table(posterior: UtilityPosterior, rater: Any, found: list[tuple[int, int, float]]) -> pd.DataFrame:

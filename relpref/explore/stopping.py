@@ -8,11 +8,11 @@ from scipy.special import ndtr, owens_t
 
 from relpref.data.arrays import counted, shown
 from relpref.errors import DataError
-from relpref.explore.questions.choose import Limits, plan, score_of, whole_number
-from relpref.explore.scores import DEFAULT
-from relpref.explore.scores.gap_scores import Belief, Pool, Score
+from relpref.explore.choose import Limits, plan, score_of, whole_number
+from relpref.explore.pairs import Belief, Floats, Pool
+from relpref.explore.scores import DEFAULT, Score
 from relpref.infer import UtilityPosterior
-from relpref.posterior.gaussian import Floats, generator
+from relpref.posterior.gaussian import generator
 
 _MOST_ENTITIES = 1000  # of which all pairs are looked at; of more, so many are drawn
 GOAL = 0.1  # of the pairs in the wrong order

@@ -1,27 +1,24 @@
-"""The application: one page with the open question and the ranking, and what its form may do.
+"""The page on which people answer questions in a browser: ``relpref ask run/ --web`` (extra ``web``).
 
-Every answer is a whole page, made here and readable without scripts. A form is answered by a redirect to the page; the script of the
-page follows it and takes over the parts that changed. A question has an address of its own nowhere: the page shows the one that is
-open for its rater, so that a tab that was reloaded, or opened again tomorrow, goes on where it was.
+One page has the open question and the ranking. Every answer is a whole page, made here and readable without scripts. A form is
+answered by a redirect to the page; the script of the page follows it and takes over the parts that changed. A question has no address
+of its own: the page shows the one that is open for its rater, so that a tab that was reloaded, or opened again tomorrow, goes on.
 """
 
 import asyncio
-import hashlib
 import hmac
-import os
-import re
 import secrets
+import socket
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -33,257 +30,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relpref.ask.loop import Loop, Refiner, rater_name
+from relpref.ask.page import PAGE, TOP, TYPES, Card, View, card, is_picture, name, standings, visible
+from relpref.ask.store import Question
 from relpref.errors import DataError, StorageError
-from relpref.explore.loop import Refiner, rater_name
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from relpref.explore.items import Item
-    from relpref.explore.loop import Loop
-    from relpref.explore.store.answer_store import Question
-
-# SVG is missing on purpose: it may carry scripts.
-TYPES = {
-    ".avif": "image/avif",
-    ".gif": "image/gif",
-    ".jpeg": "image/jpeg",
-    ".jpg": "image/jpeg",
-    ".png": "image/png",
-    ".webp": "image/webp",
-}
-
-
-def is_picture(file: Path) -> bool:
-    """Whether a file may be sent as a picture. That it lies in the folder of the items is seen to where these are read."""
-    return file.suffix.lower() in TYPES and os.path.isfile(file)
-
-
-# Control characters but newline and tab; marks that turn the direction of the text after them; halves of characters; not characters.
-_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-_NAME, _TEXT = 90, 300
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A text of which the beginning is shown, and the rest on request."""
-
-    head: str
-    rest: str = ""
-
-
-def visible(text: object) -> str:
-    """Text in which every character that acts without being seen is replaced by a sign for it."""
-    return _ACTING.sub(_sign, str(text).replace("\r\n", "\n"))
-
-
-def name(value: object) -> Cut:
-    """What an entity is called, on one line."""
-    return cut(" ".join(visible(value).split()) or "(empty)", _NAME)
-
-
-def prose(value: object) -> Cut:
-    """A longer text, whose lines are kept."""
-    return cut(visible(value).strip(), _TEXT)
-
-
-def cut(text: str, longest: int) -> Cut:
-    """Cut a text at a space, or anywhere in a word that is too long itself."""
-    if len(text) <= longest + longest // 4:  # a few words more are not worth a click
-        return Cut(text)
-    at = text.rfind(" ", longest // 2, longest)
-    at = longest if at < 0 else at
-    return Cut(text[:at], text[at:])
-
-
-def _sign(found: re.Match[str]) -> str:
-    character = ord(found[0])
-    if character < 0x20:
-        return chr(0x2400 + character)  # Unicode's pictures of control characters
-    if 0xD800 <= character <= 0xDFFF or character >= 0xFFFE:
-        return "\N{REPLACEMENT CHARACTER}"
-    return f"⟨U+{character:04X}⟩"
-
-
-_FEW = 6
-
-
-@dataclass(frozen=True)
-class Link:
-    """Where an item leads to."""
-
-    address: str
-    shown: str
-
-
-@dataclass(frozen=True)
-class Card:
-    """One of the two that are compared.
-
-    Attributes
-    ----------
-    side : str
-        ``"left"`` or ``"right"``.
-    outcome : str
-        What choosing it answers: ``"first"`` or ``"second"``.
-    name, text : Cut
-    picture : bool
-    link : Link or None
-    few, more : list of (name, value)
-        Attributes shown at once, and on request.
-    """
-
-    side: str
-    outcome: str
-    name: Cut
-    text: Cut
-    picture: bool
-    link: Link | None
-    few: list[tuple[str, Cut]]
-    more: list[tuple[str, Cut]]
-
-
-def card(item: "Item", side: str, outcome: str, *, picture: bool) -> Card:
-    """Make a card of an item."""
-    attributes = [(name(key).head, name(_number(value))) for key, value in item.attributes]
-    few = len(attributes) if len(attributes) <= _FEW + 2 else _FEW
-    return Card(
-        side,
-        outcome,
-        name(item.label),
-        prose(item.text or ""),
-        picture,
-        _link(item.link),
-        attributes[:few],
-        attributes[few:],
-    )
-
-
-def _number(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _link(address: str | None) -> Link | None:
-    """Only to pages of the web (not ``javascript:`` and the like), at an address that is what it looks like."""
-    address = (address or "").strip()
-    if not address.isprintable():
-        return None
-    try:
-        parts = urlsplit(address)
-        host = parts.hostname
-    except ValueError:
-        return None
-    if parts.scheme not in ("http", "https") or not host:
-        return None
-    return Link(address, name(host).head)
-
-
-TOP, PAGE = 10, 100
-
-
-@dataclass(frozen=True)
-class View:
-    """Which part of the ranking is wanted."""
-
-    most: int = TOP
-    start: int = 0
-    find: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One entity: positions in percent of the width, values relative to the average; the ends are empty where nobody worked them out."""
-
-    key: str
-    rank: int
-    name: Cut
-    mean: str
-    lower: str
-    upper: str
-    at: float
-    begin: float
-    width: float
-
-
-@dataclass(frozen=True)
-class Standings:
-    """The part of the ranking that is shown.
-
-    Attributes
-    ----------
-    view : View
-    rows : list of Row
-    total, found : int
-        Entities, and those whose name contains what was looked for.
-    zero : float
-        Where the average lies, in percent.
-    previous, following : View or None
-        The parts before and after.
-    top, all : View
-        Where else one may look.
-    """
-
-    view: View
-    rows: list[Row]
-    total: int
-    found: int
-    zero: float
-    previous: View | None
-    following: View | None
-    top = View()
-    all = View(PAGE)
-
-
-def standings(ranking: "pd.DataFrame", view: View) -> Standings:
-    """Cut the part out of a ranking that is wanted.
-
-    Parameters
-    ----------
-    ranking : DataFrame
-        Columns mean, lower, upper by entity, best first; NaN where an interval was not worked out.
-    view : View
-    """
-    labels = ranking.index
-    mean, lower, upper = (ranking[name].to_numpy() for name in ("mean", "lower", "upper"))
-    needle = " ".join(view.find.split()).casefold()
-    which: Sequence[int] = range(len(labels))
-    if needle:
-        which = [at for at, label in enumerate(labels) if needle in str(label).casefold()]
-    shown = which[view.start : view.start + view.most]
-    known = ~np.isnan(lower)
-    lower, upper = np.where(known, lower, mean), np.where(known, upper, mean)
-    low, high = min(lower[shown].min(initial=0), 0), max(upper[shown].max(initial=0), 0)
-    scale = 100 / (high - low) if high > low else 0.0
-    rows = [
-        Row(
-            key=hashlib.blake2s(repr(labels[at]).encode("utf-8", "replace"), digest_size=8).hexdigest(),
-            rank=at + 1,
-            name=name(labels[at]),
-            mean=_signed(mean[at]),
-            lower=_signed(lower[at]) if known[at] else "",
-            upper=_signed(upper[at]) if known[at] else "",
-            at=round(scale * (mean[at] - low), 2),
-            begin=round(scale * (lower[at] - low), 2),
-            width=round(scale * (upper[at] - lower[at]), 2),
-        )
-        for at in shown
-    ]
-    before, after = view.start - view.most, view.start + view.most
-    return Standings(
-        view,
-        rows,
-        len(labels),
-        len(which),
-        round(-scale * low, 2),
-        View(view.most, max(before, 0), view.find) if view.start > 0 else None,
-        View(view.most, after, view.find) if view.most > TOP and after < len(which) else None,
-    )
-
-
-def _signed(value: np.float64) -> str:
-    text = f"{value:+.2f}"
-    return "0.00" if float(text) == 0 else text.replace("-", "−")
-
+__all__ = ["create_app", "serve"]
 
 MOST_BYTES = 64 * 1024
 _HOSTS = ("127.0.0.1", "localhost")
@@ -385,7 +137,7 @@ _STALE = (
 )
 
 
-def create_app(loop: "Loop", *, token: str, rater: str | None = None) -> Starlette:
+def create_app(loop: Loop, *, token: str, rater: str | None = None) -> Starlette:
     """Make the application.
 
     Parameters
@@ -423,7 +175,7 @@ def create_app(loop: "Loop", *, token: str, rater: str | None = None) -> Starlet
         Route("/", pages.act, methods=["POST"]),
         Route("/ranking", pages.ranking),
         Route("/picture", pages.picture),
-        Mount("/static", StaticFiles(packages=[("relpref.app", "static")])),
+        Mount("/static", StaticFiles(packages=[("relpref.ask", "static")])),
     ]
     return Starlette(
         routes=[Mount(f"/{token}", routes=inside)],
@@ -436,7 +188,7 @@ def create_app(loop: "Loop", *, token: str, rater: str | None = None) -> Starlet
 class _Pages:
     """The handlers, and what they share."""
 
-    def __init__(self, loop: "Loop", refiner: Refiner, rater: str | None) -> None:
+    def __init__(self, loop: Loop, refiner: Refiner, rater: str | None) -> None:
         self._loop = loop
         self._refiner = refiner
         self._rater = rater
@@ -536,7 +288,7 @@ class _Pages:
             "standings": standings(self._loop.ranking(), view),
         }
 
-    def _cards(self, question: "Question") -> list[Card]:
+    def _cards(self, question: Question) -> list[Card]:
         outcomes = ("first", "second") if question.left == question.first else ("second", "first")
         return [
             card(
@@ -604,9 +356,86 @@ def _templates() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=PackageLoader("relpref.app"),
+        loader=PackageLoader("relpref.ask"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+HOST = "127.0.0.1"
+
+
+def serve(
+    loop: Loop,
+    *,
+    port: int = 0,
+    rater: str | None = None,
+    announce: Callable[[str], object] = print,
+    leave: Callable[[], object] | None = None,
+) -> None:
+    """Serve the page at 127.0.0.1 until Ctrl-C; then refine and publish what is left.
+
+    Parameters
+    ----------
+    loop : Loop
+    port : int
+        0 takes a free one.
+    rater : str, optional
+        Who answers where the address says nothing else; by default the page asks for a name.
+    announce : callable
+        Told the address, and that the end has begun.
+    leave : callable, optional
+        Called at a second Ctrl-C, while the ranking is brought up to date; by default that is waited for.
+
+    Raises
+    ------
+    DataError
+        If the port cannot be had.
+    """
+    import uvicorn
+
+    token = secrets.token_urlsafe(16)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(
+                f"port {port} cannot be had ({reason}); give another, or 0 for a free one"
+            ) from error
+        listening.listen(128)
+        address = f"http://{HOST}:{listening.getsockname()[1]}/{token}/"
+        app = create_app(loop, token=token, rater=rater)
+        config = uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,  # paths hold the token
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=5,
+        )
+        announce(f"Answer at {address}\nCtrl-C ends it; every answer is saved at once.")
+
+        later = "" if leave is None else " (Ctrl-C leaves that to the next command)"
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                again = self.should_exit
+                super().handle_exit(sig, frame)
+                if not again:
+                    # That nobody reads it any more is no reason to end otherwise.
+                    with suppress(OSError):
+                        announce(
+                            f"Ending: the ranking is brought up to date{later}. Every answer is saved already."
+                        )
+                elif leave is not None:
+                    leave()
+
+        try:
+            Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            pass  # how it is meant to end: uvicorn raises it once everything is closed

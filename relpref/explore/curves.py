@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from relpref.errors import DataError, StorageError
-from relpref.explore.questions.choose import whole_number
+from relpref.explore.choose import whole_number
 from relpref.files import replaced
 from relpref.posterior.utility import check_interval
 

@@ -16,13 +16,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 import pandas as pd
 
-from relpref.data.arrays import counted, shown
-from relpref.errors import DataError, InferenceError, RelprefError, StorageError, UnsupportedProgramError
-from relpref.explore.items import Item, item, read_items
-from relpref.explore.questions.choose import next_pairs, score_of
-from relpref.explore.questions.stopping import GOAL, Worth, check_goal, check_top, why, worth
-from relpref.explore.scores import DEFAULT
-from relpref.explore.store.answer_store import (
+from relpref.ask.items import Item, item, read_items
+from relpref.ask.store import (
     AnswerStore,
     Changes,
     Question,
@@ -30,6 +25,11 @@ from relpref.explore.store.answer_store import (
     import_answers,
     write_answers,
 )
+from relpref.data.arrays import counted, shown
+from relpref.errors import DataError, InferenceError, RelprefError, StorageError, UnsupportedProgramError
+from relpref.explore.choose import next_pairs, score_of
+from relpref.explore.scores import DEFAULT
+from relpref.explore.stopping import GOAL, Worth, check_goal, check_top, why, worth
 from relpref.files import file_digest, replaced
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, load_run, read_record, record_text
@@ -565,7 +565,7 @@ class Loop:
         Parameters
         ----------
         rater : str
-            See `relpref.explore.loop.rater_name`.
+            See `relpref.ask.loop.rater_name`.
 
         Returns
         -------
@@ -679,13 +679,13 @@ class Loop:
         return Progress(**counts, version=version, worth=value, since=version - found)
 
     def export_answers(self, path: str | os.PathLike[str]) -> int:
-        """Write the answers as a table; returns how many. See `relpref.explore.store.answer_store`."""
+        """Write the answers as a table; returns how many. See `relpref.ask.store`."""
         with self._lock:
             self._follow()
             return export_answers(self._store, self.posterior.data, path)
 
     def import_answers(self, path: str | os.PathLike[str]) -> int:
-        """Add the answers of a table, all or none; returns how many. See `relpref.explore.store.answer_store`."""
+        """Add the answers of a table, all or none; returns how many. See `relpref.ask.store`."""
         with self._lock:
             number = import_answers(self._store, self.posterior.data, path)
             self._follow()

@@ -16,8 +16,8 @@ from scipy.special import ndtr
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError
-from relpref.explore.questions.choose import next_pairs, score_of
-from relpref.explore.simulation.curves import SimulationFile
+from relpref.explore.choose import next_pairs, score_of
+from relpref.explore.curves import SimulationFile
 from relpref.infer import EP, UtilityPosterior
 from relpref.models import xpgp
 from relpref.parallel import run_all

@@ -20,13 +20,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from relpref.data import PreferenceData
-from relpref.data.arrays import listed, shown
-from relpref.data.comparisons import read_comparisons
-from relpref.data.labels import LabelIndex, is_missing, label_column
-from relpref.data.tables import read_table
-from relpref.errors import DataError, StorageError
-from relpref.explore.store.schema import (
+from relpref.ask.schema import (
     SCHEMA,
     SEALED,
     connected,
@@ -39,6 +33,12 @@ from relpref.explore.store.schema import (
     transaction,
     verify,
 )
+from relpref.data import PreferenceData
+from relpref.data.arrays import listed, shown
+from relpref.data.comparisons import read_comparisons
+from relpref.data.labels import LabelIndex, is_missing, label_column
+from relpref.data.tables import read_table
+from relpref.errors import DataError, StorageError
 from relpref.files import flush, replaced
 from relpref.posterior.storage import decode_label, encode_label
 

@@ -1,0 +1,259 @@
+"""What the next answer about a pair will tell, before it is given."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import entr
+from numpy.typing import NDArray
+
+from relpref.data import Comparisons
+from relpref.explore.pairs import Floats, Gaps
+from relpref.likelihoods import AnswerModel, Comparison
+from relpref.linalg import real
+
+Singles = NDArray[np.float32]
+
+_BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
+# Trapezoidal rule: in steps of so many sds of the gap, or of so many noise scales where the gap is wide, on either side. The integrand
+# is analytic in a strip of about two noise scales, so the error falls like exp(−2π·2/step).
+_NODES, _STEP, _NOISE_STEP = 40, 0.16, 0.5
+_REACH = _NODES * _NOISE_STEP  # noise scales beyond which an answer is certain, logistic noise included
+_FAR = 1e6  # noise scales
+
+# The table of `Answers`.
+_ROWS, _COLUMNS = 160, 64
+_FARTHEST = 8.0  # in units of √(c² + v), beyond the outermost threshold
+_WIDEST = 1 - 1e-3  # 1 − c/√(c² + v): sds of the gap up to a thousand times that of the noise
+
+
+class Forecast(NamedTuple):
+    """The next answer about each of k pairs whose gaps are Gaussian.
+
+    Attributes
+    ----------
+    information : array, shape (k,)
+        Mutual information of answer and gap, in nats.
+    shrinkage : array, shape (k,)
+        κ: the gap's variance v is expected to become v − κ v².
+    favoured : array, shape (k,)
+        Probability that the answer favours the first, a tie counting one half.
+    probability, gradient, curvature : array, shape (o, k)
+        Of each possible outcome: its probability, and the derivatives of log Ẑ (see `TiltedMoments`) by which it moves the belief.
+    """
+
+    information: Any
+    shrinkage: Any
+    favoured: Any
+    probability: Any
+    gradient: Any
+    curvature: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the answers of one rater, or of a typical one, tell about gaps.
+
+    Attributes
+    ----------
+    model : AnswerModel
+    asked : Comparisons
+        One row that says who is asked and how, see `relpref.posterior.utility.questions`.
+    parameters : mapping from site to value
+        Of the model.
+    """
+
+    model: AnswerModel
+    asked: Comparisons
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Answers) and self._key == other._key
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        values = {**self.asked.columns, **self.parameters}
+        arrays = ((name, np.asarray(value)) for name, value in values.items())
+        key = tuple((name, array.shape, array.tobytes()) for name, array in arrays)
+        return self.model, self.asked.strengths, *key
+
+    def forecast(self, mean: Floats, variance: Floats) -> Forecast:
+        """Forecast the answers about pairs from the means and variances of their gaps, first less second, shape (k,)."""
+        parts = []
+        with jax.enable_x64(True):
+            for start in range(0, len(mean), _BLOCK):
+                size = min(_BLOCK, len(mean) - start)
+                block = np.zeros((2, _BLOCK))
+                block[:, :size] = mean[start : start + size], variance[start : start + size]
+                values = _forecast(self.model, self.asked, dict(self.parameters), block[0], block[1])
+                parts.append(Forecast(*(np.asarray(value)[..., :size] for value in values)))
+        return Forecast(*(np.concatenate(values, axis=-1) for values in zip(*parts, strict=True)))
+
+    @cached_property
+    def _noise(self) -> tuple[float, float, bool]:
+        """Scale of the noise, the outermost threshold between outcomes, and whether the answer is a Gaussian report."""
+        with jax.enable_x64(True):
+            values = {name: real(value) for name, value in self.parameters.items()}
+            distribution = self.model(jnp.zeros(1), self.asked, **values)
+            outermost = float(jnp.max(distribution.outermost))
+            return float(jnp.max(distribution.scale)), outermost, distribution.outcomes is None
+
+    def information(self, gaps: Gaps) -> Floats | Singles:
+        """Mutual information of answer and gap, in nats, to about a thousandth of itself."""
+        scale, _, is_report = self._noise
+        if is_report:
+            return np.asarray(0.5 * np.log1p(gaps.variance / scale**2))
+        row, column, share = self._places(gaps)
+        return self._interpolated(0, row, column) * share
+
+    def shrinkage(self, gaps: Gaps) -> Floats:
+        """κ of the expected variance v − κ v², to about a thousandth of itself."""
+        scale, _, is_report = self._noise
+        total = 1 / (scale**2 + gaps.variance)
+        if is_report:
+            return total
+        row, column, _ = self._places(gaps)
+        return self._interpolated(1, row, column) * total
+
+    def undecided(self, gaps: Gaps) -> Singles:
+        """How near to one half the probability of an answer for the first is, a tie counting one half."""
+        row, column, _ = self._places(gaps)
+        return self._interpolated(2, row, column)
+
+    @property
+    def _farthest(self) -> float:
+        return _FARTHEST + self._noise[1] / self._noise[0]
+
+    @cached_property
+    def _table(self) -> Singles:
+        """Functions of t = |m|/√(c² + v) and s = 1 − c/√(c² + v), which are smooth in both; shape (3, rows · columns)."""
+        t = np.linspace(0.0, self._farthest, _ROWS)[:, None]
+        s = np.linspace(0.0, _WIDEST, _COLUMNS)[None, :]
+        s[0, 0] = 1e-7  # the information is proportional to s there
+        noise = self._noise[0]
+        total = np.broadcast_to((noise / (1 - s)) ** 2, (_ROWS, _COLUMNS))
+        answer = self.forecast((t * np.sqrt(total)).ravel(), (total - noise**2).ravel())
+        channels = (
+            answer.information.reshape(_ROWS, _COLUMNS) / s,
+            answer.shrinkage.reshape(_ROWS, _COLUMNS) * total,
+            np.abs(answer.favoured - 0.5).reshape(_ROWS, _COLUMNS),
+        )
+        return np.stack([channel.astype(np.float32).ravel() for channel in channels])
+
+    def _places(self, gaps: Gaps) -> tuple[Singles, Singles, Singles]:
+        """Of the gaps in the table: row and column, in fractions of a step, and s."""
+        scale = self._noise[0]
+        ratio = (gaps.variance / scale**2).astype(np.float32)
+        spread = np.sqrt(ratio + np.float32(1))
+        row = np.abs((gaps.mean / scale).astype(np.float32))
+        row /= spread
+        row *= np.float32((_ROWS - 1) / self._farthest)
+        np.minimum(row, np.float32(_ROWS - 1.001), out=row)
+        # 1 − 1/√(1 + w) = w/(√(1 + w) (1 + √(1 + w))), which keeps its digits where w is small.
+        ratio /= spread
+        spread += np.float32(1)
+        ratio /= spread
+        column = np.minimum(ratio, np.float32(_WIDEST * (1 - 1e-6)))
+        column *= np.float32((_COLUMNS - 1) / _WIDEST)
+        return row, column, ratio
+
+    def _interpolated(self, channel: int, row: Singles, column: Singles) -> Singles:
+        table = self._table[channel]
+        i, j = row.astype(np.int32), column.astype(np.int32)
+        down, right = row - i, column - j
+        i *= _COLUMNS
+        i += j
+        top, bottom = table.take(i), table.take(i + _COLUMNS)
+        i += 1
+        top += right * (table.take(i) - top)
+        bottom += right * (table.take(i + _COLUMNS) - bottom)
+        bottom -= top
+        bottom *= down
+        bottom += top
+        return bottom
+
+
+@lru_cache(maxsize=8)
+def shared(answers: Answers) -> Answers:
+    """Equal ones that were used before and have their table: it changes with the hyperparameters only."""
+    return answers
+
+
+@partial(jax.jit, static_argnums=0)
+def _forecast(
+    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
+) -> Forecast:
+    mean, variance = real(mean), real(variance)
+    distribution = model(mean, asked, **parameters)
+    if distribution.outcomes is None:
+        return _of_report(distribution, mean, variance)
+    return _of_outcomes(distribution, lambda gap: model(gap, asked, **parameters), mean, variance)
+
+
+def _of_outcomes(
+    distribution: Comparison, at: Callable[[Array], Comparison], mean: Array, variance: Array
+) -> Forecast:
+    """With H(answer) − E[H(answer | gap)] for the information (Houlsby et al. 2011)."""
+    assert distribution.outcomes is not None
+    values, favours = (jnp.asarray(x) for x in distribution.outcomes)
+    wide = jnp.broadcast_to(values[:, None], (len(values), *mean.shape))
+    moments = distribution.tilted(wide, *(jnp.broadcast_to(x, wide.shape) for x in (mean, variance)))
+    probability = jnp.exp(moments.log_normalizer)
+    possible = probability > 0  # of a tie where there are none, log Ẑ is −∞ and its derivatives mean nothing
+    gradient, curvature = (jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature))
+
+    def entropy(known: Comparison) -> Array:
+        """Of an answer where the gap is known."""
+        chances = jax.vmap(lambda value: known.log_prob(jnp.full(known.batch_shape, value)))(values)
+        return jnp.sum(entr(jnp.exp(chances)), axis=0)
+
+    nodes, weights = _quadrature(distribution, mean, variance)
+    # Beyond the nodes only lapses leave an answer open; by how much is known.
+    open_still = entropy(at(jnp.full((1, 1), _FAR) * jnp.max(distribution.scale)))
+    expected = open_still[..., 0] + jnp.sum(weights * (entropy(at(nodes)) - open_still), axis=-1)
+    information = jnp.sum(entr(probability), axis=0) - expected
+    favoured = jnp.sum(probability * favours[:, None], axis=0)
+    shrinkage = jnp.sum(probability * curvature, axis=0)
+    return Forecast(jnp.maximum(information, 0.0), shrinkage, favoured, probability, gradient, curvature)
+
+
+def _of_report(distribution: Comparison, mean: Array, variance: Array) -> Forecast:
+    """A report is Gaussian on the scale of the gap: everything has a closed form but the average over reports."""
+    total = variance + jnp.square(distribution.scale)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+    shape = (len(nodes), *mean.shape)
+    curvature = 1 / total
+    return Forecast(
+        0.5 * jnp.log1p(variance / jnp.square(distribution.scale)),
+        curvature,
+        distribution.predict(mean, variance)["probability"],
+        jnp.broadcast_to(jnp.asarray(weights / weights.sum())[:, None], shape),
+        jnp.asarray(nodes)[:, None] * jnp.sqrt(curvature),
+        jnp.broadcast_to(curvature, shape),
+    )
+
+
+def _quadrature(distribution: Comparison, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """Nodes and weights, shape (k, nodes), for the entropy of an answer under N(mean, variance).
+
+    Around the mean where the Gaussian is the narrower factor of the integrand; where the entropy is, around no gap.
+    """
+    steps = jnp.arange(-_NODES, _NODES + 1, dtype=mean.dtype)
+    sd = jnp.sqrt(variance)[:, None]
+    reach = _REACH * jnp.max(distribution.scale) + jnp.max(distribution.outermost)
+    widest = reach / _NODES
+    narrow = _STEP * sd <= widest
+    z = jnp.where(narrow, _STEP * steps, (widest * steps - mean[:, None]) / jnp.where(narrow, 1.0, sd))
+    step = jnp.where(narrow, _STEP, widest / jnp.where(narrow, 1.0, sd))
+    weights = step * jnp.exp(-0.5 * jnp.square(z)) / jnp.sqrt(2 * jnp.pi)
+    # A little of the tails is cut off: without it the weights of the narrow rule add up to 1, and I → 0 with v.
+    weights = jnp.where(narrow, weights / jnp.sum(weights, axis=-1, keepdims=True), weights)
+    return mean[:, None] + sd * z, weights

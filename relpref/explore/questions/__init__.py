@@ -1,1 +1,0 @@
-"""Which questions may be asked, which is the best of them, and when to stop."""

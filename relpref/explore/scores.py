@@ -1,0 +1,356 @@
+"""What makes a pair worth asking about."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve
+from scipy.special import entr, ndtr
+
+from relpref.errors import DataError
+from relpref.explore.forecast import Answers, Forecast, Singles
+from relpref.explore.pairs import Belief, Floats, Gaps, Pool, Positions
+
+MANY = 5000  # entities: 12.5 million pairs
+
+Values = Callable[[Gaps], Floats | Singles]
+
+
+@dataclass(frozen=True)
+class State:
+    """What a score may look at.
+
+    Attributes
+    ----------
+    belief : Belief
+        About the utilities, with what the questions before in a batch are expected to change.
+    now : Belief
+        Without that.
+    answers : Answers
+        What an answer tells.
+    pool : Pool
+        The pairs that may be asked.
+    """
+
+    belief: Belief
+    now: Belief
+    answers: Answers
+    pool: Pool
+
+
+class Scorer(NamedTuple):
+    """A score at one state of knowledge; the larger, the better the question.
+
+    Attributes
+    ----------
+    quick : callable
+        Of any number of pairs; it only needs to find the best few.
+    exact : callable
+        Of those few, shape (k,).
+    few : int
+        How many those are.
+    """
+
+    quick: Values
+    exact: Values
+    few: int = 128
+
+
+@dataclass(frozen=True)
+class Score:
+    """Base of scores: a subclass gives ``name``, ``reason`` and `value`; `scorer` where something is computed once for all pairs.
+
+    Attributes
+    ----------
+    name : str
+    reason : str
+        Why a pair that it chose is asked about, for the one who answers.
+    about_the_best : bool
+        Where there are too many entities, those with high utilities matter, not the uncertain ones.
+    most_entities : int
+        All pairs of so many entities are looked at.
+    """
+
+    name: ClassVar[str]
+    reason: ClassVar[str]
+    about_the_best: ClassVar[bool] = False
+    most_entities: ClassVar[int] = MANY
+
+    def value(self, state: State, pairs: Gaps) -> Floats | Singles:
+        """Scores of pairs, of the shape of their moments."""
+        raise NotImplementedError(f"{type(self).__name__} gives neither value nor scorer")
+
+    def scorer(self, state: State) -> Scorer:
+        """The score at a state of knowledge."""
+        value = partial(self.value, state)
+        return Scorer(value, value)
+
+
+@dataclass(frozen=True)
+class Random(Score):
+    """All pairs are equally good; ties are broken at random."""
+
+    name = "random"
+    reason = "it was drawn at random"
+
+    def value(self, state: State, pairs: Gaps) -> Floats:
+        return np.zeros(pairs.mean.shape)
+
+
+@dataclass(frozen=True)
+class Variance(Score):
+    """Variance of the gap."""
+
+    name = "variance"
+    reason = "the difference between the two is what the model knows least about"
+
+    def value(self, state: State, pairs: Gaps) -> Floats:
+        return pairs.variance
+
+
+@dataclass(frozen=True)
+class Ratio(Score):
+    """Variance over the square of the mean of the gap (XPGP section 5); infinite where the mean is 0."""
+
+    name = "ratio"
+    reason = "for how uncertain the model is, the two are closest to each other"
+
+    def value(self, state: State, pairs: Gaps) -> Floats:
+        square = np.square(pairs.mean)
+        # A mean that is 0 but for rounding is 0: otherwise the digits that are lost would choose the question.
+        square *= square > 1e-20 * pairs.variance
+        certain = pairs.variance == 0
+        ratio = np.where(certain, 0.0, np.inf)
+        return np.divide(pairs.variance, square, out=ratio, where=(square > 0) & ~certain)
+
+
+@dataclass(frozen=True)
+class Bald(Score):
+    """Mutual information of answer and gap, in nats (Houlsby et al. 2011, "Bayesian active learning by disagreement")."""
+
+    name = "bald"
+    reason = "its answer is expected to tell more about the two than that of any other pair"
+
+    def value(self, state: State, pairs: Gaps) -> Floats:
+        return np.asarray(state.answers.forecast(pairs.mean, pairs.variance).information)
+
+    def scorer(self, state: State) -> Scorer:
+        """From a table first, then exactly."""
+        return Scorer(state.answers.information, partial(self.value, state))
+
+
+@dataclass(frozen=True)
+class Eubo(Score):
+    """Expected utility of the better of the two, E max(uᵢ, uⱼ), above the average of all means (Lin et al. 2022)."""
+
+    name = "eubo"
+    reason = "the better of the two is expected to be better than that of any other pair"
+    about_the_best = True
+
+    def value(self, state: State, pairs: Gaps) -> Floats:
+        """In closed form: ½(mᵢ + mⱼ) + m(Φ(m/s) − ½) + s φ(m/s), with m and s of the gap (Clark 1961)."""
+        mean = state.belief.mean - state.belief.mean.mean()
+        sd = np.sqrt(pairs.variance)
+        z = np.divide(pairs.mean, sd, out=np.full(sd.shape, np.inf), where=sd > 0)
+        density = np.exp(-0.5 * np.square(z)) / np.sqrt(2 * np.pi)
+        certain = np.abs(pairs.mean) / 2
+        better = np.where(sd > 0, pairs.mean * (ndtr(z) - 0.5) + sd * density, certain)
+        return np.asarray(0.5 * (mean[pairs.first] + mean[pairs.second]) + better)
+
+
+@dataclass(frozen=True)
+class LookAhead(Score):
+    """Information of an answer and, on average over its outcomes, of the best question after it, in nats.
+
+    By the chain rule that is what the two answers tell together. Both questions are sought among those whose own information is the
+    largest.
+    """
+
+    name = "look_ahead"
+    reason = "its answer and the question after it are expected to tell most together"
+    few: ClassVar[int] = 384
+
+    def value(self, state: State, pairs: Gaps) -> Floats:
+        answer = state.answers.forecast(pairs.mean, pairs.variance)
+        response = state.belief.responses(pairs)
+        joint = response[:, pairs.first] - response[:, pairs.second]  # covariance of the gaps
+        expected = np.zeros(len(pairs.mean))
+        for probability, mean, variance in _after_each(answer, pairs.mean, pairs.variance, joint):
+            after = Gaps(pairs.first, pairs.second, mean, np.maximum(variance, 0.0))
+            second = np.array(state.answers.information(after))
+            np.fill_diagonal(second, 0.0)  # not the same question again
+            expected += probability * second.max(axis=1)
+        return np.asarray(answer.information + expected)
+
+    def scorer(self, state: State) -> Scorer:
+        """Quickly by the information of one answer."""
+        return Scorer(state.answers.information, partial(self.value, state), self.few)
+
+
+@dataclass(frozen=True)
+class MutualInformation(Score):
+    """What an answer tells about all other answers that could still be asked for (Krause et al. 2008).
+
+    H(a | asked) − H(a | asked and all others of the pool), each answer being its gap with Gaussian noise of the precision τ that
+    expectation propagation would give it on average. With v the gap's variance now and c that after every pair of the pool
+    was answered once, this is ½ log(1 + τ v) + ½ log(1 − τ c).
+
+    Notes
+    -----
+    Krause, Singh & Guestrin (2008), "Near-optimal sensor placements in Gaussian processes". Unlike with BALD, what an answer tells
+    about its own gap alone, that no other answer could tell, counts for nothing. In a pool of more than ``exact_entities`` entities the
+    second term is left out, so that every pair can be looked at: c falls with the number of answers that it comes after.
+    """
+
+    name = "mutual_information"
+    reason = "its answer is expected to tell most about the answers that nobody was asked for"
+    exact_entities: ClassVar[int] = 400
+
+    def value(self, state: State, pairs: Gaps) -> Floats:
+        """Without the second term: ½ log(1 + τ v) = −½ log(1 − κ v)."""
+        shrunk = pairs.variance * state.answers.shrinkage(pairs)
+        return np.asarray(-0.5 * np.log1p(-np.minimum(shrunk, 1 - 1e-12)))
+
+    def scorer(self, state: State) -> Scorer:
+        """One linear system in as many unknowns as the pool has entities, O(n³); then every pair in O(1)."""
+        pool, number = state.pool, len(state.belief.mean)
+        members = pool.members if pool.listed is None else np.unique(pool.open(number))
+        if len(members) > self.exact_entities:
+            return super().scorer(state)
+        place = np.zeros(number, dtype=np.int64)
+        place[members] = np.arange(len(members))
+        after = self._after_all(state, members, place)
+        own = np.diagonal(after)
+
+        def value(gaps: Gaps) -> Floats:
+            precision = self._precision(state, gaps)
+            first, second = place[gaps.first], place[gaps.second]
+            left = own[first] + own[second] - 2 * after[first, second]
+            share = np.clip(precision * left, 0.0, 1 - 1e-12)  # below 1 but for rounding
+            return np.asarray(0.5 * (np.log1p(precision * gaps.variance) + np.log1p(-share)))
+
+        return Scorer(value, value)
+
+    def _precision(self, state: State, gaps: Gaps) -> Floats:
+        """τ of the site that takes the variance from v to v − κ v²."""
+        shrinkage = state.answers.shrinkage(gaps)
+        return np.asarray(shrinkage / np.maximum(1 - gaps.variance * shrinkage, 1e-12))
+
+    def _after_all(self, state: State, members: Positions, place: Positions) -> Floats:
+        """Covariance of the members after every pair of the pool was answered once."""
+        weights = np.zeros((len(members), len(members)))
+        for gaps, closed in state.pool.blocks(state.belief):
+            precision = self._precision(state, gaps)
+            precision.ravel()[closed] = 0.0
+            first, second = np.broadcast_arrays(place[gaps.first], place[gaps.second])
+            weights[first, second] = precision
+        weights += weights.T
+        laplacian = np.diag(weights.sum(axis=1)) - weights
+        covariance = state.belief.covariance[np.ix_(members, members)]
+        return solve(np.eye(len(members)) + covariance @ laplacian, covariance)
+
+
+_DOUBTFUL = 128  # memberships that the quick score looks at
+_PART = 4096  # listed pairs whose covariances with them are formed together
+
+
+@dataclass(frozen=True)
+class TopK(Score):
+    """Information about who is among the k best: the expected fall of Σᵢ h(pᵢ), h the entropy of a yes or no, in nats.
+
+    Entity i is among them with probability pᵢ = P(uᵢ > b), where the boundary b is the average utility of the two that are k-th and
+    next by their means now. Everything is a closed form of Gaussian moments.
+
+    Parameters
+    ----------
+    k : int, optional
+        By default 10, or half of the entities if they are fewer than 20.
+    """
+
+    name = "top_k"
+    reason = "its answer is expected to tell most about who is among the best"
+    about_the_best = True
+    few: ClassVar[int] = 256
+
+    k: int | None = None
+
+    def scorer(self, state: State) -> Scorer:
+        """Quickly by the first order in what an answer tells, of the most doubtful memberships."""
+        belief = state.belief
+        first, last = self._boundary(belief)
+        # Of uᵢ − b: mean and variance.
+        own = np.diagonal(belief.covariance)
+        mean = belief.mean - 0.5 * (belief.mean[first] + belief.mean[last])
+        edge = 0.5 * (belief.covariance[first] + belief.covariance[last])
+        variance = np.maximum(own - 2 * edge + 0.5 * (edge[first] + edge[last]), belief.rounding)
+        doubt = _sign_entropy(mean, variance)
+
+        # An answer that moves uᵢ − b by a little δ of its variance takes δ φ²/(2 p (1 − p)) from h(pᵢ), φ the density at its mean.
+        z = mean / np.sqrt(variance)
+        p = np.maximum(ndtr(-np.abs(z)), 1e-300)
+        weight = np.exp(-np.square(z)) / (4 * np.pi * p * (1 - p))
+        doubtful = np.argsort(-weight, kind="stable")[:_DOUBTFUL]
+        scale = np.sqrt(weight[doubtful] / variance[doubtful])[:, None]
+        # Of the covariances of uᵢ − b with every utility.
+        reach = scale * (belief.covariance[doubtful] - edge)
+        square = np.einsum("dn,dn->n", reach, reach)
+
+        def quick(gaps: Gaps) -> Floats:
+            i, j = gaps.first, gaps.second
+            if gaps.mean.ndim == 2:
+                product = reach[:, i[:, 0]].T @ reach[:, j[0]]
+            else:
+                parts = (slice(start, start + _PART) for start in range(0, len(i), _PART))
+                product = np.concatenate(
+                    [np.einsum("dk,dk->k", reach[:, i[k]], reach[:, j[k]]) for k in parts]
+                )
+            return np.asarray(state.answers.shrinkage(gaps) * (square[i] + square[j] - 2 * product))
+
+        def exact(gaps: Gaps) -> Floats:
+            answer = state.answers.forecast(gaps.mean, gaps.variance)
+            response = belief.responses(gaps)
+            response -= 0.5 * (response[:, first] + response[:, last])[:, None]
+            left = np.zeros(len(gaps.mean))
+            for probability, moved, narrowed in _after_each(answer, mean, variance, response):
+                left += probability * _sign_entropy(moved, np.maximum(narrowed, belief.rounding)).sum(axis=1)
+            return np.asarray(doubt.sum() - left)
+
+        return Scorer(quick, exact, self.few)
+
+    def _boundary(self, belief: Belief) -> tuple[int, int]:
+        """Positions of the k-th and the next."""
+        number = len(belief.mean)
+        k = min(10, number // 2) if self.k is None else self.k
+        if not 0 < k < number:
+            raise DataError(
+                f"k of TopK is {k}; among {number} entities it must be at least 1 and below {number}"
+            )
+        order = np.argsort(-belief.mean, kind="stable")
+        return int(order[k - 1]), int(order[k])
+
+
+def _after_each(answer: Forecast, mean: Floats, variance: Floats, response: Floats) -> Any:
+    """For each outcome: its probability, and the moments that it leaves of quantities with these covariances with the gaps."""
+    for probability, gradient, curvature in zip(
+        answer.probability, answer.gradient, answer.curvature, strict=True
+    ):
+        yield (
+            probability,
+            mean + gradient[:, None] * response,
+            variance - curvature[:, None] * np.square(response),
+        )
+
+
+def _sign_entropy(mean: Floats, variance: Floats) -> Floats:
+    """Of the sign of N(mean, variance)."""
+    p = ndtr(-np.abs(mean) / np.sqrt(variance))
+    return np.asarray(entr(p) + entr(1 - p))
+
+
+SCORES: dict[str, type[Score]] = {
+    score.name: score for score in (Ratio, Variance, Bald, MutualInformation, LookAhead, Eubo, TopK, Random)
+}
+# Needs the fewest answers in most simulators, see docs/exploration_results.md.
+DEFAULT = MutualInformation.name

@@ -1,1 +1,0 @@
-"""Strategies tried against truths that are known: how many answers they would save."""
