@@ -1,12 +1,14 @@
 """Replacing files whole or not at all; text and compressed files, of which none is believed."""
 
+import gzip
 import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from relpref.errors import DataError, StorageError
 
@@ -96,31 +98,25 @@ def reading(file: Path) -> Iterator[None]:
         raise DataError(f"{str(file)!r}: this is no name of a file ({error}); give another") from None
 
 
-class Decompressed:
-    """A stream that a compressed file becomes, up to the limit of its size.
-
-    Parameters
-    ----------
-    file : path
-        For messages.
-    stream : binary stream
-        That decompresses.
-    """
+class _Limited(io.RawIOBase):
+    """What a compressed file becomes, up to the limit of its size."""
 
     def __init__(self, file: Path, stream: IO[bytes]) -> None:
-        self._file, self._stream, self._taken = file, stream, 0
+        self._file, self._stream, self._taken = file, gzip.GzipFile(fileobj=stream), 0
 
-    def read(self, size: int) -> bytes:
-        return self._counted(self._stream.read(size))
+    def readable(self) -> bool:
+        return True
 
-    def readline(self, size: int) -> bytes:
-        """Return the next line, or the beginning of a longer one."""
-        return self._counted(self._stream.readline(size))
-
-    def _counted(self, block: bytes) -> bytes:
-        self._taken += len(block)
+    def readinto(self, buffer: Any) -> int:
+        size = self._stream.readinto(buffer)
+        self._taken += size
         check_decompressed(self._file, self._taken)
-        return block
+        return size
+
+
+def decompressed(file: Path, stream: IO[bytes]) -> io.BufferedReader:
+    """The content of a gzip stream, refused where it becomes too large, see `check_decompressed`."""
+    return io.BufferedReader(_Limited(file, stream), 1 << 20)
 
 
 def check_decompressed(file: Path, size: float) -> None:

@@ -16,7 +16,9 @@ _MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "Non
 _INT32_MAX = int(np.iinfo(np.int32).max)
 
 
-def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) -> NDArray[np.float64]:
+def numbers(
+    column: Any, name: str, where: Place, *, text: bool, remedy: str, among: str | None = None
+) -> NDArray[np.float64]:
     """Return a column as finite floating point numbers.
 
     Parameters
@@ -31,6 +33,8 @@ def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) ->
         Whether cells are text to be read as numbers (they come from a CSV file).
     remedy : str
         What to do about a cell that is not a number.
+    among : str, optional
+        A cell that stood before these in the same column of text, see `NumberColumn`.
 
     Returns
     -------
@@ -42,11 +46,23 @@ def numbers(column: Any, name: str, where: Place, *, text: bool, remedy: str) ->
     DataError
         At the first cell that is text, missing, infinite, complex or a date.
     """
-    values = _from_text(column.tolist()) if text else _from_cells(column)
-    if values is None or not np.isfinite(values).all():
-        _refuse(column.tolist(), name, where, text=text, remedy=remedy)
-        raise DataError(f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}")
-    return values
+    values = _from_text(column.tolist(), among) if text else _from_cells(column)
+    if values is not None and np.isfinite(values).all():
+        return values
+    for row, cell in enumerate(column.tolist()):
+        value = _number(cell, text)
+        missing = cell.strip() in _MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
+        if not missing and value is not None and np.isfinite(value):
+            continue
+        here = f"{where(row)}, column {name!r}"
+        if missing:
+            raise DataError(
+                f"{here}: the value is missing ({shown(cell)}); fill it in, or drop the row or the column"
+            )
+        if value is None:
+            raise DataError(f"{here}: {shown(cell)} is not a number; {remedy}")
+        raise DataError(f"{here}: {shown(cell)} is not finite; replace it by a finite number or drop the row")
+    raise DataError(f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}")
 
 
 class NumberColumn:
@@ -69,18 +85,21 @@ class NumberColumn:
     def read(self, column: Any, where: Place) -> NDArray[np.float64]:
         """Return the next piece as finite numbers; ``where`` maps its rows to their places."""
         how: Any = {"text": self._text, "remedy": self._remedy}
-        if self._first is None:
-            if self._text and len(column):
-                self._first = where(0), column.iloc[0]
-            return numbers(column, self._name, where, **how)
-        # Whether true and false are numbers depends on all cells, of which the first one tells enough.
-        place, cell = self._first
-        whole = pd.concat([pd.Series([cell], dtype=object), column])
-        return numbers(whole, self._name, lambda row: where(row - 1) if row else place, **how)[1:]
+        if self._first is not None and self._text and len(column):
+            # Whether true and false are numbers depends on all cells, of which the first one tells enough.
+            place, cell = self._first
+            if cell in _TRUTH and not column.isin(list(_TRUTH)).all():
+                raise DataError(
+                    f"{place}, column {self._name!r}: {shown(cell)} is not a number; {self._remedy}"
+                )
+            return numbers(column, self._name, where, among=cell, **how)
+        if self._text and len(column):
+            self._first = where(0), column.iloc[0]
+        return numbers(column, self._name, where, **how)
 
 
-def _from_text(cells: list[str]) -> NDArray[np.float64] | None:
-    if cells and all(cell in _TRUTH for cell in cells):
+def _from_text(cells: list[str], among: str | None) -> NDArray[np.float64] | None:
+    if cells and (among is None or among in _TRUTH) and all(cell in _TRUTH for cell in cells):
         return np.asarray([_TRUTH[cell] for cell in cells])
     # Python reads 1_5 as 15; in a table it is a slip.
     if any("_" in cell for cell in cells):
@@ -98,11 +117,9 @@ def _from_cells(column: Any) -> NDArray[np.float64] | None:
         dtype = dtype.categories.dtype
     if not isinstance(dtype, np.dtype):
         dtype = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", None))
-    if not isinstance(dtype, np.dtype) or dtype.kind not in "fiubO":
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "fiubO" or column.isna().any():
         return None
-    if column.isna().any():
-        return None
-    if dtype.kind == "O" and not all(_is_number(cell) for cell in column.tolist()):
+    if dtype.kind == "O" and not all(isinstance(cell, Real | np.bool_) for cell in column.tolist()):
         return None
     try:
         return np.array(column, dtype=np.float64)
@@ -110,38 +127,16 @@ def _from_cells(column: Any) -> NDArray[np.float64] | None:
         return None
 
 
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, Real | np.bool_)
-
-
-def _refuse(cells: list[Any], name: str, where: Place, *, text: bool, remedy: str) -> None:
-    """Raise for the first cell that is not a finite number."""
-    for row, cell in enumerate(cells):
-        if text:
-            missing, value = cell.strip() in _MISSING, _from_text([cell]) if cell not in _TRUTH else None
-        else:
-            missing = bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
-            value = _number(cell)
-        if missing:
-            raise DataError(
-                f"{where(row)}, column {name!r}: the value is missing ({shown(cell)}); "
-                "fill it in, or drop the row or the column"
-            )
-        if value is None:
-            raise DataError(f"{where(row)}, column {name!r}: {shown(cell)} is not a number; {remedy}")
-        if not np.isfinite(value).all():
-            raise DataError(
-                f"{where(row)}, column {name!r}: {shown(cell)} is not finite; replace it by a finite number or drop the row"
-            )
-
-
-def _number(cell: Any) -> NDArray[np.float64] | None:
-    if not _is_number(cell):
-        return None
+def _number(cell: Any, text: bool) -> float | None:
+    """One cell among others that are not all true or false; None where it is no number."""
     try:
-        return np.asarray([float(cell)])
+        if text:
+            return None if "_" in cell else float(cell)
+        return float(cell) if isinstance(cell, Real | np.bool_) else None
+    except ValueError:
+        return None
     except OverflowError:
-        return np.asarray([np.inf])
+        return np.inf
 
 
 def counts(

@@ -3,9 +3,8 @@
 import cmath
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property
-from itertools import accumulate, repeat
-from typing import Any, ClassVar
+from itertools import accumulate
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -13,113 +12,6 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import nearest, shown
 from relpref.errors import DataError, UnknownLabelError
-
-# Longer texts are left to a dictionary.
-LONGEST = 64
-_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
-
-
-class WordTable:
-    """A hash table from distinct keys to their positions, in buckets that lie one after the other.
-
-    Parameters
-    ----------
-    words : array of uint64, shape (n, k)
-        The keys, see `words_of`.
-    """
-
-    def __init__(self, words: NDArray[np.uint64]) -> None:
-        self._words = words
-        # Two buckets for each key: most hold one or none.
-        self._shift = np.uint64(64 - (2 * len(words)).bit_length())
-        bucket = self._bucket(words)
-        self._order = np.argsort(bucket, kind="stable").astype(np.int32)
-        counts = np.bincount(bucket, minlength=1 << (64 - int(self._shift)))
-        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-
-    @property
-    def width(self) -> int:
-        """Number of words k of a key."""
-        return int(self._words.shape[1])
-
-    def positions(self, words: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Return the position of each of m keys, −1 where it is none of these."""
-        bucket = self._bucket(words)
-        at, end = self._starts[bucket], self._starts[bucket + 1]
-        found = np.full(len(words), -1, dtype=np.int32)
-        rows = np.flatnonzero(at < end)
-        while rows.size:
-            candidate = self._order[at[rows]]
-            same = np.ones(rows.size, dtype=np.bool_)
-            for column in range(self.width):
-                same &= self._words[candidate, column] == words[rows, column]
-            found[rows[same]] = candidate[same]
-            rows = rows[~same]
-            at[rows] += 1
-            rows = rows[at[rows] < end[rows]]
-        return found
-
-    def _bucket(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The highest bits of a product, which depend on all bits of the words."""
-        mixed = np.zeros(len(words), dtype=np.uint64)
-        for column in range(words.shape[1]):
-            mixed = (mixed ^ words[:, column]) * _ODD[0]
-            mixed = (mixed ^ (mixed >> np.uint64(29))) * _ODD[1]
-        return (mixed >> self._shift).astype(np.int64)
-
-
-def words_of(labels: Sequence[Any], width: int | None = None) -> NDArray[np.uint64] | None:
-    """Return labels as words of eight bytes, so that equal ones have equal words.
-
-    Parameters
-    ----------
-    labels : sequence of str or of int, length m
-        All of one type.
-    width : int, optional
-        Number of words k of a label; by default as many as the longest needs.
-
-    Returns
-    -------
-    array of uint64, shape (m, k), or None
-        Texts as UTF-8, filled up with zeros. None where a label is too long or too large, has a zero character, or one that
-        UTF-8 cannot say.
-    """
-    if labels and not isinstance(labels[0], str):
-        try:
-            return np.array(labels, dtype=np.int64).view(np.uint64)[:, None]
-        except OverflowError:
-            return None
-    return _words_of_texts(labels, width)
-
-
-def _words_of_texts(texts: Sequence[str], width: int | None) -> NDArray[np.uint64] | None:
-    try:
-        encoded = list(map(str.encode, texts))
-    except UnicodeEncodeError:
-        return None
-    content = b"".join(encoded)
-    sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-    longest = int(sizes.max(initial=1))
-    if b"\0" in content or longest > (LONGEST if width is None else 8 * width):
-        return None
-    width = width or -(-longest // 8)
-    starts = np.cumsum(sizes) - sizes
-    # Word by word from every byte on, without a copy; those past the end of a text are blanked.
-    padded = np.frombuffer(content + bytes(8 * width), dtype=np.uint8)
-    each = np.ndarray((padded.size - 7,), dtype="<u8", buffer=padded, strides=(1,))
-    words = np.empty((len(encoded), width), dtype=np.uint64)
-    for column in range(width):
-        bits = 8 * np.clip(sizes - 8 * column, 0, 8)
-        # A shift by 64 is undefined, so it is made in two.
-        half = (bits // 2).astype(np.uint64)
-        mask = ~((~np.uint64(0) << half) << (bits.astype(np.uint64) - half))
-        words[:, column] = each[starts + 8 * column] & mask
-    return words
-
-
-# From so many labels on, looked up among so many, arrays are faster than a dictionary.
-MANY = 1 << 14
-_AT_ONCE = 1 << 19
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
@@ -216,7 +108,7 @@ class LabelIndex:
         If a label occurs twice.
     """
 
-    grows: ClassVar[bool] = False
+    grows = False
 
     def __init__(self, labels: Sequence[Hashable], where: Place) -> None:
         self.labels: tuple[Hashable, ...] = tuple(labels)
@@ -262,36 +154,13 @@ class LabelIndex:
         UnknownLabelError
             If a label is not known; the message names the closest known ones.
         """
-        found = self._found(labels)
-        if found.size and found.min() < 0:
-            position = int(np.argmin(found))
+        try:
+            return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
+        except KeyError:
+            position = next(row for row, label in enumerate(labels) if label not in self.positions)
             self.refuse(labels[position], where(position), remedy)
-        return found
 
-    def _found(self, labels: Sequence[Any]) -> NDArray[np.int32]:
-        """Positions, −1 for a label that is not known."""
-        found = np.empty(len(labels), dtype=np.int32)
-        for start in range(0, len(labels), _AT_ONCE):
-            part = labels[start : start + _AT_ONCE]
-            found[start : start + len(part)] = self._found_at_once(part)
-        return found
-
-    def _found_at_once(self, labels: Sequence[Any]) -> NDArray[np.int32]:
-        if min(len(self), len(labels)) >= MANY and self._table is not None:
-            kind, table = self._table
-            words = words_of(labels, table.width) if set(map(type, labels)) == {kind} else None
-            if words is not None:
-                return table.positions(words)
-        return np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
-
-    @cached_property
-    def _table(self) -> tuple[type, WordTable] | None:
-        """The labels as a table, and their type, where all of them are texts or integers that it can hold."""
-        kinds = set(map(type, self.labels))
-        words = words_of(self.labels) if kinds in ({str}, {int}) else None
-        return None if words is None else (kinds.pop(), WordTable(words))
-
-    def refuse(self, label: Any, place: str, remedy: str) -> None:
+    def refuse(self, label: Any, place: str, remedy: str) -> NoReturn:
         """Raise the error for an unknown label."""
         close = nearest(label, self.labels)
         same_text = [known for known in close if str(known) == str(label)]
@@ -320,11 +189,10 @@ class GrowingIndex(LabelIndex):
         super().__init__((), str)
 
     def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
-        """Return the position of each label."""
         for label in dict.fromkeys(labels):
             self.positions.setdefault(label, len(self.positions))
         self.labels = tuple(self.positions)
-        return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
+        return super().locate(labels, where, remedy)
 
 
 def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:

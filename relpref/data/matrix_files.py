@@ -1,11 +1,10 @@
 """Sparse matrices from files: MatrixMarket, and the archives of scipy."""
 
-import gzip
 import os
 import zipfile
 from inspect import signature
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import scipy.io
@@ -15,7 +14,7 @@ from relpref.data.arrays import counted, shown
 from relpref.data.relation import Relation, path_and_kind, says_kind, with_kind
 from relpref.data.tables import SUFFIXES, suffix_of
 from relpref.errors import DataError
-from relpref.files import Decompressed, check_decompressed
+from relpref.files import check_decompressed, decompressed
 from relpref.memory import require_memory
 
 MATRICES = (".mtx", ".mtx.gz", ".npz")
@@ -68,12 +67,8 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
 
 
 def _matrix_market(file: Path) -> Any:
-    if suffix_of(file).endswith(".gz"):
-        with gzip.open(file) as stream:
-            _check_lines(Decompressed(file, cast(BinaryIO, stream)))
-    else:
-        with open(file, "rb") as plain:
-            _check_lines(plain)
+    with file.open("rb") as stream:
+        _check_lines(decompressed(file, stream) if suffix_of(file).endswith(".gz") else stream)
     _, _, entries, form, *_ = scipy.io.mminfo(file)
     if form != "coordinate":
         raise DataError(
@@ -85,7 +80,7 @@ def _matrix_market(file: Path) -> Any:
     return scipy.io.mmread(file, **_AS_ARRAY)
 
 
-def _check_lines(stream: BinaryIO | Decompressed) -> None:
+def _check_lines(stream: IO[bytes]) -> None:
     """Refuse lines that scipy's reader would read past: with too many fields, with a byte that is no text, or not ended."""
     header = stream.readline(_LONGEST_LINE).lower().split()
     if header[:1] != [b"%%matrixmarket"] or len(header) < 4:

@@ -1,15 +1,13 @@
 """Data frames that know where their rows come from."""
 
 import csv
-import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -18,216 +16,14 @@ from numpy.typing import NDArray
 from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.labels import Place
 from relpref.errors import DataError
-from relpref.files import Decompressed, check_decompressed
+from relpref.files import check_decompressed, decompressed
 
-# Bytes of text, and rows where the text needs the slower reader, that are in memory at a time.
-BLOCK = 1 << 23
-ROWS = 1 << 18
+# Cells of a CSV file, and rows of a Parquet file, that are in memory at a time.
+CELLS = 1 << 20
+ROWS_AT_ONCE = 1 << 19
+_FEW = 256  # rows that are turned into columns together: with many more, Python's garbage collector looks at each of them
 
 Lines = range | NDArray[np.int64]
-
-
-class Piece(NamedTuple):
-    """Some consecutive rows.
-
-    Attributes
-    ----------
-    header : list of str, length w
-        Names of the columns.
-    columns : list of w lists of str
-        Their cells.
-    lines : range or array of int64
-        Line of the file on which each row begins; the first line is 1.
-    """
-
-    header: list[str]
-    columns: list[list[str]]
-    lines: Lines
-
-
-def read_csv(file: Path, stream: IO[bytes], max_columns: int | None) -> Iterator[Piece]:
-    """Read rows in pieces, at least one (which is empty where there is only a header).
-
-    Parameters
-    ----------
-    file : path
-        For messages.
-    stream : binary stream
-        Its content.
-    max_columns : int or None
-        Refuse wider tables.
-
-    Raises
-    ------
-    DataError
-        If it is no UTF-8, a row has more or fewer cells than the header, or the quotation marks are not those of CSV.
-    """
-    text = _Text(_blocks(file, stream))
-    rows = _strict(file, text, 1)
-    try:
-        _, last, header = next(rows)
-    except StopIteration:
-        raise DataError(
-            f"{file}: the file is empty (only blank lines); write a header and at least one row"
-        ) from None
-    _check_header(file, header, max_columns)
-    line, found = last + 1, False
-    while block := text.block():
-        columns = _split(block, len(header))
-        if columns is None:
-            text.put_back(block)
-            for piece in _in_pieces(file, header, _strict(file, text, line)):
-                found = True
-                yield piece
-            break
-        found = True
-        yield Piece(header, columns, range(line, line + len(columns[0])))
-        line += len(columns[0])
-    if not found:
-        yield Piece(header, [[] for _ in header], range(0))
-
-
-class _Text:
-    """Text that is taken line by line, with the ends of the lines, or in blocks of whole lines."""
-
-    def __init__(self, blocks: Iterator[str]) -> None:
-        self._blocks = blocks
-        self.put_back("")
-
-    def put_back(self, block: str) -> None:
-        self._buffer = io.StringIO(block, newline="")
-
-    def __iter__(self) -> "_Text":
-        return self
-
-    def __next__(self) -> str:
-        while not (line := self._buffer.readline()):
-            self.put_back(next(self._blocks))
-        return line
-
-    def block(self) -> str:
-        """What is left of the block, the next one, or nothing at the end."""
-        return self._buffer.read() or next(self._blocks, "")
-
-
-def _blocks(file: Path, stream: IO[bytes]) -> Iterator[str]:
-    """Text that ends where a line does: a character is never cut in two."""
-    offset, rest = 0, b""
-    while piece := _bytes(file, stream):
-        if b"\0" in piece:
-            raise DataError(
-                f"{file}: there is a zero byte at offset {offset + len(rest) + piece.index(0)}; the file is damaged or not a CSV "
-                "(perhaps UTF-16): save it again as comma-separated UTF-8 text"
-            )
-        rest += piece
-        cut = rest.rfind(b"\n") + 1
-        if cut:
-            yield _decode(file, rest[:cut], offset)
-            offset, rest = offset + cut, rest[cut:]
-    if rest:
-        yield _decode(file, rest, offset)
-
-
-def _bytes(file: Path, stream: IO[bytes]) -> bytes:
-    try:
-        return stream.read(BLOCK)
-    except (EOFError, zlib.error, OSError) as error:
-        raise DataError(
-            f"{file}: the file cannot be read to its end ({error}); it is damaged or cut off: fetch or write it again"
-        ) from error
-
-
-def _decode(file: Path, content: bytes, offset: int) -> str:
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{file}: the byte {content[error.start]:#04x} at offset {offset + error.start} is not UTF-8; "
-            "save the file again with the encoding UTF-8"
-        ) from error
-    return text if offset else text.removeprefix("\ufeff")
-
-
-def _check_header(file: Path, header: list[str], max_columns: int | None) -> None:
-    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
-        raise DataError(
-            f"{file}, line 1: the header {shown(header[0])} has no comma; save the table separated by commas"
-        )
-    if max_columns is not None and len(header) > max_columns:
-        raise DataError(
-            f"{file}: {counted(len(header), 'column')} are more than the limit of {max_columns}; "
-            "select or reduce the columns"
-        )
-    seen: set[str] = set()
-    for name in header:
-        if name in seen:
-            raise DataError(f"{file}, line 1: the column {shown(name)} occurs twice; rename or remove one")
-        seen.add(name)
-
-
-def _split(block: str, width: int) -> list[list[str]] | None:
-    """Columns of a block of plain rows; None where only the strict reader can tell what the rows are."""
-    if '"' in block:
-        return None
-    block = block.replace("\r\n", "\n").removesuffix("\n") + "\n"
-    raw = np.frombuffer(block.encode(), dtype=np.uint8)
-    ends = np.flatnonzero(raw == ord("\n"))
-    # The length of a line, so more than that of its longest cell; 1 is a blank line.
-    lengths = np.diff(ends, prepend=-1)
-    separators = raw[(raw == ord(",")) | (raw == ord("\n"))]
-    if (
-        "\r" in block
-        or lengths.min() == 1
-        or lengths.max() > csv.field_size_limit()
-        or separators.size != width * ends.size
-        or (separators[width - 1 :: width] != ord("\n")).any()
-    ):
-        return None
-    cells = block[:-1].replace("\n", ",").split(",")
-    return [cells[column::width] for column in range(width)]
-
-
-def _strict(file: Path, text: Iterator[str], line: int) -> Iterator[tuple[int, int, list[str]]]:
-    """Rows that are not blank, with their first and last line, of a text that begins on a line."""
-    reader = csv.reader(text, strict=True)
-    before = line - 1
-    try:
-        for cells in reader:
-            last = before + reader.line_num
-            if cells:
-                yield line, last, cells
-            line = last + 1
-    except csv.Error as error:
-        raise DataError(
-            f"{file}, line {line}: the row that begins here is not valid CSV ({error}); "
-            'check for a quotation mark that is not closed (inside a quoted cell, write "" for one)'
-        ) from error
-
-
-def _in_pieces(file: Path, header: list[str], rows: Iterator[tuple[int, int, list[str]]]) -> Iterator[Piece]:
-    taken: list[list[str]] = []
-    lines: list[int] = []
-    for line, _, cells in rows:
-        if len(cells) != len(header):
-            raise DataError(
-                f"{file}, line {line}: {counted(len(cells), 'cell')} where the header has {len(header)}; "
-                "complete the row (a truncated file?) or quote cells that contain commas"
-            )
-        taken.append(cells)
-        lines.append(line)
-        if len(lines) == ROWS:
-            yield _piece(header, taken, lines)
-            taken, lines = [], []
-    if lines:
-        yield _piece(header, taken, lines)
-
-
-def _piece(header: list[str], rows: Sequence[Any], lines: list[int]) -> Piece:
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    consecutive = lines[-1] - lines[0] == len(lines) - 1
-    return Piece(
-        header, columns, range(lines[0], lines[-1] + 1) if consecutive else np.asarray(lines, np.int64)
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,8 +153,6 @@ def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, 
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
-# Rows of a Parquet file that are in memory at a time.
-ROWS_AT_ONCE = 1 << 19
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
@@ -417,20 +211,8 @@ def _read(file: Path, max_columns: int | None, *, whole: bool) -> Iterator[Table
             f"{file}: tables are read from files ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, "
             f"not {suffix or 'no ending'!r}; convert or rename the file"
         )
-    with _opened(file, compressed=suffix.endswith(".gz")) as stream:
-        if suffix == ".parquet":
-            yield from _read_parquet(file, stream, max_columns, whole=whole)
-        else:
-            for piece in read_csv(file, stream, max_columns):
-                yield _table(file, piece)
-
-
-@contextmanager
-def _opened(file: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
     try:
-        stream = file.open("rb")
-        empty = not stream.read(1)
-        stream.seek(0)
+        opened = file.open("rb")
     except FileNotFoundError:
         raise DataError(f"{file}: there is no such file; check the path") from None
     except IsADirectoryError:
@@ -439,22 +221,110 @@ def _opened(file: Path, *, compressed: bool) -> Iterator[IO[bytes]]:
         raise DataError(
             f"{file}: the file cannot be read ({error}); check its name and permissions"
         ) from error
-    with stream:
-        if empty:
-            raise DataError(f"{file}: the file is empty; write a header and at least one row")
-        if compressed:
-            yield cast("IO[bytes]", Decompressed(file, cast("IO[bytes]", gzip.GzipFile(fileobj=stream))))
+    with opened as stream:
+        if suffix == ".parquet":
+            yield from _read_parquet(file, stream, max_columns, whole=whole)
         else:
-            yield stream
+            content = decompressed(file, stream) if suffix == ".csv.gz" else stream
+            with io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as text:
+                yield from _read_csv(file, text, max_columns)
 
 
-def _table(file: Path, piece: Piece) -> Table:
-    cells = dict(zip(piece.header, piece.columns, strict=True))
-    frame = pd.DataFrame(cells, columns=pd.Index(piece.header, dtype=object), dtype=object)
-    return Table(frame, str(file), piece.lines, text=True)
+def _read_csv(file: Path, text: Iterator[str], max_columns: int | None) -> Iterator[Table]:
+    """Pieces of a CSV file, at least one (which has no rows where there is only a header)."""
+    reader = csv.reader(_without_zeros(file, text), strict=True)
+    line, header = 1, list[str]()
+    columns, lines, some = list[list[str]](), list[int](), list[list[str]]()
+    most, found = CELLS, False
+    try:
+        for cells in reader:
+            begins, line = line, reader.line_num + 1
+            if not cells:
+                continue
+            if not header:
+                header = _checked_header(file, cells, max_columns)
+                columns, most = [[] for _ in header], max(1, CELLS // len(header))
+                continue
+            if len(cells) != len(header):
+                raise DataError(
+                    f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has {len(header)}; "
+                    "complete the row (a truncated file?) or quote cells that contain commas"
+                )
+            lines.append(begins)
+            some.append(cells)
+            if len(some) == _FEW or len(lines) == most:
+                _extend(columns, some)
+            if len(lines) == most:
+                yield _piece(file, header, columns, lines)
+                columns, lines, found = [[] for _ in header], [], True
+    except csv.Error as error:
+        raise DataError(
+            f"{file}, line {line}: the row that begins here is not valid CSV ({error}); "
+            'check for a quotation mark that is not closed (inside a quoted cell, write "" for one)'
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{file}: the byte {error.object[error.start]:#04x} somewhere from line {line} on is not UTF-8; "
+            "save the file again as comma-separated UTF-8 text (it may be UTF-16)"
+        ) from error
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(
+            f"{file}: the file cannot be read to its end ({error}); it is damaged or cut off: fetch or write it again"
+        ) from error
+    if not header:
+        raise DataError(f"{file}: the file is empty; write a header and at least one row")
+    if lines or not found:
+        _extend(columns, some)
+        yield _piece(file, header, columns, lines)
+
+
+def _without_zeros(file: Path, lines: Iterator[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if "\0" in line:
+            raise DataError(
+                f"{file}, line {number}: there is a zero byte; the file is damaged or not a CSV (perhaps UTF-16): "
+                "save it again as comma-separated UTF-8 text"
+            )
+        yield line
+
+
+def _checked_header(file: Path, header: list[str], max_columns: int | None) -> list[str]:
+    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
+        raise DataError(
+            f"{file}, line 1: the header {shown(header[0])} has no comma; save the table separated by commas"
+        )
+    _check_width(file, len(header), max_columns)
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise DataError(f"{file}, line 1: the column {shown(twice)} occurs twice; rename or remove one")
+    return header
+
+
+def _check_width(file: Path, width: int, max_columns: int | None) -> None:
+    if max_columns is not None and width > max_columns:
+        raise DataError(
+            f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select or reduce the columns"
+        )
+
+
+def _extend(columns: list[list[str]], rows: list[list[str]]) -> None:
+    """Move the cells of rows to the ends of the columns."""
+    for column, cells in zip(columns, zip(*rows, strict=True), strict=False):
+        column.extend(cells)
+    rows.clear()
+
+
+def _piece(file: Path, header: list[str], columns: list[list[str]], lines: list[int]) -> Table:
+    names = pd.Index(header, dtype=object)
+    frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=names, dtype=object)
+    consecutive = bool(lines) and lines[-1] - lines[0] == len(lines) - 1
+    at = range(lines[0], lines[-1] + 1) if consecutive else np.asarray(lines, dtype=np.int64)
+    return Table(frame, str(file), at, text=True)
 
 
 def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, whole: bool) -> Iterator[Table]:
+    if not stream.read(1):
+        raise DataError(f"{file}: the file is empty; write a header and at least one row")
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -469,18 +339,11 @@ def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, who
     except Exception as error:
         raise DataError(f"{file}: this is not a readable Parquet file ({error}); write it again") from error
     # What is repeated takes no room in a Parquet file.
-    check_decompressed(
-        file,
-        8.0
-        * width
-        * (min(ROWS_AT_ONCE, opened.metadata.num_rows) if not whole else opened.metadata.num_rows),
-    )
-    if max_columns is not None and width > max_columns:
-        raise DataError(
-            f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select or reduce the columns"
-        )
+    rows = opened.metadata.num_rows
+    check_decompressed(file, 8.0 * width * (rows if whole else min(ROWS_AT_ONCE, rows)))
+    _check_width(file, width, max_columns)
     first = 0
-    for frame in _frames(file, opened, whole=whole):
+    for frame in _frames(file, opened, whole=whole or not rows):
         if first and isinstance(frame.index, pd.RangeIndex):
             frame.index = pd.RangeIndex(first, first + len(frame))
         yield Table(frame, str(file), first=first)
@@ -488,18 +351,12 @@ def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, who
 
 
 def _frames(file: Path, opened: Any, *, whole: bool) -> Iterator[Any]:
-    batches = iter([]) if whole else opened.iter_batches(batch_size=ROWS_AT_ONCE)
-    found = False
-    while True:
-        try:
-            # A file without rows has no batches; what is read then has the columns all the same.
-            batch = next((one for one in batches if one.num_rows), None)
-            if batch is None and found:
-                return
-            frame = (opened.read() if batch is None else batch).to_pandas()
-        except Exception as error:
-            raise DataError(f"{file}: the Parquet file is damaged ({error}); write it again") from error
-        yield frame
-        if batch is None:
+    try:
+        if whole:
+            yield opened.read().to_pandas()
             return
-        found = True
+        for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE):
+            if batch.num_rows:
+                yield batch.to_pandas()
+    except Exception as error:
+        raise DataError(f"{file}: the Parquet file is damaged ({error}); write it again") from error

@@ -16,9 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relpref import memory
-from relpref.data import PreferenceData, Relation, labels, read_table
-from relpref.data import tables as csv_text
-from relpref.data import tables as table_files
+from relpref.data import PreferenceData, Relation, read_table, tables
 from relpref.data.matrix_files import read_matrix
 from relpref.data.tables import read_pieces
 from relpref.errors import DataError, UnknownLabelError
@@ -32,10 +30,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Pieces of a few bytes and rows."""
 
     def make(size: int) -> None:
-        monkeypatch.setattr(csv_text, "BLOCK", size)
-        monkeypatch.setattr(csv_text, "ROWS", 3)
-        monkeypatch.setattr(table_files, "ROWS", size)
-        monkeypatch.setattr(labels, "MANY", 1)
+        monkeypatch.setattr(tables, "CELLS", size)
+        monkeypatch.setattr(tables, "ROWS_AT_ONCE", size)
+        monkeypatch.setattr(tables, "_FEW", 2)
 
     return make
 
@@ -72,8 +69,8 @@ def outcome(read: Callable[[], Any]) -> Any:
         return str(error)
 
 
-def whole_and_lines(tables: Any) -> Any:
-    found = list(tables)
+def whole_and_lines(pieces: Any) -> Any:
+    found = list(pieces)
     rows = [row for table in found for row in table.frame.to_numpy().tolist()]
     places = [table.place(row) for table in found for row in range(len(table.frame))]
     return list(found[0].frame.columns), rows, places
@@ -100,8 +97,8 @@ def test_pieces_are_what_the_whole_is(
     file.write_bytes(content)
     whole = outcome(lambda: whole_and_lines([read_table(file)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_text, "BLOCK", size)
-        patch.setattr(csv_text, "ROWS", 2)
+        patch.setattr(tables, "CELLS", size)
+        patch.setattr(tables, "_FEW", 2)
         assert outcome(lambda: whole_and_lines(read_pieces(file))) == whole
         assert outcome(lambda: whole_and_lines([read_table(file)])) == whole
     if not broken:
