@@ -172,7 +172,7 @@ def graph(nodes: int, links: int, seed: int) -> Graph:
 
 def laplacians(meshes: dict[str, Mesh]) -> Contestants:
     """(Δ + 1)⁻¹ B, the graph's layout included; and by the host's solver, which a fit uses."""
-    from relpref.linalg.implicit import LaplacianSolver
+    from relpref.linalg import LaplacianSolver
     from relpref.linalg.sharded import ShardedLaplacian
 
     def on(mesh: Mesh | None, problem: Graph) -> Array:

@@ -16,7 +16,6 @@ HERE = Path(__file__).parent
 ROOMS = (
     "data",
     "linalg",
-    "linalg.implicit",
     "linalg.sharded",
     "kernels",
     "likelihoods",

@@ -25,7 +25,7 @@ from relpref.infer.sites import (
     SparseRows,
 )
 from relpref.likelihoods import GaussianSite, TiltedMoments, is_log_concave
-from relpref.linalg import CovarianceOperator
+from relpref.linalg import Covariance
 
 _MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
 _MOST_IN_GAP_SPACE = 1e7  # times the prior variance
@@ -303,5 +303,5 @@ def prior_surrogate(
     return lambda moving: prior(moving) + jnp.vdot(pull, moving.projection.rows(identity))
 
 
-def _parts(covariance: CovarianceOperator) -> dict[str, Array]:
+def _parts(covariance: Covariance) -> dict[str, Array]:
     return {name: part.dense() for name, part in getattr(covariance, "parts", {"": covariance}).items()}

@@ -29,7 +29,7 @@ from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import GaussianSite, Likelihood, as_likelihood, is_log_concave
 from relpref.likelihoods.quadrature import ByQuadrature
-from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense, real, require_memory
+from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
 
 _LEAST, _DOUBLING, _STEP = 16, 256, 256
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
@@ -502,7 +502,7 @@ def is_gaussian(distribution: dist.Distribution) -> bool:
     return isinstance(unwrap(distribution), GaussianProcess | dist.Normal | dist.MultivariateNormal)
 
 
-def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, CovarianceOperator]:
+def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
     """Mean and covariance operator of a Gaussian site's values, laid out as one vector."""
     base, shape = unwrap(distribution), distribution.shape()
     size = int(np.prod(shape))

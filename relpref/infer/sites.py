@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from relpref.infer.result import Result, code
 from relpref.likelihoods import TiltedMoments
-from relpref.linalg import CovarianceOperator, LinearMap
+from relpref.linalg import Covariance, LinearMap
 
 Whole = NDArray[np.integer]
 
@@ -164,7 +164,7 @@ class GapSpace:
     jitter: Array
 
     @classmethod
-    def build(cls, covariance: CovarianceOperator, projection: Map) -> "GapSpace":
+    def build(cls, covariance: Covariance, projection: Map) -> "GapSpace":
         gram = covariance.congruence(projection.apply)
         return cls(gram, jnp.zeros((), gram.dtype))
 
@@ -229,7 +229,7 @@ class EntitySpace:
     @classmethod
     def build(
         cls,
-        covariance: CovarianceOperator,
+        covariance: Covariance,
         projection: Map,
         rows: Rows | None = None,
         accurate: bool = False,

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from relpref.description import Description
 from relpref.errors import DataError
-from relpref.linalg import CovarianceOperator, Dense, real
+from relpref.linalg import Covariance, Dense, real
 
 
 class AttributeKernel(Protocol):
@@ -23,7 +23,7 @@ class AttributeKernel(Protocol):
     def parameters(self, num_attributes: int) -> Mapping[str, dist.Distribution]:
         """Its hyperparameters and their default priors; the site's name is ``attributes_<name>``."""
 
-    def __call__(self, *args: Any, **parameters: Any) -> CovarianceOperator:
+    def __call__(self, *args: Any, **parameters: Any) -> Covariance:
         """Covariance of n attribute vectors, from an (n, d) array and the hyperparameters by name."""
 
     # A kernel may also have ``describe() -> relpref.description.Description``, which reports and the command line print.

@@ -20,11 +20,10 @@ from relpref.data.marginal import ImplicitGraph, MarginalGraph
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import (
-    CovarianceOperator,
+    Covariance,
     Dense,
     HeatKernel,
     Identity,
-    ImplicitCovariance,
     KernelMatrix,
     LaplacianSolver,
     SparseMatrix,
@@ -83,7 +82,7 @@ _SOLVERS: WeakKeyDictionary[Graph, LaplacianSolver] = WeakKeyDictionary()
 _HEATS: WeakKeyDictionary[Graph, HeatKernel] = WeakKeyDictionary()
 
 
-def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Array) -> CovarianceOperator:
+def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Array) -> Covariance:
     """The covariance that a kernel gives the nodes of a graph, in the form that the graph asks for.
 
     Parameters
@@ -110,9 +109,7 @@ def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Arra
     return found
 
 
-def graph_implicit(
-    kernel: Any, graph: Graph, normalize: bool, values: Mapping[str, float]
-) -> ImplicitCovariance:
+def graph_implicit(kernel: Any, graph: Graph, normalize: bool, values: Mapping[str, float]) -> Covariance:
     """The covariance of all nodes at known hyperparameters, to be evaluated where it is wanted.
 
     Raises
@@ -126,11 +123,11 @@ def graph_implicit(
             f"{type(kernel).__name__} has no form for so many entities; RegularizedLaplacian, Diffusion and HiddenCommonCause have, or fit with "
             "structure='dense'"
         )
-    found: ImplicitCovariance = form(graph, normalize=normalize, **values)
+    found: Covariance = form(graph, normalize=normalize, **values)
     return found
 
 
-def attribute_covariance(kernel: Any, attributes: Any, implicit: bool, **values: Array) -> CovarianceOperator:
+def attribute_covariance(kernel: Any, attributes: Any, implicit: bool, **values: Array) -> Covariance:
     """The covariance that a kernel gives attribute vectors, shape (n, d); evaluated where it is wanted if ``implicit``."""
     if not implicit:
         found = kernel(attributes, **values)
@@ -153,7 +150,7 @@ def attribute_covariance(kernel: Any, attributes: Any, implicit: bool, **values:
     return lazy
 
 
-def individual_covariance(size: int, implicit: bool) -> CovarianceOperator:
+def individual_covariance(size: int, implicit: bool) -> Covariance:
     """The identity on n entities; no matrix if ``implicit``."""
     if not implicit:
         return Dense(jnp.eye(size))
@@ -167,9 +164,7 @@ def _filled(points: Floats) -> Floats:
     return np.pad(points, ((0, -len(points) % step), (0, 0)), mode="edge") if len(points) else points
 
 
-def _looked_up(
-    kernel: Any, graph: MarginalGraph, normalize: bool, values: dict[str, Array]
-) -> CovarianceOperator:
+def _looked_up(kernel: Any, graph: MarginalGraph, normalize: bool, values: dict[str, Array]) -> Covariance:
     table = graph.table
     if table is None:
         graph.requests.append((kernel, normalize, tuple(values)))
@@ -221,9 +216,9 @@ def gap_scale(reference: ScaleReference, function: Any) -> float:
     return 2 / variance if variance > 0 else 1.0
 
 
-def as_implicit(covariance: Any) -> ImplicitCovariance:
+def as_implicit(covariance: Any) -> Covariance:
     """What a program that ran on implicit data made, as what it is."""
-    if not isinstance(covariance, ImplicitCovariance):
+    if isinstance(covariance, Dense | Spectral):
         raise DataError(
             f"a part of the prior is a {type(covariance).__name__}, a matrix of all entities; make the parts of a program for so many as those "
             "of relpref.models do, or fit with structure='dense'"
@@ -237,7 +232,7 @@ class GraphKernel(Protocol):
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """Its hyperparameters and their default priors; the site's name is ``<relation>_<name>``."""
 
-    def __call__(self, *args: Any, **parameters: Any) -> CovarianceOperator:
+    def __call__(self, *args: Any, **parameters: Any) -> Covariance:
         """Covariance of the n nodes, from the graph, ``normalize`` and the hyperparameters by name."""
 
 
@@ -380,7 +375,7 @@ class GaussianProcess(dist.Distribution):
 
     Parameters
     ----------
-    covariance : CovarianceOperator
+    covariance : Covariance
         Of size n. A `NamedSum` keeps the names of its parts, which is what ``Posterior.explain`` reports.
     """
 
@@ -388,7 +383,7 @@ class GaussianProcess(dist.Distribution):
     support = constraints.real_vector
     reparametrized_params: ClassVar[list[str]] = []
 
-    def __init__(self, covariance: CovarianceOperator, *, validate_args: bool | None = None) -> None:
+    def __init__(self, covariance: Covariance, *, validate_args: bool | None = None) -> None:
         self.covariance = covariance
         super().__init__(event_shape=(covariance.size,), validate_args=validate_args)
 

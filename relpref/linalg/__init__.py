@@ -1,7 +1,27 @@
-"""Covariance operators and their factorisations; knows nothing of statistics."""
+"""Covariances and their factorisations; knows nothing of statistics."""
 
-from relpref.linalg.conjugate_gradient import CGResult, conjugate_gradient
-from relpref.linalg.eigen import (
+import warnings
+from typing import Any
+
+from relpref.linalg.cg import BlockCG, CGResult, block_cg, conjugate_gradient
+from relpref.linalg.covariance import (
+    BlockDiagonal,
+    Covariance,
+    Dense,
+    HeatKernel,
+    Identity,
+    KernelMatrix,
+    Kronecker,
+    LinearMap,
+    LowRank,
+    NamedSum,
+    SparseMatrix,
+    SparsePrecision,
+    Spectral,
+    Woodbury,
+    nystrom,
+)
+from relpref.linalg.factor import (
     Eigen,
     Factor,
     checked_symmetric,
@@ -12,51 +32,21 @@ from relpref.linalg.eigen import (
     real,
     symmetric_eigen,
 )
-from relpref.linalg.implicit import (
-    BlockCG,
-    GapQuadrature,
-    HeatKernel,
-    Identity,
-    ImplicitCovariance,
-    ImplicitSum,
-    KernelMatrix,
-    LaplacianSolver,
-    LowRank,
-    Quadrature,
-    Solution,
-    SparseMatrix,
-    SparsePrecision,
-    Woodbury,
-    block_cg,
-    gap_quadrature,
-    log_determinant,
-    nystrom,
-    quadrature,
-)
-from relpref.linalg.operators import (
-    BlockDiagonal,
-    CovarianceOperator,
-    Dense,
-    Kronecker,
-    LinearMap,
-    NamedSum,
-    Spectral,
-)
+from relpref.linalg.graph_solver import LaplacianSolver, Solution
+from relpref.linalg.lanczos import GapQuadrature, Quadrature, gap_quadrature, log_determinant, quadrature
 from relpref.memory import fits, require_memory
 
 __all__ = [
     "BlockCG",
     "BlockDiagonal",
     "CGResult",
-    "CovarianceOperator",
+    "Covariance",
     "Dense",
     "Eigen",
     "Factor",
     "GapQuadrature",
     "HeatKernel",
     "Identity",
-    "ImplicitCovariance",
-    "ImplicitSum",
     "KernelMatrix",
     "Kronecker",
     "LaplacianSolver",
@@ -85,3 +75,13 @@ __all__ = [
     "require_memory",
     "symmetric_eigen",
 ]
+
+_RENAMED = {"CovarianceOperator": Covariance, "ImplicitCovariance": Covariance, "ImplicitSum": NamedSum}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        new = _RENAMED[name]
+        warnings.warn(f"relpref.linalg.{name} is now {new.__name__}", DeprecationWarning, stacklevel=2)
+        return new
+    raise AttributeError(f"module 'relpref.linalg' has no attribute {name!r}")

@@ -21,7 +21,7 @@ from relpref.kernels import (
     SquaredExponential,
 )
 from relpref.likelihoods.bernoulli import Link
-from relpref.linalg import CovarianceOperator, NamedSum, require_memory
+from relpref.linalg import Covariance, NamedSum, require_memory
 from relpref.models.preference import Hyperparameters, Priors, sample_decisions
 
 
@@ -51,7 +51,7 @@ def node_covariance(
     unit : bool
         The first part has amplitude 1: where the sum is a factor of a product, another amplitude would be redundant.
     """
-    parts: dict[str, CovarianceOperator] = {}
+    parts: dict[str, Covariance] = {}
     if nodes.attributes.shape[1] or attribute_kernel is not None:
         kernel = attribute_kernel or SquaredExponential()
         parts["attributes"] = hyperparameters.attribute_part(

@@ -24,7 +24,7 @@ from relpref.kernels.graph import Features
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.bernoulli import Link, bernoulli
 from relpref.likelihoods.models import PLATES
-from relpref.linalg import CovarianceOperator, NamedSum, real
+from relpref.linalg import Covariance, NamedSum, real
 
 Priors = Mapping[str, dist.Distribution]
 
@@ -56,7 +56,7 @@ class Hyperparameters:
         standardize: bool,
         prefix: str = "",
         unit: bool = False,
-    ) -> CovarianceOperator:
+    ) -> Covariance:
         """a² K_a (XPGP eq. 1); a = 1 if ``unit``."""
         attributes = real(data.standardized_attributes() if standardize else data.attributes)
         amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR)
@@ -73,7 +73,7 @@ class Hyperparameters:
         normalize: bool,
         prefix: str = "",
         unit: bool = False,
-    ) -> CovarianceOperator:
+    ) -> Covariance:
         """g² K_r (XPGP eq. 2); g = 1 if ``unit``."""
         graph = data.relations[name]
         amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}{name}_amplitude", ADDED_AMPLITUDE_PRIOR)
@@ -85,7 +85,7 @@ class Hyperparameters:
         except DataError as error:
             raise DataError(f"relation {name!r}: {error}") from None
 
-    def individual_part(self, data: PreferenceData, only: bool) -> CovarianceOperator:
+    def individual_part(self, data: PreferenceData, only: bool) -> Covariance:
         """b² I: what is to be said of an entity itself; ``only`` if the utilities have no other part."""
         prior = AMPLITUDE_PRIOR if only else ADDED_AMPLITUDE_PRIOR
         amplitude = self.sample(f"{INDIVIDUAL}_amplitude", prior)
@@ -109,7 +109,7 @@ class Hyperparameters:
             )
 
 
-def sample_utilities(parts: Mapping[str, CovarianceOperator]) -> Array:
+def sample_utilities(parts: Mapping[str, Covariance]) -> Array:
     """One utility for each entity: the sum of its parts (XPGP eq. 4-5)."""
     return numpyro.sample("utility", GaussianProcess(NamedSum(dict(parts))), infer={"event_dims": ["entity"]})
 

@@ -31,7 +31,7 @@ from relpref.data.arrays import listed, shown
 from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
-from relpref.infer.large.covariance import Conditioned, ImplicitBelief
+from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
 from relpref.infer.large.fit import low_rank_parts
 from relpref.infer.large.problem import LargeProblem
 from relpref.infer.large.sparse import SparsePosterior
@@ -837,16 +837,12 @@ def unpack_implicit(
     return ImplicitBelief(location, Conditioned(reading.prior, touched, projection, weights))
 
 
-class Forgotten:
+class Forgotten(Unknown):
     """The prior of a program of one's own, which no file keeps."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.parts: dict[str, Any] = {}
 
     def _refuse(self, *_: Any) -> Any:
         raise StorageError(
             "the file keeps the means of so many entities, but not the program of your own that says how they vary together; fit again"
         )
 
-    block = matmul = row_means = scaled = average = relative_variance = shares = _refuse
+    block = matmul = row_means = scaled = average = relative_variance = shares = _refuse  # type: ignore[assignment]

@@ -279,7 +279,7 @@ def _parts(belief: Belief, parts: Parts, positions: NDArray[Any]) -> Parts:
 
 
 @dataclass(frozen=True, eq=False)
-class Changed:
+class Changed(PosteriorCovariance):
     """Σ − W diag(c) Wᵀ: a covariance after k changes of rank one.
 
     Parameters
@@ -325,10 +325,6 @@ class Changed:
             self.before.relative_variance(rows) - np.square(self.columns[rows] - self._average) @ self.weights
         )
         return np.maximum(found, 0.0)
-
-    def shares(self, rows: Any) -> dict[str, Floats]:
-        """Nothing: parts wait for the next full update."""
-        return {}
 
     def scaled(self, factor: float) -> "Changed":
         """``factor`` times it."""

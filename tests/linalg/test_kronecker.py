@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relpref.linalg import CovarianceOperator, Dense, Kronecker
+from relpref.linalg import Covariance, Dense, Kronecker
 
 
 def test_every_answer_is_that_of_the_matrix() -> None:
@@ -15,7 +15,7 @@ def test_every_answer_is_that_of_the_matrix() -> None:
             for factor in (rng.normal(size=(3, 3)), rng.normal(size=(2, 2)))
         )
         operator = Kronecker(left, right)
-        assert isinstance(operator, CovarianceOperator)
+        assert isinstance(operator, Covariance)
         matrix = np.kron(np.asarray(left.matrix), np.asarray(right.matrix))
         vectors, weights, rows = rng.normal(size=(6, 4)), rng.normal(size=(6, 6)), rng.normal(size=(5, 6))
         np.testing.assert_allclose(operator.dense(), matrix)

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from relpref.linalg import BlockDiagonal, CovarianceOperator, Dense, NamedSum, Spectral, real
+import relpref.linalg
+from relpref.linalg import BlockDiagonal, Covariance, Dense, NamedSum, Spectral, real
 
 RNG = np.random.default_rng(0)
 
@@ -47,7 +48,7 @@ def test_against_dense_algebra(name: str) -> None:
     with jax.enable_x64(True):
         operator, matrix = operators()[name]
         n = len(matrix)
-        assert isinstance(operator, CovarianceOperator)
+        assert isinstance(operator, Covariance)
         assert operator.size == n
         np.testing.assert_allclose(operator.dense(), matrix, rtol=1e-13)
         vector, several, weights = (np.asarray(RNG.standard_normal(s)) for s in (n, (n, 3), (n, n)))
@@ -94,6 +95,16 @@ def test_congruence_of_a_gather() -> None:
         found = operator.congruence(lambda v: v[winner] - v[loser])
         design = np.eye(7)[winner] - np.eye(7)[loser]
         np.testing.assert_allclose(found, design @ matrix @ design.T, rtol=1e-12)
+
+
+def test_old_names_still_work() -> None:
+    for old, new in (
+        ("CovarianceOperator", Covariance),
+        ("ImplicitCovariance", Covariance),
+        ("ImplicitSum", NamedSum),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"is now {new.__name__}"):
+            assert getattr(relpref.linalg, old) is new
 
 
 def test_real() -> None:

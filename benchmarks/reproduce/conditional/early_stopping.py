@@ -22,7 +22,7 @@ from benchmarks.reproduce.conditional.newsgroups import Task
 from benchmarks.reproduce.experiment import Experiment, Part
 from benchmarks.reproduce.rows import Row
 from relpref.data_loaders import newsgroups
-from relpref.linalg.conjugate_gradient import Minimise
+from relpref.linalg.cg import Minimise
 from relpref.rls import ConditionalRanker, per_node, ranking_error
 
 Array = NDArray[np.float64]

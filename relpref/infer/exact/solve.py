@@ -28,10 +28,8 @@ from relpref.kernels.pairwise import (
     Weights,
 )
 from relpref.linalg import Eigen, require_memory
-from relpref.linalg.conjugate_gradient import CGResult, Minimise, conjugate_gradient
-from relpref.linalg.sharded import ShardedEdges
-from relpref.linalg.sharded.conjugate_gradient import Shards
-from relpref.linalg.sharded.edges import Swap
+from relpref.linalg.cg import CGResult, Minimise, conjugate_gradient
+from relpref.linalg.sharded import ShardedEdges, Shards, Swap
 
 Floats = NDArray[np.float64]
 

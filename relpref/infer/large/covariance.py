@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -13,21 +13,29 @@ from scipy.special import ndtri
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.result import Result
-from relpref.linalg import ImplicitCovariance, ImplicitSum
+from relpref.linalg import Covariance, NamedSum
 from relpref.posterior.gaussian import Floats, GaussianBelief, Margins
 
-_TOGETHER = 1000  # entries that are looked at together
+_FEW = 1000  # entries of which covariances with the others are looked up
 
 Positions = NDArray[np.integer[Any]]
 
 
+class PosteriorCovariance(Covariance):
+    """A covariance that knows what people ask of it."""
+
+    def shares(self, rows: Any) -> dict[str, Floats]:
+        """Covariance of each part of the prior with the total of some entries, shape (r,); none where it is not known."""
+        return {}
+
+
 @dataclass(frozen=True, eq=False)
-class Conditioned:
+class Conditioned(PosteriorCovariance):
     """K − K_·T Aᵀ M A K_T·, the covariance of a Gaussian that was looked at through r projections of a few entries T.
 
     Parameters
     ----------
-    prior : ImplicitSum
+    prior : NamedSum
         K, of size n.
     touched : array of int, shape (t,)
         T.
@@ -37,7 +45,7 @@ class Conditioned:
         M, positive semidefinite.
     """
 
-    prior: ImplicitSum
+    prior: NamedSum
     touched: Positions
     projection: Any
     weights: Floats
@@ -57,7 +65,7 @@ class Conditioned:
     def matmul(self, vectors: ArrayLike) -> Floats:
         rest = np.array(vectors, dtype=np.float64)
         used = np.flatnonzero(rest.reshape(self.size, -1).any(axis=1))
-        if len(used) <= _TOGETHER:  # of two entities that are compared: known, or two solutions at most
+        if len(used) <= _FEW:  # of two entities that are compared: known, or two solutions at most
             once = self.prior.block(self.touched, used) @ rest[used]
         else:
             once = self.prior.matmul(rest)[self.touched]
@@ -73,17 +81,6 @@ class Conditioned:
         """Variance of the average of all entries."""
         return float(self.prior.average() - self._average @ self.weights @ self._average)
 
-    def relative_variance(self, rows: Positions) -> Floats:
-        """Variance of some entries less the average of all, shape (r,)."""
-        found, average = np.empty(len(rows)), self.prior.average()
-        for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // _TOGETHER)):
-            some = rows[part]
-            seen = self._seen(some)
-            seen_less = seen - self._average
-            own = np.diagonal(self.prior.block(some, some)) - 2 * self.prior.row_means(some)
-            found[part] = own + average - np.sum(seen_less * (seen_less @ self.weights), axis=1)
-        return np.maximum(found, 0.0)
-
     @cached_property
     def _average(self) -> Floats:
         """What the projections have to do with the average of all entries."""
@@ -96,41 +93,27 @@ class Conditioned:
     def shares(self, rows: Positions) -> dict[str, Floats]:
         """Covariance of each part of some entries with their total, shape (r,): K_p − K_p R K, the diagonal."""
         pulled = self._seen(rows) @ self.weights
-        portions = np.array_split(rows, max(1, len(rows) // _TOGETHER))
         found = {}
         for name, part in self.prior.parts.items():
             seen = part.block(rows, self.touched) @ self.projection.T
-            own = np.concatenate([np.diagonal(part.block(some, some)) for some in portions])
-            found[name] = own - np.sum(seen * pulled, axis=1)
+            found[name] = part.variances(rows) - np.sum(seen * pulled, axis=1)
         return found
 
     def _seen(self, rows: ArrayLike) -> Floats:
         return np.asarray((self.projection @ self.prior.block(self.touched, rows)).T)
 
 
-class Unknown:
-    """Where nothing is known of how values vary, because no sweep gave a posterior: NaN throughout."""
+class Unknown(PosteriorCovariance):
+    """Where no sweep gave a posterior: NaN throughout."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
-        self.parts: dict[str, Any] = {}
+        self.size = size  # type: ignore[misc]
 
-    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+    def block(self, rows: Any, columns: Any) -> Floats:
         return np.full((np.size(rows), np.size(columns)), np.nan)
 
-    def matmul(self, vectors: ArrayLike) -> Floats:
+    def matmul(self, vectors: Any) -> Floats:
         return np.full(np.shape(vectors), np.nan)
-
-    def row_means(self, rows: ArrayLike) -> Floats:
-        return np.full(np.size(rows), np.nan)
-
-    relative_variance = row_means
-
-    def average(self) -> float:
-        return float("nan")
-
-    def shares(self, rows: ArrayLike) -> dict[str, Floats]:
-        return {}
 
     def scaled(self, factor: float) -> "Unknown":
         return self
@@ -211,9 +194,7 @@ def entries_of(probes: Floats, answers: Floats, ends: NDArray[np.integer[Any]]) 
     return np.where(np.abs(here - rounded) < 1e-6, rounded, here)  # a comparison's are 1 and −1
 
 
-def means_by_part(
-    parts: Mapping[str, ImplicitCovariance], touched: Positions, alpha: Floats
-) -> dict[str, Floats]:
+def means_by_part(parts: Mapping[str, Covariance], touched: Positions, alpha: Floats) -> dict[str, Floats]:
     """E[part | answers] = K_p α for all entities."""
     found = {}
     for name, part in parts.items():
@@ -226,16 +207,6 @@ def means_by_part(
 _PAIRS = 2000  # of which covariances are worked out together
 _MARGINS = tuple(field.name for field in fields(Margins) if field.name != "weights")
 _WHOLE = 3000  # values of which the covariance is simply worked out
-
-
-class PosteriorCovariance(ImplicitCovariance, Protocol):
-    """A covariance that knows what people ask of it."""
-
-    def relative_variance(self, rows: Any) -> Floats:
-        """Variance of some entries less the average of all, shape (r,)."""
-
-    def shares(self, rows: Any) -> dict[str, Floats]:
-        """Covariance of each part of the prior with the total of some entries, shape (r,)."""
 
 
 @dataclass(frozen=True, eq=False)

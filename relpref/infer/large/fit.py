@@ -42,7 +42,7 @@ from relpref.infer.result import Progress, Result, warn_user
 from relpref.infer.search import settle
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
-from relpref.linalg import ImplicitCovariance, KernelMatrix, nystrom
+from relpref.linalg import Covariance, KernelMatrix, nystrom
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 
@@ -261,9 +261,9 @@ def fit_many(
     return Fitted(found.parts, found.covariance, found.log_evidence, sites, found.info.result, info)
 
 
-def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, ImplicitCovariance], float | None]:
+def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, Covariance], float | None]:
     """The parts of the prior, those of attributes by inducing entities; and the share of their variance that these leave out."""
-    found: dict[str, ImplicitCovariance] = {}
+    found: dict[str, Covariance] = {}
     left_out: float | None = None
     for name, part in reading.prior.parts.items():
         if isinstance(part, KernelMatrix):

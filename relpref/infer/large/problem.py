@@ -29,7 +29,7 @@ from relpref.infer.program import (
 from relpref.infer.result import Solves
 from relpref.kernels.graph import as_implicit, graph_implicit, scale_reference, share_solver
 from relpref.likelihoods import as_likelihood
-from relpref.linalg import HeatKernel, ImplicitCovariance, ImplicitSum, SparsePrecision
+from relpref.linalg import Covariance, HeatKernel, NamedSum, SparsePrecision
 from relpref.posterior.gaussian import Floats
 
 UTILITY = "utility"
@@ -59,7 +59,7 @@ class LargeReading(NamedTuple):
 
     Attributes
     ----------
-    prior : ImplicitSum
+    prior : NamedSum
         The prior covariance of all entities, by its named parts.
     observations : tuple of Observation
     offset : array, shape (m,)
@@ -70,7 +70,7 @@ class LargeReading(NamedTuple):
         With which weights its predictor looks at them.
     """
 
-    prior: ImplicitSum
+    prior: NamedSum
     observations: tuple[Observation, ...]
     offset: Floats
     ends: Positions
@@ -229,10 +229,10 @@ class LargeProblem:
                 "may not do; fit with structure='dense'"
             )
         covariance = sites[UTILITY]["fn"].covariance
-        parts: dict[str, ImplicitCovariance] = {
+        parts: dict[str, Covariance] = {
             name: shown(as_implicit(part), name, progress_bar) for name, part in covariance.parts.items()
         }
-        return LargeReading(ImplicitSum(parts), observations, offset, ends, entries)
+        return LargeReading(NamedSum(parts), observations, offset, ends, entries)
 
     def subset(self, most_touched: int, most_answers: int, rng: np.random.Generator) -> PreferenceData:
         """The data with so many answers, drawn at random, that no more than so many entities are touched."""
@@ -251,7 +251,7 @@ class LargeProblem:
         return data.select_comparisons(np.sort(rows))
 
 
-def shown(covariance: ImplicitCovariance, name: str, progress_bar: bool) -> ImplicitCovariance:
+def shown(covariance: Covariance, name: str, progress_bar: bool) -> Covariance:
     """A covariance that tells how far its solves are."""
     if not isinstance(covariance, SparsePrecision | HeatKernel):
         return covariance

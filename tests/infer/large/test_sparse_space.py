@@ -19,7 +19,7 @@ from relpref.infer.result import Result
 from relpref.infer.sites import DenseRows, EntitySpace, Map, Problem, Sites, cavities, run
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import KernelMatrix, LaplacianSolver, LowRank, SparsePrecision
-from relpref.linalg.eigen import cholesky
+from relpref.linalg.factor import cholesky
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 
 from relpref.errors import DataError
-from relpref.linalg import ImplicitSum, KernelMatrix, LaplacianSolver, LowRank, SparsePrecision
-from relpref.linalg.implicit import covariances as kernel_matrix
+from relpref.linalg import KernelMatrix, LaplacianSolver, LowRank, NamedSum, SparsePrecision
+from relpref.linalg import covariance as kernel_matrix
 
 SIZE = 60
 
@@ -30,7 +30,7 @@ def parts() -> dict[str, tuple[Any, Any]]:
         "attributes": (KernelMatrix(laplace, points, 1.5), 1.5 * laplace(points, points)),
         "features": (LowRank(factor), factor @ factor.T),
     }
-    implicit = ImplicitSum({name: part for name, (part, _) in found.items()})
+    implicit = NamedSum({name: part for name, (part, _) in found.items()})
     return found | {"sum": (implicit, sum(dense for _, dense in found.values()))}
 
 
@@ -66,9 +66,9 @@ def test_sampled_means_say_how_far_to_trust_them(monkeypatch: Any) -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(DataError, match="one size"):
-        ImplicitSum({"a": LowRank(np.ones((3, 1))), "b": LowRank(np.ones((4, 1)))})
+        NamedSum({"a": LowRank(np.ones((3, 1))), "b": LowRank(np.ones((4, 1)))})
     with pytest.raises(DataError, match="none at all"):
-        ImplicitSum({})
+        NamedSum({})
     with pytest.raises(DataError, match="NaN or infinity"):
         KernelMatrix(laplace, np.array([[np.nan]]))
     bad = KernelMatrix(lambda left, right: np.full((len(left), len(right)), np.inf), np.ones((3, 1)))

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from relpref.errors import DataError, InferenceError
 from relpref.linalg import LaplacianSolver
-from relpref.linalg.implicit import laplacian, laplacian_solver
-from relpref.linalg.implicit import laplacian_solver as refinement
-from relpref.linalg.implicit import laplacian_solver as seen
+from relpref.linalg import graph_solver as refinement
 
 
 def random_graph(rng: Any, size: int, links: int, spread: float = 1.0) -> Any:
@@ -92,7 +90,7 @@ def test_the_smallest_shift(way: str) -> None:
 def test_a_star_of_many_leaves_and_isolated_nodes(monkeypatch: Any) -> None:
     """A hub with all the links, thousands of nodes without any: closed form (Sherman and Morrison)."""
     monkeypatch.setattr(refinement, "_SMALL", 0)
-    monkeypatch.setattr(laplacian_solver, "WIDTH", 5)
+    monkeypatch.setattr(refinement, "WIDTH", 5)
     leaves, alone = 20_000, 5_000
     size = 1 + leaves + alone
     hub = np.zeros(leaves, dtype=int)
@@ -113,7 +111,7 @@ def test_a_star_of_many_leaves_and_isolated_nodes(monkeypatch: Any) -> None:
 
 def test_a_column_that_is_known_beside_one_that_is_not(monkeypatch: Any) -> None:
     monkeypatch.setattr(refinement, "_SMALL", 0)
-    monkeypatch.setattr(laplacian.OrderedLaplacian, "is_narrow", False)
+    monkeypatch.setattr(refinement.OrderedLaplacian, "is_narrow", False)
     links = random_graph(np.random.default_rng(3), 60, 200)
     adjacency = scipy.sparse.block_diag([links, scipy.sparse.csr_array((1, 1))], format="csr")
     # Nothing is left to solve for an isolated node: 0 iterations, no warning.
@@ -165,7 +163,7 @@ def test_the_block_of_what_was_seen(way: str, monkeypatch: Any) -> None:
     np.testing.assert_allclose(block(both, both, 2.0), inverse(adjacency, 2.0)[np.ix_(both, both)], atol=1e-8)
     assert told[-1] == (42, 42)
     # Beyond what is kept.
-    monkeypatch.setattr(seen, "MOST", 50)
+    monkeypatch.setattr(refinement, "MOST", 50)
     rest = np.arange(60, 120)
     np.testing.assert_allclose(
         block(rest, first, 2.0), inverse(adjacency, 2.0)[np.ix_(rest, first)], atol=1e-8
@@ -173,7 +171,7 @@ def test_the_block_of_what_was_seen(way: str, monkeypatch: Any) -> None:
 
 
 def test_an_interruption_keeps_what_was_solved(monkeypatch: Any) -> None:
-    monkeypatch.setattr(laplacian_solver, "WIDTH", 4)
+    monkeypatch.setattr(refinement, "WIDTH", 4)
     adjacency = random_graph(np.random.default_rng(4), 90, 200)
     solver = LaplacianSolver(adjacency)
     positions = np.arange(40)
@@ -213,7 +211,7 @@ def lattice(side: int, shortcuts: int = 0) -> Any:
 
 def test_what_suits_the_graph(monkeypatch: Any) -> None:
     """Grids and trees are factorised, whatever the range; a grid with shortcuts has no sparse factor."""
-    monkeypatch.setattr(laplacian, "_LARGE", 1000)
+    monkeypatch.setattr(refinement, "_LARGE", 1000)
     rhs = np.random.default_rng(8).standard_normal(45 * 45)
     for shortcuts, method in ((0, "a sparse factorisation"), (500, "conjugate gradients (Jacobi)")):
         adjacency = lattice(45, shortcuts)
@@ -257,7 +255,7 @@ def test_what_is_refused() -> None:
 
 
 def test_a_graph_that_is_not_sparse(monkeypatch: Any) -> None:
-    monkeypatch.setattr(laplacian_solver, "_DENSE_SIZE", 30)
+    monkeypatch.setattr(refinement, "_DENSE_SIZE", 30)
     with pytest.raises(DataError, match="too many for the sparse structure; drop weak links"):
         LaplacianSolver(scipy.sparse.csr_array(1.0 - np.eye(40)))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from relpref.errors import InferenceError, RelprefError
-from relpref.linalg.implicit import SparsePrecision
+from relpref.linalg import SparsePrecision
 from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian
 
 Floats = NDArray[np.float64]

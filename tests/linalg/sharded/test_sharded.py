@@ -13,8 +13,7 @@ from jax.sharding import Mesh
 from scipy import sparse
 
 from relpref.errors import DataError
-from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian
-from relpref.linalg.sharded.conjugate_gradient import Shards, Slots
+from relpref.linalg.sharded import ShardedEdges, ShardedLaplacian, Shards, Slots
 
 
 @dataclass(frozen=True)

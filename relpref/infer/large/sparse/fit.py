@@ -38,7 +38,7 @@ from relpref.infer.sites import (
     unfinished,
 )
 from relpref.likelihoods import TiltedMoments
-from relpref.linalg import ImplicitCovariance, require_memory
+from relpref.linalg import Covariance, require_memory
 from relpref.posterior.gaussian import as_key
 
 Floats = NDArray[np.float64]
@@ -302,7 +302,7 @@ class SparseFit(NamedTuple):
 
 
 def fit(
-    parts: Mapping[str, ImplicitCovariance],
+    parts: Mapping[str, Covariance],
     column: ArrayLike,
     entry: ArrayLike,
     counts: ArrayLike,
@@ -456,7 +456,7 @@ def _nothing(algebra: Algebra, info: SparseInfo) -> SparseFit:
 
 
 def _checked(
-    parts: Mapping[str, ImplicitCovariance],
+    parts: Mapping[str, Covariance],
     column: ArrayLike,
     entry: ArrayLike,
     counts: ArrayLike,

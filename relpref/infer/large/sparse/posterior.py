@@ -13,8 +13,9 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
-from relpref.linalg import Identity, ImplicitCovariance, LowRank, SparsePrecision, block_cg
-from relpref.linalg.implicit.block_cg import cores, in_threads
+from relpref.infer.large.covariance import PosteriorCovariance
+from relpref.linalg import Covariance, Identity, LowRank, SparsePrecision, block_cg
+from relpref.linalg.cg import cores, in_threads
 
 Floats = NDArray[np.float64]
 
@@ -48,81 +49,60 @@ class Preconditioner:
             )
             self._factors.append((rows, factor))
 
-    def __call__(self, block: Any, out: Any) -> None:
-        """Write M⁻¹ times a block."""
+    def __call__(self, block: Any, out: Any) -> Any:
+        """M⁻¹ times a block, written into ``out``."""
         np.multiply(block, self._inverse, out=out)
         for rows, factor in self._factors:
             out[rows] = factor.solve(np.ascontiguousarray(block[rows]))
+        return out
 
 
-class Equations:
-    """S x = b for a sparse symmetric positive definite S, by conjugate gradients.
+def solve_precision(
+    matrix: Any, precondition: Preconditioner, rhs: Floats, start: Floats | None, tol: float
+) -> Floats:
+    """Solve S X = B for a sparse symmetric positive definite S by conjugate gradients.
 
     Parameters
     ----------
     matrix : scipy CSR array, shape (d, d)
         S.
     precondition : Preconditioner
+    rhs : array, shape (d, k)
+    start : array, shape (d, k), optional
+        First guess.
+    tol : float
+        Bound on √(rᵀM⁻¹r / bᵀM⁻¹b) of each column.
+
+    Raises
+    ------
+    InferenceError
+        If it is out of reach.
     """
+    solution = np.empty_like(rhs)
+    width = int(np.clip(-(-rhs.shape[1] // cores()), _NARROWEST, _WIDEST))
+    parts = [slice(first, first + width) for first in range(0, rhs.shape[1], width)]
 
-    def __init__(self, matrix: Any, precondition: Preconditioner) -> None:
-        self._matrix, self._precondition = matrix, precondition
-
-    def solve(self, rhs: Floats, start: Floats | None, tol: float) -> Floats:
-        """Solve.
-
-        Parameters
-        ----------
-        rhs : array, shape (d, k)
-        start : array, shape (d, k), optional
-            First guess.
-        tol : float
-            Bound on √(rᵀM⁻¹r / bᵀM⁻¹b) of each column.
-
-        Returns
-        -------
-        array, shape (d, k)
-
-        Raises
-        ------
-        InferenceError
-            If it is out of reach.
-        """
-        # A right-hand side of nothing has the solution zero, and no guess is near enough.
-        solution = np.zeros_like(rhs) if start is None else start * rhs.any(axis=0)
-        width = int(np.clip(-(-rhs.shape[1] // cores()), _NARROWEST, _WIDEST))
-        parts = [slice(first, first + width) for first in range(0, rhs.shape[1], width)]
-
-        def solve(part: slice) -> None:
-            solution[:, part] += self._correction(rhs[:, part], solution[:, part], tol)
-
-        for _ in in_threads(solve, parts):
-            pass
-        return solution
-
-    def _correction(self, rhs: Floats, start: Floats, tol: float) -> Floats:
-        """What a first guess lacks."""
-        residual = rhs - self._matrix @ start
-        before, wanted = self._norms(residual), tol * self._norms(rhs)
-        bound = np.divide(wanted, before, out=np.zeros_like(before), where=before > 0)
-        bound = np.maximum(bound, np.finfo(np.float64).eps)
-        found = block_cg(self._apply, self._precondition, residual, tol=bound, max_steps=_MOST_STEPS)
-        if not np.all(found.residual <= bound):
+    def solve(part: slice) -> None:
+        found = block_cg(
+            lambda block, _: matrix @ block,
+            np.array(rhs[:, part]),
+            precondition=precondition,
+            start=None if start is None else start[:, part],
+            tol=tol,
+            max_steps=_MOST_STEPS,
+        )
+        if not np.all(found.residual <= tol):
             raise InferenceError(
                 f"conjugate gradients left a residual of {np.max(found.residual):.2g} after {found.steps} products with the "
-                f"posterior precision of {len(rhs)} unknowns, {np.min(bound):.2g} was asked for; shorter ranges, smaller "
+                f"posterior precision of {len(rhs)} unknowns, {tol:.2g} was asked for; shorter ranges, smaller "
                 "amplitudes, fewer links or a larger tolerance make that easier",
                 found,
             )
-        return found.values
+        solution[:, part] = found.values
 
-    def _norms(self, block: Floats) -> Floats:
-        image = np.empty_like(block)
-        self._precondition(block, image)
-        return np.asarray(np.sqrt(np.einsum("ij,ij->j", block, image)))
-
-    def _apply(self, block: Any, out: Any) -> None:
-        out[...] = self._matrix @ block
+    for _ in in_threads(solve, parts):
+        pass
+    return solution
 
 
 Whole = NDArray[np.integer]
@@ -159,7 +139,7 @@ class Latents:
     entry: Floats
 
     @classmethod
-    def of(cls, parts: Mapping[str, ImplicitCovariance], column: Whole, entry: Floats) -> "Latents":
+    def of(cls, parts: Mapping[str, Covariance], column: Whole, entry: Floats) -> "Latents":
         """Sort the parts; what has the scale 0 is left out.
 
         Raises
@@ -269,7 +249,7 @@ class Latents:
     @cached_property
     def known_inverse(self) -> Floats:
         """One over the eigenvalues of `components`, by rows, shape (R·n, 1)."""
-        values = [part.of_constants for part in self.relations.values()]
+        values = [part.row_sum for part in self.relations.values()]
         return np.repeat(values, self.size)[:, None]
 
     def spread(self, vectors: Floats) -> Floats:
@@ -286,7 +266,7 @@ class Latents:
         for place, (precision, part) in enumerate(zip(self.precisions, self.relations.values(), strict=True)):
             edges = scipy.sparse.triu(-precision, 1, format="coo")
             source, target = edges.coords
-            across, within = np.sqrt(edges.data), np.sqrt(1 / part.of_constants)
+            across, within = np.sqrt(edges.data), np.sqrt(1 / part.row_sum)
             block = drawn[place * self.size : (place + 1) * self.size]
             for column in range(number):
                 flow = across * generator.standard_normal(len(across))
@@ -390,7 +370,7 @@ class Iterative:
     weights : array, shape (m,)
         Diagonal of T.
     tol : float
-        See `Equations.solve`.
+        See `solve_precision`.
     last : dict, optional
         Where solutions are kept, by purpose.
     """
@@ -401,14 +381,13 @@ class Iterative:
         self._latents, self._tol = latents, tol
         self._last = {} if last is None else last
         self._matrix = latents.precision(weights)
-        precondition = Preconditioner(self._matrix.diagonal(), latents.factorised_blocks)
-        self._equations = Equations(self._matrix, precondition)
+        self._precondition = Preconditioner(self._matrix.diagonal(), latents.factorised_blocks)
 
     def solve(self, rhs: Floats, purpose: str = "", tol: float = 0.0) -> Floats:
         """S⁻¹ times an array; what is constant on components is divided by its eigenvalue."""
         start = self._last.get(purpose)
         rest, known = self._split(rhs)
-        rest = self._equations.solve(rest, start, max(tol, self._tol))
+        rest = solve_precision(self._matrix, self._precondition, rest, start, max(tol, self._tol))
         found = self._split(rest)[0]
         if purpose:
             self._last[purpose] = found
@@ -541,8 +520,8 @@ def exact_variances(latents: Latents, relations: Solver) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class SparsePosterior:
-    """Covariance of u = Σ_r g_r + Φ w under given sites; an `ImplicitCovariance`.
+class SparsePosterior(PosteriorCovariance):
+    """Covariance of u = Σ_r g_r + Φ w under given sites; a covariance.
 
     The weights w are eliminated (Woodbury): with S⁻¹ the covariance of the g_r given w, and E = Φ − Σ_r (S⁻¹ (1 ⊗ AᵀTAΦ))_r,
     the covariance of w is (I + (AΦ)ᵀ T A E)⁻¹ and that of u is Σ_rr' (S⁻¹)_rr' + E cov(w) Eᵀ.
@@ -571,7 +550,7 @@ class SparsePosterior:
     @classmethod
     def at(
         cls,
-        parts: Mapping[str, ImplicitCovariance],
+        parts: Mapping[str, Covariance],
         column: ArrayLike,
         entry: ArrayLike,
         weights: ArrayLike,
@@ -650,15 +629,6 @@ class SparsePosterior:
     def average(self) -> float:
         """Variance of the average of all."""
         return float(self._averages.mean())
-
-    def relative_variance(self, rows: ArrayLike) -> Floats:
-        """Variance of some entries less the average of all, shape (r,): one solve for each."""
-        rows = np.asarray(rows, dtype=np.intp)
-        found = np.empty(rows.size)
-        for first in range(0, rows.size, _COLUMNS):
-            some = rows[first : first + _COLUMNS]
-            found[first : first + _COLUMNS] = np.diagonal(self.block(some, some))
-        return np.maximum(found - 2 * self._averages[rows] + self.average(), 0.0)
 
     def shares(self, rows: ArrayLike) -> dict[str, Floats]:
         """Covariance of each part of some entries with their total, shape (r,): one solve for each."""

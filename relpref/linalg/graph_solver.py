@@ -3,19 +3,234 @@
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse
+import scipy.sparse.csgraph
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
-from relpref.linalg.implicit.block_cg import Block, Progress, block_cg, chunks, in_threads, inner
-from relpref.linalg.implicit.laplacian import OrderedLaplacian
-from relpref.memory import require_memory
+from relpref.linalg.cg import Block, Floats, Progress, block_cg, chunks, in_threads, inner
+from relpref.memory import fits, require_memory
 
-Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+# A product takes rows in runs of so many, so that its result is still in the cache when the shift is added.
+_RUN = 4096
+# Components with fewer nodes share one pass over the vectors, and do not decide how systems are solved.
+_LARGE = 10_000
+# A graph is narrow up to so many links for each node and so many times √n nodes in a level; its factors then have up to so many
+# entries for each node.
+_LINKS, _WIDTH, _FILL = 4.0, 3.0, 150.0
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedLaplacian:
+    """Δ = D − W with the nodes in an order of its own: large components first, in each the hubs first.
+
+    The rows of hubs are wanted by most products; side by side they stay in the cache.
+
+    Attributes
+    ----------
+    order : array of int, shape (n,)
+        Which node is at each place.
+    matrix : scipy CSR array, shape (n, n)
+        Δ in this order.
+    sizes : array of int, shape (c,)
+        Nodes of each component, in the order of the components.
+    """
+
+    order: NDArray[np.intp]
+    matrix: Any
+    sizes: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, adjacency: Any) -> "OrderedLaplacian":
+        """Lay out the graph of a symmetric matrix of positive weights without loops.
+
+        Raises
+        ------
+        DataError
+            If the matrix is something else.
+        """
+        weights = _checked(adjacency)
+        size = weights.shape[0]
+        count, component = scipy.sparse.csgraph.connected_components(weights, directed=False)
+        sizes = np.bincount(component, minlength=count)
+        by_size = np.argsort(-sizes, kind="stable")
+        place = np.empty(count, dtype=np.intp)
+        place[by_size] = np.arange(count)
+        order = np.lexsort((-np.diff(weights.indptr), place[component]))
+        rank = np.empty(size, dtype=weights.indices.dtype)
+        rank[order] = np.arange(size)
+        ordered = weights[order]
+        ordered = scipy.sparse.csr_array(
+            (ordered.data, rank[ordered.indices], ordered.indptr), shape=ordered.shape
+        )
+        matrix = scipy.sparse.csr_array(scipy.sparse.diags_array(ordered.sum(axis=1)) - ordered)
+        matrix.sort_indices()
+        return cls(order, matrix, sizes[by_size])
+
+    @property
+    def size(self) -> int:
+        return int(self.order.size)
+
+    @property
+    def links(self) -> int:
+        # A node by itself has the degree 0, which may be stored or not.
+        return int(np.count_nonzero(self.matrix.data) - np.count_nonzero(self.degree)) // 2
+
+    @property
+    def is_forest(self) -> bool:
+        """Whether no component has a cycle."""
+        return self.links == self.size - self.sizes.size
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether few nodes separate any large component, as in grids, road networks and chains: factors are sparse then.
+
+        The levels of a breadth-first search from a far end are such separators: in a planar graph of s nodes the widest has
+        some √s, in a random one a large share of all. (It has fewer than 3 s links: what has more need not be searched.)
+        """
+        if self.links > _LINKS * self.size:
+            return False
+        ends = np.cumsum(self.sizes)
+        for size, end in zip(self.sizes, ends, strict=True):
+            if size < _LARGE:
+                break
+            part = slice(int(end - size), int(end))
+            if not _is_narrow(self.matrix[part, part]):
+                return False
+        return self.sizes[0] >= _LARGE and fits(_FILL * 12.0 * self.size)
+
+    @cached_property
+    def degree(self) -> Floats:
+        """Weighted degree of each node, in the order of the layout."""
+        return np.asarray(self.matrix.diagonal())
+
+    @cached_property
+    def rank(self) -> NDArray[np.intp]:
+        rank = np.empty(self.size, dtype=np.intp)
+        rank[self.order] = np.arange(self.size)
+        return rank
+
+    @cached_property
+    def _double(self) -> list[Any]:
+        return self._rows(self.matrix.data)
+
+    @cached_property
+    def _single(self) -> list[Any]:
+        return self._rows(self.matrix.data.astype(np.float32))
+
+    def _rows(self, data: Any) -> list[Any]:
+        """Runs of rows of Δ, without copies of the data."""
+        found = []
+        for at in range(0, self.size, _RUN):
+            pointers = self.matrix.indptr[at : at + _RUN + 1]
+            inside = slice(pointers[0], pointers[-1])
+            parts = (data[inside], self.matrix.indices[inside], pointers - pointers[0])
+            found.append(scipy.sparse.csr_array(parts, shape=(pointers.size - 1, self.size)))
+        return found
+
+    def suits_single(self, shift: float) -> bool:
+        """Whether the entries of Δ + shift I and their products stay far from the ends of single precision's range."""
+        smallest, largest = self._extremes
+        return min(smallest, shift) >= 1e-15 and largest + shift <= 1e15
+
+    @cached_property
+    def _extremes(self) -> tuple[float, float]:
+        """Smallest weight and largest degree; ones where there is no link."""
+        links = -self.matrix.data[self.matrix.data < 0]
+        return (float(links.min()), float(self.degree.max())) if links.size else (1.0, 1.0)
+
+    def apply(self, shift: float, block: Block, out: Block) -> Block:
+        """(Δ + shift I) times a block, in the precision of the block, written into ``out``."""
+        runs = self._single if block.dtype == np.float32 else self._double
+        for at, run in zip(range(0, self.size, _RUN), runs, strict=True):
+            rows = slice(at, at + _RUN)
+            np.multiply(block[rows], shift, out=out[rows])
+            out[rows] += run @ block
+        return out
+
+    def center(self, block: Block) -> None:
+        """Take from each column its mean over each component, in place."""
+        self.spread(block, -self.means(block))
+
+    def means(self, block: Block) -> Floats:
+        """Mean of each column over each component, shape (c, k)."""
+        total = np.zeros((self.sizes.size, block.shape[1]))
+        large, end = self._large
+        for number, (start, stop) in enumerate(large):
+            for rows in chunks(block[start:stop]):
+                total[number] += block[start:stop][rows].sum(axis=0)
+        if end < self.size:
+            rest = self.sizes[len(large) :]
+            total[len(large) :] = np.add.reduceat(block[end:], np.cumsum(rest) - rest, axis=0)
+        return total / self.sizes[:, None]
+
+    def spread(self, block: Block, means: Floats) -> None:
+        """Add to each entry what its component has in ``means``, shape (c, k), in place."""
+        means = means.astype(block.dtype)
+        large, end = self._large
+        for number, (start, stop) in enumerate(large):
+            block[start:stop] += means[number]
+        if end < self.size:
+            block[end:] += np.repeat(means[len(large) :], self.sizes[len(large) :], axis=0)
+
+    @cached_property
+    def _large(self) -> tuple[list[tuple[int, int]], int]:
+        """First and last place of each large component, and where the others begin."""
+        count = int(np.count_nonzero(self.sizes >= _LARGE))
+        ends = np.cumsum(self.sizes[:count])
+        return [(int(end - size), int(end)) for size, end in zip(self.sizes[:count], ends, strict=True)], int(
+            self.sizes[:count].sum()
+        )
+
+
+def _is_narrow(matrix: Any) -> bool:
+    """Whether no level of a breadth-first search has more than some √n nodes; the search begins where another one ended."""
+    start = scipy.sparse.csgraph.breadth_first_order(matrix, 0, directed=False, return_predecessors=False)[-1]
+    order, before = scipy.sparse.csgraph.breadth_first_order(matrix, start, directed=False)
+    before[start] = start
+    # Depths by pointer jumping: each round doubles the reach.
+    depth = (np.arange(order.size) != start).astype(np.int64)
+    while (before != start).any():
+        depth += depth[before]
+        before = before[before]
+    return bool(np.bincount(depth).max() <= _WIDTH * np.sqrt(order.size))
+
+
+def _checked(adjacency: Any) -> Any:
+    """A symmetric matrix of positive weights without loops, as CSR array in float64."""
+    weights = scipy.sparse.csr_array(adjacency, dtype=np.float64)
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
+        raise DataError(f"an adjacency matrix is square, this one has shape {weights.shape}")
+    if not weights.has_canonical_format:
+        weights = weights.copy()
+        weights.sum_duplicates()
+    bad = ~((weights.data > 0) & np.isfinite(weights.data))
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(weights.indptr, at, side="right")) - 1
+        raise DataError(
+            f"the link {row} - {weights.indices[at]} has the weight {weights.data[at]}; weights are positive and finite"
+        )
+    if weights.diagonal().any():
+        raise DataError(f"node {int(np.argmax(weights.diagonal()))} has a link to itself; remove it")
+    other = weights.T.tocsr()
+    same = all(np.array_equal(getattr(weights, part), getattr(other, part)) for part in ("indptr", "indices"))
+    if not (same and np.allclose(weights.data, other.data, rtol=1e-9, atol=0.0)):
+        raise DataError(
+            "the adjacency matrix is not symmetric; give each link in both directions, with one weight"
+        )
+    if not np.array_equal(weights.data, other.data):  # by rounding, as after adding up links in another order
+        weights = 0.5 * (weights + other)
+        weights.sort_indices()
+    return weights
+
 
 # Up to so many nodes a factorisation costs less than the iterations.
 _SMALL = 500
@@ -24,11 +239,23 @@ _SINGLE = 3e-7
 _MOST_STEPS, _MOST_ROUNDS = 3000, 20
 
 
-class Solved(NamedTuple):
-    """A block of solutions, in the order of the layout, the products they took, the largest residual left, and the method."""
+class Solution(NamedTuple):
+    """Solutions of (Δ + shift I) X = B.
+
+    Attributes
+    ----------
+    values : array of float64, of the shape of B
+    iterations : int
+        Products with the Laplacian for the block of columns that needed most.
+    residual : float
+        Largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift, r = b − (Δ + shift I) x computed anew in double
+        precision.
+    method : str
+        What solved them.
+    """
 
     values: Floats
-    steps: int
+    iterations: int
     residual: float
     method: str
 
@@ -46,7 +273,7 @@ class Refinement:
         self._lock = threading.Lock()
         self._factor: tuple[float, Any] = (np.nan, None)
 
-    def solve(self, shift: float, rhs: Floats, tol: float) -> Solved:
+    def solve(self, shift: float, rhs: Floats, tol: float) -> Solution:
         """Correct the solution until its residual is small enough, or no smaller any more."""
         laplacian = self._laplacian
         scale = (1.0 / (laplacian.degree + shift))[:, None]
@@ -81,8 +308,8 @@ class Refinement:
                 floor = _SINGLE if precision is np.float32 else 1e-12
                 found = block_cg(
                     lambda block, out: laplacian.apply(shift, block, out),
-                    self._jacobi(scale.astype(precision)),
                     residual.astype(precision),
+                    precondition=self._jacobi(scale.astype(precision)),
                     tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), 1.0),
                     max_steps=_MOST_STEPS - steps,
                 )
@@ -93,16 +320,17 @@ class Refinement:
             laplacian.apply(shift, values, residual)
             np.subtract(rhs, residual, out=residual)
         laplacian.spread(values, constant)
-        return Solved(
+        return Solution(
             values, steps, worst, "a sparse factorisation" if direct else "conjugate gradients (Jacobi)"
         )
 
     def _jacobi(self, scale: Block) -> Any:
         """The diagonal as preconditioner, on the complement of the components' constants."""
 
-        def precondition(block: Block, out: Block) -> None:
+        def precondition(block: Block, out: Block) -> Block:
             np.multiply(block, scale, out=out)
             self._laplacian.center(out)
+            return out
 
         return precondition
 
@@ -133,7 +361,6 @@ def _weighted(block: Block, weight: Floats) -> Floats:
     return total
 
 
-Positions = NDArray[np.intp]
 Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
 
 # 1.2 GB of entries at most; room is made a quarter at a time.
@@ -227,27 +454,6 @@ class SeenBlock:
 WIDTH, FEW, _BLOCK = 32, 12, 2**22
 # Beyond this share of all pairs (and so many nodes) a graph is no sparse one.
 _DENSE, _DENSE_SIZE = 0.1, 4000
-
-
-class Solution(NamedTuple):
-    """Solutions of (Δ + shift I) X = B.
-
-    Attributes
-    ----------
-    values : array of float64, of the shape of B
-    iterations : int
-        Products with the Laplacian for the block of columns that needed most.
-    residual : float
-        Largest √(rᵀM⁻¹r / bᵀM⁻¹b) among the columns, M = diag(Δ) + shift, r = b − (Δ + shift I) x computed anew in double
-        precision.
-    method : str
-        What solved them.
-    """
-
-    values: Floats
-    iterations: int
-    residual: float
-    method: str
 
 
 class LaplacianSolver:
@@ -356,13 +562,13 @@ class LaplacianSolver:
         values = np.empty_like(matrix)
         order = self._laplacian.order
 
-        def solve(part: slice) -> Solved:
+        def solve(part: slice) -> Solution:
             return self._refined(shift, matrix[order, part], tol)
 
         iterations, residual, methods = 0, 0.0, []
         for part, found in in_threads(solve, self._parts(matrix.shape[1]), progress, self._workers):
             values[order, part] = found.values
-            iterations, residual = max(iterations, found.steps), max(residual, found.residual)
+            iterations, residual = max(iterations, found.iterations), max(residual, found.residual)
             methods.append(found.method)
         return Solution(
             values.reshape(given.shape), iterations, residual, ", ".join(dict.fromkeys(methods)) or "none"
@@ -448,14 +654,14 @@ class LaplacianSolver:
 
         yield from in_threads(solve, self._parts(columns.size), progress, self._workers)
 
-    def _refined(self, shift: float, rhs: Floats, tol: float) -> Solved:
+    def _refined(self, shift: float, rhs: Floats, tol: float) -> Solution:
         """A block solved, in the order of the layout."""
         if not (np.isfinite(shift) and shift > 0):
             raise DataError(f"the shift is {shift}; it is positive and finite (one over the range squared)")
         found = self._refinement.solve(shift, rhs, tol)
         if not found.residual <= tol:
             raise InferenceError(
-                f"{found.method} left a residual of {found.residual:.2g} after {found.steps} products with the graph of "
+                f"{found.method} left a residual of {found.residual:.2g} after {found.iterations} products with the graph of "
                 f"{self.size} nodes, {tol:.2g} was asked for; a shorter range (a larger shift, here {shift:.3g}), fewer links "
                 "or a larger tolerance make that easier",
                 found,

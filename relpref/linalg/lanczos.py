@@ -9,7 +9,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError
-from relpref.linalg.implicit.laplacian_solver import LaplacianSolver
+from relpref.linalg.graph_solver import LaplacianSolver
 
 Floats = NDArray[np.float64]
 # Vectors of all probes that may be kept to hold them orthogonal, in entries: 0.5 GB.

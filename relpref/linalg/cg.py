@@ -1,0 +1,352 @@
+"""Conjugate gradients for many right-hand sides at once, on the host or on JAX devices, and threads to run them in."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from relpref.errors import DataError
+
+Floats = NDArray[np.float64]
+Block = NDArray[Any]  # float32 or float64, shape (n, k)
+Reason = Literal["converged", "max_iterations", "stopped", "breakdown"]
+Minimise = Literal["error", "residual"]
+Callback = Callable[[int, Any, float], bool | None]
+
+CHUNK = 2**17  # entries worked on at a time: they stay in a core's cache from one operation to the next
+
+
+class BlockCG(NamedTuple):
+    """How the iterations ended.
+
+    Attributes
+    ----------
+    values : array, shape (n, k)
+        One solution in each column; finite, whatever the reason.
+    steps : int
+        Iterations.
+    residual : array of float64, shape (k,)
+        √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: computed anew where ``verify`` found it converged, else from the recurrence.
+    reason : str
+        Of the worst column: "breakdown" (A is not positive semidefinite, a product was not finite, or the tolerance is out
+        of reach), "stopped" by the callback, "max_iterations" or "converged".
+    """
+
+    values: Any
+    steps: int
+    residual: Floats
+    reason: Reason
+
+
+def block_cg(
+    apply: Callable[[Any, Any], Any],
+    rhs: Any,
+    *,
+    precondition: Callable[[Any, Any], Any] | None = None,
+    start: Any = None,
+    minimise: Minimise = "error",
+    tol: float | Floats,
+    max_steps: int,
+    verify: bool = False,
+    callback: Callback | None = None,
+) -> BlockCG:
+    """Solve A X = B for a symmetric positive (semi)definite A; every column has step lengths of its own.
+
+    A column that has converged stays as it is, whatever the others need; on the host, when half of the columns have, the
+    rest goes on without them. The answer for a column does not depend on those beside it.
+
+    Parameters
+    ----------
+    apply, precondition : callable
+        From a block and an array of its shape to A or M⁻¹ times the block. For NumPy arrays the result may be written into
+        the second argument; for JAX arrays that is to be ignored. M is the identity by default.
+    rhs : array, shape (n, k)
+        B, a NumPy or JAX array of the precision to compute in; a NumPy array is overwritten unless ``verify``.
+    start : array, shape (n, k), optional
+        First guess; zero by default.
+    minimise : {"error", "residual"}
+        See `conjugate_gradient`; "residual" is without a preconditioner.
+    tol : float or array, shape (k,)
+        Bound on √(rᵀM⁻¹r / bᵀM⁻¹b), also column by column. With M the diagonal this norm weighs an entry by its own scale.
+    max_steps : int
+    verify : bool
+        Compute the residual anew where the recurrence says that a column converged, and go on from the true one.
+    callback : callable, optional
+        Called after each iteration with its number, the solutions so far (live: copy them to keep them) and the largest
+        residual; if it returns True, the iterations stop.
+
+    Returns
+    -------
+    BlockCG
+    """
+    host, by_residual = isinstance(rhs, np.ndarray), minimise == "residual"
+    xp: Any = np if host else jnp
+    scratch = np.empty_like(rhs) if host else None
+
+    def through(block: Any) -> Any:
+        return block if precondition is None else precondition(block, scratch)
+
+    residual = rhs.copy() if host and verify else rhs
+    pushed = through(residual)
+    target = inner(residual, pushed)
+    values, squared = 0 * rhs, target.copy()
+    if start is not None:  # a right-hand side of zeros is solved by zeros, and no guess is near enough
+        values = xp.where(target > 0, start, values)
+        residual = rhs - apply(values, xp.empty_like(rhs))
+        pushed = through(residual)
+        squared = inner(residual, pushed)
+    count = rhs.shape[1]
+    solution, live, enough, norms = values, np.arange(count), np.square(tol) * target, squared.copy()
+    running, sound = np.ones(count, dtype=bool), np.isfinite(squared)
+    gain, verified, largest = np.full(count, np.inf), np.full(count, np.inf), np.zeros(count)
+    direction: Any = None
+    image: Any = np.empty_like(rhs) if host else None
+    steps, stopped = 0, False
+    while not stopped:
+        reached = running[live] & (squared <= enough[live])
+        if verify and reached.any():
+            # Rounding takes the recurrence's residual away from the true one: look, and go on from the true one.
+            own = rhs if live.size == count else rhs[:, live]
+            residual = xp.where(reached, own - apply(solution, xp.empty_like(residual)), residual)
+            pushed = through(residual)
+            squared = np.where(reached, inner(residual, pushed), squared)
+            solved = squared <= enough[live]
+            sound[live[reached & ~solved & ~(squared < 0.5 * verified)]] = False
+            verified, gain = np.where(reached, squared, verified), np.where(reached, np.inf, gain)
+            reached &= solved
+        running[live[reached]] = False
+        norms[live], active = squared, (running & sound)[live]
+        if not active.any() or steps >= max_steps:
+            break
+        if host and 2 * np.count_nonzero(active) <= live.size:
+            if solution is not values:
+                values[:, live] = solution
+            live = live[active]
+            squared, gain, verified, largest = (each[active] for each in (squared, gain, verified, largest))
+            residual, solution = residual[:, active], values[:, live]
+            direction = None if direction is None else direction[:, active]
+            pushed = residual if precondition is None else pushed[:, active]
+            image = image[:, active] if by_residual else np.empty_like(residual)
+            scratch, active = np.empty_like(residual), active[active]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            pulled: Any = apply(pushed, scratch) if by_residual else None
+            gain, before = (inner(residual, pulled) if by_residual else squared), gain
+            largest = np.fmax(largest, gain / squared)
+            good = active & np.isfinite(gain) & (gain > np.finfo(np.float64).eps * largest * squared)
+            turn = np.where(good, gain / before, 0.0)
+            direction = pushed.copy() if direction is None else _combined(direction, turn, pushed, None)
+            if by_residual:
+                image = pulled.copy() if steps == 0 else _combined(image, turn, pulled, None)
+            else:
+                image = apply(direction, image)
+            curvature = inner(image if by_residual else direction, image)
+            good &= np.isfinite(curvature) & (curvature > 0)
+            length = np.where(good, gain / curvature, 0.0)
+            residual = _combined(residual, None, image, -length)
+            pushed = through(residual)
+            following = np.where(active, inner(residual, pushed), squared)
+        good &= np.isfinite(following)
+        if (bad := active & ~good).any():  # the solution stays finite, whatever comes
+            sound[live[bad]] = False
+            length, following = np.where(bad, 0.0, length), np.where(bad, squared, following)
+            residual, direction, image = (xp.where(bad, 0.0, one) for one in (residual, direction, image))
+            pushed = through(residual)
+        squared = following
+        if good.any():
+            solution = _combined(solution, None, direction, length)
+            steps += 1
+        if callback is not None and good.any():
+            values = _stored(values, live, solution)
+            relative = squared / np.where(target[live] > 0, target[live], 1.0)
+            stopped = bool(callback(steps, values, float(np.sqrt(relative.max()))))
+            norms[live] = squared
+    values = _stored(values, live, solution)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.where(target == 0, 0.0, np.sqrt(norms / target))
+    reason: Reason = "stopped" if stopped else "max_iterations" if running.any() else "converged"
+    return BlockCG(values, steps, left, reason if sound.all() else "breakdown")
+
+
+def _stored(values: Any, live: Any, solution: Any) -> Any:
+    """All solutions, those of the live columns brought in."""
+    if solution is values or not isinstance(values, np.ndarray):
+        return solution
+    values[:, live] = solution
+    return values
+
+
+def _combined(block: Any, turn: Any, other: Any, length: Any) -> Any:
+    """turn·block + length·other, column by column (None is 1); in place for NumPy arrays."""
+    if not isinstance(block, np.ndarray):
+        return _on_devices(block, 1.0 if turn is None else turn, other, 1.0 if length is None else length)
+    turn, length = (None if one is None else one.astype(block.dtype) for one in (turn, length))
+    for rows in chunks(block):
+        if turn is not None:
+            block[rows] *= turn
+        block[rows] += other[rows] if length is None else other[rows] * length
+    return block
+
+
+@jax.jit
+def _on_devices(block: Array, turn: Any, other: Array, length: Any) -> Array:
+    return turn * block + length * other
+
+
+@jax.jit
+def _inner_on_devices(left: Array, right: Array) -> Array:
+    return jnp.sum(left * right, axis=0)
+
+
+def inner(left: Any, right: Any) -> Floats:
+    """Inner products of the columns, added up in double precision."""
+    if not isinstance(left, np.ndarray):
+        return np.array(_inner_on_devices(left, right))
+    total = np.zeros(left.shape[1])
+    for rows in chunks(left):
+        total += np.einsum("ij,ij->j", left[rows], right[rows])
+    return total
+
+
+def chunks(block: Block) -> Iterator[slice]:
+    """Runs of rows that stay in the cache."""
+    size, width = block.shape
+    step = max(1, CHUNK // max(width, 1))
+    for start in range(0, size, step):
+        yield slice(start, start + step)
+
+
+class CGResult(NamedTuple):
+    """How conjugate gradients ended.
+
+    Attributes
+    ----------
+    solution : array, of the shape of the right-hand side
+        Finite, whatever the reason.
+    iterations : int
+    residual : float
+        ‖b − A x‖ / ‖b‖: computed anew when converged, else from the recurrence.
+    reason : str
+        "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a
+        product was not finite, or the tolerance is out of reach: in double precision, or because b is not in the range
+        of A; with the smallest residuals the solution is then one of least squares. Only "converged" solves the system.
+    """
+
+    solution: Floats
+    iterations: int
+    residual: float
+    reason: Reason
+
+
+def conjugate_gradient(
+    apply: Callable[[Floats], Floats],
+    rhs: Floats,
+    *,
+    start: Floats | None = None,
+    minimise: Minimise = "error",
+    tol: float = 1e-8,
+    max_iterations: int | None = None,
+    callback: Callable[[int, Floats, float], bool | None] | None = None,
+) -> CGResult:
+    """Solve A x = b for a symmetric positive definite A, or a semidefinite one with b in its range.
+
+    Parameters
+    ----------
+    apply : callable
+        A times an array of the shape of ``rhs``; it must neither change its argument nor keep it.
+    rhs : array
+        b, of any shape.
+    start : array, optional
+        First guess; zero by default.
+    minimise : {"error", "residual"}
+        What is least after each iteration: (x − x*)ᵀ A (x − x*), conjugate gradients; or ‖b − A x‖, conjugate residuals
+        (in exact arithmetic the iterates of MINRES). To regularise by stopping early take the second: the error is
+        dominated by the part of b that A can hardly produce, noise more often than not.
+    tol : float
+        Relative residual ‖b − A x‖ / ‖b‖ at which to end.
+    max_iterations : int, optional
+        By default ten times the size of ``rhs``.
+    callback : callable, optional
+        Called after each iteration with its number, the solution so far (live: copy it to keep it) and the relative
+        residual. If it returns True, the iterations stop: early stopping regularises.
+
+    Returns
+    -------
+    CGResult
+
+    Raises
+    ------
+    DataError
+        If ``rhs`` or ``start`` is not finite.
+    """
+    check_finite(rhs, start)
+    shape = rhs.shape
+    if not np.any(rhs):
+        return CGResult(np.zeros(shape), 0, 0.0, "converged")
+
+    def product(block: Floats, _: Floats) -> Floats:
+        return np.asarray(apply(block.reshape(shape)), dtype=np.float64).reshape(-1, 1)
+
+    def each(iteration: int, solution: Floats, residual: float) -> bool:
+        return callback is not None and bool(callback(iteration, solution.reshape(shape), residual))
+
+    found = block_cg(
+        product,
+        np.array(rhs, dtype=np.float64).reshape(-1, 1),
+        start=None if start is None else np.array(start, dtype=np.float64).reshape(-1, 1),
+        minimise=minimise,
+        tol=tol,
+        max_steps=10 * rhs.size if max_iterations is None else max_iterations,
+        verify=True,
+        callback=each,
+    )
+    return CGResult(found.values.reshape(shape), found.steps, float(found.residual[0]), found.reason)
+
+
+def check_finite(rhs: Any, start: Any) -> None:
+    """Refuse a right-hand side or a first guess with NaN or infinity."""
+    for name, given in (("right-hand side", rhs), ("start", start)):
+        if given is not None and not np.all(np.isfinite(given)):
+            raise DataError(
+                f"the {name} of conjugate gradients is not finite everywhere; look for NaN in the data"
+            )
+
+
+Result = TypeVar("Result")
+Progress = Callable[[int, int], object]
+
+
+def cores() -> int:
+    """Number of cores that the process may use."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+def in_threads(
+    function: Callable[[slice], Result],
+    parts: Sequence[slice],
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Iterator[tuple[slice, Result]]:
+    """Call a function with each run of columns, one run for each core at a time, and yield the results in their order.
+
+    ``progress`` is told, after each run, how many columns of how many are done.
+    """
+    total, done = sum(part.stop - part.start for part in parts), 0
+    with ThreadPoolExecutor(max(min(workers or cores(), len(parts)), 1)) as pool:
+        futures = [pool.submit(function, part) for part in parts]
+        try:
+            # One after the other, whoever is ready first: what is made of the results must not depend on it.
+            for part, future in zip(parts, futures, strict=True):
+                yield part, future.result()
+                done += part.stop - part.start
+                if progress is not None:
+                    progress(done, total)
+        finally:
+            for future in futures:
+                future.cancel()

@@ -1,0 +1,830 @@
+"""Covariances by what can be asked of them: products, chosen entries, or all of the matrix.
+
+Everything outside this folder asks a covariance for what it needs and never assumes that a matrix lies underneath.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial, reduce
+from itertools import accumulate, pairwise
+from operator import add
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+from jax import Array
+from numpy.polynomial.chebyshev import chebinterpolate
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError
+from relpref.linalg.cg import Floats, Progress
+from relpref.linalg.factor import Factor, cholesky, pivoted_cholesky
+from relpref.linalg.graph_solver import LaplacianSolver, SeenBlock
+from relpref.linalg.lanczos import Tridiagonal, lanczos
+
+LinearMap = Callable[[Array], Array]
+
+
+def _number(factor: Any) -> Any:
+    """A factor as it is while JAX traces it, else as a float: what NumPy computes stays in double precision."""
+    return factor if isinstance(factor, jax.core.Tracer) else float(factor)
+
+
+class Covariance(ABC):
+    """A symmetric positive semidefinite n x n matrix K, evaluated where it is asked for.
+
+    A subclass has ``size`` and ``scaled``, and ``dense`` or, where there are too many values for a matrix, ``block`` and
+    ``matmul``; everything else follows from these.
+    """
+
+    _together: ClassVar[int] = 1000  # values whose variances are looked at together
+
+    if TYPE_CHECKING:  # a field or a property
+
+        @property
+        def size(self) -> int: ...
+
+    @abstractmethod
+    def scaled(self, factor: Any) -> "Covariance":
+        """``factor`` times K, for a positive number."""
+
+    def dense(self) -> Any:
+        """K as an (n, n) array."""
+        everyone = np.arange(self.size)
+        return jnp.asarray(self.block(everyone, everyone))
+
+    def matmul(self, vectors: Any) -> Any:
+        """K times ``vectors``, shape (n,) or (n, k)."""
+        return self.dense() @ vectors
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        """K[rows][:, columns] of positions of shapes (r,) and (c,)."""
+        return self.dense()[np.asarray(rows)][:, np.asarray(columns)]
+
+    def in_memory(self) -> "Covariance":
+        """The same by matrices that JAX can differentiate, for engines that factorise."""
+        return self
+
+    def congruence(self, apply: LinearMap) -> Array:
+        """A K Aᵀ, shape (m, m), for the linear map ``apply`` from (n,) to (m,): first the rows, then the columns."""
+        rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.dense())
+        return jax.vmap(apply)(rows)
+
+    def inner(self, weights: Array) -> Array:
+        """Σ_ij weights_ij K_ij for an (n, n) array, the derivative's inner product; shape ()."""
+        return jnp.vdot(weights, self.dense())
+
+    def root(self) -> Factor:
+        """A dense L with L Lᵀ = K, shape (n, r), and the jitter that was needed."""
+        return cholesky(self.dense())
+
+    def row_means(self, rows: Any) -> Any:
+        """Mean of each of some rows, shape (r,): the covariance of a value with the average of all."""
+        return self.matmul(np.full(self.size, 1 / self.size))[np.asarray(rows)]
+
+    def average(self) -> float:
+        """Mean of all entries: the variance of the average."""
+        return float(np.mean(np.asarray(self.row_means(np.arange(self.size)))))
+
+    def variances(self, rows: Any) -> Floats:
+        """Variances of some values, shape (r,)."""
+        rows = np.asarray(rows, dtype=np.intp)
+        parts = np.array_split(rows, max(1, -(-rows.size // self._together)))
+        return np.concatenate([np.diagonal(self.block(part, part)) for part in parts])
+
+    def relative_variance(self, rows: Any) -> Floats:
+        """Variance of some values less the average of all, shape (r,)."""
+        return np.maximum(self.variances(rows) - 2 * self.row_means(rows) + self.average(), 0.0)
+
+    def showing(self, progress: Callable[[], Progress]) -> "Covariance":
+        """The same, its long solves reporting to a progress of their own."""
+        return self
+
+    def low_rank(self, most: int, tol: float, rng: np.random.Generator) -> "Covariance":
+        """A covariance of low rank near to a kernel matrix, see `nystrom`; others stay as they are."""
+        return self
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Dense(Covariance):
+    """A covariance held as a matrix.
+
+    Parameters
+    ----------
+    matrix : Array, shape (n, n)
+    """
+
+    matrix: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.matrix.shape[-1])
+
+    def scaled(self, factor: Any) -> "Dense":
+        return Dense(factor * self.matrix)
+
+    def dense(self) -> Any:
+        return self.matrix
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Spectral(Covariance):
+    """V diag(values) Vᵀ: a function of a symmetric matrix whose eigenvectors are known.
+
+    Parameters
+    ----------
+    values : Array, shape (k,)
+        Not negative.
+    vectors : Array, shape (n, k)
+        V; its columns are orthonormal.
+    """
+
+    values: Array
+    vectors: Array
+
+    @property
+    def size(self) -> int:
+        return int(self.vectors.shape[0])
+
+    def matmul(self, vectors: Any) -> Any:
+        inner = self.vectors.T @ vectors
+        return self.vectors @ (self.values[(...,) + (None,) * (inner.ndim - 1)] * inner)
+
+    def congruence(self, apply: LinearMap) -> Array:
+        """(A V) diag(values) (A V)ᵀ, without K itself."""
+        rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.vectors)
+        return (rows * self.values) @ rows.T
+
+    def inner(self, weights: Array) -> Array:
+        """Σ_k values_k (Vᵀ W V)_kk."""
+        return jnp.vdot(self.values, jnp.sum(self.vectors * (weights @ self.vectors), axis=0))
+
+    def scaled(self, factor: Any) -> "Spectral":
+        return Spectral(factor * self.values, self.vectors)
+
+    def dense(self) -> Any:
+        return (self.vectors * self.values) @ self.vectors.T
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True)
+class NamedSum(Covariance):
+    """A sum of covariances whose parts keep their names.
+
+    Parameters
+    ----------
+    parts : mapping from str to Covariance
+        At least one; all of one size.
+    """
+
+    parts: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        sizes = {name: part.size for name, part in self.parts.items()}
+        if len(set(sizes.values())) != 1:
+            raise DataError(f"the parts of a sum have one size, not {sizes or 'none at all'}")
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """Children and names, in the order they were given (JAX would sort a dictionary's keys)."""
+        return tuple(self.parts.values()), tuple(self.parts)
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], parts: Iterable[Any]) -> "NamedSum":
+        """The inverse of `tree_flatten`, unchecked: children may be placeholders."""
+        self = object.__new__(cls)
+        object.__setattr__(self, "parts", dict(zip(names, parts, strict=True)))
+        return self
+
+    def _each(self, call: Callable[[Any], Any]) -> Any:
+        return reduce(add, map(call, self.parts.values()))
+
+    @property
+    def size(self) -> int:
+        return int(next(iter(self.parts.values())).size)
+
+    def matmul(self, vectors: Any) -> Any:
+        return self._each(lambda part: part.matmul(vectors))
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        return self._each(lambda part: part.block(rows, columns))
+
+    def congruence(self, apply: LinearMap) -> Array:
+        """A K Aᵀ, part by part."""
+        return self._each(lambda part: part.congruence(apply))
+
+    def inner(self, weights: Array) -> Array:
+        return self._each(lambda part: part.inner(weights))
+
+    def dense(self) -> Any:
+        return self._each(lambda part: part.dense())
+
+    def row_means(self, rows: Any) -> Any:
+        return self._each(lambda part: part.row_means(rows))
+
+    def average(self) -> float:
+        return self._each(lambda part: part.average())
+
+    def of_parts(self, call: Callable[[str, Any], Any]) -> "NamedSum":
+        """The sum of what a function makes of each name and part."""
+        return NamedSum({name: call(name, part) for name, part in self.parts.items()})
+
+    def scaled(self, factor: Any) -> "NamedSum":
+        return self.of_parts(lambda _, part: part.scaled(factor))
+
+    def in_memory(self) -> "NamedSum":
+        return self.of_parts(lambda _, part: part.in_memory())
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class BlockDiagonal(Covariance):
+    """The joint covariance of independent Gaussian vectors, laid one after the other.
+
+    Parameters
+    ----------
+    blocks : tuple of Covariance
+        At least one.
+    """
+
+    blocks: tuple[Any, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Where each block lies in the joint vector."""
+        ends = list(accumulate((block.size for block in self.blocks), initial=0))
+        return tuple(slice(start, stop) for start, stop in pairwise(ends))
+
+    def _placed(self) -> Iterator[tuple[Any, slice]]:
+        return zip(self.blocks, self.slices, strict=True)
+
+    def matmul(self, vectors: Any) -> Any:
+        return jnp.concatenate([block.matmul(vectors[rows]) for block, rows in self._placed()])
+
+    def congruence(self, apply: LinearMap) -> Array:
+        """A K Aᵀ as the sum over blocks, each seen through its own columns of A."""
+
+        def restricted(rows: slice, vector: Array) -> Array:
+            return apply(jnp.pad(vector, (rows.start, self.size - rows.stop)))
+
+        return reduce(add, (block.congruence(partial(restricted, rows)) for block, rows in self._placed()))
+
+    def inner(self, weights: Array) -> Array:
+        """Σ_ij weights_ij K_ij; the weights between blocks do not matter."""
+        return reduce(add, (block.inner(weights[rows, rows]) for block, rows in self._placed()))
+
+    def root(self) -> Factor:
+        """The blocks' roots on the diagonal, and the largest jitter."""
+        factors = [block.root() for block in self.blocks]
+        jitter = reduce(jnp.maximum, (factor.jitter for factor in factors))
+        return Factor(jax.scipy.linalg.block_diag(*(factor.lower for factor in factors)), jitter)
+
+    def scaled(self, factor: Any) -> "BlockDiagonal":
+        return BlockDiagonal(tuple(block.scaled(factor) for block in self.blocks))
+
+    def dense(self) -> Any:
+        return jax.scipy.linalg.block_diag(*(block.dense() for block in self.blocks))
+
+    def in_memory(self) -> "BlockDiagonal":
+        return BlockDiagonal(tuple(block.in_memory() for block in self.blocks))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Kronecker(Covariance):
+    """K ⊗ G: covariance K(v, v') G(w, w') of the pairs (v, w), row by row.
+
+    Parameters
+    ----------
+    left : Covariance
+        K, of size p.
+    right : Covariance
+        G, of size m.
+    """
+
+    left: Any
+    right: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.left.size * self.right.size)
+
+    def matmul(self, vectors: Any) -> Any:
+        """K X Gᵀ for every vector, with X its (p, m) matrix."""
+        p, m = self.left.size, self.right.size
+        inner = jnp.reshape(self.left.matmul(jnp.reshape(vectors, (p, -1))), (p, m, -1))
+        swapped = jnp.reshape(jnp.swapaxes(inner, 0, 1), (m, -1))
+        outer = jnp.reshape(self.right.matmul(swapped), (m, p, -1))
+        return jnp.reshape(jnp.swapaxes(outer, 0, 1), vectors.shape)
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        (left, right), (left_columns, right_columns) = (
+            np.divmod(np.asarray(positions), self.right.size) for positions in (rows, columns)
+        )
+        return self.left.block(left, left_columns) * self.right.block(right, right_columns)
+
+    def inner(self, weights: Array) -> Array:
+        """Σ weights · (K ⊗ G), through the weights summed against G."""
+        p, m = self.left.size, self.right.size
+        blocks = jnp.reshape(weights, (p, m, p, m))
+        return self.left.inner(jnp.einsum("iajb,ab->ij", blocks, self.right.dense()))
+
+    def root(self) -> Factor:
+        """The Kronecker product of the factors' roots, and the larger jitter of the two."""
+        left, right = self.left.root(), self.right.root()
+        return Factor(jnp.kron(left.lower, right.lower), jnp.maximum(left.jitter, right.jitter))
+
+    def scaled(self, factor: Any) -> "Kronecker":
+        return Kronecker(self.left.scaled(factor), self.right)
+
+    def dense(self) -> Any:
+        return jnp.kron(self.left.dense(), self.right.dense())
+
+    def in_memory(self) -> "Kronecker":
+        return Kronecker(self.left.in_memory(), self.right.in_memory())
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=("factor", "left_out"), meta_fields=())
+@dataclass(frozen=True, eq=False)
+class LowRank(Covariance):
+    """F Fᵀ.
+
+    Parameters
+    ----------
+    factor : array, shape (n, r)
+        F.
+    left_out : float
+        Share of the trace that it leaves out of the matrix that it stands for.
+    """
+
+    factor: Any
+    left_out: float = 0.0
+
+    @property
+    def size(self) -> int:
+        return int(self.factor.shape[0])
+
+    def matmul(self, vectors: Any) -> Any:
+        return self.factor @ (self.factor.T @ vectors)
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        return self.factor[np.asarray(rows)] @ self.factor[np.asarray(columns)].T
+
+    def congruence(self, apply: LinearMap) -> Array:
+        rows = jax.vmap(apply, in_axes=1, out_axes=1)(jnp.asarray(self.factor))
+        return rows @ rows.T
+
+    def row_means(self, rows: Any) -> Any:
+        return self.factor[np.asarray(rows)] @ self.factor.mean(axis=0)
+
+    def dense(self) -> Any:
+        return jnp.asarray(self.factor @ self.factor.T)
+
+    def scaled(self, factor: Any) -> "LowRank":
+        number = _number(factor)
+        return replace(
+            self, factor=(np.sqrt(number) if isinstance(number, float) else jnp.sqrt(number)) * self.factor
+        )
+
+
+class _ConstantRows(Covariance):
+    """A covariance whose rows all have one mean, as Δ1 = 0."""
+
+    @property
+    @abstractmethod
+    def row_sum(self) -> float: ...
+
+    def row_means(self, rows: Any) -> Floats:
+        return np.full(np.size(rows), self.average())
+
+    def average(self) -> float:
+        return float(self.row_sum) / self.size
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=("scale",), meta_fields=("size",))
+@dataclass(frozen=True, eq=False)
+class Identity(_ConstantRows):
+    """scale I: independent values of one variance.
+
+    Parameters
+    ----------
+    size : int
+        Number of values n.
+    scale : float
+        Positive.
+    """
+
+    size: int
+    scale: Any = 1.0
+
+    def matmul(self, vectors: Any) -> Any:
+        return self.scale * vectors
+
+    def block(self, rows: Any, columns: Any) -> Floats:
+        return np.asarray(self.scale) * np.equal.outer(np.asarray(rows), np.asarray(columns))
+
+    def dense(self) -> Any:
+        return self.scale * jnp.eye(self.size)
+
+    def in_memory(self) -> Dense:
+        return Dense(self.dense())
+
+    def scaled(self, factor: Any) -> "Identity":
+        return replace(self, scale=_number(factor) * self.scale)
+
+    def inverse(self) -> Any:
+        """K⁻¹ as a scipy CSR array."""
+        return scipy.sparse.eye_array(self.size, format="csr") / float(self.scale)
+
+    @property
+    def row_sum(self) -> float:
+        """The eigenvalue of vectors that are constant on components of K⁻¹, here of all vectors."""
+        return float(self.scale)
+
+    @property
+    def is_treelike(self) -> bool:
+        """Whether a factor of K⁻¹ is about as sparse as it is and worth having; a diagonal needs none."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class SparsePrecision(_ConstantRows):
+    """scale (Δ + shift I)⁻¹ of a graph (XPGP eq. 2 with shift = 1/ι²): its inverse is sparse.
+
+    Parameters
+    ----------
+    solver : LaplacianSolver
+        Of the graph; shared by all shifts and scales.
+    shift, scale : float
+        Positive.
+    tol : float
+        Tolerance of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean by less than a thousandth
+        of its standard deviation, also where answers say much more than the prior.
+    progress : callable, optional
+        Told how many columns of how many are solved.
+    """
+
+    solver: LaplacianSolver
+    shift: float
+    scale: float = 1.0
+    tol: float = 3e-5
+    progress: Progress | None = None
+
+    @property
+    def size(self) -> int:
+        return self.solver.size
+
+    def matmul(self, vectors: Any) -> Floats:
+        return self.scale * self.solver.solve(self.shift, vectors, self.tol, self.progress).values
+
+    def block(self, rows: Any, columns: Any) -> Floats:
+        """K[rows][:, columns]; what was asked for before is kept, see `LaplacianSolver.block`."""
+        return self.scale * self.solver.block(self.shift, rows, columns, self.tol, self.progress)
+
+    def scaled(self, factor: Any) -> "SparsePrecision":
+        return replace(self, scale=float(factor) * self.scale)
+
+    def showing(self, progress: Callable[[], Progress]) -> "SparsePrecision":
+        return replace(self, progress=progress())
+
+    def inverse(self) -> Any:
+        """K⁻¹ as a scipy CSR array."""
+        identity = scipy.sparse.eye_array(self.size, format="csr")
+        return (self.solver.laplacian() + self.shift * identity) / self.scale
+
+    @property
+    def row_sum(self) -> float:
+        """The eigenvalue of vectors that are constant on components of K⁻¹."""
+        return self.scale / self.shift
+
+    @property
+    def is_treelike(self) -> bool:
+        """Whether a factor of K⁻¹ is about as sparse as it is and worth having."""
+        return self.solver.is_treelike
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix(Covariance):
+    """K by its entries.
+
+    Parameters
+    ----------
+    matrix : scipy CSR array, shape (n, n)
+        Symmetric, positive semidefinite.
+    """
+
+    matrix: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def matmul(self, vectors: Any) -> Floats:
+        return np.asarray(self.matrix @ np.asarray(vectors, dtype=np.float64))
+
+    def block(self, rows: Any, columns: Any) -> Floats:
+        return np.asarray(self.matrix[np.asarray(rows)][:, np.asarray(columns)].toarray())
+
+    def scaled(self, factor: Any) -> "SparseMatrix":
+        return SparseMatrix(float(factor) * self.matrix)
+
+
+# The Lanczos process runs on (Δ + s I)⁻¹ with s so many times 1/t (van den Eshof & Hochbruck 2006): fewest steps, 16 for 1e-6.
+_SHIFT = 10.0
+# Entries of all the vectors of a run: 0.5 GB.
+_KEPT, _MOST_COLUMNS = 2**26, 64
+
+
+@dataclass(frozen=True, eq=False)
+class HeatKernel(_ConstantRows):
+    """scale exp(−tΔ) of a graph (Kondor & Lafferty 2002), by solutions with Δ + 10/t.
+
+    Parameters
+    ----------
+    solver : LaplacianSolver
+        Of the graph.
+    time, scale : float
+        Positive.
+    tol : float
+        Bound on the error of a product, relative to the vector's length.
+    progress : callable, optional
+        Told how many columns of how many are done.
+    """
+
+    solver: LaplacianSolver
+    time: float
+    scale: float = 1.0
+    tol: float = 1e-6
+    progress: Progress | None = None
+    _seen: SeenBlock = field(default_factory=SeenBlock, repr=False)
+
+    @property
+    def size(self) -> int:
+        return self.solver.size
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        given = np.asarray(vectors, dtype=np.float64)
+        columns = given.reshape(self.size, -1)
+        product = np.empty(columns.shape)
+        for part in self._parts(columns.shape[1]):
+            product[:, part] = self.scale * self._flowed(columns[:, part])
+        return product.reshape(given.shape)
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """K[rows][:, columns]; what was asked for before is kept."""
+        positions = self.solver.positions
+        return self.scale * self._seen.entries(positions(rows), positions(columns), self._columns)
+
+    @property
+    def row_sum(self) -> float:
+        """No heat is lost."""
+        return self.scale
+
+    def scaled(self, factor: Any) -> "HeatKernel":
+        return replace(self, scale=float(factor) * self.scale)
+
+    def showing(self, progress: Callable[[], Progress]) -> "HeatKernel":
+        return replace(self, progress=progress())
+
+    def _columns(self, columns: NDArray[np.intp], rows: NDArray[np.intp]) -> Iterator[tuple[slice, Floats]]:
+        for part in self._parts(columns.size):
+            units = np.zeros((self.size, part.stop - part.start))
+            units[columns[part], np.arange(units.shape[1])] = 1.0
+            yield part, self._flowed(units)[rows]
+
+    def _parts(self, count: int) -> Iterator[slice]:
+        width = int(np.clip(_KEPT // (_steps(self.tol) * max(self.size, 1)), 1, _MOST_COLUMNS))
+        for start in range(0, count, width):
+            stop = min(start + width, count)
+            yield slice(start, stop)
+            if self.progress is not None:
+                self.progress(stop, count)
+
+    def _flowed(self, vectors: Floats) -> Floats:
+        """exp(−tΔ) times vectors: what is constant on a component stays, the rest by its Krylov space."""
+        solver, shift = self.solver, _SHIFT / self.time
+        start = solver.centred(vectors)
+        norm = np.linalg.norm(start, axis=0)
+
+        def apply(block: Floats) -> Floats:
+            return solver.centred(solver.solve(shift, block, tol=1e-2 * self.tol).values)
+
+        found = lanczos(apply, start, _steps(self.tol), keep=True)
+        weights = _weights(found, lambda nodes: np.exp(-self.time * np.maximum(1.0 / nodes - shift, 0.0)))
+        flowed = np.asarray(vectors - start)
+        for vector, weight in zip(found.vectors, weights, strict=True):
+            flowed += vector * (weight * norm)
+        return flowed
+
+
+@cache
+def _steps(tol: float) -> int:
+    """How many steps any graph, time and vector take at most.
+
+    With x = s/(λ + s) in (0, 1], exp(−tλ) = exp(st (1 − 1/x)) is one function as st is fixed. k steps are exact for polynomials in
+    x of degree k − 1, and else err by twice what the best of these leaves of that function: at most its further
+    Chebyshev coefficients.
+    """
+
+    def function(y: Any) -> Any:
+        return np.exp(_SHIFT * (1 - 2 / np.maximum(1 + y, 1e-300)))  # x = (1 + y) / 2
+
+    coefficients = chebinterpolate(function, 200)
+    left = 2 * np.cumsum(np.abs(coefficients[::-1]))[::-1]
+    return int(np.argmax(left <= tol)) or len(left)
+
+
+def _weights(found: Tridiagonal, function: Callable[[Floats], Floats]) -> Floats:
+    """f(T) e₁ of each process, shape (steps so far, p)."""
+    weights = np.zeros((len(found.vectors), found.length.size))
+    for number, end in enumerate(found.length):
+        if end:
+            values, vectors = scipy.linalg.eigh_tridiagonal(
+                found.diagonal[number, :end], found.beside[number, : end - 1]
+            )
+            weights[:end, number] = vectors @ (function(values) * vectors[0])
+    return weights
+
+
+# Entries of the matrix that exist at a time: 64 MB.
+_BLOCK = 2**23
+# Entries that may be evaluated for exact means of rows: a few minutes; beyond, the columns are sampled.
+_EVALUATIONS = 5_000_000_000
+# Rows whose means stand for all, and where all are too many: the average of their sampled means is off by 1/20 of their spread.
+_SAMPLED = 400
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMatrix(Covariance):
+    """K_ij = scale k(x_i, x_j), never stored.
+
+    Parameters
+    ----------
+    function : callable
+        From points of shapes (r, d) and (c, d) to their covariances, NumPy arrays of shape (r, c).
+    points : array, shape (n, d)
+    scale : float
+        Positive.
+
+    Attributes
+    ----------
+    means_error : array of float64, shape (r,)
+        Standard errors of what `row_means` said last; zeros where it was exact.
+    """
+
+    _together: ClassVar[int] = 64  # a call costs more than the covariances beside these variances
+
+    function: Callable[[Any, Any], Any]
+    points: Floats
+    scale: float = 1.0
+    means_error: Floats = field(init=False, repr=False, default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        points = np.asarray(self.points, dtype=np.float64)
+        if points.ndim != 2 or not np.all(np.isfinite(points)):
+            raise DataError(
+                f"a kernel matrix takes finite points of shape (n, d), not of shape {points.shape}"
+                + (" with NaN or infinity" if points.ndim == 2 else "")
+            )
+        object.__setattr__(self, "points", points)
+
+    @property
+    def size(self) -> int:
+        return int(self.points.shape[0])
+
+    def matmul(self, vectors: ArrayLike) -> Floats:
+        """K times vectors of shape (n,) or (n, k); rows that are all 0 in them cost nothing."""
+        given = np.asarray(vectors, dtype=np.float64)
+        used = np.flatnonzero(given.reshape(self.size, -1).any(axis=1))
+        product = np.empty(given.shape)
+        for rows, entries in self._runs(np.arange(self.size), used):
+            product[rows] = entries @ given[used]
+        return product
+
+    def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        row, column = (np.asarray(given, dtype=np.intp).reshape(-1) for given in (rows, columns))
+        block = np.empty((row.size, column.size))
+        for part, entries in self._runs(row, column):
+            block[part] = entries
+        return block
+
+    def row_means(self, rows: ArrayLike) -> Floats:
+        """Mean of each of some rows; from a sample of the columns where they are too many, see ``means_error``."""
+        row = np.asarray(rows, dtype=np.intp).reshape(-1)
+        count = min(self.size, max(100, _EVALUATIONS // max(row.size, 1)))
+        columns = np.arange(self.size)
+        if count < self.size:
+            columns = np.random.default_rng(0).choice(self.size, count, replace=False)
+        means, error = np.empty(row.size), np.zeros(row.size)
+        for part, entries in self._runs(row, columns):
+            means[part] = entries.mean(axis=1)
+            if count < self.size:
+                error[part] = entries.std(axis=1, ddof=1) * np.sqrt((1 - count / self.size) / count)
+        object.__setattr__(self, "means_error", error)
+        return means
+
+    def average(self) -> float:
+        """Mean of all entries, from a sample of the rows where they are too many for exact means."""
+        count = self.size if self.size**2 <= _EVALUATIONS // 20 else _SAMPLED
+        rows = np.random.default_rng(0).choice(self.size, count, replace=False)
+        return float(self.row_means(rows).mean())
+
+    def scaled(self, factor: Any) -> "KernelMatrix":
+        return replace(self, scale=float(factor) * self.scale)
+
+    def low_rank(self, most: int, tol: float, rng: np.random.Generator) -> LowRank:
+        return nystrom(self, most, tol, rng=rng)
+
+    def _runs(self, rows: NDArray[Any], columns: NDArray[Any]) -> Iterator[tuple[slice, Floats]]:
+        """Runs of rows with their entries in some columns."""
+        step = max(1, _BLOCK // max(columns.size, 1))
+        right = self.points[columns]
+        for start in range(0, rows.size, step):
+            entries = np.asarray(
+                self.function(self.points[rows[start : start + step]], right), dtype=np.float64
+            )
+            if not np.all(np.isfinite(entries)):
+                raise DataError(
+                    "the kernel gave NaN or infinity; look at its hyperparameters and at extreme attributes"
+                )
+            yield slice(start, start + step), self.scale * entries
+
+
+def nystrom(
+    matrix: KernelMatrix, most: int, tol: float = 1e-6, *, rng: np.random.Generator | None = None
+) -> LowRank:
+    """Replace K by ``K_·Z K_ZZ⁻¹ K_Z·``, with chosen points Z (Williams & Seeger 2001).
+
+    Parameters
+    ----------
+    matrix : KernelMatrix
+        K; n points.
+    most : int
+        Points to choose at most.
+    tol : float
+        Share of the trace that may be left out: with fewer points if they do.
+    rng : Generator, optional
+        Choose at random, in proportion to what the points chosen so far leave unexplained; else always what is explained
+        worst, see `pivoted_cholesky`.
+
+    Returns
+    -------
+    LowRank
+        Its ``left_out`` is the share of the trace left out, which bounds the largest eigenvalue of the difference. The
+        difference is positive semidefinite: no variance is overstated.
+    """
+    everyone = np.arange(matrix.size)
+    chosen, left_out = pivoted_cholesky(
+        matrix.variances(everyone), lambda at: matrix.block(everyone, [at])[:, 0], most, tol, rng=rng
+    )
+    # No jitter: every point was chosen for what the others left of its variance.
+    root = np.linalg.cholesky(matrix.block(chosen, chosen))
+    columns = scipy.linalg.solve_triangular(root, matrix.block(chosen, everyone), lower=True)
+    return LowRank(columns.T, left_out)
+
+
+class Woodbury:
+    """Solves with A + F Fᵀ, by solutions with A (Woodbury 1950): (A + FFᵀ)⁻¹ = A⁻¹ − A⁻¹F (I + FᵀA⁻¹F)⁻¹ FᵀA⁻¹.
+
+    Parameters
+    ----------
+    solve : callable
+        From vectors of shape (n,) or (n, k) to A⁻¹ times them, A symmetric positive definite: a sparse precision, a diagonal.
+    factor : array, shape (n, r)
+        F; costs r solutions.
+
+    Raises
+    ------
+    DataError
+        If I + FᵀA⁻¹F is not positive definite: A then was not.
+    """
+
+    def __init__(self, solve: Callable[[Floats], Floats], factor: Floats) -> None:
+        self._solve, self._factor = solve, factor
+        self._solved = np.asarray(solve(factor))
+        inner = factor.T @ self._solved
+        try:
+            self._root = np.linalg.cholesky(np.eye(factor.shape[1]) + 0.5 * (inner + inner.T))
+        except np.linalg.LinAlgError:
+            raise DataError(
+                "a low rank was added to a matrix that is not positive definite; look at the precision that is solved with"
+            ) from None
+
+    def solve(self, vectors: Floats) -> Floats:
+        """(A + F Fᵀ)⁻¹ times vectors of shape (n,) or (n, k)."""
+        small = scipy.linalg.cho_solve((self._root, True), self._solved.T @ vectors)
+        return np.asarray(self._solve(vectors) - self._solved @ small)
+
+    @property
+    def log_determinant(self) -> float:
+        """``log |A + F Fᵀ| − log |A| = log |I + FᵀA⁻¹F|``."""
+        return 2.0 * float(np.log(np.diagonal(self._root)).sum())
