@@ -93,7 +93,7 @@ def test_few_modules_talk_to_arviz() -> None:
         if any(i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found)
     ]
     assert users == [
-        "relpref.diagnostics.psis",
+        "relpref.infer.psis",
         "relpref.posterior.arviz",
         "relpref.report.plots",
     ]

@@ -12,7 +12,7 @@ from relpref.cli.rank import opened
 from relpref.data.arrays import label
 from relpref.diagnostics import Calibration, Certificate, Check, calibrate, certify, check
 from relpref.diagnostics.calibration.run import simulated_relation, simulated_utilities
-from relpref.diagnostics.certificates.certificate import CHECK
+from relpref.diagnostics.certificate import CHECK
 from relpref.errors import DataError
 from relpref.folders import made
 from relpref.infer import EP, Exact, Laplace

@@ -1,9 +1,8 @@
 """How far a result can be trusted, and what it rests on."""
 
 from relpref.diagnostics.calibration import Calibration, calibrate
-from relpref.diagnostics.certificates.certificate import Certificate
-from relpref.diagnostics.certificates.certify import certify
-from relpref.diagnostics.certificates.check import Check, check
+from relpref.diagnostics.certificate import Certificate, certify
+from relpref.diagnostics.nuts import Check, check
 from relpref.diagnostics.predictive import HeldOut, compare, influence, k_fold, leave_one_out, raters
 from relpref.diagnostics.relations import evidence_without_each
 

@@ -4,9 +4,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data import PreferenceData, Rankings, RelationData
@@ -325,12 +327,34 @@ class Posterior(PosteriorBase):
         UnsupportedProgramError
             If the posterior does not know its program.
         """
-        import relpref  # the diagnostics build on this room, so they are asked for when they are wanted
-
-        found: Posterior = relpref.diagnostics.certificates.certify.reweighted_posterior(
-            self, num_samples, key
-        )
+        found: Posterior = import_module("relpref.infer.reweighting").reweighted(self, num_samples, key)
         return found
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether anything was observed; without answers the posterior is the prior."""
+        return True
+
+    def reported(
+        self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
+    ) -> pd.DataFrame:
+        """``mean`` and ``sd`` of what people look at, by label.
+
+        Of utilities less their average, by item; of a classifier's latent functions, by example (and by class, where there are more
+        than two); of another program's Gaussian sites, by site and position.
+
+        Parameters
+        ----------
+        belief : Belief, optional
+            In the place of the posterior's own; about the chosen items alone, if some are chosen.
+        chosen : array of int, optional
+            Positions of items; all of them by default.
+        """
+        belief = self.belief if belief is None else belief
+        places = [(site, row) for site, rows in self.slices.items() for row in range(rows.stop - rows.start)]
+        order = np.concatenate([np.arange(rows.start, rows.stop) for rows in self.slices.values()])
+        index = pd.MultiIndex.from_tuples(places, names=["site", "position"])
+        return pd.DataFrame({"mean": belief.mean()[order], "sd": belief.sd()[order]}, index=index)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.

@@ -16,7 +16,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Values, in_double
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import Floats
+from relpref.posterior.gaussian import Belief, Floats
 from relpref.posterior.utility import objects
 
 DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)
@@ -40,6 +40,12 @@ class ClassPosterior(Posterior):
 
     def datasets(self) -> dict[str, Any]:
         return {"data": self.data}
+
+    def reported(
+        self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
+    ) -> pd.DataFrame:
+        table = (self if belief is None else replace(self, belief=belief)).latent()
+        return table if table.columns.nlevels == 1 else table.stack(level=1, future_stack=True)
 
     @property
     def classes(self) -> tuple[Any, ...]:

@@ -325,6 +325,17 @@ class UtilityPosterior(Posterior):
     def datasets(self) -> dict[str, Any]:
         return {"data": self.data}
 
+    @property
+    def has_answers(self) -> bool:
+        return bool(self.data.num_answers)
+
+    def reported(
+        self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
+    ) -> pd.DataFrame:
+        centred = (self.belief if belief is None else belief).centred()
+        index = pd.Index(objects(self.data.entities)[chosen], name="entity", tupleize_cols=False)
+        return pd.DataFrame({"mean": centred.mean(), "sd": centred.sd()}, index=index)
+
     def ranking(
         self, interval: float = 0.9, key: Any = None, *, ranks: bool = True, top: int = 1000
     ) -> pd.DataFrame:

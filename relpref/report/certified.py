@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
-from relpref.diagnostics.certificates.certify import Target
 from relpref.errors import RelprefError
 from relpref.infer import Posterior, UtilityPosterior
+from relpref.infer.reweighting import Target
 from relpref.posterior.gaussian import Floats, GaussianBelief
 from relpref.report.blocks import Block, Text, clean, fixed, sentence
 

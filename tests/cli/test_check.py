@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relpref.diagnostics.certificates.certify import Chains
+from relpref.diagnostics.nuts import Chains
 from relpref.errors import InferenceError
 from relpref.infer import Result
 
@@ -17,14 +17,14 @@ from relpref.infer import Result
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """NUTS that has converged on what the posterior says."""
 
-    def sample(posterior: Any, chosen: Any, belief: Any, free: bool, key: Any, settings: Any) -> Chains:
-        draws = posterior.belief.draw(settings.draws, np.random.default_rng(0))[:, chosen]
-        shape = (settings.chains, -1, len(chosen))
+    def sample(posterior: Any, chosen: Any, belief: Any, free: bool, key: Any, **settings: Any) -> Chains:
+        draws = posterior.belief.draw(settings["draws"], np.random.default_rng(0))[:, chosen]
+        shape = (settings["chains"], -1, len(chosen))
         names = posterior.hyperparameters if free else {}
-        values = {name: np.array([value] * settings.draws) for name, value in names.items()}
+        values = {name: np.array([value] * settings["draws"]) for name, value in names.items()}
         return Chains(draws.reshape(shape), values, 0)
 
-    monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", sample)
+    monkeypatch.setattr("relpref.diagnostics.nuts.sample", sample)
 
 
 def test_a_run_is_checked(place: Path, quick: None, ask: Callable[..., Any]) -> None:
@@ -84,16 +84,16 @@ def test_what_cannot_be_checked(
         said = ask("check", "run", *options)
         assert (said.code, said.out, said.err.startswith("relpref: error: ")) == (2, "", True)
 
-    def fails(*_: Any) -> Any:
+    def fails(*_: Any, **__: Any) -> Any:
         raise InferenceError("nothing converged", Result.diverged)
 
-    monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", fails)
+    monkeypatch.setattr("relpref.diagnostics.nuts.sample", fails)
     assert ask("check", "run").code == 1
 
-    def interrupted(*_: Any) -> Any:
+    def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", interrupted)
+    monkeypatch.setattr("relpref.diagnostics.nuts.sample", interrupted)
     assert ask("check", "run").code == 130
 
 

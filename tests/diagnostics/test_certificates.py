@@ -18,10 +18,10 @@ from scipy.stats import norm
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import Certificate, certify
-from relpref.diagnostics.certificates.certify import reweighted
-from relpref.diagnostics.psis import smoothed, threshold
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
+from relpref.infer.psis import smoothed, threshold
+from relpref.infer.reweighting import reweighted_moments
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp
 from relpref.posterior.base import Origin, Posterior
@@ -206,7 +206,7 @@ def test_few_components_stand_for_all_of_a_mixture(posterior: UtilityPosterior) 
     mixed = replace(posterior, belief=both, hyperparameter_draws={"attributes_amplitude": np.ones(60)})
     noise = rng.normal(size=(10, 8, 2))
     some = both.locations[:10, None] + np.concatenate([noise, -noise], axis=1)
-    exact, errors = reweighted(
+    exact, errors = reweighted_moments(
         mixed, some.reshape(160, 2), np.full(160, 1 / 160), np.repeat(np.arange(10), 16)
     )
     np.testing.assert_allclose(exact["mean"], both.centred().mean(), atol=1e-12)

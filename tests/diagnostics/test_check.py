@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from relpref.data import PreferenceData
 from relpref.diagnostics import check
-from relpref.diagnostics.certificates.certify import Chains, well_answered
+from relpref.diagnostics.nuts import Chains, well_answered
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior, from_samples
 from relpref.kernels import Precomputed
@@ -75,12 +75,12 @@ def nuts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let draws from elsewhere take the place of those of NUTS."""
 
     def instead(belief: GaussianBelief, size: int = 2000, **more: Any) -> None:
-        def sample(_: Any, chosen: Any, *__: Any) -> Chains:
+        def sample(_: Any, chosen: Any, *__: Any, **___: Any) -> Chains:
             draws = belief.draw(size, np.random.default_rng(0))[:, chosen].reshape(4, -1, len(chosen))
             given: dict[str, Any] = {"hyperparameters": {}, "divergences": 0} | more
             return Chains(draws + np.asarray(given.pop("drift", np.zeros((4, 1, 1)))), **given)
 
-        monkeypatch.setattr("relpref.diagnostics.certificates.check.sample", sample)
+        monkeypatch.setattr("relpref.diagnostics.nuts.sample", sample)
 
     return instead
 

@@ -13,7 +13,6 @@ from scipy.special import logsumexp, ndtr
 
 import relpref
 from relpref import PreferenceData
-from relpref.diagnostics.psis import smoothed
 from relpref.infer import EP, Laplace, UtilityPosterior, importance
 from relpref.infer.importance import (
     POINTS,
@@ -24,6 +23,7 @@ from relpref.infer.importance import (
     pareto_k,
     warn_of_weights,
 )
+from relpref.infer.psis import smoothed
 from relpref.infer.result import InferenceWarning
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit

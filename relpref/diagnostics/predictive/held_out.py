@@ -142,7 +142,7 @@ class HeldOut:
         One row for each row of the data's answers, in its order: the answer as it was given (a probability that was reported is in
         ``reported``), ``probability`` (held out; the density, where answers are numbers) and its logarithm ``log_score``. Comparisons: ``p_first``, ``p_second`` and, where there are some,
         ``p_tie``; the first is who stands in the table's first column. Classes: ``p_<class>``. Scores of a relation: ``mean`` and
-        ``sd`` of the label. ``k_hat`` where draws were reweighted: above `relpref.diagnostics.psis.threshold`, at most 0.7, the row is not to be relied on.
+        ``sd`` of the label. ``k_hat`` where draws were reweighted: above `relpref.infer.psis.threshold`, at most 0.7, the row is not to be relied on.
     method : str
         How the answers were held out.
     notes : tuple of str

@@ -15,11 +15,11 @@ from relpref.data.arrays import counted
 from relpref.data.relation_data import SIGN, RelationValues
 from relpref.diagnostics.predictive.cavity import Predictive, Question
 from relpref.diagnostics.predictive.held_out import HeldOut
-from relpref.diagnostics.psis import FEWEST, smoothed, threshold
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
 from relpref.infer.exact.solve import ClosedScores, EdgeScores
 from relpref.infer.large.answered import answered
+from relpref.infer.psis import FEWEST, smoothed, threshold
 from relpref.posterior.classes import Examples, example_labels
 from relpref.posterior.gaussian import DrawsBelief, Floats
 from relpref.posterior.utility import objects

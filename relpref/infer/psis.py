@@ -1,7 +1,4 @@
-"""What ArviZ computes for the diagnostics: Pareto-smoothed weights, R-hat and effective sample sizes. NumPy in, NumPy out.
-
-The one module of the diagnostics that imports ArviZ (arviz-stats, with one API on every Python).
-"""
+"""Pareto-smoothed weights, R-hat and effective sample sizes by arviz-stats, which is imported here alone. NumPy in, NumPy out."""
 
 from typing import Any, NamedTuple
 
@@ -42,8 +39,8 @@ def smoothed(log_weights: Floats) -> Smoothed:
     Parameters
     ----------
     log_weights : array, shape (..., s)
-        Up to a constant along the last axis. Where a row of them cannot be smoothed its k-hat is inf and the weights are as given: where there
-        are fewer than 25, one is NaN or +inf, all are −inf, or all but the largest are zero to 308 digits.
+        Up to a constant along the last axis. Where a row of them cannot be smoothed its k-hat is inf and the weights are as given:
+        where there are fewer than 25, one is NaN or +inf, all are −inf, or all but the largest are zero to 308 digits.
     """
     array_stats = _array_stats()
     given = np.atleast_2d(log_weights)

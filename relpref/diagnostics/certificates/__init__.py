@@ -1,1 +1,0 @@
-"""Whether an approximate posterior is the exact one: by importance weights, and by NUTS."""

@@ -1,0 +1,363 @@
+"""A posterior as a proposal for the exact one: importance weights of its draws (Vehtari et al. 2024).
+
+The exact posterior p(u | answers) ∝ p(answers | u) N(u; location, K) is known up to its evidence. Where the Gaussian q that an engine
+found is near it, the weights p(answers | u) N(u; location, K) / q(u) of draws of q vary little.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jax import Array
+from numpy.typing import NDArray
+
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer.large.answered import answered
+from relpref.infer.program import Call, Layout, Values, prepare, read
+from relpref.infer.psis import Smoothed, smoothed, threshold
+from relpref.infer.samples import from_samples
+from relpref.linalg import cholesky
+from relpref.posterior.base import Posterior
+from relpref.posterior.gaussian import Floats, GaussianBelief, generator
+from relpref.posterior.update import engine_again
+
+MIN_DRAWS = 100  # from which a tail can be fitted
+MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look so by luck
+# Directions in which the prior varies less than that, relative to the one in which it varies most, are left out: their standard
+# deviation is a hundred-thousandth of the largest, and rounding would decide what is seen of them.
+_MIN_VARIANCE = 1e-10
+_MAX_PREDICTORS = 2_000_000  # of draws that are evaluated together: 16 MB
+_MAX_NUMBERS = 20_000_000  # in all draws: 160 MB
+_COMPONENTS = 25  # of a mixture that are looked at
+_GROUPS = 50  # of draws, by which errors are found
+# Twice as many draws are taken, and twice as many again, until the weights can be relied on (few draws may see the foot of a tail
+# that is light further out) and the verdict is decided. Not where that could not help, nor where there is no memory for it.
+_ROUNDS = (1, 1, 2, 4, 8)
+_WIDER = (1.0, 2.5)  # a Gaussian that is too narrow is no proposal; a wider one is, in a few dimensions
+_MUCH_WIDER = 1.2
+_ALIKE, _MAX_SHARE = 0.9, 0.02  # effective share of draws whose weights hardly differ, and the largest weight
+_RESAMPLED_FROM = 1000  # effective draws
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """p(answers | u) N(u; location, covariance).
+
+    Attributes
+    ----------
+    call, layout, arrays, fixed
+        The program, all of whose hyperparameters are fixed.
+    location : array, shape (n,)
+    covariance : array, shape (n, n)
+    """
+
+    call: Call
+    layout: Layout
+    arrays: tuple[Any, ...]
+    fixed: Values
+    location: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, posterior: Posterior, hyperparameters: Values) -> "Target":
+        """The posterior's program at some hyperparameters, all of them; inside ``enable_x64``."""
+        origin = posterior.origin
+        if origin is None:
+            raise UnsupportedProgramError(
+                "this posterior does not know its program, so there is nothing to hold it against; fit with a program of "
+                "relpref.models before saving, or certify in the session of the fit"
+            )
+        found = prepare(origin.program, origin.args, origin.kwargs, hyperparameters, padding=False)
+        program = found.call, found.discovery.layout, found.arrays, found.fixed
+        return cls(*program, *(np.asarray(part) for part in _prior(*program)))
+
+    @cached_property
+    def root(self) -> Floats:
+        """R with R Rᵀ = covariance, shape (n, r), see `directions`."""
+        return directions(self.covariance)
+
+    def weigh(
+        self, belief: GaussianBelief, number: int, rng: np.random.Generator, wider: float
+    ) -> tuple[Floats, Floats]:
+        """Antithetic draws of a Gaussian and the logarithms of their weights, whose mean estimates the evidence.
+
+        The draws come in pairs, with sds that are ``wider`` times those of the Gaussian, in coordinates w with u = location + root w
+        in which the prior is N(0, I): directions in which it does not vary have no part in either density.
+        """
+        mean, covariance = whitened(self.root, belief.location - self.location, belief.scale)
+        lower = wider * np.asarray(cholesky(jnp.asarray(covariance)).lower)
+        half = rng.standard_normal((number // 2, len(mean)))
+        noise = np.concatenate([half, -half])
+        white = mean + noise @ lower.T
+        draws = self.location + white @ self.root.T
+        log_prior = -0.5 * np.sum(np.square(white), axis=1)
+        log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.sum(np.log(np.diagonal(lower)))
+        block = min(max(1, _MAX_PREDICTORS // max(self.layout.num_rows, 1)), number)
+        log_likelihoods = _log_likelihoods(
+            self.call, self.layout, block, self.arrays, self.fixed, jnp.asarray(draws)
+        )
+        return draws, np.asarray(log_likelihoods) + log_prior - log_proposal
+
+
+def directions(covariance: Floats) -> Floats:
+    """R with R Rᵀ = covariance, shape (n, r): orthogonal columns, one for each direction in which there is variance."""
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > _MIN_VARIANCE * max(values.max(initial=0.0), np.finfo(float).tiny)
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+
+
+def whitened(root: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance of w, where ``root`` w, of `directions`, has the given ones."""
+    inverse = (root / np.sum(np.square(root), axis=0)).T
+    found = inverse @ covariance @ inverse.T
+    return inverse @ mean, 0.5 * (found + found.T)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _prior(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> tuple[Array, Array]:
+    reading = read(call, arrays, layout, {}, fixed)
+    return reading.location, reading.covariance.dense()
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _log_likelihoods(
+    call: Call, layout: Layout, block: int, arrays: tuple[Any, ...], fixed: Values, draws: Array
+) -> Array:
+    return jax.lax.map(
+        lambda vector: log_likelihood(call, layout, arrays, fixed, vector), draws, batch_size=block
+    )
+
+
+def log_likelihood(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], values: Values, vector: Array
+) -> Array:
+    """Σ log p(answer | u) by the distributions' own densities, each row counted as often as it was answered."""
+    sites = call.trace(arrays, {**values, **layout.unravel(vector)})
+    total = jnp.zeros(())
+    for name in layout.observed:
+        site = sites[name]
+        each = site["fn"].log_prob(site["value"])
+        total = total + jnp.sum(each if site["scale"] is None else site["scale"] * each)
+    return total
+
+
+class WeightedDraws(NamedTuple):
+    """Draws of a posterior with smoothed weights.
+
+    Attributes
+    ----------
+    draws : array, shape (s, n)
+    log_weights : array, shape (s,)
+        As they are; their mean estimates the evidence.
+    smoothed : Smoothed
+    groups : array of int, shape (s,)
+        From 0 on; draws of different groups know nothing of one another.
+    proposal : array of int, shape (s,)
+        Which of the components a draw is from.
+    values : list of dict
+        Hyperparameters of each component.
+    """
+
+    draws: Floats
+    log_weights: Floats
+    smoothed: Smoothed
+    groups: NDArray[np.intp]
+    proposal: NDArray[np.intp]
+    values: list[dict[str, Any]]
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the weights can be relied on: by the shape of their tail, or because they hardly differ.
+
+        Of weights nearly all of which are equal the few others look like a heavy tail to k-hat, however light it is.
+        """
+        found, number = self.smoothed, len(self.log_weights)
+        alike = found.ess >= _ALIKE * number and np.max(found.log_weights) <= np.log(_MAX_SHARE)
+        return bool((found.k_hat <= threshold(number) or alike) and found.ess >= MIN_EFFECTIVE)
+
+    @property
+    def log_evidence(self) -> float:
+        """Of the exact model at the hyperparameters; NaN of several components and of weights that cannot be relied on."""
+        if len(self.values) > 1 or not self.reliable:
+            return np.nan
+        highest = self.log_weights.max()
+        return float(highest + np.log(np.mean(np.exp(self.log_weights - highest))))
+
+    def moments(self, posterior: Posterior) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Means and sds of the exact posterior by these weights, and their errors, see `reweighted_moments`."""
+        return reweighted_moments(posterior, self.draws, np.exp(self.smoothed.log_weights), self.groups)
+
+
+def weighted_draws(
+    posterior: Posterior, num_samples: int, rng: np.random.Generator, wider: float = 1.0
+) -> Iterator[WeightedDraws]:
+    """Twice as many draws each time, until 16 times ``num_samples`` or as many as there is memory for."""
+    most = _MAX_NUMBERS // max(posterior.belief.size, 1)
+    parts: list[tuple[Floats, Floats]] = []
+    with jax.enable_x64(True):
+        proposals = list(_proposals(posterior))
+    each = 2 * -(-num_samples // (2 * len(proposals)))  # pairs
+    for rounds in _ROUNDS:
+        with jax.enable_x64(True):
+            for _ in range(rounds):
+                for target, belief, log_scale, _ in proposals:
+                    draws, log_weights = target.weigh(belief, each, rng, wider)
+                    parts.append((draws, log_weights - log_scale))
+        draws, log_weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+        repeats, number = len(parts) // len(proposals), len(log_weights)
+        proposal = np.tile(np.repeat(np.arange(len(proposals)), each), repeats)
+        # Of a mixture the draws of one component may know of one another, of a Gaussian the pairs.
+        pairs = np.tile(np.arange(each // 2) % _GROUPS, 2 * repeats)
+        groups = proposal if len(proposals) > 1 else pairs
+        values = [each[3] for each in proposals]
+        found = WeightedDraws(draws, log_weights, smoothed(log_weights), groups, proposal, values)
+        yield found
+        hopeless = float(found.smoothed.ess) / number * sum(_ROUNDS) * num_samples < MIN_EFFECTIVE
+        if (hopeless and not found.reliable) or 2 * number > most:
+            return
+
+
+def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, float, dict[str, Any]]]:
+    """The Gaussian, or some components of a mixture; with what is taken off their log weights, and their hyperparameters.
+
+    The hyperparameters θ of a mixture have the distribution p(θ) Z_q(θ), with the engine's evidence, and u that of q(u | θ): for the
+    joint posterior the weight of both together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
+    """
+    belief: Any = posterior.belief
+    if len(belief.components) == 1 and not posterior.hyperparameter_draws:
+        values = dict(posterior.hyperparameters)
+        yield Target.of(posterior, values), belief.components[0], 0.0, values
+        return
+    weights = belief.weights
+    total = min(len(weights), _COMPONENTS)
+    # As many places in the cumulative weights, so that each stands for the same share; a heavy component may have several.
+    places = (np.arange(total) + 0.5) / total * weights.sum()
+    nearest = np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
+    for at, times in zip(*np.unique(nearest, return_counts=True), strict=True):
+        moving = {name: draws[at] for name, draws in posterior.hyperparameter_draws.items()}
+        values = {**posterior.hyperparameters, **moving}
+        target, origin = Target.of(posterior, values), posterior.origin
+        assert origin is not None  # or there were no target
+        engine = engine_again(origin, fixed=values)
+        again = engine.run_from(None, 0, *origin.args, progress_bar=False, **origin.kwargs)
+        assert again.log_evidence is not None  # EP and Laplace compute it
+        yield target, belief.components[at], again.log_evidence - float(np.log(times)), values
+
+
+def reweighted_moments(
+    posterior: Posterior, draws: Floats, weights: Floats, groups: NDArray[np.intp]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Means and sds of the exact posterior, as `Posterior.reported` has them, and their errors.
+
+    What is known of the posterior without draws is changed by what the weights change in its draws, in which most of the noise of the
+    draws cancels: the mean by a difference, the sd by a factor. The errors are those of the jackknife that leaves out each group, for a
+    product of weight and draw varies more than either does.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    draws : array, shape (s, n)
+        Of the posterior.
+    weights : array, shape (s,)
+        They add up to 1.
+    groups : array of int, shape (s,)
+    """
+    # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at the averages.
+    held, reported = replace(posterior, hyperparameter_draws={}), posterior.reported()
+    both = [_Sums(draws, weights), _Sums(draws, np.full(len(draws), 1 / len(draws)))]
+
+    def change(left_out: NDArray[np.bool_] | None) -> Floats:
+        """Of means, and of the logarithms of sds; shape (2, rows)."""
+        after, before = (held.reported(sums.belief(left_out)) for sums in both)
+        log_sd = [np.log(table["sd"].where(table["sd"] > 0, 1.0)) for table in (after, before)]
+        return np.stack([after["mean"] - before["mean"], log_sd[0] - log_sd[1]])
+
+    number = int(groups.max()) + 1
+    without = np.stack([change(groups == group) for group in range(number)])
+    mean, log_sd = change(None)
+    mean_error, log_sd_error = np.sqrt((number - 1) * without.var(axis=0))
+    belief: Any = posterior.belief
+    if len(belief.components) > 1 and not np.ptp(belief.weights):
+        # Components of equal weight are a sample, whose mean is itself known up to an error; weighted ones are the points of an
+        # integral, whose weights say themselves whether they can be relied on.
+        between = np.cov(belief.locations, rowvar=False, bias=True)
+        beliefs = (GaussianBelief(belief.mean(), scale) for scale in (between, 0 * between))
+        spread, nothing = (held.reported(each)["sd"] for each in beliefs)
+        components = posterior.effective_draws or len(belief.components)
+        mean_error = np.hypot(mean_error, np.sqrt(np.maximum(spread**2 - nothing**2, 0.0) / components))
+    exact = pd.DataFrame({"mean": reported["mean"] + mean, "sd": reported["sd"] * np.exp(log_sd)})
+    return exact, pd.DataFrame({"mean": mean_error, "sd": exact["sd"] * log_sd_error}, index=exact.index)
+
+
+class _Sums:
+    """Weighted draws, from which groups can be left out."""
+
+    def __init__(self, draws: Floats, weights: Floats) -> None:
+        self.centre, self.weights = weights @ draws, weights
+        self.centred = draws - self.centre
+        self.squares = self._squares(slice(None))
+
+    def _squares(self, rows: NDArray[np.bool_] | slice) -> Floats:
+        centred = self.centred[rows]
+        return np.asarray((self.weights[rows, None] * centred).T @ centred)
+
+    def belief(self, left_out: NDArray[np.bool_] | None) -> GaussianBelief:
+        """The moments, of all draws or without some."""
+        if left_out is None:
+            return GaussianBelief(self.centre, self.squares)
+        weights = self.weights[left_out]
+        total = 1 - weights.sum()
+        shift = -(weights @ self.centred[left_out]) / total
+        squares = (self.squares - self._squares(left_out)) / total
+        return GaussianBelief(self.centre + shift, squares - np.outer(shift, shift))
+
+
+def require_draws(num_samples: int) -> None:
+    """Refuse a number of draws of which weights say nothing."""
+    if num_samples < MIN_DRAWS:
+        raise DataError(f"num_samples is {num_samples}; weights of fewer than {MIN_DRAWS} draws say nothing")
+
+
+def reweighted(posterior: Posterior, num_samples: int, key: Any) -> Posterior:
+    """See `Posterior.reweighted`."""
+    require_draws(num_samples)
+    posterior._warn_if_not_converged()
+    posterior = answered(posterior)
+    if posterior.sampled:
+        return posterior
+    rng = generator(posterior.key if key is None else key)
+    for wider in _WIDER:
+        for found in weighted_draws(posterior, num_samples, rng, wider):
+            if found.reliable and float(found.smoothed.ess) >= min(num_samples, _RESAMPLED_FROM):
+                break
+        if not found.reliable:
+            continue
+        # Where the exact posterior is much wider than the draws, these do not reach its tails.
+        exact_sd = found.moments(posterior)[0]["sd"]
+        if wider > 1 or not (exact_sd > _MUCH_WIDER * posterior.reported()["sd"]).any():
+            break
+    k_hat, ess, number = float(found.smoothed.k_hat), float(found.smoothed.ess), len(found.log_weights)
+    if not found.reliable:
+        raise InferenceError(
+            f"the weights of {number} draws cannot be relied on (k-hat {k_hat:.2f}, {ess:.0f} effective draws), so there are no "
+            "reweighted ones; raise num_samples, or run NUTS on the same program and from_samples",
+            found.smoothed,
+        )
+    # Systematic resampling: a draw of weight w comes w·s times, but for one more or less.
+    total = np.cumsum(np.exp(found.smoothed.log_weights))
+    places = (np.arange(num_samples) + rng.random()) / num_samples * total[-1]
+    kept = rng.permutation(np.minimum(np.searchsorted(total, places), number - 1))
+    values = [found.values[at] for at in found.proposal[kept]]
+    samples = {name: np.stack([np.asarray(value[name]) for value in values]) for name in found.values[0]}
+    samples |= {site: found.draws[kept][:, its] for site, its in posterior.slices.items()}
+    origin = posterior.origin
+    assert origin is not None  # or there were no weights
+    result = from_samples(samples, origin.program, *origin.args, rng_key=posterior.key, **origin.kwargs)
+    info = {**result.info, "engine": f"{posterior.engine}, reweighted", "k_hat": k_hat, "ess": ess}
+    log_evidence = found.log_evidence if np.isfinite(found.log_evidence) else None
+    return replace(result, info=info, log_evidence=log_evidence)
