@@ -109,14 +109,14 @@ def _over_prior(data: Any, key: int, draws: int) -> Any:
     import jax.numpy as jnp
 
     from relpref.infer import EP
-    from relpref.infer.program import constrained, prepare, prior_draws
+    from relpref.infer.program import Program
     from relpref.models import xpgp
 
     with jax.enable_x64(True):
-        call, arrays, fixed, (layout, *_), _ = prepare(xpgp, (data,), {}, {}, False)
-        drawn = prior_draws(call, layout, arrays, fixed, jax.random.key(key), draws)
+        program = Program.of(xpgp, (data,))
+        drawn = program.prior_draws(jax.random.key(key), draws)
         together = {name: jnp.stack([one[name] for one in drawn]) for name in drawn[0]}
-        values = jax.tree.map(np.asarray, constrained(call, layout, arrays, fixed, together))
+        values = jax.tree.map(np.asarray, program.constrained(together))
     return EP(xpgp, throw=False).run_at_draws(values, key, data, prior_log_weights=np.zeros(draws))
 
 

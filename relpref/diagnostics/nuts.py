@@ -17,7 +17,7 @@ from relpref.data import PreferenceData
 from relpref.diagnostics.certificate import called, comparison, off
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.large.answered import answered
-from relpref.infer.program import Values, constrained, prepare, read, unconstrained_values
+from relpref.infer.program import Program, Values
 from relpref.infer.psis import convergence
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.reweighting import Target, directions, log_likelihood, whitened
@@ -209,15 +209,14 @@ def sample(
     from numpyro.infer import MCMC, NUTS
 
     target = Target.of(posterior, dict(posterior.hyperparameters))
-    call, layout, arrays, fixed = target.call, target.layout, target.arrays, target.fixed
+    program = target.program
     theta: Values = {}
     if free:
         assert posterior.origin is not None  # or there were no target
         origin = posterior.origin
         known = dict(origin.engine.get("fixed", {}))
-        prepared = prepare(origin.program, origin.args, origin.kwargs, known, padding=False)
-        fixed, layout = prepared.fixed, prepared.discovery.layout
-        theta = unconstrained_values(call, arrays, posterior.hyperparameters, prepared.discovery.medians)
+        program = Program.of(origin.program, origin.args, origin.kwargs, known)
+        theta = program.unconstrained(posterior.hyperparameters)
     prior = target.covariance[np.ix_(chosen, chosen)]
     location, lower = jnp.asarray(target.location[chosen]), cholesky(jnp.asarray(prior)).lower
     centre, spread = (
@@ -228,16 +227,16 @@ def sample(
         """u, its whitened form w = c + R z, all hyperparameters, and the log prior of those that are free."""
         white = centre + spread @ state[_LATENT]
         if not theta:
-            return location + lower @ white, white, fixed, jnp.zeros(())
-        reading = read(call, arrays, layout, {name: state[name] for name in theta}, fixed)
+            return location + lower @ white, white, {}, jnp.zeros(())
+        reading = program.read({name: state[name] for name in theta})
         root = cholesky(reading.covariance.congruence(lambda u: u[chosen])).lower
-        values = {**fixed, **reading.hyperparameters}
+        values = reading.hyperparameters
         return reading.location[chosen] + root @ white, white, values, reading.log_prior
 
     def potential(state: Values) -> Array:
         vector, white, values, log_prior = latent(state)
-        whole = jnp.zeros(layout.num_latents).at[chosen].set(vector)
-        log_density = log_likelihood(call, layout, arrays, values, whole) - 0.5 * jnp.vdot(white, white)
+        whole = jnp.zeros(program.layout.num_latents).at[chosen].set(vector)
+        log_density = log_likelihood(program.at(values), whole) - 0.5 * jnp.vdot(white, white)
         return -log_density - log_prior
 
     starts = {
@@ -259,7 +258,7 @@ def sample(
     states = sampler.get_samples()
     vectors = np.asarray(jax.jit(lambda s: jax.lax.map(lambda one: latent(one)[0], s))(states))
     moving = {name: states[name] for name in theta}
-    values = constrained(call, layout, arrays, fixed, moving) if theta else {}
+    values = program.constrained(moving) if theta else {}
     return Chains(
         vectors.reshape(chains, -1, len(chosen)),
         {name: np.asarray(value) for name, value in values.items()},

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Literal
 
 from relpref.errors import UnsupportedProgramError
+from relpref.likelihoods.quadrature import ByQuadrature
+from relpref.likelihoods.tilted import unwrap
 
 NUTS = "numpyro's MCMC(NUTS(program)) can run it"
 Given = dict[int, Array]
@@ -375,21 +378,159 @@ def _evaluate(node: _Node, given: Given, known: dict[int, list[Any]]) -> Any:
     return known[key][node.index]
 
 
-def share(parts: Array, moved: Array) -> tuple[Array, Array]:
-    """Which of the parts is the predictor of each row, and what multiples of it the others are.
+# Of these families log p is concave in the predictor where a function of the named parameter is affine in it and the others do not
+# depend on it.
+_CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
+    dist.BernoulliLogits: ("logits", jnp.asarray, ()),
+    dist.BinomialLogits: ("logits", jnp.asarray, ("total_count",)),
+    dist.Normal: ("loc", jnp.asarray, ("scale",)),
+    dist.Logistic: ("loc", jnp.asarray, ("scale",)),
+    dist.Laplace: ("loc", jnp.asarray, ("scale",)),
+    dist.Poisson: ("rate", jnp.log, ()),
+    dist.NegativeBinomial2: ("mean", jnp.log, ("concentration",)),
+}
+
+
+class Doubt(NamedTuple):
+    """How far a site is from being a function of one affine predictor for each answer; all relative, 0 is perfect.
+
+    Attributes
+    ----------
+    several : Array
+        By how much what the remainder takes from a row is not one number and multiples of it.
+    wrong : Array
+        Mismatch of the log density of the predictor and that of the program.
+    across : Array
+        By how much an answer depends on the predictors of others.
+    bent : Array
+        0 where the family is known to be log-concave.
+    """
+
+    several: Array
+    wrong: Array
+    across: Array
+    bent: Array
+
+
+@dataclass(frozen=True)
+class AnySite:
+    """An observed site of any distribution, as a function of one predictor for each answer.
 
     Parameters
     ----------
-    parts, moved : Array, shape (m, k)
-        At the origin, and at some other latent vector.
-
-    Returns
-    -------
-    place : Array of int, shape (m, 1)
-        The first part that moves.
-    slope : Array, shape (m, k)
+    name : str
+    site : dict
+        As it was traced.
+    at : callable
+        From the latent vector to the site's distribution, without what plates and masks wrap around it.
     """
-    change = moved - parts
-    place = jnp.argmax(change != 0, axis=1, keepdims=True)
-    own = jnp.take_along_axis(change, place, axis=1)
-    return place, jnp.where(change == 0, 0.0, change / jnp.where(own == 0, 1.0, own))
+
+    name: str
+    site: dict[str, Any]
+    at: Callable[[Array], dist.Distribution]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Shape of the answers."""
+        return tuple(np.broadcast_shapes(jnp.shape(self.site["value"]), unwrap(self.site["fn"]).batch_shape))
+
+    def _followed(self, vector: Array) -> Followed:
+        try:
+            return follow(lambda latent: jax.tree.leaves(self.at(latent)), vector, self.rows)
+        except UnsupportedProgramError as error:
+            raise UnsupportedProgramError(f"observed site {self.name!r} {error}") from None
+
+    def _shares(self, vector: Array) -> tuple[Array, Array, Array]:
+        """Parts at the origin; which is the predictor, and what multiples of it the others are."""
+        parts = self._followed(jnp.zeros_like(vector)).parts
+        change = self._followed(_random(vector, 1)).parts - parts
+        place = jnp.argmax(change != 0, axis=1, keepdims=True)
+        own = jnp.take_along_axis(change, place, axis=1)
+        return parts, place, jnp.where(change == 0, 0.0, change / jnp.where(own == 0, 1.0, own))
+
+    def predictor(self, vector: Array) -> Array:
+        """Shape (m,)."""
+        parts = self._followed(vector).parts
+        if parts.shape[1] == 1:
+            return parts[:, 0]
+        _, place, _ = self._shares(vector)
+        return jnp.take_along_axis(parts, place, axis=1)[:, 0]
+
+    def _distribution(self, vector: Array) -> Callable[[Array], dist.Distribution]:
+        """As a function of the predictors of all rows; the latent vector is one at which the program can be traced."""
+        followed, structure = self._followed(vector), jax.tree.structure(unwrap(self.site["fn"]))
+        shares = None if followed.parts.shape[1] == 1 else self._shares(vector)
+
+        def at(z: Array) -> dist.Distribution:
+            parts = jnp.reshape(z, (-1, 1))
+            if shares is not None:
+                origin, place, slope = shares
+                parts = origin + slope * (parts - jnp.take_along_axis(origin, place, axis=1))
+            found: dist.Distribution = jax.tree.unflatten(structure, followed.parameters(parts))
+            return found
+
+        return at
+
+    def _log_density(self, vector: Array) -> Callable[[Array, Array], Array]:
+        """Of values, given predictors, in the shape of the rows."""
+        at, rows = self._distribution(vector), self.rows
+        return lambda value, z: jnp.broadcast_to(at(z).log_prob(value), rows)
+
+    def likelihood(self, vector: Array, log_concave: bool) -> ByQuadrature:
+        """With moments by quadrature; the predictors are those of a latent vector."""
+        z = jnp.reshape(self.predictor(vector), self.rows)
+        return ByQuadrature(z, self._log_density(vector), log_concave=log_concave)
+
+    def doubt(self, vectors: Array) -> Doubt:
+        """The largest over some latent vectors."""
+        value = jnp.broadcast_to(self.site["value"], self.rows)
+        at = self._log_density(vectors[0])
+        try:
+            at(value, jnp.zeros(self.rows))
+        except (AttributeError, TypeError) as error:
+            kind = type(unwrap(self.site["fn"])).__name__
+            raise UnsupportedProgramError(
+                f"observed site {self.name!r} ({kind}) cannot be rebuilt from its parameters ({error}); name them in the class's "
+                f"arg_constraints or pytree_data_fields; {NUTS}"
+            ) from None
+
+        def one(vector: Array) -> tuple[Array, Array, Array]:
+            z = jnp.reshape(self.predictor(vector), self.rows)
+            parts = self._followed(vector).parts
+            origin, place, slope = self._shares(vector)
+            own = jnp.take_along_axis(parts - origin, place, axis=1)
+            several = _relative(parts - origin - slope * own, parts)
+            true = self.at(vector).log_prob(value)
+            ways = [jnp.reshape(_random(jnp.ravel(z), seed), z.shape) for seed in (2, 3)]
+            along = [jax.jvp(partial(at, value), (z,), (way,))[1] for way in (jnp.ones_like(z), *ways)]
+            across = [_relative(d - along[0] * way, along[0]) for d, way in zip(along[1:], ways, strict=True)]
+            return several, _relative(at(value, z) - true, true), jnp.max(jnp.stack(across))
+
+        several, wrong, across = (jnp.max(each) for each in jax.vmap(one)(vectors))
+        return Doubt(several, wrong, across, self._bent(vectors[0]))
+
+    def _bent(self, vector: Array) -> Array:
+        """Whether log-concavity is not known, by the family and how its parameters depend on the predictor."""
+        base = unwrap(self.site["fn"])
+        if hasattr(base, "log_concave"):
+            return jnp.asarray(0.0 if base.log_concave else 1.0)
+        if type(base) not in _CONCAVE:
+            return jnp.asarray(1.0)
+        name, link, others = _CONCAVE[type(base)]
+        at, z = self._distribution(vector), self.predictor(vector)
+        steps = [at(z + step) for step in (-1.0, 0.0, 1.0)]
+        low, middle, high = (link(jnp.asarray(getattr(one, name))) for one in steps)
+        bend = _relative(low - 2 * middle + high, high - low)
+        moved = [_relative(getattr(steps[2], other) - getattr(steps[0], other), 1.0) for other in others]
+        return jnp.max(jnp.stack([bend, *moved]))
+
+
+def _random(like: Array, seed: int) -> Array:
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(like.shape), like.dtype)
+
+
+def _relative(error: Any, size: Any) -> Array:
+    """The largest error; infinities of equal sign are equal."""
+    error = jnp.where(jnp.isnan(error), 0.0, jnp.abs(error))
+    size = jnp.where(jnp.isfinite(size), jnp.abs(size), 0.0)
+    return jnp.max(error / (1 + jnp.max(size, initial=0.0)), initial=0.0)

@@ -33,7 +33,7 @@ from relpref.infer.importance import (
     warn_of_weights,
 )
 from relpref.infer.large.fit import fit, is_large
-from relpref.infer.program import Prepared, Program, constrained, preference_data, prepare
+from relpref.infer.program import Model, Program, preference_data
 from relpref.infer.result import CODES, Progress, Result
 from relpref.infer.search import (
     CLOSE,
@@ -109,7 +109,7 @@ class GaussianEngine:
 
     def __init__(
         self,
-        program: Program,
+        program: Model,
         *,
         hyperparameters: Strategy = "integrate",
         fixed: Mapping[str, Any] | None = None,
@@ -252,9 +252,9 @@ class GaussianEngine:
     ) -> Posterior:
         if is_large(self.options["structure"], args, kwargs):
             return fit(self, start, key, args, kwargs, progress_bar, at_first)
-        prepared = prepare(self.program, args, kwargs, self.fixed, self.options["padding"])
-        call, arrays, fixed, (layout, _, entries, _), answered = prepared
-        settled = settle(self.setting, prepared, start, key, progress_bar, at_first)
+        program = Program.of(self.program, args, kwargs, self.fixed, padding=self.options["padding"])
+        layout = program.layout
+        settled = settle(self.setting, program, start, key, progress_bar, at_first)
         final, result, info = settled.evidence, settled.result, settled.info
         if settled.gap_space and not positive_definite(final):
             result = Result.prior_not_positive_definite
@@ -263,27 +263,27 @@ class GaussianEngine:
         info |= prior_notes(preference_data(args, kwargs), final.blocks)
         if self.options["hyperparameters"] == "nuts" and layout.hyperparameters and not result.empty:
             draws = integrate(
-                Target(self.evaluate, call, layout, settled.gap_space),
-                Given(arrays, entries, fixed, final.sites, CLOSE, self.options["max_sweeps"]),
+                Target(self.evaluate, settled.gap_space),
+                Given(program, final.sites, CLOSE, self.options["max_sweeps"]),
                 settled.unconstrained,
                 key,
                 self.options["draws"],
                 self.options["warmup"],
                 progress_bar,
             )
-            values = constrained(call, layout, arrays, fixed, draws.values)
+            values = program.constrained(draws.values)
             more = {**_search_info(info), **draws.info}
             return self._mixture(values, key, args, kwargs, more, None)
         origin = self.origin(args, kwargs)
         if self.options["hyperparameters"] == "integrate" and layout.hyperparameters and not result.empty:
-            coords = coordinates(call, arrays, fixed, prepared.discovery.medians, settled.unconstrained)
+            coords = coordinates(program, settled.unconstrained)
             if not coords.number:
                 info |= {"integration": _ALL_HELD, "held": coords.held}
             elif most_points(layout.num_latents) < MIN_POINTS:
                 info["integration"] = _TOO_LARGE
             else:
-                return self._integrated(prepared, settled, coords, key, origin, progress_bar)
-        return assemble(layout, fixed, final, info, key, origin, answered)
+                return self._integrated(program, settled, coords, key, origin, progress_bar)
+        return assemble(layout, program.fixed, final, info, key, origin, program.answered)
 
     @property
     def setting(self) -> Setting:
@@ -297,7 +297,7 @@ class GaussianEngine:
 
     def _integrated(
         self,
-        prepared: Prepared,
+        program: Program,
         settled: Settled,
         coords: Coordinates,
         key: Any,
@@ -305,11 +305,10 @@ class GaussianEngine:
         progress_bar: bool,
     ) -> Posterior:
         """The weighted mixture over importance points around the maximum."""
-        call, arrays, fixed, (layout, _, entries, _), answered = prepared
+        layout, fixed, answered = program.layout, program.fixed, program.answered
         maximum, unravel = ravel_pytree(settled.unconstrained)
         # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
         tolerance = max(self.options["tol"], POINT_TOLERANCE)
-        static = (call, layout, settled.gap_space, True)
         cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
         seen = [(np.asarray(maximum), settled.evidence.sites)]
 
@@ -322,7 +321,7 @@ class GaussianEngine:
             nearest = min(seen, key=lambda known: float(np.sum(np.square(known[0] - vector))))
             for start in (nearest[1], cold):
                 limits = (tolerance, self.options["max_sweeps"])
-                evidence = self.evaluate(*static, arrays, entries, place, fixed, start, *limits, wanted)
+                evidence = self.evaluate(program, settled.gap_space, True, place, start, *limits, wanted)
                 if usable(evidence) and CODES[int(evidence.info.code)].ok:
                     seen.append((vector, evidence.sites))
                     if not wanted:
@@ -370,23 +369,22 @@ class GaussianEngine:
             for row in range(len(next(iter(draws.values()))))
         ]
         known = {**self.fixed, **rows[0]}
-        prepared = prepare(self.program, args, kwargs, known, self.options["padding"])
-        call, arrays, given, (layout, _, entries, _), answered = prepared
+        program = Program.of(self.program, args, kwargs, known, padding=self.options["padding"])
+        layout, answered = program.layout, program.answered
         if layout.hyperparameters:
             raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
         if prior_log_weights is None:
             rows = thinned(rows, layout.num_latents)
         gap_space = in_gap_space(self.options, layout)
         cold = sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
-        static = (call, layout, gap_space, False)
         limits = (self.options["tol"], self.options["max_sweeps"])
         components: list[Component] = []
         codes: list[Result] = []
         worst: Info | None = None
         for row in rows:
-            values = {**given, **{name: jnp.asarray(value) for name, value in row.items()}}
+            here = program.at({name: jnp.asarray(value) for name, value in row.items()})
             for start in (sites, cold):
-                evidence = self.evaluate(*static, arrays, entries, {}, values, start, *limits, True)
+                evidence = self.evaluate(here, gap_space, False, {}, start, *limits, True)
                 if CODES[int(evidence.info.code)].ok:
                     sites = evidence.sites
                     break
@@ -412,7 +410,7 @@ class GaussianEngine:
                 info["pareto_k"] = pareto_k(log_weights)
             warn_of_weights(info)
         self.raise_unless_ok(result, info)
-        fixed = {name: value for name, value in given.items() if name not in draws}
+        fixed = {name: value for name, value in program.fixed.items() if name not in draws}
         kept = {name: np.stack([row[name] for row in rows]) for name in draws}
         weights = (prior_log_weights, log_evidence)
         return assemble_mixture(

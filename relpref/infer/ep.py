@@ -1,7 +1,7 @@
 """Expectation propagation as an engine."""
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,8 @@ from relpref.infer.evidence import (
     prior_surrogate,
     tilted,
 )
-from relpref.infer.program import Call, Layout, Values, read
-from relpref.infer.sites import Fit, Problem, Sites, SparseRows, cavities, run
+from relpref.infer.program import Program, Values
+from relpref.infer.sites import Fit, Problem, Sites, cavities, run
 
 _REACH, _NODES = (
     30.0,
@@ -29,24 +29,20 @@ _REACH, _NODES = (
 )  # posterior sds on either side of a mean, and points there, where a factor is integrated
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(1, 2))
 def evaluate(
-    call: Call,
-    layout: Layout,
+    program: Program,
     gap_space: bool,
     with_gradient: bool,
-    arrays: tuple[Any, ...],
-    rows: SparseRows | None,
     unconstrained: Values,
-    fixed: Values,
     sites: Sites,
     tolerance: Array,
     max_sweeps: Array,
     whole: Array | None,
 ) -> Evidence:
     """Run EP from the given sites and return the evidence with its gradient."""
-    reading = read(call, arrays, layout, unconstrained, fixed)
-    problem = build(layout, reading, gap_space, rows)
+    reading = program.read(unconstrained)
+    problem = build(program, reading, gap_space)
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
     cavity = cavities(problem.counts, fit.sites, fit.marginals)
     closed = jnp.zeros(problem.counts.shape, bool) if problem.known is None else problem.known.rows
@@ -57,20 +53,20 @@ def evaluate(
         + 0.5 * jnp.vdot(counts * fit.sites.shift, fit.marginals.mean)
         + jnp.sum(log_evidence_of_known(problem, fit))
     )
-    found = conclude(layout, reading, problem, fit, log_evidence, info, whole)
-    if layout.repeated and whole is not None:
+    found = conclude(program.layout, reading, problem, fit, log_evidence, info, whole)
+    if program.layout.repeated and whole is not None:
         nothing = jnp.array([0.0, 1.0])
         error = jax.lax.cond(whole, lambda: error_of_copies(problem, fit), lambda: nothing)
         found = found._replace(repeated=error)
     if not with_gradient:
         return found
 
-    prior = prior_surrogate(layout, problem, fit, found)
+    prior = prior_surrogate(program.layout, problem, fit, found)
 
     def surrogate(unconstrained: Values) -> Array:
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant. Of a Gaussian likelihood
         # ∂log Ẑ is the derivative of its expectation under the posterior, which does without the cavity.
-        moving = read(call, arrays, layout, unconstrained, fixed)
+        moving = program.read(unconstrained)
         mean = jnp.where(closed, fit.marginals.mean, cavity.mean)
         answers = tilted(moving.observations, moving.offset, mean, jnp.where(closed, 0.0, cavity.variance))
         spread = jnp.where(closed, 0.5 * fit.marginals.variance * answers.curvature, 0.0)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from relpref.infer.program import Call, Layout, Observation, Reading, Values
+from relpref.infer.program import Layout, Observation, Program, Reading, Values
 from relpref.infer.result import Result, code
 from relpref.infer.sites import (
     Cavity,
@@ -22,7 +22,6 @@ from relpref.infer.sites import (
     Problem,
     Sites,
     Space,
-    SparseRows,
 )
 from relpref.likelihoods import GaussianSite, TiltedMoments, is_log_concave
 from relpref.linalg import Covariance
@@ -88,20 +87,16 @@ class Evaluation(Protocol):
 
     def __call__(
         self,
-        call: Call,
-        layout: Layout,
+        program: Program,
         gap_space: bool,
         with_gradient: bool,
-        arrays: tuple[Any, ...],
-        rows: SparseRows | None,
         unconstrained: Values,
-        fixed: Values,
         sites: Sites,
         tolerance: Any,
         max_sweeps: Any,
         whole: Any,
     ) -> Evidence:
-        """Start from the given sites; the first four arguments are static, ``rows`` is what `discover` found.
+        """Start from the given sites; ``gap_space`` and ``with_gradient`` are static.
 
         Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of; a search does without. Where it is
         None, they are empty.
@@ -122,13 +117,15 @@ def needs_entity_space(layout: Layout) -> bool:
     return careful or not layout.log_concave
 
 
-def build(layout: Layout, reading: Reading, gap_space: bool, rows: SparseRows | None) -> Problem:
+def build(program: Program, reading: Reading, gap_space: bool) -> Problem:
     """Set up the algebra for a program at given hyperparameters."""
     space: Space
     if gap_space:
         space = GapSpace.build(reading.covariance, reading.projection)
     else:
-        space = EntitySpace.build(reading.covariance, reading.projection, rows, accurate=layout.precise)
+        space = EntitySpace.build(
+            reading.covariance, reading.projection, program.rows, accurate=program.layout.precise
+        )
     counts = jnp.concatenate([observation.counts for observation in reading.observations])
     concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in reading.observations]
     answers = partial(tilted, reading.observations, reading.offset)

@@ -9,7 +9,6 @@ proposal misses.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
 from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
-from relpref.infer.program import Call, Values, shapes_of, survey, unwrap
+from relpref.infer.program import Program, Values, shapes_of, survey
 from relpref.infer.result import InferenceWarning, warn_user
+from relpref.likelihoods.tilted import unwrap
 
 Floats = NDArray[np.float64]
 
@@ -155,13 +155,11 @@ class Coordinates:
         return len(self.free) + len(self.more)
 
 
-def coordinates(
-    call: Call, arrays: tuple[Any, ...], fixed: Values, medians: Values, maximum: Values
-) -> Coordinates:
+def coordinates(program: Program, maximum: Values) -> Coordinates:
     """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
     values = {name: jnp.asarray(value) for name, value in maximum.items()}
-    priors = _priors(call, arrays, fixed, values)
-    plated = {site.name for site in survey(call, shapes_of(arrays)) if site.plated}
+    priors = _priors(program, values)
+    plated = {site.name for site in survey(program.call, shapes_of(program.arrays)) if site.plated}
     names: list[tuple[str, int]] = []
     scales: list[_Scale | None] = []
     free: list[int] = []
@@ -175,19 +173,19 @@ def coordinates(
             place = range(len(names), len(names) + size)
             (free if np.ndim(values[name]) == 0 else more).extend(place)
         names += [(name, index) for index in range(size)]
-        scales += [None] * size if name in plated else _scales(priors[name], np.asarray(medians[name]))
+        scales += (
+            [None] * size if name in plated else _scales(priors[name], np.asarray(program.medians[name]))
+        )
     if len(free) + len(more) > _MAX_CURVED:
         held += sorted({names[at][0] for at in more})
         more = []
     return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
 
 
-@partial(jax.jit, static_argnums=0)
-def _priors(call: Call, arrays: tuple[Any, ...], fixed: Values, values: Values) -> dict[str, Any]:
+@jax.jit
+def _priors(program: Program, values: Values) -> dict[str, Any]:
     """The priors at unconstrained values, without what plates and the like wrap around them."""
-    sites = call.trace(arrays, fixed)
-    constrained = {name: biject_to(sites[name]["fn"].support)(value) for name, value in values.items()}
-    sites = call.trace(arrays, {**fixed, **constrained})
+    sites = program.sites(jnp.zeros(program.layout.num_latents), values)
     return {name: unwrap(sites[name]["fn"]) for name in values}
 
 

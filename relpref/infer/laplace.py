@@ -1,7 +1,7 @@
 """Laplace's approximation as an engine: the Gaussian that touches the posterior at its mode."""
 
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,9 @@ from relpref.infer.evidence import (
     prior_surrogate,
     tilted,
 )
-from relpref.infer.program import Call, Layout, Values, read
+from relpref.infer.program import Program, Values
 from relpref.infer.result import Result, code
-from relpref.infer.sites import Fit, Info, Problem, Sites, SparseRows, posterior, with_known
+from relpref.infer.sites import Fit, Info, Problem, Sites, posterior, with_known
 from relpref.likelihoods import TiltedMoments
 
 _SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
@@ -151,28 +151,26 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
     return state.fit, Info(state.steps, state.residual, state.fraction, outcome, problem.space.jitter)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(1, 2))
 def evaluate(
-    call: Call,
-    layout: Layout,
+    program: Program,
     gap_space: bool,
     with_gradient: bool,
-    arrays: tuple[Any, ...],
-    rows: SparseRows | None,
     unconstrained: Values,
-    fixed: Values,
     sites: Sites,
     tolerance: Array,
     max_sweeps: Array,
     whole: Array | None,
 ) -> Evidence:
     """Find the mode and return Laplace's evidence with its gradient (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
-    reading = read(call, arrays, layout, unconstrained, fixed)
-    problem = build(layout, reading, gap_space, rows)
+    reading = program.read(unconstrained)
+    problem = build(program, reading, gap_space)
     fit, info = run(problem, sites, tolerance, max_sweeps)
     counts, value, dual = problem.counts, fit.marginals.mean, dual_vector(problem, fit)
     height = log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value)
-    found = conclude(layout, reading, problem, fit, height - fit.marginals.log_determinant, info, whole)
+    found = conclude(
+        program.layout, reading, problem, fit, height - fit.marginals.log_determinant, info, whole
+    )
     if not with_gradient:
         return found
 
@@ -188,10 +186,10 @@ def evaluate(
         fit.factor, slope, problem.projection
     )
 
-    prior = prior_surrogate(layout, problem, fit, found)
+    prior = prior_surrogate(program.layout, problem, fit, found)
 
     def surrogate(unconstrained: Values) -> Array:
-        moving = read(call, arrays, layout, unconstrained, fixed)
+        moving = program.read(unconstrained)
         answers: TiltedMoments = tilted(moving.observations, moving.offset, value, jnp.zeros_like(value))
         # G dg: what the moving slopes do to x, the prior held still.
         drift = reading.projection.apply(

@@ -1,14 +1,14 @@
 """Reads a numpyro program: its Gaussian latents, their projections, its observed sites and its hyperparameters.
 
-Nothing here knows any particular program. A program is traced at given hyperparameters; its Gaussian sites hand over their
-covariance operators, and the observed sites' predictors are linearised in the latent vector: that gives the projection A
-as a map, with no design matrix. Whatever does not fit this shape is refused by name, before anything is computed.
+Nothing here knows any particular program. A `Program` is a call that was traced once. At given hyperparameters it is *read*: its
+Gaussian sites hand over their covariance operators, and the observed sites' predictors are linearised in the latent vector, which
+gives the projection A as a map, with no design matrix. Whatever does not fit this shape is refused by name, before anything is computed.
 """
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,20 +17,32 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from numpy.typing import NDArray
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer.reparam import Reparam
 
 from relpref.data import Comparisons, PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.affine import NUTS, Followed, follow, reached, share
+from relpref.infer.affine import NUTS, AnySite, Doubt, reached
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
-from relpref.likelihoods import GaussianSite, Likelihood, as_likelihood, is_log_concave
-from relpref.likelihoods.quadrature import ByQuadrature
+from relpref.likelihoods import Likelihood, as_likelihood
+from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
 
+Values = dict[str, Any]
+Model = Callable[..., None]  # a numpyro program
+Shapes = tuple[Any, ...]  # of jax.ShapeDtypeStruct: arrays before they are looked at
+_ARRAYS = (np.ndarray, np.generic, jax.Array)
+# Whoever runs a program holds it: numpyro's handlers are one stack for all threads.
+running = threading.RLock()
+
+MATRICES = 4  # of the size of a prior covariance that are needed at once
+_TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
+# Answers in a row: identical sites that may approximate badly, and that may be far more precise than the prior.
+_MANY, _VERY_MANY = 4, 20
+
+# Rows of a padded table: a power of two from the first on, a multiple of the third above the second.
 _LEAST, _DOUBLING, _STEP = 16, 256, 256
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
 _NEUTRAL = {"probability": 0.5, "strength": 1}
@@ -49,11 +61,6 @@ def room_for(rows: int) -> int:
     return max(_LEAST, 1 << max(rows - 1, 0).bit_length())
 
 
-def padded(data: PreferenceData) -> PreferenceData:
-    """The data with rows of count 0, in which an entity is compared with itself."""
-    return replace(data, comparisons=padded_answers(data.comparisons))
-
-
 def padded_answers(answers: Comparisons) -> Comparisons:
     """The answers with rows of count 0, in which an entity is compared with itself."""
     more = room_for(len(answers.winner)) - len(answers.winner)
@@ -64,40 +71,6 @@ def padded_answers(answers: Comparisons) -> Comparisons:
     return replace(answers, **columns)
 
 
-def with_padding(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a program with padded data."""
-    return (
-        tuple(padded(a) if isinstance(a, PreferenceData) else a for a in args),
-        {name: padded(a) if isinstance(a, PreferenceData) else a for name, a in kwargs.items()},
-    )
-
-
-def left_out(counts: NDArray[np.float64], data: PreferenceData) -> bool:
-    """Whether a program makes nothing of the rows that were added: it may look at more than the counts of its answers."""
-    known = data.num_comparisons
-    return (
-        len(counts) == room_for(known)
-        and np.array_equal(counts[:known], data.count)
-        and not counts[known:].any()
-    )
-
-
-Site = dict[str, Any]
-_SEEDS = 1, 2, 3
-_WRAPPERS = dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution
-# Of these families log p is concave in the predictor where a function of the named parameter is affine in it and the others do not
-# depend on it.
-_CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
-    dist.BernoulliLogits: ("logits", jnp.asarray, ()),
-    dist.BinomialLogits: ("logits", jnp.asarray, ("total_count",)),
-    dist.Normal: ("loc", jnp.asarray, ("scale",)),
-    dist.Logistic: ("loc", jnp.asarray, ("scale",)),
-    dist.Laplace: ("loc", jnp.asarray, ("scale",)),
-    dist.Poisson: ("rate", jnp.log, ()),
-    dist.NegativeBinomial2: ("mean", jnp.log, ("concentration",)),
-}
-
-
 class Observation(NamedTuple):
     """One observed site: its likelihood, its value, and the number of answers each of its rows stands for."""
 
@@ -105,251 +78,23 @@ class Observation(NamedTuple):
     value: Array
     counts: Array
 
-
-class Doubt(NamedTuple):
-    """How far a site is from being a function of one affine predictor for each answer; all relative, 0 is perfect.
-
-    Attributes
-    ----------
-    several : Array
-        By how much what the remainder takes from a row is not one number and multiples of it.
-    wrong : Array
-        Mismatch of the log density of the predictor and that of the program.
-    across : Array
-        By how much an answer depends on the predictors of others.
-    bent : Array
-        0 where the family is known to be log-concave.
-    """
-
-    several: Array
-    wrong: Array
-    across: Array
-    bent: Array
+    @classmethod
+    def of(cls, site: Values, likelihood: Likelihood | None = None) -> "Observation":
+        """Of a traced site; by the likelihood that its distribution is, if no other is given."""
+        known = as_likelihood(site["fn"]) if likelihood is None else likelihood
+        shape = jnp.shape(known.predictor)
+        return cls(known, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
 
 
-def unwrap(distribution: dist.Distribution) -> dist.Distribution:
-    """Take a distribution out of what plates, masks and ``to_event`` wrap around it."""
-    while isinstance(distribution, _WRAPPERS):
-        distribution = distribution.base_dist
-    return distribution
-
-
-def rows_of(site: Site) -> tuple[int, ...]:
-    """Shape of the answers of an observed site of numbers."""
-    return tuple(np.broadcast_shapes(jnp.shape(site["value"]), unwrap(site["fn"]).batch_shape))
-
-
-def observation(site: Site) -> Observation:
-    """One observed site whose distribution knows its tilted moments."""
-    likelihood = as_likelihood(site["fn"])
-    return _observation(site, likelihood)
-
-
-def _observation(site: Site, likelihood: Likelihood) -> Observation:
-    shape = jnp.shape(likelihood.predictor)
-    return Observation(likelihood, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
-
-
-def counts_of(site: Site, shape: tuple[int, ...]) -> Array:
+def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
     """How many answers each row of an observed site stands for, shape (m,)."""
     counts = 1.0 if site["scale"] is None else site["scale"]
     distribution = site["fn"]
-    while isinstance(distribution, _WRAPPERS):
+    while distribution is not unwrap(distribution):
         if isinstance(distribution, dist.MaskedDistribution):  # what is masked was not answered
             counts = jnp.where(distribution._mask, counts, 0.0)
         distribution = distribution.base_dist
     return jnp.ravel(jnp.broadcast_to(jnp.asarray(counts, jnp.zeros(()).dtype), shape))
-
-
-@dataclass(frozen=True)
-class Observed:
-    """The observed sites at given hyperparameters, as functions of the joint latent vector.
-
-    Attributes
-    ----------
-    call : Call
-    layout : Layout
-        ``layout.quadrature`` names the sites whose predictors are to be found by following the trace.
-    arrays : tuple
-    values : dict
-        Of the hyperparameters.
-    key
-        For what has no value.
-    """
-
-    call: "Call"
-    layout: "Layout"
-    arrays: tuple[Any, ...]
-    values: Mapping[str, Any]
-    key: Any = 0
-
-    def sites(self, vector: Array) -> dict[str, Site]:
-        """Every site of the program."""
-        return self.call.trace(self.arrays, {**self.values, **self.layout.unravel(vector)}, self.key)
-
-    def predictors(self, vector: Array) -> Array:
-        """Of all rows, shape (m,)."""
-        found, general = self.sites(vector), dict(self.layout.quadrature)
-        return jnp.concatenate(
-            [
-                self._general(name, found[name]).predictor(vector)
-                if name in general
-                else jnp.ravel(as_likelihood(found[name]["fn"]).predictor)
-                for name in self.layout.observed
-            ]
-        )
-
-    def observations(self, vector: Array) -> tuple[Observation, ...]:
-        """Likelihoods, values and counts, the predictors being those of a latent vector."""
-        found, general = self.sites(vector), dict(self.layout.quadrature)
-        return tuple(
-            self._general(name, found[name]).observation(vector, general[name])
-            if name in general
-            else observation(found[name])
-            for name in self.layout.observed
-        )
-
-    def doubts(self, vectors: Array) -> dict[str, Doubt]:
-        """Of the sites whose predictors are followed, the worst over some latent vectors."""
-        found = self.sites(vectors[0])
-        return {name: self._general(name, found[name]).doubt(vectors) for name, _ in self.layout.quadrature}
-
-    def direct_moments(self, vector: Array) -> list[Any]:
-        """Tilted moments, at one cavity for all, of the sites that know theirs."""
-        general, found = dict(self.layout.quadrature), self.sites(vector)
-        results: list[Any] = []
-        for name in self.layout.observed:
-            if name not in general:
-                likelihood, value, _ = observation(found[name])
-                cavity = jnp.ones(jnp.shape(likelihood.predictor))
-                results += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
-        return results
-
-    def _general(self, name: str, site: Site) -> "_General":
-        return _General(self, name, site)
-
-
-@dataclass(frozen=True)
-class _General:
-    """An observed site of any distribution."""
-
-    observed: Observed
-    name: str
-    site: Site
-
-    @property
-    def _rows(self) -> tuple[int, ...]:
-        return rows_of(self.site)
-
-    def _parameters(self, vector: Array) -> list[Any]:
-        return jax.tree.leaves(unwrap(self.observed.sites(vector)[self.name]["fn"]))
-
-    def _followed(self, vector: Array) -> Followed:
-        try:
-            return follow(self._parameters, vector, self._rows)
-        except UnsupportedProgramError as error:
-            raise UnsupportedProgramError(f"observed site {self.name!r} {error}") from None
-
-    def _shares(self, vector: Array) -> tuple[Array, Array, Array]:
-        """Parts at the origin; which is the predictor, and what multiples of it the others are."""
-        origin = jnp.zeros_like(vector)
-        parts = self._followed(origin).parts
-        return parts, *share(parts, self._followed(_random(vector, _SEEDS[0])).parts)
-
-    def predictor(self, vector: Array) -> Array:
-        """Shape (m,)."""
-        parts = self._followed(vector).parts
-        if parts.shape[1] == 1:
-            return parts[:, 0]
-        _, place, _ = self._shares(vector)
-        return jnp.take_along_axis(parts, place, axis=1)[:, 0]
-
-    def distribution(self, vector: Array) -> Callable[[Array], dist.Distribution]:
-        """As a function of the predictors of all rows; the latent vector is one at which the program can be traced."""
-        followed, structure = self._followed(vector), jax.tree.structure(unwrap(self.site["fn"]))
-        shares = None if followed.parts.shape[1] == 1 else self._shares(vector)
-
-        def at(z: Array) -> dist.Distribution:
-            parts = jnp.reshape(z, (-1, 1))
-            if shares is not None:
-                origin, place, slope = shares
-                parts = origin + slope * (parts - jnp.take_along_axis(origin, place, axis=1))
-            found: dist.Distribution = jax.tree.unflatten(structure, followed.parameters(parts))
-            return found
-
-        return at
-
-    def log_density(self, vector: Array) -> Callable[[Array, Array], Array]:
-        """Of values, given predictors, in the shape of the rows."""
-        at, rows = self.distribution(vector), self._rows
-        return lambda value, z: jnp.broadcast_to(at(z).log_prob(value), rows)
-
-    def observation(self, vector: Array, log_concave: bool) -> Observation:
-        """With a likelihood by quadrature."""
-        z = jnp.reshape(self.predictor(vector), self._rows)
-        return _observation(self.site, ByQuadrature(z, self.log_density(vector), log_concave=log_concave))
-
-    def doubt(self, vectors: Array) -> Doubt:
-        """The largest over the latent vectors."""
-        value = jnp.broadcast_to(self.site["value"], self._rows)
-        at = self.log_density(vectors[0])
-        try:
-            at(value, jnp.zeros(self._rows))
-        except (AttributeError, TypeError) as error:
-            kind = type(unwrap(self.site["fn"])).__name__
-            raise UnsupportedProgramError(
-                f"observed site {self.name!r} ({kind}) cannot be rebuilt from its parameters ({error}); name them in the class's "
-                f"arg_constraints or pytree_data_fields; {NUTS}"
-            ) from None
-
-        def one(vector: Array) -> tuple[Array, Array, Array]:
-            z = jnp.reshape(self.predictor(vector), self._rows)
-            parts = self._followed(vector).parts
-            origin, place, slope = self._shares(vector)
-            own = jnp.take_along_axis(parts - origin, place, axis=1)
-            several = _relative(parts - origin - slope * own, parts)
-            true = unwrap(self.observed.sites(vector)[self.name]["fn"]).log_prob(value)
-            found = at(value, z)
-            ways = [jnp.reshape(_random(jnp.ravel(z), seed), z.shape) for seed in _SEEDS[1:]]
-            along = [jax.jvp(partial(at, value), (z,), (way,))[1] for way in (jnp.ones_like(z), *ways)]
-            across = [_relative(d - along[0] * way, along[0]) for d, way in zip(along[1:], ways, strict=True)]
-            return several, _relative(found - true, true), jnp.max(jnp.stack(across))
-
-        several, wrong, across = (jnp.max(each) for each in jax.vmap(one)(vectors))
-        return Doubt(several, wrong, across, self._bent(vectors[0]))
-
-    def _bent(self, vector: Array) -> Array:
-        """Whether log-concavity is not known, by the family and how its parameters depend on the predictor."""
-        base = unwrap(self.site["fn"])
-        if hasattr(base, "log_concave"):
-            return jnp.asarray(0.0 if base.log_concave else 1.0)
-        if type(base) not in _CONCAVE:
-            return jnp.asarray(1.0)
-        name, link, others = _CONCAVE[type(base)]
-        at, z = self.distribution(vector), self.predictor(vector)
-        steps = [at(z + step) for step in (-1.0, 0.0, 1.0)]
-        low, middle, high = (link(jnp.asarray(getattr(one, name))) for one in steps)
-        bend = _relative(low - 2 * middle + high, high - low)
-        moved = [_relative(getattr(steps[2], other) - getattr(steps[0], other), 1.0) for other in others]
-        return jnp.max(jnp.stack([bend, *moved]))
-
-
-def _random(like: Array, seed: int) -> Array:
-    return jnp.asarray(np.random.default_rng(seed).standard_normal(like.shape), like.dtype)
-
-
-def _relative(error: Any, size: Any) -> Array:
-    """The largest error; infinities of equal sign are equal."""
-    error = jnp.where(jnp.isnan(error), 0.0, jnp.abs(error))
-    size = jnp.where(jnp.isfinite(size), jnp.abs(size), 0.0)
-    return jnp.max(error / (1 + jnp.max(size, initial=0.0)), initial=0.0)
-
-
-Values = dict[str, Any]
-Program = Callable[..., None]
-_ARRAYS = (np.ndarray, np.generic, jax.Array)
-# Whoever runs a program holds it: numpyro's handlers are one stack for all threads.
-running = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -367,26 +112,26 @@ class Call:
         The leaves that are not arrays, in place; None where an array belongs.
     """
 
-    program: Program
+    program: Model
     structure: Any
     kinds: tuple[type, ...]
     static: tuple[Any, ...]
 
     @classmethod
     def split(
-        cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple["Call", tuple[Any, ...]]:
-        """Separate the arrays among the arguments from everything else."""
+        """Separate the arrays among the arguments, in double precision, from everything else."""
         nodes: list[Any] = []
         leaves, structure = jax.tree.flatten(
             (args, dict(kwargs)),
             is_leaf=lambda node: bool(nodes.append(node)),  # type: ignore[func-returns-value]
         )
         kinds = tuple(type(node) for node in nodes if not isinstance(node, _ARRAYS))
-        dynamic = [isinstance(leaf, _ARRAYS) for leaf in leaves]
-        static = tuple(None if moves else leaf for leaf, moves in zip(leaves, dynamic, strict=True))
-        arrays = tuple(leaf for leaf, moves in zip(leaves, dynamic, strict=True) if moves)
-        return cls(program, structure, kinds, static), arrays
+        static = tuple(None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves)
+        arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
+        double = [a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays]
+        return cls(program, structure, kinds, static), tuple(double)
 
     def arguments(self, arrays: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the program is called with: the arrays back in their places."""
@@ -396,13 +141,24 @@ class Call:
         args, kwargs = jax.tree.unflatten(self.structure, leaves)
         return args, kwargs
 
-    def trace(self, arrays: tuple[Any, ...], values: Values, seed: Any = 0) -> dict[str, dict[str, Any]]:
-        """Run the program with the given values of latent sites, others drawn from their priors; record every site."""
+    def trace(
+        self, arrays: tuple[Any, ...], values: Values, seed: Any = 0, unconstrained: Values | None = None
+    ) -> dict[str, Values]:
+        """Run the program with the given values of latent sites, others drawn from their priors; record every site.
+
+        Values in ``unconstrained`` are mapped to the support of their site.
+        """
         args, kwargs = self.arguments(arrays)
-        seeded = handlers.seed(self.program, rng_seed=seed)
+        model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
+        if unconstrained:
+
+            def place(site: Values) -> Any:
+                raw = unconstrained.get(site["name"]) if site["type"] == "sample" else None
+                return None if raw is None else biject_to(site["fn"].support)(raw)
+
+            model = handlers.substitute(model, substitute_fn=place)
         with running:
-            traced = handlers.trace(handlers.substitute(seeded, data=values))
-            sites: dict[str, dict[str, Any]] = traced.get_trace(*args, **kwargs)
+            sites: dict[str, Values] = handlers.trace(model).get_trace(*args, **kwargs)
         return sites
 
 
@@ -442,20 +198,17 @@ class Layout:
     precise: bool = False
     repeated: bool = False
 
-    @property
+    @cached_property
     def num_latents(self) -> int:
         """Length of the joint latent vector."""
         return sum(int(np.prod(shape)) for _, shape in self.latents)
 
-    @property
+    @cached_property
     def slices(self) -> dict[str, slice]:
         """Where each Gaussian site lies in the joint latent vector."""
-        result, start = {}, 0
-        for name, shape in self.latents:
-            stop = start + int(np.prod(shape))
-            result[name] = slice(start, stop)
-            start = stop
-        return result
+        stops = np.cumsum([int(np.prod(shape)) for _, shape in self.latents])
+        pairs = zip(self.latents, [0, *stops], stops, strict=False)
+        return {name: slice(int(start), int(stop)) for (name, _), start, stop in pairs}
 
     def unravel(self, vector: Array) -> Values:
         """Cut the joint latent vector into its sites."""
@@ -477,8 +230,9 @@ class Reading(NamedTuple):
     offset : Array, shape (m,)
         The predictors at the prior mean.
     projection : Map
-        The linear part of the predictors.
+        The linear part of the predictors, A; `SparseRows.find` writes its rows out.
     observations : tuple of Observation
+        At a latent vector of zeros.
     log_prior : Array
         Log density of the hyperparameters in the unconstrained space.
     """
@@ -490,16 +244,6 @@ class Reading(NamedTuple):
     projection: Map
     observations: tuple[Observation, ...]
     log_prior: Array
-
-
-def in_double(array: Any) -> Any:
-    """A floating-point array as float64; any other as it is."""
-    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
-
-
-def is_gaussian(distribution: dist.Distribution) -> bool:
-    """Whether a latent site is one whose posterior an engine can find by Gaussian algebra."""
-    return isinstance(unwrap(distribution), GaussianProcess | dist.Normal | dist.MultivariateNormal)
 
 
 def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
@@ -514,63 +258,240 @@ def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
     return jnp.broadcast_to(real(base.loc), shape).reshape(size), Dense(real(base.covariance_matrix))
 
 
-def constrain(sites: Mapping[str, dict[str, Any]], unconstrained: Values) -> tuple[Values, Array]:
-    """Map unconstrained hyperparameters to their supports, with their log prior density (Jacobian included)."""
-    values, log_prior = {}, jnp.zeros(())
-    for name, raw in unconstrained.items():
-        distribution = sites[name]["fn"]
-        transform = biject_to(distribution.support)
-        value = transform(raw)
-        values[name] = value
-        jacobian = transform.log_abs_det_jacobian(raw, value)
-        log_prior = log_prior + jnp.sum(distribution.log_prob(value)) + jnp.sum(jacobian)
-    return values, log_prior
-
-
-def read(
-    call: Call, arrays: tuple[Any, ...], layout: Layout, unconstrained: Values, fixed: Values
-) -> Reading:
-    """Read a program at given hyperparameters; differentiable in them."""
-    # Supports may depend on no other hyperparameter, densities may: first the values, then the densities at the values.
-    placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
-    first = call.trace(arrays, {**fixed, **placeholder})
-    hyperparameters, _ = constrain(first, unconstrained)
-    values = {**fixed, **hyperparameters}
-    sites = call.trace(arrays, {**values, **placeholder})
-    _, log_prior = constrain(sites, unconstrained)
-
-    parts = [gaussian_parts(sites[name]["fn"]) for name, _ in layout.latents]
-    location = jnp.concatenate([mean for mean, _ in parts])
-
-    observed = Observed(call, layout, arrays, values)
-    offset, apply = jax.linearize(observed.predictors, location)
-    transpose = jax.linear_transpose(apply, location)
-    return Reading(
-        hyperparameters=hyperparameters,
-        covariance=BlockDiagonal(tuple(covariance for _, covariance in parts)),
-        location=location,
-        offset=offset,
-        projection=Map(apply, lambda vector: transpose(vector)[0]),
-        observations=observed.observations(jnp.zeros_like(location)),
-        log_prior=log_prior,
-    )
-
-
-_TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; the probes are float64
-
-# Answers in a row: identical sites that may approximate badly, and that may be far more precise than the prior.
-_MANY, _VERY_MANY = 4, 20
-
-_WIDTH = 256  # columns of the projection that are looked at together
-
-Shapes = tuple[
-    Any, ...
-]  # of jax.ShapeDtypeStruct: what can be said of a program before its arrays are looked at
-
-
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class _Site:
-    """What a site is, without its values."""
+class Program:
+    """A numpyro program and what it is called with: the one reader of programs for all engines.
+
+    Attributes
+    ----------
+    call : Call
+    layout : Layout
+    arrays : tuple
+        Those among the arguments.
+    fixed : dict
+        Hyperparameters that are known, in the shapes of their sites.
+    medians : dict from hyperparameter to Array
+        Of their priors, unconstrained; a draw where the prior has no quantile function.
+    rows : SparseRows or None
+        The projection, where it is constant, has more rows than columns, and no predictor takes more than two latents.
+    counts : array, shape (m,)
+        How many answers each row stands for.
+    answered : int
+        How many of the rows, from the first on, are answers; all where none were added.
+    """
+
+    call: Call = field(metadata={"static": True})
+    layout: Layout = field(metadata={"static": True})
+    arrays: tuple[Any, ...]
+    fixed: Values
+    medians: Values = field(default_factory=dict)
+    rows: SparseRows | None = None
+    counts: Any = ()
+    answered: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None,
+        *,
+        padding: bool = False,
+        dense: bool = True,
+    ) -> "Program":
+        """Trace a program and sort its sites; inside ``enable_x64``.
+
+        A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
+        a ``Normal`` prior that is used in any other way is a hyperparameter.
+
+        Parameters
+        ----------
+        model : callable
+        args, kwargs
+            Of the program.
+        fixed : mapping from site to value, optional
+        padding : bool
+            Whether to add rows that stand for no answer, if the program makes nothing of them.
+        dense : bool
+            Whether the covariance will be written out: then there must be memory for it.
+
+        Raises
+        ------
+        UnsupportedProgramError
+            Naming the site that no Gaussian engine can treat.
+        DataError
+            If ``fixed`` does not fit the program's sites, or the prior covariance would not fit into memory.
+        """
+
+        def traced(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program:
+            call, arrays = Call.split(model, args, kwargs)
+            found = discover(call, arrays, broadcast_fixed(call, arrays, dict(fixed or {})))
+            size = found.layout.num_latents
+            if dense:
+                require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
+            return found
+
+        def padded(value: Any) -> Any:
+            if not isinstance(value, PreferenceData):
+                return value
+            return replace(value, comparisons=padded_answers(value.comparisons))
+
+        kwargs = dict(kwargs or {})
+        data = preference_data(args, kwargs)
+        if padding and data is not None:
+            found = traced(tuple(map(padded, args)), {name: padded(a) for name, a in kwargs.items()})
+            known, counts = data.num_comparisons, found.counts
+            # A program may look at more than the counts of its answers: then rows that were added would change it.
+            if (
+                len(counts) == room_for(known)
+                and np.array_equal(counts[:known], data.count)
+                and not counts[known:].any()
+            ):
+                return replace(found, answered=known)
+        return traced(args, kwargs)
+
+    @classmethod
+    def for_samples(cls, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Program":
+        """As `of`, also of a program that only a sampler can run: its Gaussian vectors are those that say so."""
+        try:
+            return cls.of(model, args, kwargs, dense=False)
+        except UnsupportedProgramError:
+            call, arrays = Call.split(model, args, kwargs)
+            sites = survey(call, shapes_of(arrays))
+        free = [site for site in sites if not site.observed and not site.support.is_discrete]
+        latents = [site for site in free if site.process or site.kind == "MultivariateNormal"]
+        if not latents:
+            raise UnsupportedProgramError(
+                "the program has no site of a GaussianProcess or MultivariateNormal distribution, of which a posterior could be made"
+            )
+        layout = Layout(
+            tuple((site.name, site.shape) for site in latents),
+            tuple((site.name, site.shape) for site in free if site not in latents),
+            tuple(site.name for site in sites if site.observed),
+        )
+        return cls(call, layout, arrays, {})
+
+    def at(self, values: Mapping[str, Any]) -> "Program":
+        """The program with some hyperparameters known, on their supports."""
+        return replace(self, fixed={**self.fixed, **values})
+
+    def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = 0) -> dict[str, Values]:
+        """Every site, as it is traced at a latent vector; hyperparameters that are not given are drawn from their priors."""
+        values = {**self.fixed, **self.layout.unravel(vector)}
+        return self.call.trace(self.arrays, values, key, unconstrained)
+
+    def _any_site(self, name: str, site: Values, key: Any) -> AnySite:
+        return AnySite(name, site, lambda vector: unwrap(self.sites(vector, key=key)[name]["fn"]))
+
+    def predictors(self, vector: Array, key: Any = 0) -> Array:
+        """Of all rows, shape (m,)."""
+        sites, general = self.sites(vector, key=key), dict(self.layout.quadrature)
+        return jnp.concatenate(
+            [
+                self._any_site(name, sites[name], key).predictor(vector)
+                if name in general
+                else jnp.ravel(as_likelihood(sites[name]["fn"]).predictor)
+                for name in self.layout.observed
+            ]
+        )
+
+    def observations(
+        self, sites: Mapping[str, Values], vector: Array, key: Any = 0
+    ) -> tuple[Observation, ...]:
+        """Likelihoods, values and counts of the sites as they were traced at a latent vector."""
+        general = dict(self.layout.quadrature)
+        return tuple(
+            Observation.of(
+                sites[name], self._any_site(name, sites[name], key).likelihood(vector, general[name])
+            )
+            if name in general
+            else Observation.of(sites[name])
+            for name in self.layout.observed
+        )
+
+    def read(self, unconstrained: Values | None = None) -> Reading:
+        """The program at given unconstrained hyperparameters; differentiable in them."""
+        given = unconstrained or {}
+        origin = jnp.zeros(self.layout.num_latents)
+        sites = self.sites(origin, given)
+        hyperparameters = {name: sites[name]["value"] for name in given}
+        parts = [gaussian_parts(sites[name]["fn"]) for name, _ in self.layout.latents]
+        location = jnp.concatenate([mean for mean, _ in parts])
+        here = self.at(hyperparameters)
+        offset, apply = jax.linearize(here.predictors, location)
+        transpose = jax.linear_transpose(apply, location)
+        return Reading(
+            hyperparameters=hyperparameters,
+            covariance=BlockDiagonal(tuple(covariance for _, covariance in parts)),
+            location=location,
+            offset=offset,
+            projection=Map(apply, lambda vector: transpose(vector)[0]),
+            observations=here.observations(sites, origin),
+            log_prior=log_prior(sites, given),
+        )
+
+    def prior_draws(self, key: Any, number: int) -> list[Values]:
+        """Draws of the unconstrained hyperparameters from their prior."""
+        if not number:
+            return []
+        draws = _draw(self, jax.random.split(key, number))
+        return [{name: value[row] for name, value in draws.items()} for row in range(number)]
+
+    def constrained(self, draws: Values) -> Values:
+        """Unconstrained hyperparameters on their supports, draw by draw."""
+        return _constrained(self, draws)
+
+    def unconstrained(self, values: Mapping[str, Any]) -> Values:
+        """Values of hyperparameters on their supports, in the unconstrained space and in their shapes."""
+        supports = {site.name: site.support for site in survey(self.call, shapes_of(self.arrays))}
+        return {
+            name: biject_to(supports[name]).inv(jnp.broadcast_to(jnp.asarray(values[name]), array.shape))
+            for name, array in self.medians.items()
+            if name in values
+        }
+
+
+def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
+    """Log density of hyperparameters in the unconstrained space, by the sites as they were traced there."""
+    total = jnp.zeros(())
+    for name, raw in unconstrained.items():
+        density, value = sites[name]["fn"], sites[name]["value"]
+        jacobian = biject_to(density.support).log_abs_det_jacobian(raw, value)
+        total = total + jnp.sum(density.log_prob(value)) + jnp.sum(jacobian)
+    return total
+
+
+@jax.jit
+def _constrained(program: Program, draws: Values) -> Values:
+    origin = jnp.zeros(program.layout.num_latents)
+
+    def one(raw: Values) -> Values:
+        sites = program.sites(origin, raw)
+        return {name: sites[name]["value"] for name in raw}
+
+    return jax.vmap(one)(draws)
+
+
+@jax.jit
+def _draw(program: Program, keys: Array) -> Values:
+    def draw(key: Array) -> Values:
+        sites = program.call.trace(program.arrays, program.fixed, key)
+        names = [name for name, _ in program.layout.hyperparameters]
+        return {name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"]) for name in names}
+
+    return jax.vmap(draw)(keys)
+
+
+class Site(NamedTuple):
+    """What a site is, without its values.
+
+    Attributes
+    ----------
+    likelihood : Likelihood or None
+        Of an observed site that knows its tilted moments; without values.
+    """
 
     name: str
     kind: str
@@ -579,178 +500,64 @@ class _Site:
     gaussian: bool
     process: bool
     support: Any
+    plated: bool
     problem: str | None
     knows_moments: bool
-    rows: tuple[int, ...]
     log_concave: bool
     closed_form: bool
-    plated: bool
-
-    @classmethod
-    def describe(cls, site: dict[str, Any]) -> "_Site":
-        base = unwrap(site["fn"])
-        problem, knows_moments, log_concave, closed_form = None, True, True, False
-        rows: tuple[int, ...] = ()
-        if site["is_observed"]:
-            try:
-                likelihood = as_likelihood(site["fn"])
-                rows = tuple(jnp.shape(likelihood.predictor))
-                log_concave, closed_form = is_log_concave(likelihood), isinstance(likelihood, GaussianSite)
-            except UnsupportedProgramError:
-                knows_moments = False
-                if base.event_shape:
-                    problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
-                else:
-                    rows = rows_of(site)
-        process = isinstance(base, GaussianProcess)
-        shape = tuple(jnp.shape(site["value"]))
-        gaussian = is_gaussian(site["fn"])
-        return cls(
-            site["name"],
-            type(base).__name__,
-            shape,
-            site["is_observed"],
-            gaussian,
-            process,
-            base.support,
-            problem,
-            knows_moments,
-            rows,
-            log_concave,
-            closed_form,
-            bool(site["cond_indep_stack"]),
-        )
 
 
-class Discovery(NamedTuple):
-    """What a program is made of.
-
-    Attributes
-    ----------
-    layout : Layout
-    medians : dict from hyperparameter to Array
-        Of their priors, unconstrained; a draw where the prior has no quantile function.
-    rows : SparseRows or None
-        The projection, where it is constant, has more rows than columns, and no predictor takes more than two latents.
-    counts : array, shape (m,)
-        How many answers each row stands for.
-    """
-
-    layout: Layout
-    medians: Values
-    rows: SparseRows | None
-    counts: NDArray[np.float64]
-
-
-def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Discovery:
-    """Sort a program's sites.
-
-    A Gaussian site is latent when the predictors are affine in it and nothing else depends on it; a scalar or vector with
-    a ``Normal`` prior that is used in any other way is a hyperparameter.
-
-    Raises
-    ------
-    UnsupportedProgramError
-        Naming the site that no Gaussian engine can treat.
-    DataError
-        If ``fixed`` names a site that the program does not have.
-    """
-    sites = {site.name: site for site in survey(call, shapes_of(arrays))}
-    observed = tuple(name for name, site in sites.items() if site.observed)
-    free = [name for name, site in sites.items() if not site.observed]
-    for name in fixed:
-        if name not in free:
-            known = ", ".join(free) or "none"
-            raise DataError(f"fixed names the site {name!r}; the program's unobserved sites are {known}")
-    if not observed:
-        raise UnsupportedProgramError(
-            "the program has no observed site, so there is nothing to infer from; "
-            "pass data with answers (data.without_answers() removes them)"
-        )
-    for site in sites.values():
-        if site.problem is not None:
-            raise UnsupportedProgramError(f"observed site {site.name!r} ({site.kind}): {site.problem}")
-        if not site.observed and site.support.is_discrete:
-            raise _refuse(site, "is a discrete latent variable")
-
-    def probe(names: list[str], general: tuple[str, ...]) -> _Probe:
-        latents = tuple((name, sites[name].shape) for name in names)
-        layout = Layout(latents, (), observed, tuple((name, False) for name in general))
-        return _Probe(call, layout, arrays, fixed, {name: sites[name] for name in observed})
-
-    def attempt(general: tuple[str, ...]) -> _Probe:
-        # All at once: one compilation, and for most programs the answer.
-        found = probe(candidates, general)
-        if found.problem is not None:
-            processes = [name for name in candidates if sites[name].process]
-            latents = [n for n in candidates if n in processes or probe([n], general).problem is None]
-            for names in (latents, processes):
-                if found.problem is not None and names:
-                    found = probe(names, general)
-        return found
-
-    candidates = [name for name in free if name not in fixed and sites[name].gaussian]
-    found = None
-    if candidates:
-        unknown = tuple(name for name in observed if not sites[name].knows_moments)
-        found = attempt(unknown)
-        for several in (tuple(name for name in observed if not sites[name].closed_form), observed):
-            if found.problem is not None and several != unknown:
-                found = attempt(several)
-    if found is None:
-        raise UnsupportedProgramError(
-            "no observed site of the program depends on a Gaussian one "
-            f"(unobserved sites: {', '.join(free) or 'none'}); {NUTS}"
-        )
-    if found.problem is not None:
-        raise UnsupportedProgramError(f"{found.problem}; {NUTS}")
-    latents = [name for name, _ in found.layout.latents]
-    general = dict(found.layout.quadrature)
-    hyperparameters = tuple((n, sites[n].shape) for n in free if n not in latents and n not in fixed)
-    most = float(np.max(found.counts, initial=0.0))
-    layout = replace(
-        found.layout,
-        hyperparameters=hyperparameters,
-        num_rows=found.num_rows,
-        constant_projection=found.constant_projection,
-        log_concave=all(general.get(name, sites[name].log_concave) for name in observed),
-        precise=most > _VERY_MANY
-        or any(site.closed_form and name not in general for name, site in sites.items()),
-        repeated=most > _MANY,
+def _described(site: Values) -> Site:
+    base, likelihood, problem = unwrap(site["fn"]), None, None
+    if site["is_observed"]:
+        try:
+            likelihood = as_likelihood(base)
+        except UnsupportedProgramError:
+            if base.event_shape:
+                problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
+    return Site(
+        name=site["name"],
+        kind=type(base).__name__,
+        shape=tuple(jnp.shape(site["value"])),
+        observed=site["is_observed"],
+        gaussian=isinstance(base, GaussianProcess | dist.Normal | dist.MultivariateNormal),
+        process=isinstance(base, GaussianProcess),
+        support=base.support,
+        plated=bool(site["cond_indep_stack"]),
+        problem=problem,
+        knows_moments=likelihood is not None,
+        log_concave=bool(getattr(likelihood, "log_concave", False)),
+        closed_form=hasattr(likelihood, "gaussian_site"),
     )
-    rows = None
-    more_rows = layout.num_rows > layout.num_latents
-    if layout.constant_projection and (more_rows or layout.precise):  # what entity space is for
-        rows = _sparse_rows(call, layout, arrays, fixed)
-    medians = {name: found.medians[name] for name, _ in hyperparameters}
-    return Discovery(layout, medians, rows, found.counts)
 
 
-def sampled_layout(call: Call, arrays: tuple[Any, ...]) -> Layout:
-    """As of `discover`, of a program that only a sampler can run: its Gaussian vectors are those that say so."""
-    sites = survey(call, shapes_of(arrays))
-    free = [site for site in sites if not site.observed and not site.support.is_discrete]
-    latents = [site for site in free if site.process or site.kind == "MultivariateNormal"]
-    if not latents:
-        raise UnsupportedProgramError(
-            "the program has no site of a GaussianProcess or MultivariateNormal distribution, of which a posterior could be made"
-        )
-    return Layout(
-        tuple((site.name, site.shape) for site in latents),
-        tuple((site.name, site.shape) for site in free if site not in latents),
-        tuple(site.name for site in sites if site.observed),
-    )
+def shapes_of(arrays: tuple[Any, ...]) -> Shapes:
+    """Shapes and types of arrays."""
+    return tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
+
+
+@lru_cache(maxsize=64)
+def survey(call: Call, shapes: Shapes) -> tuple[Site, ...]:
+    """The program's sample sites, traced for shapes and types alone."""
+    sites: list[Site] = []
+
+    def record(arrays: Shapes) -> None:
+        sites.extend(_described(s) for s in call.trace(arrays, {}).values() if s["type"] == "sample")
+
+    jax.eval_shape(record, shapes)
+    return tuple(sites)
 
 
 def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
-    """Give every fixed value its site's shape; names that are no site are left for `discover` to refuse.
+    """Give every fixed value its site's shape.
 
     Raises
     ------
     DataError
-        If a value is not finite, its shape does not fit, or it lies outside its support.
+        If a name is no unobserved site, a value is not finite, its shape does not fit, or it lies outside its support.
     """
     sites = {site.name: site for site in survey(call, shapes_of(arrays))}
+    free = [name for name, site in sites.items() if not site.observed]
     result = {}
     for name, value in fixed.items():
         try:
@@ -761,100 +568,138 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
             ) from None
         if not np.all(np.isfinite(array)):
             raise DataError(f"fixed[{name!r}] is {value!r}; it must be finite")
-        if name in sites:
-            site = sites[name]
-            try:
-                array = np.broadcast_to(array, site.shape)
-            except ValueError:
-                raise DataError(
-                    f"fixed[{name!r}] has shape {array.shape}; the site has shape {site.shape}"
-                ) from None
-            # The edge of an open support is let through: an amplitude of 0 switches a part off.
-            if not np.all(site.support(array) | site.support(np.nextafter(array, np.inf))):
-                raise DataError(f"fixed[{name!r}] is {value!r}, outside the site's support, {site.support}")
+        if name not in free:
+            known = ", ".join(free) or "none"
+            raise DataError(f"fixed names the site {name!r}; the program's unobserved sites are {known}")
+        site = sites[name]
+        try:
+            array = np.broadcast_to(array, site.shape)
+        except ValueError:
+            raise DataError(
+                f"fixed[{name!r}] has shape {array.shape}; the site has shape {site.shape}"
+            ) from None
+        # The edge of an open support is let through: an amplitude of 0 switches a part off.
+        if not np.all(site.support(array) | site.support(np.nextafter(array, np.inf))):
+            raise DataError(f"fixed[{name!r}] is {value!r}, outside the site's support, {site.support}")
         result[name] = array
     return result
 
 
-def shapes_of(arrays: tuple[Any, ...]) -> Shapes:
-    """What can be said of arrays without looking into them."""
-    return tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
-
-
-@lru_cache(maxsize=64)
-def survey(call: Call, shapes: Shapes) -> tuple[_Site, ...]:
-    """The program's sample sites, traced for shapes and types alone."""
-    sites: list[_Site] = []
-
-    def record(arrays: Shapes) -> None:
-        sites.extend(_Site.describe(s) for s in call.trace(arrays, {}).values() if s["type"] == "sample")
-
-    jax.eval_shape(record, shapes)
-    return tuple(sites)
-
-
-class _Probe:
-    """Tries the predictors at a few random latent vectors and two draws of the hyperparameters.
-
-    Attributes
-    ----------
-    problem : str or None
-        Why no engine can go on with these latents and these likelihoods.
-    """
-
-    def __init__(
-        self,
-        call: Call,
-        layout: Layout,
-        arrays: tuple[Any, ...],
-        fixed: Values,
-        sites: Mapping[str, _Site],
-    ) -> None:
-        self.layout = layout
-        self.problem: str | None = None
-        generator = np.random.default_rng(0)
-        x, z = generator.standard_normal((2, layout.num_latents))
-        y = -x * generator.uniform(
-            0.3, 3.0, layout.num_latents
-        )  # of the other sign, so that |x| and max(x, 0) show
-        points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
-        try:
-            first, self.medians, counts, doubts = _probe(call, layout, arrays, fixed, points, _key_words(0))
-            second, _, _, _ = _probe(call, layout, arrays, fixed, points, _key_words(1))
-            moves = _others_depend(call, layout, shapes_of(arrays), tuple(sorted(fixed)))
-        except UnsupportedProgramError as error:
-            self.problem = str(error)
-            return
-        first, second = np.asarray(first), np.asarray(second)
-        self.counts = np.asarray(counts)
-        self.num_rows = first.shape[1]
-        slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
-        errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
-        names = " and ".join(repr(name) for name, _ in layout.latents)
-        latent = f"the latent site {names}" if len(layout.latents) == 1 else f"the latent sites {names}"
-        if not all(bool(np.all(np.abs(error) <= slack)) for error in errors):
-            self.problem = f"{latent}: the observed predictors do not depend on it linearly"
-        elif moves:
-            self.problem = f"{latent}: other sites depend on it, or a likelihood does but by its predictor"
-        for name, doubt in doubts.items():
-            problem = _doubted(doubt, latent)
-            if problem:
-                self.problem = f"observed site {name!r} ({sites[name].kind}) {problem}"
-        self.layout = replace(
-            layout, quadrature=tuple((n, bool(d.bent <= _TOLERANCE)) for n, d in doubts.items())
+def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
+    """Sort a program's sites, see `Program.of`."""
+    sites = {site.name: site for site in survey(call, shapes_of(arrays))}
+    observed = tuple(name for name, site in sites.items() if site.observed)
+    free = [name for name, site in sites.items() if not site.observed]
+    if not observed:
+        raise UnsupportedProgramError(
+            "the program has no observed site, so there is nothing to infer from; "
+            "pass data with answers (data.without_answers() removes them)"
         )
-        self.constant_projection = bool(
+    for site in sites.values():
+        if site.problem is not None:
+            raise UnsupportedProgramError(f"observed site {site.name!r} ({site.kind}): {site.problem}")
+        if not site.observed and site.support.is_discrete:
+            raise UnsupportedProgramError(
+                f"site {site.name!r} ({site.kind}) is a discrete latent variable; {NUTS}"
+            )
+
+    def probe(names: list[str], general: tuple[str, ...]) -> tuple[Program, str | None]:
+        latents = tuple((name, sites[name].shape) for name in names)
+        layout = Layout(latents, (), observed, tuple((name, False) for name in general))
+        return _probed(Program(call, layout, arrays, fixed), sites)
+
+    def attempt(general: tuple[str, ...]) -> tuple[Program, str | None]:
+        # All at once: one compilation, and for most programs the answer.
+        found = probe(candidates, general)
+        if found[1] is not None:
+            processes = [name for name in candidates if sites[name].process]
+            latents = [n for n in candidates if n in processes or probe([n], general)[1] is None]
+            for names in (latents, processes):
+                if found[1] is not None and names:
+                    found = probe(names, general)
+        return found
+
+    candidates = [name for name in free if name not in fixed and sites[name].gaussian]
+    if not candidates:
+        raise UnsupportedProgramError(
+            "no observed site of the program depends on a Gaussian one "
+            f"(unobserved sites: {', '.join(free) or 'none'}); {NUTS}"
+        )
+    # By known moments where there are any; by following the trace where these will not do.
+    unknown = tuple(name for name in observed if not sites[name].knows_moments)
+    program, problem = attempt(unknown)
+    for several in (tuple(name for name in observed if not sites[name].closed_form), observed):
+        if problem is not None and several != unknown:
+            program, problem = attempt(several)
+    if problem is not None:
+        raise UnsupportedProgramError(f"{problem}; {NUTS}")
+    latents = dict(program.layout.latents)
+    general = dict(program.layout.quadrature)
+    hyperparameters = tuple((n, sites[n].shape) for n in free if n not in latents and n not in fixed)
+    most = float(np.max(program.counts, initial=0.0))
+    layout = replace(
+        program.layout,
+        hyperparameters=hyperparameters,
+        log_concave=all(general.get(name, sites[name].log_concave) for name in observed),
+        precise=most > _VERY_MANY
+        or any(site.closed_form and name not in general for name, site in sites.items()),
+        repeated=most > _MANY,
+    )
+    rows = None
+    # Latent space is for more rows than latents, and for precise sites.
+    if layout.constant_projection and (layout.num_rows > layout.num_latents or layout.precise):
+        rows = SparseRows.find(partial(_image, program), (layout.num_rows, layout.num_latents))
+    medians = {name: program.medians[name] for name, _ in hyperparameters}
+    return replace(program, layout=layout, medians=medians, rows=rows, answered=layout.num_rows)
+
+
+@jax.jit
+def _image(program: Program, vector: Array) -> Array:
+    """The linear part of the predictors, of a latent vector."""
+    return jax.jvp(program.predictors, (jnp.zeros_like(vector),), (vector,))[1]
+
+
+def _probed(program: Program, sites: Mapping[str, Site]) -> tuple[Program, str | None]:
+    """Try the predictors at a few random latent vectors and two draws of the hyperparameters; why no engine can go on, if so."""
+    layout = program.layout
+    generator = np.random.default_rng(0)
+    x, z = generator.standard_normal((2, layout.num_latents))
+    # Of the other sign, so that |x| and max(x, 0) show.
+    y = -x * generator.uniform(0.3, 3.0, layout.num_latents)
+    points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
+    try:
+        first, medians, counts, doubts = _probe(program, points, _key_words(0))
+        second, _, _, _ = _probe(program, points, _key_words(1))
+        moves = _others_depend(program.call, layout, shapes_of(program.arrays))
+    except UnsupportedProgramError as error:
+        return program, str(error)
+    first, second = np.asarray(first), np.asarray(second)
+    slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
+    errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
+    names = " and ".join(repr(name) for name, _ in layout.latents)
+    latent = f"the latent site{'s' if len(layout.latents) > 1 else ''} {names}"
+    problem = None
+    if not all(bool(np.all(np.abs(error) <= slack)) for error in errors):
+        problem = f"{latent}: the observed predictors do not depend on it linearly"
+    elif moves:
+        problem = f"{latent}: other sites depend on it, or a likelihood does but by its predictor"
+    for name, doubt in doubts.items():
+        why = None
+        if doubt.several > _TOLERANCE:
+            why = f"depends on more than one linear combination of {latent} for an answer"
+        elif doubt.across > _TOLERANCE or doubt.wrong > _TOLERANCE:
+            why = f"has answers that each depend on {latent} in more than one place, or that depend on each other's predictors"
+        if why:
+            problem = f"observed site {name!r} ({sites[name].kind}) {why}"
+    layout = replace(
+        layout,
+        quadrature=tuple((name, bool(doubt.bent <= _TOLERANCE)) for name, doubt in doubts.items()),
+        num_rows=first.shape[1],
+        constant_projection=bool(
             np.allclose(second[1] - second[0], first[1] - first[0], rtol=1e-9, atol=slack)
-        )
-
-
-def _doubted(doubt: Doubt, latent: str) -> str | None:
-    """Why an observed site is no function of one predictor for each answer."""
-    if doubt.several > _TOLERANCE:
-        return f"depends on more than one linear combination of {latent} for an answer"
-    if doubt.across > _TOLERANCE or doubt.wrong > _TOLERANCE:
-        return f"has answers that each depend on {latent} in more than one place, or that depend on each other's predictors"
-    return None
+        ),
+    )
+    return replace(program, layout=layout, medians=medians, counts=np.asarray(counts)), problem
 
 
 @lru_cache(maxsize=2)
@@ -862,69 +707,31 @@ def _key_words(seed: int) -> Any:
     return np.asarray(jax.random.key_data(jax.random.key(seed)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jax.jit
 def _probe(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, points: Array, key_words: Array
+    program: Program, points: Array, key_words: Array
 ) -> tuple[Array, Values, Array, dict[str, Doubt]]:
     """Predictors at each latent vector, the medians of the hyperparameters' priors, the count of each row, and what is doubtful."""
     key = jax.random.wrap_key_data(key_words)
-    observed = Observed(call, layout, arrays, fixed, key)
-    sites = observed.sites(points[0])
+    sites, layout = program.sites(points[0], key=key), program.layout
     latents = dict(layout.latents)
-    free = [
-        s for n, s in sites.items() if s["type"] == "sample" and not s["is_observed"] and n not in latents
-    ]
-    medians = {site["name"]: median(site) for site in free if site["name"] not in fixed}
-    counts = [one.counts for one in observed.observations(points[0])]
-    return (
-        jax.vmap(observed.predictors)(points),
-        medians,
-        jnp.concatenate(counts),
-        observed.doubts(points[1:3]),
-    )
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _columns(
-    call: Call, layout: Layout, width: int, arrays: tuple[Any, ...], fixed: Values, start: Array
-) -> Array:
-    """What each of some latents adds to the predictors, shape (width, m)."""
-    predictors = Observed(call, layout, arrays, fixed).predictors
-    units = jax.nn.one_hot(start + jnp.arange(width), layout.num_latents)
-    return jax.vmap(predictors)(units) - predictors(jnp.zeros(layout.num_latents))
-
-
-def _sparse_rows(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> SparseRows | None:
-    """The projection's entries, some columns at a time, if no row has more than two."""
-    size, width = layout.num_latents, min(layout.num_latents, _WIDTH)
-    entries = np.zeros(layout.num_rows, dtype=int)
-    rows, columns, values = [], [], []
-    for start in range(0, size, width):
-        block = np.asarray(_columns(call, layout, width, arrays, fixed, start))[: size - start]
-        column, row = np.nonzero(block)
-        entries += np.bincount(row, minlength=layout.num_rows)
-        if entries.max(initial=0) > 2:
-            return None
-        rows.append(row)
-        columns.append(column + start)
-        values.append(block[column, row])
-    row, column, value = (np.concatenate(part) for part in (rows, columns, values))
-    return SparseRows.of(row, column, value, (layout.num_rows, size))
-
-
-def unconstrained_values(
-    call: Call, arrays: tuple[Any, ...], values: Mapping[str, Any], like: Values
-) -> Values:
-    """Values of hyperparameters on their supports, of those in ``like`` and in their shapes, in the unconstrained space."""
-    supports = {site.name: site.support for site in survey(call, shapes_of(arrays))}
-    return {
-        name: biject_to(supports[name]).inv(jnp.broadcast_to(jnp.asarray(values[name]), array.shape))
-        for name, array in like.items()
-        if name in values
+    medians = {
+        name: median(site)
+        for name, site in sites.items()
+        if site["type"] == "sample"
+        and not site["is_observed"]
+        and name not in latents
+        and name not in program.fixed
     }
+    counts = [one.counts for one in program.observations(sites, points[0], key)]
+    doubts = {
+        name: program._any_site(name, sites[name], key).doubt(points[1:3]) for name, _ in layout.quadrature
+    }
+    predictors = jax.vmap(lambda vector: program.predictors(vector, key))(points)
+    return predictors, medians, jnp.concatenate(counts), doubts
 
 
-def median(site: dict[str, Any]) -> Array:
+def median(site: Values) -> Array:
     """Of a site's prior, unconstrained; its value where the prior has no quantile function."""
     distribution, value = site["fn"], site["value"]
     try:
@@ -935,14 +742,19 @@ def median(site: dict[str, Any]) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _others_depend(call: Call, layout: Layout, shapes: Shapes, fixed: tuple[str, ...]) -> bool:
+def _others_depend(call: Call, layout: Layout, shapes: Shapes) -> bool:
     """Whether any site's distribution, predictors apart, is computed from the latents."""
 
     def others(vector: Array, arrays: Shapes) -> list[Any]:
         # The fixed sites' values do not matter here, only that they are not latent.
-        observed = Observed(call, layout, arrays, {})
-        found = observed.direct_moments(vector)
-        for site in observed.sites(vector).values():
+        sites = Program(call, layout, arrays, {}).sites(vector)
+        found: list[Any] = []
+        for name in layout.observed:
+            if name not in dict(layout.quadrature):
+                likelihood, value, _ = Observation.of(sites[name])
+                cavity = jnp.ones(jnp.shape(likelihood.predictor))
+                found += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
+        for site in sites.values():
             if site["type"] == "sample" and site["name"] not in layout.observed:
                 found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, jax.Array)]
         return found
@@ -950,98 +762,6 @@ def _others_depend(call: Call, layout: Layout, shapes: Shapes, fixed: tuple[str,
     vector = jax.ShapeDtypeStruct((layout.num_latents,), jnp.zeros(()).dtype)
     jaxpr = jax.make_jaxpr(others)(vector, shapes).jaxpr
     return any(reached(jaxpr, [True] + [False] * (len(jaxpr.invars) - 1)))
-
-
-def _refuse(site: _Site, why: str) -> UnsupportedProgramError:
-    return UnsupportedProgramError(f"site {site.name!r} ({site.kind}) {why}; {NUTS}")
-
-
-MATRICES = 4  # of the size of a prior covariance that are needed at once
-
-
-class Prepared(NamedTuple):
-    """A program that has been looked at.
-
-    Attributes
-    ----------
-    call : Call
-    arrays : tuple
-    fixed : dict
-        In the shapes of their sites.
-    discovery : Discovery
-    answered : int
-        How many of its rows, from the first on, are answers; all where none were added.
-    """
-
-    call: Call
-    arrays: tuple[Any, ...]
-    fixed: Values
-    discovery: Discovery
-    answered: int
-
-
-def prepare(
-    program: Program,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    fixed: Mapping[str, Any],
-    padding: bool,
-) -> Prepared:
-    """Find out what a program is, with rows added where that is wanted and possible; errors as of `discover`.
-
-    Raises
-    ------
-    DataError
-        If the prior covariance would not fit into memory.
-    """
-
-    def prepared(args: tuple[Any, ...], kwargs: Mapping[str, Any], answered: int | None) -> Prepared:
-        call, arrays = _split(program, args, kwargs)
-        given = broadcast_fixed(call, arrays, dict(fixed))
-        found = discover(call, arrays, given)
-        size = found.layout.num_latents
-        require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
-        return Prepared(call, arrays, given, found, found.layout.num_rows if answered is None else answered)
-
-    data = preference_data(args, kwargs)
-    if padding and data is not None:
-        found = prepared(*with_padding(args, kwargs), data.num_comparisons)
-        if left_out(found.discovery.counts, data):
-            return found
-    return prepared(args, kwargs, None)
-
-
-def _split(
-    program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Call, tuple[Any, ...]]:
-    call, arrays = Call.split(program, args, kwargs)
-    return call, tuple(in_double(array) for array in arrays)
-
-
-def prior_draws(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, key: Any, number: int
-) -> list[Values]:
-    """Draws of the unconstrained hyperparameters from their prior."""
-    if not number:
-        return []
-    draws = _draw(call, layout, arrays, fixed, jax.random.split(key, number))
-    return [{name: value[row] for name, value in draws.items()} for row in range(number)]
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def constrained(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, draws: Values) -> Values:
-    """Hyperparameters on their supports, draw by draw."""
-    return jax.vmap(lambda values: read(call, arrays, layout, values, fixed).hyperparameters)(draws)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _draw(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values, keys: Array) -> Values:
-    def draw(key: Array) -> Values:
-        sites = call.trace(arrays, fixed, key)
-        names = [name for name, _ in layout.hyperparameters]
-        return {name: biject_to(sites[name]["fn"].support).inv(sites[name]["value"]) for name in names}
-
-    return jax.vmap(draw)(keys)
 
 
 BASE = "_base"  # the whitened site is called <site>_base
@@ -1062,7 +782,7 @@ class Whitened(Reparam):
         return None, normal.loc + normal.scale * base
 
 
-def noncentered(program: Program) -> Callable[..., Any]:
+def noncentered(program: Model) -> Callable[..., Any]:
     """Return the program with every `GaussianProcess` and every vector or matrix of normals whitened, for NUTS and SVI.
 
     Utilities and the hyperparameters of their covariance are strongly coupled in the posterior; whitened, they hardly are,

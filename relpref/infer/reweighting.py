@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.large.answered import answered
-from relpref.infer.program import Call, Layout, Values, prepare, read
+from relpref.infer.program import Program, Values
 from relpref.infer.psis import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
 from relpref.linalg import cholesky
@@ -50,16 +50,13 @@ class Target:
 
     Attributes
     ----------
-    call, layout, arrays, fixed
-        The program, all of whose hyperparameters are fixed.
+    program : Program
+        All of whose hyperparameters are fixed.
     location : array, shape (n,)
     covariance : array, shape (n, n)
     """
 
-    call: Call
-    layout: Layout
-    arrays: tuple[Any, ...]
-    fixed: Values
+    program: Program
     location: Floats
     covariance: Floats
 
@@ -72,9 +69,8 @@ class Target:
                 "this posterior does not know its program, so there is nothing to hold it against; fit with a program of "
                 "relpref.models before saving, or certify in the session of the fit"
             )
-        found = prepare(origin.program, origin.args, origin.kwargs, hyperparameters, padding=False)
-        program = found.call, found.discovery.layout, found.arrays, found.fixed
-        return cls(*program, *(np.asarray(part) for part in _prior(*program)))
+        program = Program.of(origin.program, origin.args, origin.kwargs, hyperparameters)
+        return cls(program, *(np.asarray(part) for part in _prior(program)))
 
     @cached_property
     def root(self) -> Floats:
@@ -97,10 +93,8 @@ class Target:
         draws = self.location + white @ self.root.T
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
         log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.sum(np.log(np.diagonal(lower)))
-        block = min(max(1, _MAX_PREDICTORS // max(self.layout.num_rows, 1)), number)
-        log_likelihoods = _log_likelihoods(
-            self.call, self.layout, block, self.arrays, self.fixed, jnp.asarray(draws)
-        )
+        block = min(max(1, _MAX_PREDICTORS // max(self.program.layout.num_rows, 1)), number)
+        log_likelihoods = _log_likelihoods(self.program, block, jnp.asarray(draws))
         return draws, np.asarray(log_likelihoods) + log_prior - log_proposal
 
 
@@ -118,28 +112,22 @@ def whitened(root: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Fl
     return inverse @ mean, 0.5 * (found + found.T)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _prior(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> tuple[Array, Array]:
-    reading = read(call, arrays, layout, {}, fixed)
+@jax.jit
+def _prior(program: Program) -> tuple[Array, Array]:
+    reading = program.read()
     return reading.location, reading.covariance.dense()
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _log_likelihoods(
-    call: Call, layout: Layout, block: int, arrays: tuple[Any, ...], fixed: Values, draws: Array
-) -> Array:
-    return jax.lax.map(
-        lambda vector: log_likelihood(call, layout, arrays, fixed, vector), draws, batch_size=block
-    )
+@partial(jax.jit, static_argnums=1)
+def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
+    return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
 
 
-def log_likelihood(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], values: Values, vector: Array
-) -> Array:
+def log_likelihood(program: Program, vector: Array) -> Array:
     """Σ log p(answer | u) by the distributions' own densities, each row counted as often as it was answered."""
-    sites = call.trace(arrays, {**values, **layout.unravel(vector)})
+    sites = program.sites(vector)
     total = jnp.zeros(())
-    for name in layout.observed:
+    for name in program.layout.observed:
         site = sites[name]
         each = site["fn"].log_prob(site["value"])
         total = total + jnp.sum(each if site["scale"] is None else site["scale"] * each)

@@ -9,7 +9,7 @@ import numpy as np
 
 from relpref.errors import DataError
 from relpref.infer.assemble import choose
-from relpref.infer.program import BASE, MATRICES, Program
+from relpref.infer.program import BASE, MATRICES, Model
 from relpref.linalg import fits, require_memory
 from relpref.posterior.arviz import latent_parts, prepare
 from relpref.posterior.base import Origin, Parts, Posterior
@@ -18,7 +18,7 @@ from relpref.posterior.gaussian import DrawsBelief, as_key, key_words
 
 def from_samples(
     samples: Mapping[str, Any],
-    program: Program,
+    program: Model,
     *args: Any,
     rng_key: Any = 0,
     num_chains: int = 1,

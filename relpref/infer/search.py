@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.assemble import CHAINS, latent_moments
 from relpref.infer.evidence import Evaluation, Evidence, needs_entity_space, tilted, use_gap_space
-from relpref.infer.program import Call, Layout, Prepared, Values, prior_draws, read, unconstrained_values
+from relpref.infer.program import Layout, Program, Values
 from relpref.infer.result import CODES, InferenceWarning, Progress, Result, code, warn_user
-from relpref.infer.sites import Info, Sites, SparseRows
+from relpref.infer.sites import Info, Sites
 
 # While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
 # so its error is of second order in the residual, and the gradient's of first.
@@ -158,7 +158,7 @@ _NODES = 24  # of the quadrature under each predictor's marginal, for likelihood
 
 
 def expectation_maximisation(
-    context: tuple[Call, Layout, tuple[Any, ...], Values],
+    program: Program,
     evaluate: Callable[[Values, Sites], Evidence],
     with_gradient: Callable[[Values, Sites], Evidence],
     start: Values,
@@ -170,8 +170,7 @@ def expectation_maximisation(
 
     Parameters
     ----------
-    context : tuple of Call, Layout, arrays and fixed hyperparameters
-        The program, as `relpref.infer.program.read` takes it.
+    program : Program
     evaluate : callable
         From unconstrained hyperparameters and starting sites to `Evidence`: the E-step.
     with_gradient : callable
@@ -188,7 +187,7 @@ def expectation_maximisation(
     evidence = evaluate(start, sites)
     best = Search(start, evidence, 1, np.inf, False)
     while best.evaluations < max_steps and usable(evidence):
-        current = _maximise_bound(context, best.unconstrained, evidence)
+        current = _maximise_bound(program, best.unconstrained, evidence)
         before, evidence = best.objective, evaluate(current, evidence.sites)
         best.evaluations += 1
         if not usable(evidence):
@@ -203,34 +202,24 @@ def expectation_maximisation(
     return best
 
 
-def _maximise_bound(
-    context: tuple[Call, Layout, tuple[Any, ...], Values], start: Values, evidence: Evidence
-) -> Values:
+def _maximise_bound(program: Program, start: Values, evidence: Evidence) -> Values:
     from scipy.optimize import minimize
 
-    call, layout, arrays, fixed = context
-    mean, covariance = (jnp.asarray(array) for array in latent_moments(layout, evidence))
+    mean, covariance = (jnp.asarray(array) for array in latent_moments(program.layout, evidence))
     vector, unravel = ravel_pytree(start)
 
     def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
         at = unravel(jnp.asarray(x))
-        value, slope = _lower_bound(call, layout, arrays, fixed, at, mean, covariance, evidence.marginals)
+        value, slope = _lower_bound(program, at, mean, covariance, evidence.marginals)
         return -float(value), -np.asarray(ravel_pytree(slope)[0])
 
     found = minimize(objective, np.asarray(vector), jac=True, method="L-BFGS-B", options={"maxiter": 50})
     return unravel(jnp.asarray(found.x))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jax.jit
 def _lower_bound(
-    call: Call,
-    layout: Layout,
-    arrays: tuple[Any, ...],
-    fixed: Values,
-    unconstrained: Values,
-    mean: Array,
-    covariance: Array,
-    marginals: Any,
+    program: Program, unconstrained: Values, mean: Array, covariance: Array, marginals: Any
 ) -> tuple[Array, Values]:
     """E_q[log N(u; 0, K)] + E_q[log p(answers | u)] + log prior and its gradient; q is held fixed (XPGP eq. 15-16).
 
@@ -238,7 +227,7 @@ def _lower_bound(
     """
 
     def bound(unconstrained: Values) -> Array:
-        reading = read(call, arrays, layout, unconstrained, fixed)
+        reading = program.read(unconstrained)
         lower = reading.covariance.root().lower
         white_mean = solve_triangular(lower, mean - reading.location, lower=True)
         half = solve_triangular(lower, covariance, lower=True)
@@ -290,30 +279,23 @@ class Target:
     ----------
     evaluate : callable
         Of an engine.
-    call : Call
-    layout : Layout
     gap_space : bool
     """
 
     evaluate: Evaluation
-    call: Call
-    layout: Layout
     gap_space: bool
 
     def __call__(self, given: "Given", unconstrained: Values) -> Evidence:
-        static = (self.call, self.layout, self.gap_space, True)
-        arrays, entries, fixed, sites, tolerance, max_sweeps = given
+        program, sites, tolerance, max_sweeps = given
         return self.evaluate(
-            *static, arrays, entries, unconstrained, fixed, sites, tolerance, max_sweeps, False
+            program, self.gap_space, True, unconstrained, sites, tolerance, max_sweeps, False
         )
 
 
 class Given(NamedTuple):
     """What else the evidence depends on, as `Evaluation` takes it; problems of equal shapes share one compilation."""
 
-    arrays: tuple[Any, ...]
-    entries: SparseRows | None
-    fixed: Values
+    program: Program
     sites: Sites
     tolerance: float
     max_sweeps: int
@@ -492,7 +474,7 @@ class Settled(NamedTuple):
 
 def settle(
     engine: Setting,
-    prepared: Prepared,
+    program: Program,
     start: Mapping[str, Any] | None,
     key: Any,
     progress_bar: bool,
@@ -500,7 +482,7 @@ def settle(
     whole: bool | None = True,
 ) -> Settled:
     """Find the hyperparameters and, at them, the sites; with the (n, n) arrays of a posterior if ``whole``, without room for them if None."""
-    call, arrays, fixed, (layout, medians, entries, _), _ = prepared
+    layout, medians = program.layout, program.medians
     gap_space = in_gap_space(engine.options, layout)
     if engine.options["hyperparameters"] == "em" and not layout.constant_projection:
         raise DataError(
@@ -518,18 +500,16 @@ def settle(
     unfilled = None if whole is None else False
 
     def at(unconstrained: Values, sites: Sites, tolerance: float, whole: bool | None = unfilled) -> Evidence:
-        static = (call, layout, gap_space, searching)
-        return engine.evaluate(*static, arrays, entries, unconstrained, fixed, sites, tolerance, most, whole)
+        return engine.evaluate(program, gap_space, searching, unconstrained, sites, tolerance, most, whole)
 
     search: Search | None = None
     unconstrained: Values = {}
     if searching:
-        drawn = prior_draws(call, layout, arrays, fixed, key, engine.options["restarts"] - 1)
-        context = (call, layout, arrays, fixed)
+        drawn = program.prior_draws(key, engine.options["restarts"] - 1)
         if at_first is not None:
-            medians = {**medians, **unconstrained_values(call, arrays, at_first, medians)}
+            medians = {**medians, **program.unconstrained(at_first)}
         with Progress(f"{engine.name}: maximising the evidence", progress_bar) as progress:
-            search = _search(engine, [medians, *drawn], at, first, progress, context)
+            search = _search(engine, [medians, *drawn], at, first, progress, program)
         unconstrained, first = search.unconstrained, search.evidence.sites
     final = at(unconstrained, first, engine.options["tol"], whole=whole)
     result = CODES[int(final.info.code)]
@@ -575,7 +555,7 @@ def _search(
     at: Callable[..., Evidence],
     sites: Sites,
     progress: Progress,
-    context: tuple[Call, Layout, tuple[Any, ...], Values],
+    program: Program,
 ) -> Search:
     """The best of all starts."""
     most = engine.options["max_evaluations"]
@@ -583,7 +563,7 @@ def _search(
         tolerance = max(engine.options["tol"], CLOSE)  # EM needs q itself, not only its evidence
         found = [
             expectation_maximisation(
-                context,
+                program,
                 lambda u, s: at(u, s, tolerance, True),
                 lambda u, s: at(u, s, tolerance, False),
                 start,

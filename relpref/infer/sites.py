@@ -24,8 +24,6 @@ from relpref.infer.result import Result, code
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, LinearMap
 
-Whole = NDArray[np.integer]
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -67,17 +65,51 @@ class SparseRows:
     size: Array
 
     @classmethod
-    def of(
-        cls, row: Whole, column: Whole, entry: NDArray[np.float64], shape: tuple[int, int]
-    ) -> "SparseRows":
-        """From the entries, at most two in a row, of an array of a shape."""
-        order = np.argsort(row, kind="stable")
-        row, column, entry = row[order], column[order], entry[order]
-        place = np.zeros(len(row), dtype=int)
-        place[1:] = row[1:] == row[:-1]
-        columns, entries = np.zeros((shape[0], 2), dtype=int), np.zeros((shape[0], 2))
-        columns[row, place], entries[row, place] = column, entry
-        return cls(jnp.asarray(columns), jnp.asarray(entries), jnp.zeros(shape[1]))
+    def find(cls, image: Callable[[NDArray[np.float64]], Any], shape: tuple[int, int]) -> "SparseRows | None":
+        """Write out a linear map with at most two entries in each row.
+
+        It is told from the images of some 3 log₂ n vectors. A vector that is random where a binary digit of the column is 1, and 0
+        elsewhere, is mapped to one of four values: 0, the share of either entry, or both.
+
+        Parameters
+        ----------
+        image : callable
+            From a vector, shape (n,), to A times it, shape (m,).
+        shape : (m, n)
+
+        Returns
+        -------
+        SparseRows or None
+            None if a row has more than two entries.
+        """
+        number, size = shape
+        first, second = np.random.default_rng(0).uniform(1.0, 2.0, (2, size))
+        total = np.asarray(image(first))
+        columns, two = np.zeros((2, number), dtype=int), np.zeros(number, dtype=bool)
+        entries = np.stack([np.asarray(image(np.ones(size))), np.zeros(number)])
+        shares = np.stack([total, np.zeros(number)])
+        for bit in range((size - 1).bit_length()):
+            digit = (np.arange(size) >> bit & 1).astype(np.float64)
+            seen = np.asarray(image(first * digit))
+            rest = total - seen
+            slack = 1e-9 * np.maximum(np.abs(seen), np.abs(total))
+            new = ~two & (np.abs(seen) > slack) & (np.abs(rest) > slack)  # the two entries part here
+            if new.any():
+                two |= new
+                columns[1, new] = columns[0, new]
+                shares[:, new] = seen[new], rest[new]
+                entries[:, new] = np.asarray(image(digit))[new], np.asarray(image(1 - digit))[new]
+            choices = np.stack([np.zeros(number), *shares, total])
+            which = np.argmin(np.abs(choices - seen), axis=0)
+            columns[0] |= np.isin(which, (1, 3)).astype(int) << bit
+            columns[1] |= (two & (which > 1)).astype(int) << bit
+        columns = np.minimum(columns, max(size - 1, 0))
+        error = np.asarray(image(second)) - np.sum(entries * second[columns], axis=0)
+        if not np.all(np.abs(error) <= 1e-9 * np.sum(np.abs(entries), axis=0)):
+            return None
+        ahead = two & (columns[0] > columns[1])
+        columns[:, ahead], entries[:, ahead] = columns[::-1, ahead], entries[::-1, ahead]
+        return cls(jnp.asarray(columns.T), jnp.asarray(entries.T), jnp.zeros(size))
 
     def gram(self, precision: Array) -> Array:
         """AᵀTA, shape (n, n)."""

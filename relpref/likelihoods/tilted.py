@@ -1,6 +1,5 @@
 """What an engine asks of a likelihood: its moments under a one-dimensional Gaussian cavity."""
 
-from functools import singledispatch
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -60,9 +59,15 @@ class GaussianSite(Protocol):
         """Where the density of a value peaks in the predictor, and its precision there, 1/noise²; shape (m,) each."""
 
 
-@singledispatch
+def unwrap(distribution: dist.Distribution) -> dist.Distribution:
+    """Take a distribution out of what plates, masks and ``to_event`` wrap around it."""
+    while isinstance(distribution, dist.ExpandedDistribution | dist.Independent | dist.MaskedDistribution):
+        distribution = distribution.base_dist
+    return distribution
+
+
 def as_likelihood(distribution: dist.Distribution) -> Likelihood:
-    """Give an observed site's distribution the face an engine needs.
+    """What an engine needs of an observed site's distribution.
 
     Parameters
     ----------
@@ -74,32 +79,15 @@ def as_likelihood(distribution: dist.Distribution) -> Likelihood:
     UnsupportedProgramError
         If its tilted moments are not known.
     """
-    if isinstance(distribution, Likelihood):
-        return distribution
+    base = unwrap(distribution)
+    if isinstance(base, Likelihood):
+        return base
+    if isinstance(base, dist.Normal):
+        return GaussianLikelihood(base.loc, base.scale)
     raise UnsupportedProgramError(
-        f"no tilted moments are known for the likelihood {type(distribution).__name__}; "
+        f"no tilted moments are known for the likelihood {type(base).__name__}; "
         "use one of relpref.likelihoods or numpyro's Normal, or run the program with numpyro's NUTS"
     )
-
-
-@as_likelihood.register
-def _expanded(distribution: dist.ExpandedDistribution) -> Likelihood:
-    return as_likelihood(distribution.base_dist)
-
-
-@as_likelihood.register
-def _masked(distribution: dist.MaskedDistribution) -> Likelihood:
-    return as_likelihood(distribution.base_dist)
-
-
-@as_likelihood.register
-def _independent(distribution: dist.Independent) -> Likelihood:
-    return as_likelihood(distribution.base_dist)
-
-
-@as_likelihood.register
-def _normal(distribution: dist.Normal) -> Likelihood:
-    return GaussianLikelihood(distribution.loc, distribution.scale)
 
 
 class GaussianLikelihood:

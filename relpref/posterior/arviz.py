@@ -16,21 +16,18 @@ import numpy as np
 from jax import Array
 
 from relpref.data import RelationData
-from relpref.errors import UnsupportedProgramError
 from relpref.infer.program import (
     BASE,
     Call,
     Layout,
+    Program,
     Values,
-    discover,
     gaussian_parts,
-    in_double,
-    sampled_layout,
-    unwrap,
 )
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Result, code
 from relpref.likelihoods import CentredNormal
+from relpref.likelihoods.tilted import unwrap
 from relpref.posterior.base import Origin, Posterior
 from relpref.posterior.classes import ClassPosterior, example_labels
 from relpref.posterior.gaussian import DrawsBelief, MixtureBelief, generator
@@ -39,12 +36,8 @@ from relpref.posterior.utility import UtilityPosterior
 
 def prepare(origin: Origin) -> tuple[Call, tuple[Any, ...], Layout]:
     """Split an origin's call for JAX and find its layout with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
-    call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
-    arrays = tuple(in_double(array) for array in arrays)
-    try:
-        return call, arrays, discover(call, arrays, {}).layout
-    except UnsupportedProgramError:
-        return call, arrays, sampled_layout(call, arrays)
+    program = Program.for_samples(origin.program, origin.args, origin.kwargs)
+    return program.call, program.arrays, program.layout
 
 
 @partial(jax.jit, static_argnums=(0, 1))

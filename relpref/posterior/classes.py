@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.program import Call, Values, in_double
+from relpref.infer.program import Call, Values
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Belief, Floats
@@ -154,7 +154,6 @@ class ClassPosterior(Posterior):
         location, scale = self.belief.as_mixture()
         with jax.enable_x64(True):
             call, arrays = Call.split(self.origin.program, args, kwargs)
-            arrays = tuple(in_double(array) for array in arrays)
             values = {name: jnp.asarray(value) for name, value in fixed.items()}
             moving = dict(self.hyperparameter_draws)
             found = _decisions(call, layout, arrays, values, moving, location, scale)

@@ -23,12 +23,13 @@ from relpref.infer.assemble import plain
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.importance import MIN_EFFECTIVE, POINTS_INFO, effective
 from relpref.infer.large.covariance import ImplicitBelief, PosteriorCovariance
-from relpref.infer.program import padded_answers, unwrap
+from relpref.infer.program import padded_answers
 from relpref.infer.result import InferenceWarning
 from relpref.infer.search import DRAWS_INFO
 from relpref.infer.sites import Cavity, Sites, matched
 from relpref.likelihoods import AnswerModel, GaussianSite
 from relpref.likelihoods.models import PLATES
+from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import real
 from relpref.posterior.base import Origin, Parts
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief, MixtureBelief

@@ -264,26 +264,22 @@ def objective() -> Callable[..., Callable[[Mapping[str, Any]], tuple[float, dict
     Returns a function of the unconstrained hyperparameters.
     """
     from relpref.infer import EP
-    from relpref.infer.program import Call, discover
+    from relpref.infer.program import Program
     from relpref.infer.sites import Sites
 
     def prepare(
         program: Any, *args: Any, gap_space: bool, engine: Any = EP, **kwargs: Any
     ) -> Callable[[Mapping[str, Any]], tuple[float, dict[str, Any]]]:
         with jax.enable_x64(True):
-            call, arrays = Call.split(program, args, kwargs)
-            arrays = tuple(a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays)
-            layout, _, entries, _ = discover(call, arrays, {})
-            sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+            read = Program.of(program, args, kwargs)
+            sites = Sites(jnp.zeros(read.layout.num_rows), jnp.zeros(read.layout.num_rows))
 
         def at(unconstrained: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
             with jax.enable_x64(True):
                 values = {
                     name: jnp.asarray(np.asarray(value, np.float64)) for name, value in unconstrained.items()
                 }
-                found = engine.evaluate(
-                    call, layout, gap_space, True, arrays, entries, values, {}, sites, 1e-10, 500, False
-                )
+                found = engine.evaluate(read, gap_space, True, values, sites, 1e-10, 500, False)
                 gradient = {name: np.asarray(value) for name, value in found.gradient.items()}
                 return float(found.log_evidence + found.log_prior), gradient
 

@@ -13,7 +13,7 @@ import pytest
 from relpref import RelationData
 from relpref.infer import Exact
 from relpref.infer.exact.engine import _evidence_of, _Reader, find_structure
-from relpref.infer.program import Call, in_double
+from relpref.infer.program import Call
 from relpref.models import conditional_ranking
 
 FIXED = {"attributes_amplitude": 1.2, "attributes_lengthscale": 0.9, "noise": 0.4}
@@ -32,7 +32,6 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
     data = problem(symmetry, complete)
     with jax.enable_x64(True):
         call, arrays = Call.split(conditional_ranking, (data,), {"loss": loss})
-        arrays = tuple(in_double(a) for a in arrays)
         structure = find_structure(call, arrays, {})
         assert (structure.symmetry, structure.values.complete, structure.loss) == (symmetry, complete, loss)
         reader = _Reader(call, arrays, structure, {})

@@ -91,8 +91,7 @@ def test_sparse_rows_are_the_matrix(problem: dict[str, Any]) -> None:
         design[row, list(columns)] = np.random.default_rng(row).standard_normal(len(columns))
     precision, factor = problem["precision"], np.linalg.cholesky(problem["covariance"])
     with jax.enable_x64(True):
-        at = np.nonzero(design)
-        sparse = SparseRows.of(at[0], at[1], design[at], (9, 7))
+        sparse: Any = SparseRows.find(lambda vector: design @ vector, (9, 7))
         dense = DenseRows(jnp.asarray(design))
         for rows in (sparse, dense):
             gram = rows.gram(jnp.asarray(precision))

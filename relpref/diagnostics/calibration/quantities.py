@@ -18,7 +18,7 @@ from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import RelationPosterior
 from relpref.infer.exact.engine import find_structure
-from relpref.infer.program import Call, Layout, Program, Values, discover, in_double, shapes_of, survey
+from relpref.infer.program import Call, Layout, Model, Values, discover, shapes_of, survey
 from relpref.likelihoods import as_likelihood
 from relpref.posterior.base import Posterior
 from relpref.posterior.classes import DECISION
@@ -29,7 +29,7 @@ from relpref.posterior.gaussian import DrawsBelief
 class Answered:
     """A program with other answers, which are its first argument: all simulations share what JAX compiles."""
 
-    program: Program
+    program: Model
 
     def __call__(self, answers: Values, *args: Any, **kwargs: Any) -> None:
         """Run it with them observed."""
@@ -44,7 +44,7 @@ class Answered:
 class Unanswered:
     """A program whose observed sites are drawn like the others."""
 
-    program: Program
+    program: Model
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         with handlers.uncondition():
@@ -55,7 +55,7 @@ class Unanswered:
 class Known:
     """A program some of whose sites have known values, which are its first argument; to engines they are no sites."""
 
-    program: Program
+    program: Model
 
     def __call__(self, known: Values, *args: Any, **kwargs: Any) -> None:
         inner = handlers.substitute(self.program, data=known)
@@ -76,7 +76,7 @@ class Questions:
         Which of its sites are what.
     """
 
-    program: Program
+    program: Model
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     layout: Layout
@@ -84,7 +84,7 @@ class Questions:
     @classmethod
     def of(
         cls,
-        program: Program,
+        program: Model,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         *,
@@ -159,10 +159,9 @@ def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
     return jax.vmap(one)(keys)
 
 
-def split(program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, tuple[Any, ...]]:
+def split(program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, tuple[Any, ...]]:
     """A call for JAX, in double precision."""
-    call, arrays = Call.split(program, args, kwargs)
-    return call, tuple(in_double(array) for array in arrays)
+    return Call.split(program, args, kwargs)
 
 
 def _layout(call: Call, arrays: tuple[Any, ...], sampled: bool) -> Layout:

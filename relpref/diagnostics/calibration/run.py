@@ -42,10 +42,10 @@ from relpref.infer import EP, Exact, RelationPosterior, UtilityPosterior, from_s
 from relpref.infer.assemble import latent_moments
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
-from relpref.infer.program import Call, Layout, Program, Values, broadcast_fixed, discover, running
+from relpref.infer.program import Call, Layout, Model, Program, Values, broadcast_fixed, discover, running
 from relpref.infer.result import CODES, Result
 from relpref.infer.search import UNMIXED
-from relpref.infer.sites import Sites, SparseRows
+from relpref.infer.sites import Sites
 from relpref.journal import fingerprint
 from relpref.kernels import Precomputed
 from relpref.models import conditional_ranking
@@ -75,15 +75,16 @@ def below_truths(
     """Posterior probability that the quantity lies below its true value, and the result code, of each simulation."""
     first = draws[0]
     call, arrays = questions.call(first.answers)
-    layout, _, entries, _ = discover(call, arrays, first.hyperparameters)
+    program = discover(call, arrays, first.hyperparameters)
+    layout = program.layout
     answered, rest = len(jax.tree.leaves(first.answers)), arrays[len(jax.tree.leaves(first.answers)) :]
     answers = jax.tree.leaves(draws.answers)
     assert len(answers) == answered
     found = _evaluate(
-        (engine.evaluate, call, layout),
+        engine.evaluate,
+        program,
         tuple(jnp.asarray(value) for value in answers),
         rest,
-        entries,
         draws.hyperparameters,
         tol,
         max_sweeps,
@@ -105,32 +106,20 @@ def below_truths(
 
 @partial(jax.jit, static_argnums=0)
 def _evaluate(
-    static: tuple[Evaluation, Call, Layout],
+    evaluate: Evaluation,
+    program: Program,
     answers: tuple[Array, ...],
     rest: tuple[Any, ...],
-    entries: SparseRows | None,
     hyperparameters: Values,
     tol: float,
     max_sweeps: int,
 ) -> Evidence:
-    evaluate, call, layout = static
+    layout = program.layout
     start = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
 
     def one(answers: tuple[Array, ...], fixed: Values) -> Evidence:
-        return evaluate(
-            call,
-            layout,
-            use_gap_space(layout),
-            False,
-            (*answers, *rest),
-            entries,
-            {},
-            fixed,
-            start,
-            tol,
-            max_sweeps,
-            True,
-        )
+        one = replace(program, arrays=(*answers, *rest), fixed=fixed)
+        return evaluate(one, use_gap_space(layout), False, {}, start, tol, max_sweeps, True)
 
     return jax.vmap(one)(answers, hyperparameters)
 
@@ -317,7 +306,7 @@ _TOGETHER = 5  # simulations that a worker is handed at a time, where they are f
 
 
 def calibrate(
-    program: Program,
+    program: Model,
     *args: Any,
     engine: Engine = EP,
     hyperparameters: Hyperparameters = "given",

@@ -20,15 +20,10 @@ from relpref.diagnostics.predictive.held_out import Outcomes, favours, outcomes
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.evidence import known_sites
 from relpref.infer.program import (
-    Call,
-    Layout,
     Observation,
+    Program,
     Reading,
     Values,
-    broadcast_fixed,
-    discover,
-    in_double,
-    read,
     shapes_of,
     survey,
 )
@@ -151,20 +146,18 @@ class Question:
         fixed = {name: np.asarray(v) for name, v in posterior.hyperparameters.items() if name not in draws}
         fixed |= changed
         with jax.enable_x64(True):
-            call, arrays = Call.split(given.program, given.args, given.kwargs)
-            arrays = tuple(in_double(array) for array in arrays)
             first = {**fixed, **{name: value[0] for name, value in draws.items()}}
-            found = discover(call, arrays, broadcast_fixed(call, arrays, first))
-        layout = found.layout
+            program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
+            self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
+        layout = program.layout
         if layout.slices != dict(posterior.slices):
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
         self.observed = layout.observed
-        kinds = {site.name: site.kind for site in survey(call, shapes_of(arrays))}
+        kinds = {site.name: site.kind for site in survey(program.call, shapes_of(program.arrays))}
         self.paired = np.array([not kinds[name].endswith("Bernoulli") for name in layout.observed])
         self.weights = posterior.belief.weights
         self.components = _components(posterior, draws, layout.num_rows, taken_out=origin is None)
-        self._call, self._layout, self._classes = call, layout, classes
-        self._given = (arrays, found.rows, {name: jnp.asarray(value) for name, value in fixed.items()})
+        self._classes = classes
 
     def answer(self, weights: Floats | None = None) -> Predictive:
         """Ask every component.
@@ -178,7 +171,7 @@ class Question:
         if weights is None:
             weights = np.repeat(self.weights[:, None], parts.precision.shape[1], axis=1)
         with jax.enable_x64(True):
-            found = _ask(self._call, self._layout, self._classes, *self._given, parts, weights)
+            found = _ask(self._program, self._classes, parts, weights)
         return Predictive(weights=weights, **{name: np.asarray(value) for name, value in found.items()})
 
     def projection(self) -> Rows:
@@ -189,18 +182,18 @@ class Question:
         UnsupportedProgramError
             If it differs between the components.
         """
-        arrays, rows, fixed = self._given
+        program = self._program
         moving = self.components.moving
-        if moving and not self._layout.constant_projection:
+        if moving and not program.layout.constant_projection:
             raise UnsupportedProgramError(
                 "what the answers look at depends on hyperparameters that were integrated over; fit with "
                 'hyperparameters="maximise"'
             )
-        if rows is not None:
-            return rows
+        if program.rows is not None:
+            return program.rows
         with jax.enable_x64(True):
             first = {name: jnp.asarray(value[0]) for name, value in moving.items()}
-            return DenseRows(_projection(self._call, self._layout, arrays, {**fixed, **first}))
+            return DenseRows(_projection(program.at(first)))
 
 
 def _usable(posterior: Posterior) -> Origin:
@@ -254,23 +247,14 @@ class _Totals(NamedTuple):
     powers: Array
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _ask(
-    call: Call,
-    layout: Layout,
-    classes: bool,
-    arrays: tuple[Any, ...],
-    rows: SparseRows | None,
-    fixed: Values,
-    components: Components,
-    weights: Array,
-) -> dict[str, Array]:
+@partial(jax.jit, static_argnums=1)
+def _ask(program: Program, classes: bool, components: Components, weights: Array) -> dict[str, Array]:
     def at(part: Components) -> Reading:
-        return read(call, arrays, layout, {}, {**fixed, **part.moving})
+        return program.at(part.moving).read()
 
     def one(part: Components, weight: Array) -> tuple[_Totals, tuple[Array, Array]]:
         reading = at(part)
-        mean, variance, step = _without_own(reading, rows, part)
+        mean, variance, step = _without_own(reading, program.rows, part)
         found = [
             _site(observation, mean[its], variance[its])
             for observation, its in zip(reading.observations, _slices(reading), strict=True)
@@ -319,9 +303,9 @@ def _ask(
     }
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _projection(call: Call, layout: Layout, arrays: tuple[Any, ...], fixed: Values) -> Array:
-    return _matrix(read(call, arrays, layout, {}, fixed))
+@jax.jit
+def _projection(program: Program) -> Array:
+    return _matrix(program.read())
 
 
 def _matrix(reading: Reading) -> Array:

@@ -22,15 +22,13 @@ from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import SOLVERS, Callback, EdgeScores, RelationProblem, Solver, require_mesh
 from relpref.infer.program import (
     Call,
-    Program,
+    Model,
     Values,
     broadcast_fixed,
-    constrain,
-    in_double,
+    log_prior,
     median,
     shapes_of,
     survey,
-    unwrap,
 )
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import Progress, Result, code
@@ -38,6 +36,7 @@ from relpref.infer.search import Search, maximise
 from relpref.infer.sites import Info, Sites
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import CentredNormal
+from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import Eigen, Kronecker, symmetric_eigen
 from relpref.posterior.gaussian import as_key, key_words
 
@@ -249,7 +248,7 @@ class ProgramKernel:
         Of the training nodes.
     """
 
-    program: Program
+    program: Model
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]]
     data: RelationData | None
     values: Values
@@ -298,7 +297,7 @@ class ProgramKernel:
         with jax.enable_x64(True):
             call, arrays = Call.split(self.program, args, kwargs)
             scores = jnp.zeros(extended.values.shape[0] * extended.values.shape[1])
-            sites = call.trace(tuple(in_double(a) for a in arrays), {**self.values, self.field: scores})
+            sites = call.trace(arrays, {**self.values, self.field: scores})
             factors: Any = unwrap(sites[self.field]["fn"]).covariance
             factor = factors.left if self.side == "nodes" else factors.right
             return np.asarray(factor.dense())
@@ -355,7 +354,7 @@ class Exact:
 
     def __init__(
         self,
-        program: Program,
+        program: Model,
         *,
         hyperparameters: Literal["maximise"] = "maximise",
         fixed: Mapping[str, Any] | None = None,
@@ -421,7 +420,6 @@ class Exact:
         self, key: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], progress_bar: bool
     ) -> RelationPosterior:
         call, arrays = Call.split(self.program, args, kwargs)
-        arrays = tuple(in_double(array) for array in arrays)
         fixed = broadcast_fixed(call, arrays, self.fixed)
         structure = find_structure(call, arrays, fixed)
         if self.mesh is not None:
@@ -596,13 +594,10 @@ class _Reader:
     def _read(self, unconstrained: Values, arrays: tuple[Any, ...], fixed: Values) -> tuple[Any, Values]:
         shape = self.structure.values.shape
         field = {self.structure.field: jnp.zeros(shape[0] * shape[1])}
-        first = self.call.trace(arrays, {**fixed, **field})
-        hyperparameters, _ = constrain(first, unconstrained)
-        values = {**fixed, **hyperparameters}
-        sites = self.call.trace(arrays, {**values, **field})
-        _, log_prior = constrain(sites, unconstrained)
-        left, right, noise = read_factors(self.call, arrays, self.structure, values)
-        return (left, right, noise, log_prior), hyperparameters
+        sites = self.call.trace(arrays, {**fixed, **field}, unconstrained=unconstrained)
+        hyperparameters = {name: sites[name]["value"] for name in unconstrained}
+        left, right, noise = read_factors(self.call, arrays, self.structure, {**fixed, **hyperparameters})
+        return (left, right, noise, log_prior(sites, unconstrained)), hyperparameters
 
     def _pull(self, unconstrained: Values, arrays: tuple[Any, ...], fixed: Values, cotangent: Any) -> Values:
         _, pull = jax.vjp(lambda u: self._read(u, arrays, fixed)[0], unconstrained)

@@ -37,7 +37,7 @@ from relpref.infer.large.problem import (
 )
 from relpref.infer.large.sparse import SparseFit
 from relpref.infer.large.sparse import fit as fit_sparse
-from relpref.infer.program import preference_data, prepare
+from relpref.infer.program import Program, preference_data
 from relpref.infer.result import Progress, Result, warn_user
 from relpref.infer.search import settle
 from relpref.infer.sites import Sites
@@ -97,7 +97,7 @@ def fit_reduced(
     # In gap space nobody minds how many entities there are, so their number may be a round one.
     spare = -len(positions) % _ROUND if gap_space else 0
     args, kwargs = problem.called_with(problem.with_tables(positions, tables, spare))
-    prepared = prepare(engine.program, args, kwargs, values, gap_space)
+    prepared = Program.of(engine.program, args, kwargs, values, padding=gap_space)
     setting = engine.setting._replace(options={**engine.options, "space": "gap" if gap_space else "entity"})
     evidence, result, info, *_ = settle(setting, prepared, start, key, progress_bar, None, whole=None)
     alpha = np.asarray(evidence.alpha)[: len(positions)]
@@ -169,7 +169,7 @@ def search(
     }
     small = part.with_tables(positions, tables)
     args, kwargs = part.called_with(small)
-    prepared = prepare(engine.program, args, kwargs, fixed, False)
+    prepared = Program.of(engine.program, args, kwargs, fixed)
     # In gap space an interpolated covariance need not be positive definite.
     inner = engine.setting._replace(options={**engine.options, "space": "gap"})
     whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them

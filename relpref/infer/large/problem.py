@@ -18,12 +18,10 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.large.covariance import entries_of
 from relpref.infer.program import (
     Call,
+    Model,
     Observation,
-    Program,
     Values,
     broadcast_fixed,
-    in_double,
-    observation,
     preference_data,
 )
 from relpref.infer.result import Solves
@@ -104,14 +102,14 @@ class LargeProblem:
         Relative standard error of the scale of a graph whose spectrum was only estimated.
     """
 
-    program: Program
+    program: Model
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     data: PreferenceData
     scale_error: Mapping[str, float]
 
     @classmethod
-    def of(cls, program: Program, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "LargeProblem":
+    def of(cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "LargeProblem":
         """Estimate the scales of graphs that have none yet."""
         data = preference_data(args, kwargs)
         assert data is not None  # or it would not be large
@@ -138,7 +136,7 @@ class LargeProblem:
         """Fixed hyperparameters in the shapes of their sites; errors as of `broadcast_fixed`."""
         args, kwargs = self.called_with(self.sample)
         call, arrays = Call.split(self.program, args, kwargs)
-        return broadcast_fixed(call, tuple(in_double(array) for array in arrays), dict(fixed))
+        return broadcast_fixed(call, arrays, dict(fixed))
 
     def sites(
         self, data: PreferenceData, values: Mapping[str, Any], utility: Any = None
@@ -213,7 +211,7 @@ class LargeProblem:
         data = implicit(self.data)
         sites = self.sites(data, values)
         observed = [name for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]]
-        observations = tuple(observation(sites[name]) for name in observed)
+        observations = tuple(Observation.of(sites[name]) for name in observed)
 
         def predictors(found: Mapping[str, dict[str, Any]]) -> Floats:
             return np.concatenate([np.ravel(as_likelihood(found[name]["fn"]).predictor) for name in observed])
