@@ -62,12 +62,12 @@ def problem(size: int) -> tuple[Any, Any]:
 def measured(x: Any, y: Any, repeats: int, peer: Callable[..., Any] | None) -> tuple[list[str], list[float]]:
     """One row, and the seconds of our own parts."""
     from relpref.rls import RankRLS
-    from relpref.rls.hold_out import PairSystems
+    from relpref.rls.spectrum import PairSystems
 
     ranker = RankRLS("gaussian", gamma=GAMMA, regularization=REGULARIZATION)
     decomposition = seconds(lambda: ranker.fit(x, y), 1)
     spectrum = ranker._spectrum
-    systems = PairSystems.of(spectrum, np.arange(len(x)), spectrum.vectors, REGULARIZATION)
+    systems = PairSystems(spectrum, np.arange(len(x)), spectrum.vectors, REGULARIZATION)
     product = seconds(systems.products, repeats)
     pairs = seconds(partial(systems.surplus, systems.products(), np.zeros(1)), repeats)
     ours = [decomposition, product, pairs, seconds(ranker.leave_pair_out, repeats)]

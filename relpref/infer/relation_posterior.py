@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -15,32 +15,11 @@ from scipy.special import ndtr
 from relpref.errors import DataError
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Asked, Domain
-from relpref.infer.exact.solve import QueryMoments, RelationProblem
+from relpref.infer.exact.solve import RelationProblem, Scores
 from relpref.likelihoods import CentredNormal
 from relpref.posterior.base import PosteriorBase
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator
 from relpref.posterior.utility import objects, pairs_of_labels, ranking_table
-
-
-class Scores(Protocol):
-    """What an exact solution says of scores, for known and new nodes on either side."""
-
-    @property
-    def regularization(self) -> float:
-        """λ, in units of the kernel."""
-
-    @property
-    def scale(self) -> float:
-        """Common factor of prior and noise."""
-
-    def mean(self, left: Asked, right: Asked) -> Floats:
-        """Posterior means, shape (a, b)."""
-
-    def variance(self, left: Asked, right: Asked) -> Floats:
-        """Posterior variances, shape (a, b)."""
-
-    def query(self, query: Asked, right: Asked) -> QueryMoments:
-        """Mean and covariance over b objects for one conditioning node."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,10 +32,6 @@ class RelationPosterior(PosteriorBase):
         Nodes, objects, labels and options; with the ranking loss only differences of scores for one conditioning node are
         identified.
     solution : Scores
-    noise : float
-        λ times the scale: variance of a label given its score, in one direction; see `label_variance`.
-    shift : float
-        Added to scores: ½ for reciprocal labels in [0, 1].
     hyperparameters : dict
     log_evidence : float or None
         None where it was not computed.
@@ -69,8 +44,6 @@ class RelationPosterior(PosteriorBase):
     kind: ClassVar[str] = "relation"
     problem: RelationProblem
     solution: Scores
-    noise: float
-    shift: float
     hyperparameters: Mapping[str, Any]
     log_evidence: float | None
     info: Mapping[str, Any]
@@ -91,6 +64,16 @@ class RelationPosterior(PosteriorBase):
     @property
     def loss(self) -> Loss:
         return self.problem.loss
+
+    @property
+    def shift(self) -> float:
+        """Added to scores: ½ for reciprocal labels in [0, 1]."""
+        return self.problem.shift
+
+    @property
+    def noise(self) -> float:
+        """λ times the scale: variance of a label given its score, in one direction; see `label_variance`."""
+        return self.solution.scale * self.solution.regularization
 
     @property
     def label_variance(self) -> float:
@@ -129,9 +112,8 @@ class RelationPosterior(PosteriorBase):
         objects
             As in `mean`.
         """
-        asked, right = self._query(query, objects)
-        moments = self.solution.query(asked, right)
-        return GaussianBelief(self.shift + moments.mean, moments.covariance)
+        mean, covariance = self.solution.query(*self._query(query, objects))
+        return GaussianBelief(self.shift + mean, covariance)
 
     def ranking(
         self, query: Any, objects: Any = None, *, interval: float = 0.9, key: Any = None
@@ -154,8 +136,8 @@ class RelationPosterior(PosteriorBase):
             over the objects ranked); ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``.
         """
         asked, right = self._query(query, objects)
-        moments = self.solution.query(asked, right)
-        belief = GaussianBelief(self.shift + moments.mean, moments.covariance)
+        mean, covariance = self.solution.query(asked, right)
+        belief = GaussianBelief(self.shift + mean, covariance)
         kept = np.arange(belief.size)
         if objects is None and self.nodes is self.objects and not asked.new:
             kept = np.delete(kept, asked.side.index[0])

@@ -11,8 +11,8 @@ from relpref.data.relation_data import Symmetry
 from relpref.errors import StorageError
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Domain, NodeKernel
-from relpref.infer.exact.engine import ProgramKernel
-from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Solver
+from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores, Solver
+from relpref.infer.exact.structure import ProgramKernel
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.posterior.base import Origin
 from relpref.posterior.storage import (
@@ -99,10 +99,8 @@ def pack(posterior: RelationPosterior) -> tuple[dict[str, Any], dict[str, Any]]:
     if problem.values.edges is not None:
         arrays["rows"], arrays["columns"] = problem.values.edges
     arrays |= {f"hyperparameters/{name}": np.asarray(v) for name, v in posterior.hyperparameters.items()}
-    more: dict[str, Any] = {}
-    if isinstance(solution, EdgeScores):
-        arrays["dual"] = solution.dual
-        more = {"stopped": solution.stopped}
+    more = {"stopped": solution.stopped} if solution.arrays() else {}
+    arrays |= solution.arrays()
     content: dict[str, Any] = {
         "kind": "relation",
         "shape": list(problem.values.shape),
@@ -114,7 +112,7 @@ def pack(posterior: RelationPosterior) -> tuple[dict[str, Any], dict[str, Any]]:
         "hyperparameters": list(posterior.hyperparameters),
         "nodes": _pack_domain(problem.nodes, "nodes", arrays),
         "objects": None,
-        "program": _pack_program(problem.nodes.kernel, arrays),
+        "program": _pack_program(problem.nodes, arrays),
         **more,
     }
     if problem.objects is not problem.nodes:
@@ -139,12 +137,12 @@ def unpack(arrays: Mapping[str, Any], content: dict[str, Any], own: Any = None) 
     objects = nodes
     if content["objects"] is not None:
         objects = _unpack_domain(arrays, content["objects"], "objects", origin, hyperparameters, program)
-    problem = RelationProblem(nodes, objects, values, **content["options"])
+    plain = content["plain"]
+    problem = RelationProblem(nodes, objects, values, **content["options"], shift=plain["shift"])
     regularization, scale = content["regularization"], content["scale"]
-    solution: Any
+    solution: Scores
     if "dual" in arrays:
-        parts = (problem.kernel, nodes, objects, values, arrays["dual"], problem.loss)
-        solution = EdgeScores(*parts, regularization, scale, content["stopped"])
+        solution = EdgeScores(problem, regularization, scale, arrays["dual"], content["stopped"])
     else:
         solution = ClosedScores(problem, regularization, scale)
     return RelationPosterior(
@@ -153,7 +151,7 @@ def unpack(arrays: Mapping[str, Any], content: dict[str, Any], own: Any = None) 
         hyperparameters=hyperparameters,
         info=content["info"],
         key=arrays["key"],
-        **content["plain"],
+        log_evidence=plain["log_evidence"],
     )
 
 
@@ -166,8 +164,8 @@ def _pack_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str,
         "sparse": None,
         "standardize": domain.standardize,
     }
-    if isinstance(domain.kernel, ProgramKernel):
-        arrays[f"{side}_kernel"] = domain.kernel.matrix
+    if domain.features is None:  # the kernel is that of a program
+        arrays[f"{side}_kernel"] = domain.gram
         return content
     try:
         content["kernel"] = encode(domain.kernel)
@@ -221,9 +219,10 @@ def _unpack_domain(
     return Domain(labels, features, kernel, content["name"], names, standardize)
 
 
-def _pack_program(kernel: Any, arrays: dict[str, Any]) -> dict[str, Any] | None:
+def _pack_program(domain: Domain, arrays: dict[str, Any]) -> dict[str, Any] | None:
     """The program and its data, where a later session can call it: for nodes that come later."""
-    if not isinstance(kernel, ProgramKernel) or kernel.data is None:
+    kernel: Any = domain.kernel
+    if domain.features is not None or kernel.data is None:
         return None
     origin = encode_origin(Origin(kernel.program, *kernel.arguments))
     if origin is None:

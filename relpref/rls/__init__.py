@@ -1,9 +1,8 @@
 """Regularised least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
 
 from relpref.rls.conditional import ConditionalRanker
+from relpref.rls.conditional_cv import ConditionalRankerCV
 from relpref.rls.hold_out import (
-    HeldOutPairs,
-    LeavePairOut,
     leave_column_out,
     leave_edge_out,
     leave_nodes_out,
@@ -11,8 +10,8 @@ from relpref.rls.hold_out import (
     leave_row_out,
 )
 from relpref.rls.node_kernels import gram
-from relpref.rls.ridge import RLS, RankRLS
-from relpref.rls.ridge_cv import RLSCV, ConditionalRankerCV, RankRLSCV
+from relpref.rls.ridge import RLS, RLSCV, RankRLS, RankRLSCV
+from relpref.rls.spectrum import HeldOutPairs, LeavePairOut
 from relpref.rls.splits import (
     BothKFold,
     EdgeKFold,

@@ -1,26 +1,102 @@
 """Ranking objects conditional on a node, as a scikit-learn estimator over the exact Gaussian engine."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
-from relpref.infer.exact.domain import Domain
-from relpref.infer.exact.solve import Callback, EarlyStopping, EdgeScores, RelationProblem, require_converged
+from relpref.infer.exact.closed import distinct
+from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
+from relpref.infer.exact.solve import EdgeScores, RelationProblem, Scores
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import InferenceWarning, Progress, warn_user
 from relpref.posterior.gaussian import as_key, key_words
-from relpref.rls.node_kernels import Kernel, NodeKernel, read_nodes
-from relpref.rls.regularization_path import RegularizationPath, most_likely
+from relpref.rls.hold_out import RegularizationPath
+from relpref.rls.node_kernels import Kernel, RelationEstimator
 from relpref.rls.splits import concordance, per_node
 
 Floats = NDArray[np.float64]
+
+# λ, in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a hundred times
+_LEAST, _MOST = 1e-4, 1e4
+_STEPS = 17  # of a first look between them: the evidence may have several maxima
+_MOST_EDGES = 1500  # of an incomplete relation whose evidence is looked at; its cost grows with their cube
+
+
+def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
+    """The λ that maximises the evidence, at the scale that maximises it given λ.
+
+    Parameters
+    ----------
+    problem : RelationProblem
+        With the ranking loss under a constraint, which has no evidence, the regression's is taken: of the same labels.
+    rng : numpy Generator
+        Draws the conditioning nodes that are looked at where there is no closed form and there are many edges.
+
+    Returns
+    -------
+    float
+        Between 1e-4 and 1e4 times the mean prior variance of a pair.
+    """
+    if problem.symmetry != "none":
+        problem = replace(problem, loss="regression")
+    evidence = _closed_evidence(problem) if problem.closed else _edge_evidence(problem, rng)
+    unit = float(np.mean(np.diagonal(problem.nodes.gram)) * np.mean(np.diagonal(problem.objects.gram)))
+    grid = np.log(unit) + np.linspace(np.log(_LEAST), np.log(_MOST), _STEPS)
+    values = [evidence(float(np.exp(at))) for at in grid]
+    best = int(np.argmax(values))
+    ends = grid[max(best - 1, 0)], grid[min(best + 1, _STEPS - 1)]
+    found = minimize_scalar(
+        lambda at: -evidence(float(np.exp(at))), bounds=ends, method="bounded", options={"xatol": 1e-3}
+    )
+    return float(np.exp(found.x if -found.fun >= values[best] else grid[best]))
+
+
+def _closed_evidence(problem: RelationProblem) -> Callable[[float], float]:
+    system = problem.system()
+
+    def evidence(regularization: float) -> float:
+        fit = system.solve(regularization)
+        return fit.log_evidence(fit.scale)
+
+    return evidence
+
+
+def _edge_evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[float], float]:
+    """Up to a constant, from the eigenvalues of the edges' kernel (of contrasts within nodes with the ranking loss)."""
+    values = problem.values
+    kept = distinct(values, problem.symmetry)
+    place = rng.permutation(values.shape[0])
+    kept = kept[np.argsort(place[values.rows[kept]], kind="stable")[:_MOST_EDGES]]
+    rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
+    covariance = problem.kernel.matrix(*problem.sides, rows, columns, rows, columns)
+    # Under a constraint a pair is read in both directions: once, with half the noise.
+    weight = 1 / np.sqrt(np.where((problem.symmetry == "none") | (rows == columns), 1.0, 0.5))
+    covariance *= np.multiply.outer(weight, weight)
+    labels, lost = labels * weight, 0
+    if problem.loss == "ranking":
+        members = np.equal.outer(np.unique(rows), rows)
+        average = members.T @ (members / members.sum(axis=1, keepdims=True))
+        centre = np.eye(len(rows)) - average
+        covariance, labels, lost = centre @ covariance @ centre, centre @ labels, len(members)
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    # Offsets take one eigenvalue of 0 each, along which labels are 0.
+    eigenvalues, squares = np.maximum(eigenvalues[lost:], 0.0), np.square(vectors.T @ labels)[lost:]
+
+    def evidence(regularization: float) -> float:
+        total = eigenvalues + regularization
+        quadratic = float(np.sum(squares / total))
+        return -0.5 * float(len(total) * np.log(quadratic or np.finfo(float).tiny) + np.sum(np.log(total)))
+
+    return evidence
 
 
 def hold_nodes_out(
@@ -78,10 +154,70 @@ def hold_nodes_out(
     return kept, EarlyStopping(held_out_concordance, patience)
 
 
-CONDITIONS = ("first", "second")
+class RelationRanker(BaseEstimator):
+    """Predictions of a fitted posterior of a relation."""
+
+    def _posterior(self) -> RelationPosterior:
+        check_is_fitted(self, "posterior_")
+        posterior: RelationPosterior = self.posterior_
+        return posterior
+
+    def predict(self, nodes: Any = None, objects: Any = None, return_std: bool = False) -> Any:
+        """Scores, one row for each conditioning node, one column for each object.
+
+        Parameters
+        ----------
+        nodes, objects : optional
+            Known ones by a list of labels; new ones by two-dimensional features; all known ones by default.
+        return_std : bool
+            Also the posterior standard deviations.
+
+        Returns
+        -------
+        DataFrame (array where the training nodes had no labels), shape (a, b), or two of them
+        """
+        posterior = self._posterior()
+        labels = posterior.nodes.labels
+
+        def given(frame: pd.DataFrame) -> Any:
+            return frame.to_numpy() if labels == tuple(range(len(labels))) else frame
+
+        mean = given(posterior.mean(nodes, objects))
+        return (mean, given(posterior.sd(nodes, objects))) if return_std else mean
+
+    def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
+        """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks.
+
+        Parameters
+        ----------
+        nodes, objects : optional
+            As for `predict`.
+        """
+        scores = self._posterior().mean(nodes, objects)
+        order = np.argsort(-scores.to_numpy(), axis=1, kind="stable")
+        labels = scores.columns.to_numpy()[order]
+        return pd.DataFrame(labels, index=scores.index, columns=np.arange(1, scores.shape[1] + 1))
+
+    def score(self, nodes: Any, relation: Any, objects: Any = None) -> float:
+        """Mean concordance over conditioning nodes: how often the object with the higher label has the higher score.
+
+        Parameters
+        ----------
+        nodes, objects : as for `predict`
+            Of the relation to be predicted; without ``objects`` those are the nodes themselves where there is one kind.
+        relation : array or DataFrame, shape (a, b)
+            True labels, conditioning nodes in rows; NaN = unknown.
+        """
+        posterior = self._posterior()
+        if objects is None and posterior.nodes is posterior.objects:
+            objects = nodes
+        scores = posterior.mean(nodes, objects)
+        truth = read_relation(relation, tuple(scores.index), tuple(scores.columns)).mean_matrix
+        return float(per_node(concordance, truth, scores.to_numpy()).mean)
 
 
-class ConditionalRanker(BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ConditionalRanker(RelationEstimator, RelationRanker):
     """Ranks all objects for a given node by regularised least squares on edges, exactly (Pahikkala et al. 2010, 2013).
 
     Minimises Σ (y_e − h(e))² + λ‖h‖² over the observed edges (``loss="regression"``), or the same with labels and scores centred
@@ -146,52 +282,20 @@ class ConditionalRanker(BaseEstimator):
         Subtracted from the labels and added to the scores: ½ for reciprocal labels in [0, 1].
     """
 
-    def __init__(
-        self,
-        kernel: Kernel = "gaussian",
-        *,
-        object_kernel: Kernel | None = None,
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1.0,
-        standardize: bool = True,
-        kernel_params: Any = None,
-        object_kernel_params: Any = None,
-        pair_kernel: str = "kronecker",
-        loss: str = "ranking",
-        symmetry: str = "none",
-        regularization: float | None = None,
-        condition: str = "first",
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        early_stopping: float | bool = False,
-        patience: int = 10,
-        warm_start: bool = False,
-        mesh: Any = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.object_kernel = object_kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.standardize = standardize
-        self.kernel_params = kernel_params
-        self.object_kernel_params = object_kernel_params
-        self.pair_kernel = pair_kernel
-        self.loss = loss
-        self.symmetry = symmetry
-        self.regularization = regularization
-        self.condition = condition
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.warm_start = warm_start
-        self.mesh = mesh
-        self.random_state = random_state
+    kernel: Kernel = field(default="gaussian", kw_only=False)
+    standardize: bool = True
+    pair_kernel: str = "kronecker"
+    loss: str = "ranking"
+    regularization: float | None = None
+    condition: str = "first"
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+    early_stopping: float | bool = False
+    patience: int = 10
+    warm_start: bool = False
+    mesh: Any = None
+    random_state: int = 0
 
     def fit(
         self,
@@ -230,44 +334,32 @@ class ConditionalRanker(BaseEstimator):
 
     def problem(self, nodes: Any, relation: Any, objects: Any = None) -> RelationProblem:
         """What `fit` solves: checked labels and the kernels of both sides; arguments as for `fit`."""
-        if self.condition not in CONDITIONS:
+        if self.condition not in ("first", "second"):
             raise DataError(f"condition is {self.condition!r}; it is 'first' or 'second'")
-        first = self._domain(nodes, self.kernel, self.kernel_params, "node")
-        second = first
-        if objects is not None:
-            kernel, params = self.object_kernel, self.object_kernel_params
-            if kernel is None:
-                kernel, params = self.kernel, self.kernel_params if params is None else params
-            second = self._domain(objects, kernel, params, "object")
-        elif self.object_kernel is not None or self.object_kernel_params is not None:
-            raise DataError(
-                "object_kernel or object_kernel_params is given, but objects are not; the nodes are ranked for one another by one kernel"
-            )
+        first, second = self._domains(nodes, objects, standardize=self.standardize)
         values = read_relation(relation, first.labels, None if objects is None else second.labels)
-        constrained, shift = values.constrained(self.symmetry)  # type: ignore[arg-type]
+        values, shift = values.constrained(self.symmetry)  # type: ignore[arg-type]
         if self.condition == "second":
-            first, second, constrained = second, first, constrained.transposed()
-        options: dict[str, Any] = {
-            "loss": self.loss,
-            "symmetry": self.symmetry,
-            "pair_kernel": self.pair_kernel,
-            "solver": self.solver,
-            "mesh": self.mesh,
-        }
-        problem = RelationProblem(first, second, constrained, **options, shift=shift)
+            first, second, values = second, first, values.transposed()
+        problem = RelationProblem(
+            first,
+            second,
+            values,
+            self.loss,  # type: ignore[arg-type]
+            self.symmetry,  # type: ignore[arg-type]
+            self.pair_kernel,
+            self.solver,  # type: ignore[arg-type]
+            shift,
+            self.mesh,
+        )
         problem.require_variation()
         return problem
-
-    def _domain(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> Domain:
-        found = NodeKernel(kernel, self.gamma, self.degree, self.coef0, params)
-        return read_nodes(nodes, found, name, standardize=self.standardize)
 
     def solve(
         self, problem: RelationProblem, callback: Callback | None = None, progress_bar: bool = False
     ) -> Self:
         """The second half of `fit`, for problems from `problem`."""
         info: dict[str, Any] = {"engine": "exact", "result": "converged", **problem.describe()}
-        log_evidence = None
         for option, given in (("early_stopping", self.early_stopping), ("callback", callback is not None)):
             if given and problem.solver == "closed":
                 raise DataError(
@@ -280,12 +372,13 @@ class ConditionalRanker(BaseEstimator):
             regularization = most_likely(problem, np.random.default_rng(self.random_state))
             info["regularization"] = "by the evidence"
         self.regularization_ = regularization
+        log_evidence: float | None = None
+        scores: Scores
         if problem.closed:
-            closed = problem.closed_scores(regularization)
+            scores = closed = problem.closed_scores(regularization)
             log_evidence = closed.fit.log_evidence(closed.scale)
             self.dual_coef_, self.n_iter_ = closed.fit.dual, 0
             info |= {"solver": "closed form", "iterations": 0}
-            scores: Any = closed
         else:
             stopping: EarlyStopping | None = None
             if self.early_stopping:
@@ -296,13 +389,11 @@ class ConditionalRanker(BaseEstimator):
                 kept = len(problem.values.values)
                 info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
             scores = self._iterate(problem, stopping, info, callback, progress_bar)
-        noise = scores.scale * regularization
         self.problem_, self.shift_ = problem, problem.shift
+        noise = scores.scale * regularization
         self.posterior_ = RelationPosterior(
             problem=problem,
             solution=scores,
-            noise=noise,
-            shift=problem.shift,
             hyperparameters={"regularization": regularization, "scale": scores.scale, "noise": noise},
             log_evidence=log_evidence,
             info=info,
@@ -320,12 +411,9 @@ class ConditionalRanker(BaseEstimator):
     ) -> EdgeScores:
         """By conjugate gradients; what happened goes into ``info``."""
         start = None
-        if (
-            self.warm_start
-            and hasattr(self, "dual_coef_")
-            and self.problem_.values.same_edges(problem.values)
-        ):
-            start = self.dual_coef_
+        if self.warm_start and hasattr(self, "dual_coef_"):
+            start = self.dual_coef_.reshape(-1) if self.problem_.values.same_edges(problem.values) else None
+        early = self.regularization_ == 0 or stopping is not None
         with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
 
             def each(iteration: int, dual: Floats, residual: float) -> bool:
@@ -334,16 +422,15 @@ class ConditionalRanker(BaseEstimator):
 
             scores, result = problem.iterate(
                 self.regularization_,
-                start=None if start is None else start.reshape(-1),
+                start=start,
                 tol=self.tol,
                 max_iterations=self.max_iter,
                 callback=None if callback is None and stopping is None else each,
                 progress=progress.step,
                 # Few iterations regularise, and then those of the smallest residual do it better.
-                minimise="residual" if stopping is not None or self.regularization_ == 0 else "error",
+                minimise="residual" if early else "error",
             )
         # Without regularisation the number of iterations takes its place, and the smallest residual is a solution.
-        early = self.regularization_ == 0 or stopping is not None
         if result.reason == "breakdown" and not early:
             require_converged(result, self.regularization_)
         ended = result.reason in ("converged", "stopped") or (
@@ -363,29 +450,11 @@ class ConditionalRanker(BaseEstimator):
             "stopped": result.reason,
         }
         if stopping is not None and stopping.solution is not None:
-            scores = replace(scores, dual=stopping.solution, scale=np.nan, stopped=True)
+            scores = EdgeScores(problem, self.regularization_, np.nan, stopping.solution, stopped=True)
             info |= {"held_out_concordance": max(stopping.scores), "best_iteration": stopping.iteration}
         shape = problem.values.shape if problem.values.complete else (-1,)
         self.dual_coef_, self.n_iter_ = scores.dual.reshape(shape), result.iterations
         return scores
-
-    def predict(self, nodes: Any = None, objects: Any = None, return_std: bool = False) -> Any:
-        """Scores, one row for each conditioning node, one column for each object.
-
-        Parameters
-        ----------
-        nodes, objects : optional
-            Known ones by a list of labels; new ones by two-dimensional features; all known ones by default.
-        return_std : bool
-            Also the posterior standard deviations.
-
-        Returns
-        -------
-        DataFrame (array where the training nodes had no labels), shape (a, b), or two of them
-        """
-        check_is_fitted(self, "posterior_")
-        mean = self._given(self.posterior_.mean(nodes, objects))
-        return (mean, self._given(self.posterior_.sd(nodes, objects))) if return_std else mean
 
     def predict_path(self, regularizations: Any, nodes: Any = None, objects: Any = None) -> Floats:
         """Scores for several values of λ, from one decomposition, or each from the solution before it; see ``problem_``.
@@ -414,39 +483,3 @@ class ConditionalRanker(BaseEstimator):
         for place, scores in RegularizationPath(values, self.tol, self.max_iter).solutions(problem):
             found[place] = self.shift_ + scores.mean(left, right)
         return found
-
-    def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
-        """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks.
-
-        Parameters
-        ----------
-        nodes, objects : optional
-            As for `predict`.
-        """
-        check_is_fitted(self, "posterior_")
-        scores = self.posterior_.mean(nodes, objects)
-        order = np.argsort(-scores.to_numpy(), axis=1, kind="stable")
-        labels = scores.columns.to_numpy()[order]
-        return pd.DataFrame(labels, index=scores.index, columns=np.arange(1, scores.shape[1] + 1))
-
-    def score(self, nodes: Any, relation: Any, objects: Any = None) -> float:
-        """Mean concordance over conditioning nodes: how often the object with the higher label has the higher score.
-
-        Parameters
-        ----------
-        nodes, objects : as for `predict`
-            Of the relation to be predicted; without ``objects`` those are the nodes themselves where there is one kind.
-        relation : array or DataFrame, shape (a, b)
-            True labels, conditioning nodes in rows; NaN = unknown.
-        """
-        check_is_fitted(self, "posterior_")
-        if objects is None and self.posterior_.nodes is self.posterior_.objects:
-            objects = nodes
-        scores = self.posterior_.mean(nodes, objects)
-        truth = read_relation(relation, tuple(scores.index), tuple(scores.columns)).mean_matrix
-        return float(per_node(concordance, truth, scores.to_numpy()).mean)
-
-    def _given(self, frame: pd.DataFrame) -> Any:
-        """With labels, where the training nodes had some."""
-        labels = self.problem_.nodes.labels
-        return frame.to_numpy() if labels == tuple(range(len(labels))) else frame

@@ -1,7 +1,7 @@
-"""Kernels of nodes: by name, as a matrix, as a function, or as one of the package's kernels."""
+"""Kernels of nodes: by name, as a matrix, as a function, or as one of the package's kernels; and the estimators' options of them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from inspect import signature
 from typing import Any
 
@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
 from relpref.data import Graph
@@ -65,29 +66,7 @@ def gram(
         If there is no such kernel, if the result has another shape or is not finite, if it is not symmetric where
         ``right`` is not given, or if a node is not in the graph.
     """
-    params = dict(kernel_params or {})
-    if isinstance(kernel, str):
-        if kernel not in KERNELS:
-            raise DataError(
-                f"there is no kernel {kernel!r}; there are {', '.join(KERNELS)}, or give a function"
-            )
-        if params:
-            raise DataError(
-                f"kernel_params are for functions and kernels of relpref.kernels, not for kernel={kernel!r}; "
-                "it has gamma, degree and coef0"
-            )
-        matrix = named(left, right, kernel, gamma, degree, coef0)
-    elif not callable(kernel):
-        raise DataError(
-            f"kernel is {kernel!r}; give a name ({', '.join(KERNELS)}), a function or a kernel object"
-        )
-    elif not hasattr(kernel, "parameters"):
-        matrix = kernel(left, left if right is None else right, **params)
-    elif "graph" in signature(kernel).parameters:
-        matrix = of_graph(left, right, kernel, **params)
-    else:
-        matrix = of_attributes(left, right, kernel, **params)
-    return checked(matrix, left, right, kernel)
+    return NodeKernel(kernel, gamma, degree, coef0, kernel_params)(left, right)
 
 
 @dataclass(frozen=True)
@@ -108,7 +87,46 @@ class NodeKernel:
 
     def __call__(self, left: Any, right: Any = None) -> Floats:
         """Kernel of nodes with one another, or with others."""
-        return gram(left, right, **{field.name: getattr(self, field.name) for field in fields(self)})
+        kernel, params = self.kernel, dict(self.kernel_params or {})
+        if isinstance(kernel, str):
+            self.require_no_keywords("kernel_params")
+            matrix = self._named(left, right)
+        elif not callable(kernel):
+            raise DataError(
+                f"kernel is {kernel!r}; give a name ({', '.join(KERNELS)}), a function or a kernel object"
+            )
+        elif not hasattr(kernel, "parameters"):
+            matrix = kernel(left, left if right is None else right, **params)
+        elif "graph" in signature(kernel).parameters:
+            matrix = _of_graph(left, right, kernel, **params)
+        else:
+            matrix = _of_attributes(left, right, kernel, params)
+        return _checked(matrix, left, right, f"{kernel} kernel" if isinstance(kernel, str) else "kernel")
+
+    def require_no_keywords(self, option: str) -> None:
+        """Refuse keywords for a kernel by name; ``option`` is what the caller calls them."""
+        if isinstance(self.kernel, str) and self.kernel_params:
+            raise DataError(
+                f"{option} are for functions and kernels of relpref.kernels, not for kernel={self.kernel!r}; it has gamma, degree "
+                "and coef0"
+            )
+
+    def _named(self, left: Any, right: Any) -> Any:
+        if self.gamma is not None and not self.gamma > 0:
+            raise DataError(f"gamma is {self.gamma}; it must be positive")
+        match self.kernel:
+            case "linear":
+                return linear_kernel(left, right)
+            case "polynomial":
+                options = {"degree": self.degree, "gamma": self.gamma, "coef0": self.coef0}
+                return polynomial_kernel(left, right, **options)
+            case "gaussian":
+                return rbf_kernel(left, right, gamma=self.gamma)
+            case "precomputed":
+                return left
+        raise DataError(
+            f"there is no kernel {self.kernel!r}; there are {', '.join(KERNELS)}, or give a function"
+        )
 
     def factor(self, nodes: Any) -> Floats | None:
         """F with F Fᵀ the kernel of some nodes, shape (n, d), where it says it with half the numbers or less."""
@@ -124,58 +142,47 @@ class NodeKernel:
         return factor
 
 
-def named(
-    left: Any, right: Any, kernel: str, gamma: float | None, degree: float, coef0: float
-) -> NDArray[np.floating[Any]]:
-    """A kernel by its name."""
-    if gamma is not None and not gamma > 0:
-        raise DataError(f"gamma is {gamma}; it must be positive")
-    match kernel:
-        case "linear":
-            return linear_kernel(left, right)
-        case "polynomial":
-            return polynomial_kernel(left, right, degree=degree, gamma=gamma, coef0=coef0)
-        case "gaussian":
-            return rbf_kernel(left, right, gamma=gamma)
-        case _:
-            return left
-
-
-def of_attributes(left: Any, right: Any, kernel: Callable[..., Any], **params: Any) -> Floats:
+def _of_attributes(left: Any, right: Any, kernel: Callable[..., Any], params: Mapping[str, Any]) -> Floats:
     """A kernel of the package on attributes; it knows one set of entities, so blocks of both are put together."""
 
     def covariance(attributes: Floats) -> Floats:
         with jax.enable_x64(True):
-            known = hyperparameters(kernel, attributes.shape[1], params)
+            known = _hyperparameters(kernel, attributes.shape[1], params)
             return np.asarray(kernel(real(attributes), **known).dense())
 
+    new = dense(left)
     if right is None:
-        return covariance(dense(left))
-    new, old = dense(left), dense(right)
+        return covariance(new)
+    old = dense(right)
     rows = [new[start : start + len(old)] for start in range(0, len(new), len(old))]
     return np.concatenate(
         [covariance(np.concatenate([part, old]))[: len(part), len(part) :] for part in rows]
     )
 
 
-def of_graph(
-    left: Any, right: Any, kernel: Callable[..., Any], *, graph: Any = None, **params: Any
+def _of_graph(
+    left: Any,
+    right: Any,
+    kernel: Callable[..., Any],
+    *,
+    graph: Any = None,
+    normalize: bool = True,
+    **params: Any,
 ) -> Floats:
     """A kernel of the package on a graph; nodes are the graph's own, by number."""
     if not isinstance(graph, Graph):
         raise DataError(
             f"{kernel} is a kernel on a graph; give the relpref.data.Graph as kernel_params={{'graph': ...}}"
         )
-    rows = node_numbers(left, graph)
-    columns = rows if right is None else node_numbers(right, graph)
-    normalize = params.pop("normalize", True)
+    rows = _node_numbers(left, graph)
+    columns = rows if right is None else _node_numbers(right, graph)
     with jax.enable_x64(True):
-        known = hyperparameters(kernel, graph, params)
+        known = _hyperparameters(kernel, graph, params)
         covariance = np.asarray(kernel(graph, normalize=normalize, **known).dense())
     return covariance[np.ix_(rows, columns)]
 
 
-def hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dict[str, jax.Array]:
+def _hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dict[str, jax.Array]:
     """The hyperparameters of a kernel of the package, if they are those that it has."""
     names = sorted(kernel.parameters(domain))
     if sorted(params) != names:
@@ -186,7 +193,7 @@ def hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dict
     return {name: real(params[name]) for name in names}
 
 
-def node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:
+def _node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:
     """Checked numbers of nodes; a kernel on a graph is not defined for nodes that it does not have."""
     given = dense(nodes).ravel()
     numbers = given.astype(np.intp)
@@ -202,15 +209,14 @@ def dense(nodes: Any) -> Floats:
     return np.asarray(nodes.toarray() if hasattr(nodes, "toarray") else nodes, dtype=np.float64)
 
 
-def checked(matrix: Any, left: Any, right: Any, kernel: Kernel) -> Floats:
+def _checked(matrix: Any, left: Any, right: Any, name: str) -> Floats:
     """The matrix as float64, if it has the right shape, is finite, and symmetric for one set of nodes."""
-    name = f"{kernel} kernel" if isinstance(kernel, str) else "kernel"
+    result = dense(matrix)
     if right is None:
-        square = checked_symmetric(dense(matrix), name)
+        square = checked_symmetric(result, name)
         if len(square) != np.shape(left)[0]:
             raise DataError(f"the {name} has {len(square)} rows for {np.shape(left)[0]} nodes")
         return square
-    result = dense(matrix)
     expected = (np.shape(left)[0], np.shape(right)[0])
     if result.shape != expected:
         raise DataError(
@@ -241,12 +247,7 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
     DataError
         If features are no finite numbers, labels or columns occur twice, or the kernel takes no keywords and has some.
     """
-    if isinstance(kernel.kernel, str) and kernel.kernel_params:
-        option = "kernel_params" if name == "node" else "object_kernel_params"
-        raise DataError(
-            f"{option} are for functions and kernels of relpref.kernels, not for kernel={kernel.kernel!r}; it has gamma, degree "
-            "and coef0"
-        )
+    kernel.require_no_keywords("kernel_params" if name == "node" else "object_kernel_params")
     columns = None
     if isinstance(nodes, pd.DataFrame):
         labels = tuple(plain_labels(nodes.index, lambda row: f"{name} {row}"))
@@ -260,14 +261,14 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
                 f"the features of the {name}s: column {columns[twice.argmax()]!r} occurs more than once; rename or remove one"
             )
     features = numeric(nodes, f"the {name}s")
+    by_name = isinstance(kernel.kernel, str)
     # Kernels on graphs and functions may take nodes that are numbers.
-    shapes = (2,) if isinstance(kernel.kernel, str) else (1, 2)
-    if features.ndim not in shapes or 0 in features.shape:
+    if features.ndim not in ((2,) if by_name else (1, 2)) or 0 in features.shape:
         raise DataError(f"{name}s have the shape {features.shape}; give one row of features for each {name}")
     if columns is None:
         labels = tuple(range(features.shape[0]))
-    by_name = isinstance(kernel.kernel, str) and kernel.kernel != "precomputed"
-    return Domain(labels, features, kernel, name, columns, standardize and by_name)
+    scaled = standardize and by_name and kernel.kernel != "precomputed"
+    return Domain(labels, features, kernel, name, columns, scaled)
 
 
 def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.DataFrame:
@@ -280,3 +281,49 @@ def _square(kernel: pd.DataFrame, labels: tuple[Any, ...], name: str) -> pd.Data
         )
     place = {label: position for position, label in enumerate(columns)}
     return kernel.iloc[:, [place[label] for label in labels]]
+
+
+@dataclass(eq=False, repr=False)
+class KernelEstimator(BaseEstimator):
+    """An estimator with a kernel of nodes; see `gram` for its options."""
+
+    kernel: Kernel = "linear"
+    _: KW_ONLY
+    gamma: float | None = None
+    degree: float = 3
+    coef0: float = 1.0
+    kernel_params: Mapping[str, Any] | None = None
+
+    def _node_kernel(self, kernel: Kernel, params: Mapping[str, Any] | None) -> NodeKernel:
+        return NodeKernel(kernel, self.gamma, self.degree, self.coef0, params)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RelationEstimator(KernelEstimator):
+    """An estimator that learns from a relation between nodes and objects, or among the nodes."""
+
+    object_kernel: Kernel | None = None
+    object_kernel_params: Mapping[str, Any] | None = None
+    symmetry: str = "none"
+
+    def _domains(self, nodes: Any, objects: Any, *, standardize: bool = False) -> tuple[Domain, Domain]:
+        """Both sides of the relation; one domain where there are no objects.
+
+        Raises
+        ------
+        DataError
+            As `read_nodes`, or if there is an object kernel without objects.
+        """
+        kernel = self._node_kernel(self.kernel, self.kernel_params)
+        first = read_nodes(nodes, kernel, "node", standardize=standardize)
+        if objects is None:
+            if self.object_kernel is not None or self.object_kernel_params is not None:
+                raise DataError(
+                    "object_kernel or object_kernel_params is given, but objects are not; the relation is among the nodes, with one kernel"
+                )
+            return first, first
+        params = self.object_kernel_params
+        if self.object_kernel is None and params is None:
+            params = self.kernel_params
+        kernel = self._node_kernel(self.kernel if self.object_kernel is None else self.object_kernel, params)
+        return first, read_nodes(objects, kernel, "object", standardize=standardize)

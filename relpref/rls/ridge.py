@@ -1,50 +1,32 @@
 """Regularised least squares for scores and for their order, as scikit-learn estimators."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from relpref.errors import DataError
 from relpref.linalg import require_memory
-from relpref.rls import hold_out
-from relpref.rls import hold_out as pair_out
-from relpref.rls.hold_out import LeavePairOut
-from relpref.rls.node_kernels import Kernel, gram
-from relpref.rls.regularization_path import Floats, Indices, RidgeSpectrum
-from relpref.rls.splits import concordance
+from relpref.rls import spectrum
+from relpref.rls.node_kernels import KernelEstimator
+from relpref.rls.spectrum import Floats, Indices, LeavePairOut, RidgeSpectrum
+from relpref.rls.splits import concordance, per_node
+
+REGULARIZATIONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
 
 
-class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
-    """What the estimators have in common: a kernel, one eigendecomposition, and exact hold-outs from it.
+class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
+    """A kernel, one eigendecomposition, and exact hold-outs from it.
 
     After `fit`, ``dual_coef_`` has the shape of ``y``, and ``X_fit_`` holds the examples.
     """
 
-    regularization_: float
-    _least_examples = 1
-
-    def __init__(
-        self,
-        kernel: Kernel = "linear",
-        *,
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1.0,
-        kernel_params: Mapping[str, Any] | None = None,
-        regularization: float = 1.0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.regularization = regularization
+    _least_examples: ClassVar = 1
 
     @abstractmethod
     def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum:
@@ -63,7 +45,7 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
             ensure_min_samples=self._least_examples,
         )
         y = np.asarray(y, dtype=np.float64)
-        queries = None if groups is None else numbered(groups, len(y), "groups")
+        queries = None if groups is None else _numbered(groups, len(y))
         require_memory(6 * 8.0 * len(y) ** 2, f"a fit to {len(y)} examples")
         self._single_output = y.ndim == 1
         self._spectrum = self._decompose(self._gram(X), y.reshape(len(y), -1), queries)
@@ -71,21 +53,13 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         return queries
 
     def _solve(self, regularization: float) -> Self:
-        self.regularization_ = float(positive(regularization)[0])
+        self.regularization_ = float(_positive(regularization)[0])
         dual = self._spectrum.dual(self._spectrum.weights(self.regularization_))
         self.dual_coef_ = dual[:, 0] if self._single_output else dual
         return self
 
     def _gram(self, left: Any, right: Any = None) -> Floats:
-        return gram(
-            left,
-            right,
-            kernel=self.kernel,
-            gamma=self.gamma,
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        )
+        return self._node_kernel(self.kernel, self.kernel_params)(left, right)
 
     def predict(self, X: Any) -> Floats:
         """Scores.
@@ -113,8 +87,8 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         -------
         array, shape (r, n) or (r, n, outputs)
         """
-        kernel, spectrum = self._kernel_to(X), self._spectrum
-        duals = np.array([spectrum.dual(spectrum.weights(value)) for value in positive(regularizations)])
+        kernel, own = self._kernel_to(X), self._spectrum
+        duals = np.array([own.dual(own.weights(value)) for value in _positive(regularizations)])
         return (kernel @ duals)[self._index(regularizations)]
 
     def _kernel_to(self, X: Any) -> Floats:
@@ -140,7 +114,7 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         below chance; see `leave_pair_out` for that.
         """
         values = self._hold_out(regularizations, 1, "leave_one_out")
-        return hold_out.leave_one_out(self._spectrum, values)[self._index(regularizations)]
+        return spectrum.leave_one_out(self._spectrum, values)[self._index(regularizations)]
 
     def leave_group_out(self, groups: ArrayLike, regularizations: ArrayLike | None = None) -> Floats:
         """What `predict` gives for the examples of each group after a training on all other groups; exact.
@@ -157,10 +131,8 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         array, shape (m,), (m, outputs), (r, m) or (r, m, outputs)
         """
         values = self._hold_out(regularizations, 1, "leave_group_out")
-        numbers = numbered(groups, len(self._spectrum.labels), "groups")
-        if not numbers.any():
-            raise DataError("groups has a single group; without it nothing is left to train on")
-        return hold_out.leave_group_out(self._spectrum, numbers, values)[self._index(regularizations)]
+        numbers = _several(_numbered(groups, len(self._spectrum.labels)))
+        return spectrum.leave_group_out(self._spectrum, numbers, values)[self._index(regularizations)]
 
     def leave_pair_out(self, regularizations: ArrayLike | None = None) -> LeavePairOut:
         """Leave out every pair (of a query, where there are queries): LPO Theorem 2, exact, without any training.
@@ -180,14 +152,14 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         One m x m product for each regularisation, then O(m²); memory of a few m x m matrices.
         """
         values = self._hold_out(regularizations, 2, "leave_pair_out")
-        return pair_out.leave_pair_out(self._spectrum, values, self._index(regularizations))
+        return spectrum.leave_pair_out(self._spectrum, values, self._index(regularizations))
 
     def _hold_out(self, regularizations: ArrayLike | None, out: int, method: str) -> Floats:
         check_is_fitted(self)
         if (count := len(self._spectrum.labels)) <= out:
             raise DataError(f"{method} leaves nothing to train on: there are {count} examples")
         require_memory(4 * 8.0 * count**2, f"{method} of {count} examples")
-        return positive(self.regularization_ if regularizations is None else regularizations)
+        return _positive(self.regularization_ if regularizations is None else regularizations)
 
     def _index(self, regularizations: ArrayLike | None) -> Any:
         """Of arrays with an axis for the regularisations first and one for the outputs last, what was asked for."""
@@ -203,6 +175,7 @@ class KernelRegressor(RegressorMixin, BaseEstimator, ABC):
         return tags
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RLS(KernelRegressor):
     """Regularised least squares (kernel ridge regression): minimises ‖y − f‖² + λ‖f‖².
 
@@ -226,6 +199,8 @@ class RLS(KernelRegressor):
     There is no intercept: centre y, or add a constant to the kernel.
     """
 
+    regularization: float = 1.0
+
     def fit(self, X: Any, y: Any) -> Self:
         """Fit.
 
@@ -242,6 +217,7 @@ class RLS(KernelRegressor):
         return RidgeSpectrum.regression(kernel, labels)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RankRLS(KernelRegressor):
     """Regularised least squares on the differences of labels (RankRLS): learns an order and the size of its gaps.
 
@@ -272,7 +248,8 @@ class RankRLS(KernelRegressor):
     concordance, not R².
     """
 
-    _least_examples = 2
+    regularization: float = 1.0
+    _least_examples: ClassVar = 2
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
         """Fit.
@@ -305,7 +282,125 @@ class RankRLS(KernelRegressor):
         return float(np.mean([concordance(*column) for column in columns]))
 
 
-def positive(regularization: ArrayLike) -> Floats:
+@dataclass(eq=False, repr=False, kw_only=True)
+class ChosenRegularization(KernelRegressor):
+    """One decomposition, scores of many regularisations, a solution for the best."""
+
+    regularizations: ArrayLike = REGULARIZATIONS
+    cv: str | None = None
+    _criteria: ClassVar[tuple[str, ...]]
+    _least_examples: ClassVar = 3
+
+    def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
+        """Choose the regularisation and fit.
+
+        Parameters
+        ----------
+        X : array or sparse matrix, shape (m, d)
+            For a precomputed kernel the kernel itself, shape (m, m).
+        y : array, shape (m,) or (m, outputs)
+        groups : array, shape (m,), optional
+            For ``cv="leave_group_out"``; for the ranking loss the query of each example, whatever ``cv`` is.
+        """
+        cv = self._criteria[0] if self.cv is None else self.cv
+        if cv not in self._criteria:
+            raise DataError(f"cv is {cv!r}; {type(self).__name__} has {', '.join(self._criteria)}")
+        if cv == "leave_group_out" and groups is None:
+            raise DataError('cv="leave_group_out" needs groups=, the group of each example')
+        values = _positive(self.regularizations)
+        numbers = self._fit(X, y, groups)
+        if cv == "leave_pair_out":
+            self.cv_scores_ = self._pair_scores(values)
+        elif cv == "leave_one_out" or numbers is None:
+            self.cv_scores_ = self._score(spectrum.leave_one_out(self._spectrum, values), None)
+        else:
+            held_out = spectrum.leave_group_out(self._spectrum, _several(numbers), values)
+            self.cv_scores_ = self._score(held_out, numbers)
+        self.best_score_ = float(self.cv_scores_.max())
+        return self._solve(values[self.cv_scores_ == self.best_score_].max())
+
+    def _pair_scores(self, values: Floats) -> Floats:
+        """Leave-pair-out concordance, mean over the outputs that have different labels."""
+        concordances = spectrum.leave_pair_out(self._spectrum, values).concordance
+        defined = ~np.isnan(concordances[0])
+        if not defined.any():
+            raise DataError(
+                "y is constant: no pair is in an order that could be found again; check the labels"
+            )
+        return np.asarray(concordances[:, defined].mean(axis=1))
+
+    @abstractmethod
+    def _score(self, predicted: Floats, groups: Indices | None) -> Floats:
+        """Score of the held-out predictions (r, m, outputs) at each regularisation; greater is better."""
+
+
+class RLSCV(ChosenRegularization, RLS):
+    """`RLS` whose regularisation is chosen by exact hold-outs.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params
+        See `gram`.
+    regularizations : array, shape (r,)
+        Positive values to choose from; each costs one product of m x m matrices at most, no training.
+    cv : {"leave_one_out", "leave_pair_out", "leave_group_out"}
+        What is left out; ``"leave_one_out"`` by default. The score of pairs is their concordance, that of examples and groups minus
+        the mean squared error.
+
+    Attributes
+    ----------
+    regularization_ : float
+        The best; the largest of several equally good ones.
+    cv_scores_ : array, shape (r,)
+        Means over the outputs.
+    best_score_ : float
+    dual_coef_, X_fit_, n_features_in_, feature_names_in_
+        As of `RLS`.
+    """
+
+    _criteria = ("leave_one_out", "leave_pair_out", "leave_group_out")
+
+    def _score(self, predicted: Floats, groups: Indices | None) -> Floats:
+        return -np.mean(np.square(self._spectrum.labels - predicted), axis=(1, 2))
+
+
+class RankRLSCV(ChosenRegularization, RankRLS):
+    """`RankRLS` whose regularisation is chosen by exact hold-outs.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params
+        See `gram`.
+    regularizations : array, shape (r,)
+        Positive values to choose from; each costs one product of m x m matrices at most, no training.
+    cv : {"leave_pair_out", "leave_group_out"}
+        What is left out: every pair (by default), or every query of `fit`'s ``groups``. The score is the concordance, of all pairs
+        or the mean of the queries'.
+
+    Attributes
+    ----------
+    regularization_ : float
+        The best; the largest of several equally good ones.
+    cv_scores_ : array, shape (r,)
+        Means over the outputs.
+    best_score_ : float
+    dual_coef_, X_fit_, n_features_in_, feature_names_in_
+        As of `RankRLS`.
+    """
+
+    _criteria = ("leave_pair_out", "leave_group_out")
+
+    def _score(self, predicted: Floats, groups: Indices | None) -> Floats:
+        assert groups is not None  # the only criterion but pairs
+        # One row for each query, in which the others are not observed.
+        own = np.where(groups == np.arange(groups.max() + 1)[:, None], 0.0, np.nan)
+        labels = self._spectrum.labels.T
+        outputs = [zip(labels, held_out.T, strict=True) for held_out in predicted]
+        means = [[per_node(concordance, own + y, own + f).mean for y, f in output] for output in outputs]
+        return np.asarray(np.nanmean(means, axis=1))
+
+
+def _positive(regularization: ArrayLike) -> Floats:
     """Checked values of the regularisation, shape (r,)."""
     values = np.atleast_1d(np.asarray(regularization, dtype=np.float64))
     if values.ndim != 1 or values.size == 0:
@@ -315,8 +410,15 @@ def positive(regularization: ArrayLike) -> Floats:
     return values
 
 
-def numbered(groups: ArrayLike, count: int, name: str) -> Indices:
+def _numbered(groups: ArrayLike, count: int) -> Indices:
     """Groups as numbers from 0, one for each example."""
     if len(column := column_or_1d(groups)) != count:
-        raise DataError(f"{name} has {len(column)} entries for {count} examples")
+        raise DataError(f"groups has {len(column)} entries for {count} examples")
     return np.unique(column, return_inverse=True)[1]
+
+
+def _several(groups: Indices) -> Indices:
+    """The numbers, if there are at least two groups."""
+    if not groups.any():
+        raise DataError("groups has a single group; without it nothing is left to train on")
+    return groups

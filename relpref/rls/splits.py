@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -84,18 +84,18 @@ class _EdgeSplitter(BaseCrossValidator):
     def _ends(self, edges: Any) -> tuple[Positions, Positions]:
         """Numbers of the nodes that each edge joins, from 0; of one numbering if the relation is symmetric."""
         if isinstance(edges, pd.DataFrame) and {"source", "target"} <= set(edges.columns):
-            sources, targets = edges["source"], edges["target"]
+            ends = [edges["source"], edges["target"]]
         elif np.ndim(edges) == 2 and np.shape(edges)[1] == 2:
-            sources, targets = (pd.Series(end) for end in np.asarray(edges).T)
+            ends = [pd.Series(end) for end in np.asarray(edges).T]
         else:
             raise DataError(
                 f"{type(self).__name__}: edges have the shape {np.shape(edges)}; give two columns, source and target, as X or "
                 "as groups"
             )
         if not self.symmetric:
-            return pd.factorize(sources)[0], pd.factorize(targets)[0]
-        both = pd.factorize(pd.concat([sources, targets], ignore_index=True))[0]
-        return both[: len(sources)], both[len(sources) :]
+            return pd.factorize(ends[0])[0], pd.factorize(ends[1])[0]
+        both = pd.factorize(pd.concat(ends, ignore_index=True))[0]
+        return both[: len(ends[0])], both[len(ends[0]) :]
 
     def _folds(self, numbers: Positions, name: str, random: Any) -> Positions:
         """A fold for each of the things that were numbered, as equal in size as can be."""
@@ -107,10 +107,19 @@ class _EdgeSplitter(BaseCrossValidator):
         folds[order] = np.arange(count) * self.n_splits // count
         return folds
 
-    def _of_nodes(self, sources: Positions, targets: Positions, random: Any) -> tuple[Positions, Positions]:
-        """The folds of each edge's two nodes, of one set."""
-        folds = self._folds(np.append(sources, targets), "nodes", random)
-        return folds[sources], folds[targets]
+    def _node_folds(
+        self, sources: Positions, targets: Positions, new: tuple[str, ...]
+    ) -> tuple[Positions, Positions]:
+        """Folds of each edge's two nodes: of one set if the relation is symmetric, else of the ends named in ``new``; -1 of the other."""
+        random = check_random_state(self.random_state)
+        if self.symmetric:
+            folds = self._folds(np.append(sources, targets), "nodes", random)
+            return folds[sources], folds[targets]
+        of_sources, of_targets = (
+            self._folds(numbers, name, random)[numbers] if name in new else np.full_like(numbers, -1)
+            for name, numbers in (("sources", sources), ("targets", targets))
+        )
+        return of_sources, of_targets
 
 
 class EdgeKFold(_EdgeSplitter):
@@ -153,18 +162,14 @@ class SourceKFold(_EdgeSplitter):
         new node at either end, and edges between two new nodes are left out.
     """
 
-    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        return self._new(sources, targets, "sources")
+    _new: ClassVar = ("sources",)
 
-    def _new(self, new: Positions, known: Positions, name: str) -> Iterator[tuple[Mask, Mask]]:
-        random = check_random_state(self.random_state)
-        if self.symmetric:
-            of_new, of_known = self._of_nodes(new, known, random)
-        else:
-            of_new, of_known = self._folds(new, name, random)[new], np.full_like(known, -1)
+    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
+        new, known = self._node_folds(sources, targets, self._new)
+        if self._new == ("targets",):
+            new, known = known, new
         for fold in range(self.n_splits):
-            test, spoiled = of_new == fold, of_known == fold
-            yield ~test & ~spoiled, test & ~spoiled
+            yield (new != fold) & (known != fold), (new == fold) & (known != fold)
 
 
 class TargetKFold(SourceKFold):
@@ -176,8 +181,7 @@ class TargetKFold(SourceKFold):
         As for `SourceKFold`.
     """
 
-    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        return self._new(targets, sources, "targets")
+    _new: ClassVar = ("targets",)
 
 
 class BothKFold(_EdgeSplitter):
@@ -202,16 +206,13 @@ class BothKFold(_EdgeSplitter):
         return self.n_splits * (self.n_splits + 1) // 2 if self.symmetric else self.n_splits**2
 
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        random = check_random_state(self.random_state)
+        of_sources, of_targets = self._node_folds(sources, targets, ("sources", "targets"))
         folds = range(self.n_splits)
         if not self.symmetric:
-            of_sources = self._folds(sources, "sources", random)[sources]
-            of_targets = self._folds(targets, "targets", random)[targets]
             for row, column in product(folds, folds):
                 test = (of_sources == row, of_targets == column)
                 yield ~test[0] & ~test[1], test[0] & test[1]
             return
-        of_sources, of_targets = self._of_nodes(sources, targets, random)
         low, high = np.minimum(of_sources, of_targets), np.maximum(of_sources, of_targets)
         for first, second in combinations_with_replacement(folds, 2):
             old = ~np.isin(low, (first, second)) & ~np.isin(high, (first, second))
@@ -238,9 +239,9 @@ def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
     -----
     O(n log n). The papers' ranking loss, divided by the number of pairs.
     """
-    labels, scores = checked(labels, scores)
-    total = pairs(len(labels))
-    different, decided = total - tied(labels), total - tied(scores)
+    labels, scores = _checked(labels, scores)
+    total = _pairs(len(labels))
+    different, decided = total - _tied(labels), total - _tied(scores)
     if different == 0:
         return np.nan
     if decided == 0:
@@ -285,14 +286,14 @@ def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float
         Equal scores share the average of their gains (McSherry & Najork 2008). NaN where all labels are the same: then no
         order is better than another.
     """
-    labels, scores = checked(labels, scores)
+    labels, scores = _checked(labels, scores)
     if labels.min(initial=0.0) < 0:
         raise DataError(
             f"NDCG needs gains, and a label is {labels.min():g}; shift or map the labels to 0 and above"
         )
     if k is not None and k < 1:
         raise DataError(f"k is {k}; it must be at least 1")
-    if pairs(len(labels)) == tied(labels):
+    if _pairs(len(labels)) == _tied(labels):
         return np.nan
     discounts = 1.0 / np.log2(np.arange(2, len(labels) + 2))
     discounts[len(labels) if k is None else k :] = 0.0
@@ -305,8 +306,8 @@ def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float
 
 def spearman(labels: ArrayLike, scores: ArrayLike) -> float:
     """Correlation of the ranks, ties at their mean rank; 0 for constant scores, NaN for constant labels."""
-    labels, scores = checked(labels, scores)
-    if pairs(len(labels)) == tied(labels):
+    labels, scores = _checked(labels, scores)
+    if _pairs(len(labels)) == _tied(labels):
         return np.nan
     first, second = (ranks - ranks.mean() for ranks in (rankdata(labels), rankdata(scores)))
     norm = np.sqrt((first @ first) * (second @ second))
@@ -360,21 +361,14 @@ def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNod
             f"the relation has shape {relation.shape} and the scores {scores.shape}; "
             "both must be the same: one row for each conditioning node, one column for each object"
         )
-    observed = ~np.isnan(relation)
-    return PerNode(
-        np.array(
-            [
-                measure(row[seen], score[seen])
-                for row, score, seen in zip(relation, scores, observed, strict=True)
-            ]
-        )
-    )
+    rows = zip(relation, scores, ~np.isnan(relation), strict=True)
+    return PerNode(np.array([measure(row[observed], score[observed]) for row, score, observed in rows]))
 
 
-def checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
+def _checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
     """Both as vectors of the same length without NaN."""
-    arrays = {"labels": np.asarray(labels, dtype=np.float64), "scores": np.asarray(scores, dtype=np.float64)}
-    for name, array in arrays.items():
+    arrays = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    for name, array in zip(("labels", "scores"), arrays, strict=True):
         if array.ndim != 1:
             raise DataError(
                 f"the {name} have shape {array.shape}; one conditioning node has a vector (see per_node)"
@@ -383,18 +377,17 @@ def checked(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
             raise DataError(
                 f"the {name} hold NaN at {int(np.argmax(np.isnan(array)))}; leave out what is unknown"
             )
-    labels, scores = arrays.values()
-    if len(labels) != len(scores):
-        raise DataError(f"there are {len(labels)} labels and {len(scores)} scores")
-    return labels, scores
+    if len(arrays[0]) != len(arrays[1]):
+        raise DataError(f"there are {len(arrays[0])} labels and {len(arrays[1])} scores")
+    return arrays
 
 
-def tied(values: Any) -> int:
+def _tied(values: Any) -> int:
     """Number of pairs with equal values."""
     counts = np.unique(values, return_counts=True)[1]
     return int(np.sum(counts * (counts - 1)) // 2)
 
 
-def pairs(n: int) -> int:
+def _pairs(n: int) -> int:
     """Number of pairs of n."""
     return n * (n - 1) // 2

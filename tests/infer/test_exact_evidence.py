@@ -12,8 +12,10 @@ import pytest
 
 from relpref import RelationData
 from relpref.infer import Exact
-from relpref.infer.exact.engine import _evidence_of, _Reader, find_structure
+from relpref.infer.exact.engine import evaluation
+from relpref.infer.exact.structure import find_structure
 from relpref.infer.program import Call
+from relpref.infer.sites import Sites
 from relpref.models import conditional_ranking
 
 FIXED = {"attributes_amplitude": 1.2, "attributes_lengthscale": 0.9, "noise": 0.4}
@@ -34,15 +36,15 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
         call, arrays = Call.split(conditional_ranking, (data,), {"loss": loss})
         structure = find_structure(call, arrays, {})
         assert (structure.symmetry, structure.values.complete, structure.loss) == (symmetry, complete, loss)
-        reader = _Reader(call, arrays, structure, {})
-        evaluate = _evidence_of(structure)
+        evaluate = evaluation(structure)
+        sites = Sites(jnp.zeros(0), jnp.zeros(0))
         at = {name: jnp.asarray(value) + 0.1 for name, value in structure.medians.items()}
-        gradient = reader.evidence(at, evaluate).gradient
+        gradient = evaluate(at, sites).gradient
         for name, value in at.items():
             for entry in np.ndindex(value.shape):
                 step = np.zeros(value.shape)
                 step[entry] = 1e-5
-                ends = [reader.evidence({**at, name: value + sign * step}, evaluate) for sign in (1, -1)]
+                ends = [evaluate({**at, name: value + sign * step}, sites) for sign in (1, -1)]
                 rise = [float(end.log_evidence + end.log_prior) for end in ends]
                 assert (rise[0] - rise[1]) / 2e-5 == pytest.approx(float(gradient[name][entry]), abs=1e-6)
 

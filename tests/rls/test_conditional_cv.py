@@ -220,7 +220,7 @@ def test_scoring_and_refusals() -> None:
 
 def test_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr("relpref.rls.ridge_cv.require_memory", lambda *what: asked.append(what))
+    monkeypatch.setattr("relpref.rls.hold_out.require_memory", lambda *what: asked.append(what))
     nodes, relation = data()
     ConditionalRankerCV(cv=SourceKFold(3), regularizations=LAMBDAS).fit(nodes, relation)
     ((needed, _),) = asked

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from relpref.errors import DataError
 from relpref.rls import RLS, RankRLS, auc, concordance
-from relpref.rls import hold_out as pair_out
+from relpref.rls import spectrum as pair_out
 
 GOLD = Path(__file__).parents[1] / "gold" / "rls.npz"
 PATH = [1e-3, 0.5, 20.0]

@@ -17,7 +17,7 @@ from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import RelationPosterior
-from relpref.infer.exact.engine import find_structure
+from relpref.infer.exact.structure import find_structure
 from relpref.infer.program import Call, Layout, Model, Values, discover, shapes_of, survey
 from relpref.likelihoods import as_likelihood
 from relpref.posterior.base import Posterior

@@ -23,10 +23,8 @@ from relpref.diagnostics.predictive.leave_one_out import (
     Positions,
     by_answer,
     chances_of,
-    distinct,
     given_answers,
     labelled,
-    opposites,
     require_density,
     scored_labels,
 )
@@ -34,7 +32,8 @@ from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.files import replaced
 from relpref.folders import made
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
-from relpref.infer.exact.solve import EdgeScores
+from relpref.infer.exact.closed import distinct
+from relpref.infer.exact.solve import opposites
 from relpref.infer.large.answered import answered
 from relpref.infer.program import preference_data
 from relpref.journal import fingerprint
@@ -113,16 +112,7 @@ def leave_folds_out(posterior: RelationPosterior, folds: int, rng: np.random.Gen
     require_density(posterior)
     problem, solution = posterior.problem, posterior.solution
     values, symmetry = problem.values, problem.symmetry
-    scores = EdgeScores(
-        problem.kernel,
-        problem.nodes,
-        problem.objects,
-        values,
-        values.values,
-        problem.loss,
-        solution.regularization,
-        solution.scale,
-    ).direct()
+    scores = solution.by_edges()
     precision = scores.precision_matrix()
     kept = distinct(values, symmetry)
     rows, columns = values.rows[kept], values.columns[kept]

@@ -12,18 +12,16 @@ from scipy.stats import norm
 
 from relpref.data import RelationData
 from relpref.data.arrays import counted
-from relpref.data.relation_data import SIGN, RelationValues
 from relpref.diagnostics.predictive.cavity import Predictive, Question
 from relpref.diagnostics.predictive.held_out import HeldOut
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
-from relpref.infer.exact.solve import ClosedScores, EdgeScores
+from relpref.infer.exact.closed import distinct
 from relpref.infer.large.answered import answered
 from relpref.infer.psis import FEWEST, smoothed, threshold
 from relpref.posterior.classes import Examples, example_labels
 from relpref.posterior.gaussian import DrawsBelief, Floats
 from relpref.posterior.utility import objects
-from relpref.rls.hold_out import check_no_leak, own_precision
 
 _SIBLINGS = (
     "a pair leaves alone, and the others of its choice or list, which stay, all but tell who won: the scores are no measure of "
@@ -170,13 +168,7 @@ def leave_label_out(posterior: RelationPosterior) -> HeldOut:
     kept = distinct(problem.values, problem.symmetry)
     rows, columns = problem.values.rows[kept], problem.values.columns[kept]
     labels = problem.values.values[kept]
-    if isinstance(solution, ClosedScores):
-        check_no_leak(problem)
-        fit = problem.system(full=True).solve(solution.regularization)
-        dual, own = fit.dual[rows, columns], own_precision(problem, fit, rows, columns)
-    else:
-        assert isinstance(solution, EdgeScores)
-        dual, own = solution.dual[kept], _own_of_edges(solution, kept, problem.symmetry)
+    dual, own = solution.left_out(kept)
     single = np.zeros(len(kept), dtype=bool)
     if problem.loss == "ranking":  # nothing is known of the offset of a node without another label
         single = problem.values.row_counts[rows] == 1
@@ -235,38 +227,6 @@ def scored_labels(
     return HeldOut(
         table.iloc[known].reset_index(drop=True), method, notes, np.full((len(known), 3), np.nan), nothing
     )
-
-
-def distinct(values: RelationValues, symmetry: str) -> Positions:
-    """The labels that say something of their own, by position: of a constrained relation one direction."""
-    if symmetry == "none":
-        return np.arange(len(values.values))
-    gap = values.columns - values.rows
-    return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
-
-
-def opposites(values: RelationValues, sign: float) -> Positions:
-    """For each label of a constrained relation the one that says the same in the other direction; a node's with itself is its own.
-
-    Where a pair was measured often, its labels are taken in the order of their values.
-    """
-    rows, columns = values.rows, values.columns
-    forward, backward = np.flatnonzero(columns >= rows), np.flatnonzero(columns <= rows)
-    forward = forward[np.lexsort((values.values[forward], columns[forward], rows[forward]))]
-    backward = backward[np.lexsort((sign * values.values[backward], rows[backward], columns[backward]))]
-    found = np.empty(len(rows), dtype=np.intp)
-    found[backward], found[forward] = forward, backward
-    return found
-
-
-def _own_of_edges(solution: EdgeScores, kept: Positions, symmetry: str) -> Floats:
-    """As `own_precision`, from the edges' own matrix."""
-    precision = solution.precision_matrix()
-    own = np.diagonal(precision)[kept]
-    if symmetry == "none":
-        return own
-    other = opposites(solution.values, SIGN[symmetry])[kept]
-    return own + np.where(other == kept, 0.0, SIGN[symmetry] * precision[kept, other])
 
 
 def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:

@@ -24,6 +24,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.linalg import Eigen, cholesky, require_memory
 
 Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
 Loss = Literal["ranking", "regression"]
 
 
@@ -216,6 +217,56 @@ class KroneckerFit:
         return np.asarray(dual)
 
     @cached_property
+    def offset_pull(self) -> Floats:
+        """D_ij (Uᵀ1)_j, shape (r, s): what an offset along eigenvector i does to the dual."""
+        return self.shrinkage * self.system.ones
+
+    @cached_property
+    def _offset_rows(self) -> Floats:
+        """What the offset along each eigenvector of K takes from the precision, shape (r, m): of rank one each."""
+        return (self.offset_pull @ self.system.right.vectors.T) / np.sqrt(self.offset_precision)[:, None]
+
+    @cached_property
+    def block_diagonals(self) -> Floats:
+        """Diagonals of the blocks (κ_i G + λ)⁻¹, less the offsets' part with the ranking loss, one in each row; shape (r, m)."""
+        diagonals = self.shrinkage @ np.square(self.system.right.vectors).T
+        return diagonals - np.square(self._offset_rows) if self.system.loss == "ranking" else diagonals
+
+    def label_precision(self, rows: Positions, columns: Positions) -> Floats:
+        """What the dual of each label is divided by to give its residual when it is left out; without the scale.
+
+        It is the inverse of the variance of the label given all others; of one that leaves in both directions, of twice its variance.
+        """
+        vectors, sign = self.system.left.vectors, SIGN[self.system.symmetry]
+        diagonal = (np.square(vectors) @ self.block_diagonals)[rows, columns]
+        if not sign:
+            return np.asarray(diagonal)
+        # Q_UU = [[q, c], [c, q]] and a_U = (a, ±a): the residual is a/(q ± c), with c = xᵀ D x and x = V_v ∘ V_w; and a/q for a
+        # label on the diagonal. (For the reciprocal kernel that is not there at all: its coefficients are zero, and remain so.)
+        first, second = np.minimum(rows, columns), np.maximum(rows, columns)
+        distinct, place = np.unique(first * len(vectors) + second, return_inverse=True)
+        first, second = np.divmod(distinct, len(vectors))
+        between = np.zeros(len(distinct))
+        starts = np.flatnonzero(np.diff(first, prepend=-1))
+        for start, end in zip(starts, np.append(starts[1:], len(first)), strict=True):
+            both = vectors[first[start]] * vectors[second[start:end]]
+            between[start:end] = np.einsum("ij,ij->i", both @ self.shrinkage, both)
+        between[first == second] = 0.0
+        return np.asarray(diagonal + sign * between[place])
+
+    def node_precision(self, node: int) -> Floats:
+        """Precision matrix of the labels of one conditioning node, shape (m, m), as `label_precision` has its diagonal."""
+        system, right = self.system, self.system.right.vectors
+        squared = np.square(system.left.vectors[node])
+        block = (right * (squared @ self.shrinkage)) @ right.T
+        if system.loss == "ranking":
+            block -= (self._offset_rows.T * squared) @ self._offset_rows
+        if system.symmetry != "none":
+            both = right * right[node]
+            block += SIGN[system.symmetry] * (both @ self.shrinkage @ both.T)
+        return np.asarray(block)
+
+    @cached_property
     def quadratic(self) -> float:
         """yᵀ(K⊗G + λ)⁻¹y, of the centred labels with the ranking loss."""
         inside = float(np.vdot(self.system.rotated, self.rotated_dual))
@@ -283,6 +334,14 @@ class KroneckerFit:
         )
 
 
+def distinct(values: RelationValues, symmetry: Symmetry) -> Positions:
+    """The labels that say something of their own, by position: of a constrained relation one direction."""
+    if symmetry == "none":
+        return np.arange(len(values.values))
+    gap = values.columns - values.rows
+    return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
+
+
 class EdgeEvidence:
     """log p(labels | K, G, λ) for any kernels.
 
@@ -306,10 +365,8 @@ class EdgeEvidence:
                 f"the ranking loss of a {symmetry} relation uses every label at both its ends, so it has no evidence to "
                 "maximise; give all hyperparameters with fixed=, or choose them by cross-validation"
             )
-        rows, columns, labels = values.rows, values.columns, values.values
-        if symmetry != "none":
-            kept = rows <= columns if symmetry == "symmetric" else rows < columns
-            rows, columns, labels = rows[kept], columns[kept], labels[kept]
+        kept = distinct(values, symmetry)
+        rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
         require_memory(40.0 * len(rows) ** 2, f"the evidence of a relation with {len(rows)} edges")
         self._sign = SIGN[symmetry]
         self._arrays = tuple(jnp.asarray(x) for x in (rows, columns, labels))

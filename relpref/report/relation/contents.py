@@ -8,9 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.diagnostics import leave_one_out
-from relpref.diagnostics.predictive.leave_one_out import distinct
 from relpref.errors import RelprefError
 from relpref.infer import RelationPosterior
+from relpref.infer.exact.closed import distinct
 from relpref.kernels import SquaredExponential
 from relpref.posterior.gaussian import Floats
 from relpref.report.blocks import (

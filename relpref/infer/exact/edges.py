@@ -1,0 +1,239 @@
+"""Regularised least squares on edges by conjugate gradients, on this machine or shared out to several devices."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from relpref.errors import DataError, InferenceError
+from relpref.infer.result import Result
+from relpref.kernels.edge_landmarks import EdgeGram
+from relpref.kernels.pairwise import Kronecker, Reciprocal, Symmetric
+from relpref.linalg.cg import CGResult, Minimise, conjugate_gradient
+from relpref.linalg.sharded import ShardedEdges, Shards, Swap
+
+Floats = NDArray[np.float64]
+Callback = Callable[[int, Floats, float], bool | None]
+
+_SWAPS: dict[type, Swap] = {Kronecker: "none", Symmetric: "symmetric", Reciprocal: "reciprocal"}
+
+
+class EdgeSolution(NamedTuple):
+    """Regularised least squares on edges.
+
+    Attributes
+    ----------
+    dual : array, shape (q,)
+        A coefficient for each edge; `EdgeGram.weights` puts them in their places for a kernel's ``scores``.
+    result : CGResult
+        How it was found; its ``reason`` may be other than "converged".
+    """
+
+    dual: Floats
+    result: CGResult
+
+
+def solve_edges(
+    gram: EdgeGram,
+    labels: ArrayLike,
+    regularization: float,
+    *,
+    groups: ArrayLike | None = None,
+    start: Floats | None = None,
+    minimise: Minimise = "error",
+    tol: float = 1e-8,
+    max_iterations: int | None = None,
+    callback: Callable[[int, Floats, float], bool | None] | None = None,
+    progress: Callable[[int, float], Any] | None = None,
+    mesh: Any = None,
+) -> EdgeSolution:
+    """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centred within each group of edges.
+
+    Without groups this is regression, (K + λ) a = y. With each edge's conditioning node as its group it is the ranking
+    loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of C, the quasi-diagonal centring of CR10 eq. 11: every
+    conditioning node has the same weight, whatever the number of its edges. As Gaussian models: the posterior mean with
+    noise variance λ, in the second case with a flat, infinitely wide offset for each group.
+
+    Parameters
+    ----------
+    gram : EdgeGram
+        The kernel matrix K of the q edges.
+    labels : array, shape (q,)
+    regularization : float
+        λ, not negative. With 0 the problem is regularised by stopping early (``max_iterations`` or ``callback``).
+    groups : array of int, shape (q,), optional
+        Numbers from 0, ``gram.rows`` for conditional ranking. To use each edge of a symmetric or reciprocal relation in
+        the rankings of both its ends (CR10, end of section 3), give every edge in both directions.
+    start : array, shape (q,), optional
+        Coefficients to start from, such as those for another λ.
+    minimise, tol, max_iterations, callback
+        As for `relpref.linalg.cg`; see `EarlyStopping`. Where stopping early is all the regularisation,
+        ``minimise="residual"`` is the better choice by far.
+    progress : callable, optional
+        ``progress(iteration, residual)`` after each iteration; on a mesh now and then.
+    mesh : jax.sharding.Mesh, optional
+        Of one axis: the devices that the products are shared out to, see `ShardedEdges`. For the Kronecker, the symmetric and the
+        reciprocal kernel, groups that are the conditioning nodes, and iterations to the end.
+
+    Returns
+    -------
+    EdgeSolution
+
+    Raises
+    ------
+    DataError
+        If labels or groups do not fit the edges or are not finite, if λ or the tolerance is negative, if there are to be no
+        iterations, or if the problem is none for a mesh.
+    """
+    targets = np.asarray(labels, dtype=np.float64)
+    if targets.shape != (len(gram),):
+        raise DataError(f"labels have shape {targets.shape}; {len(gram)} edges need {(len(gram),)}")
+    if not (np.isfinite(regularization) and regularization >= 0.0):
+        raise DataError(f"regularization is {regularization}; it must be 0 or a positive number")
+    if not tol >= 0.0:
+        raise DataError(f"tol is {tol}; it must be 0 or a positive number")
+    if max_iterations is not None and max_iterations < 1:
+        raise DataError(f"max_iterations (max_iter) is {max_iterations}; at least 1")
+    centred = _centring(groups, len(gram))
+
+    def each(iteration: int, dual: Floats, residual: float) -> bool:
+        if progress is not None:
+            progress(iteration, residual)
+        return callback is not None and bool(callback(iteration, dual, residual))
+
+    def system(dual: Floats) -> Floats:
+        # With a in the range of C, C K C a = C K a.
+        scores = centred(gram @ dual)
+        scores += regularization * dual
+        return scores
+
+    rhs, first = centred(targets), None if start is None else centred(start)
+    options: dict[str, Any] = {"start": first, "tol": tol, "max_iterations": max_iterations}
+    if mesh is None:
+        found = conjugate_gradient(system, rhs, minimise=minimise, callback=each, **options)
+    else:
+        edges = _on_devices(gram, groups, mesh, minimise, callback)
+        found = edges.solve(rhs, regularization, progress=progress, **options)
+    # Rounding adds up outside the range, and scores of other edges would depend on it.
+    dual = centred(found.solution)
+    return EdgeSolution(dual, found._replace(solution=dual))
+
+
+def _on_devices(
+    gram: EdgeGram, groups: ArrayLike | None, mesh: Any, minimise: Minimise, callback: Any
+) -> ShardedEdges:
+    """The edges on a mesh."""
+    require_mesh(mesh, gram.shape[0], callback)
+    swap, why = _SWAPS.get(type(gram.kernel)), ""
+    if swap is None:
+        why = f"the {type(gram.kernel).__name__} kernel is not for several devices; leave the mesh out, or take the Kronecker kernel"
+    elif groups is not None and not np.array_equal(np.asarray(groups), gram.rows):
+        why = "edges are dealt out by their conditioning node, and the groups are others; leave the mesh out"
+    elif minimise != "error":
+        why = (
+            "the iterations on several devices do not regularise by ending early; take a positive regularization, or leave the "
+            "mesh out"
+        )
+    if swap is None or why:
+        raise DataError(f"mesh: {why}")
+    left = gram.left.kernel
+    right = left if gram.right is gram.left else gram.right.kernel
+    return ShardedEdges(left, right, gram.rows, gram.columns, mesh, swap=swap, centred=groups is not None)
+
+
+def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
+    """Refuse devices that cannot iterate, before anything is computed.
+
+    Raises
+    ------
+    DataError
+        If the mesh does not fit so many conditioning nodes, or a callback wants every iteration's coefficients.
+    """
+    Shards.of(mesh, nodes, "nodes")
+    if callback is not None:
+        raise DataError(
+            "mesh: the iterations on several devices go on to the solution, without a callback or early stopping; leave that or the mesh out"
+        )
+
+
+def require_converged(result: CGResult, regularization: float) -> None:
+    """Refuse what conjugate gradients left unfinished.
+
+    Raises
+    ------
+    InferenceError
+    """
+    if result.reason != "converged":
+        raise InferenceError(
+            f"conjugate gradients ended with {result.reason} after {result.iterations} iterations at the regularization "
+            f"{regularization:g}, residual {result.residual:.1e}; take a larger value, more iterations or a wider tolerance",
+            Result.iterations_not_converged,
+        )
+
+
+def _centring(groups: ArrayLike | None, count: int) -> Callable[[Floats], Floats]:
+    """C: subtracts from each edge's value the mean of its group; without groups nothing."""
+    if groups is None:
+        return lambda values: values
+    numbers = np.asarray(groups)
+    if numbers.shape != (count,) or numbers.dtype.kind not in "iu" or np.any(numbers < 0):
+        raise DataError(
+            f"groups are {numbers.dtype} of shape {numbers.shape}; give every one of the {count} edges the number of "
+            "its conditioning node, from 0"
+        )
+    numbers = numbers.astype(np.intp)
+    sizes = np.bincount(numbers)
+    # All groups of one size, and the edges group by group, as in a complete graph.
+    equal = bool(np.all(sizes == sizes[:1]) and np.all(numbers[1:] >= numbers[:-1]))
+
+    def centred(values: Floats) -> Floats:
+        if equal:
+            blocks = values.reshape(len(sizes), -1)
+            return (blocks - blocks.mean(axis=1, keepdims=True)).ravel()
+        means = np.bincount(numbers, values) / np.maximum(sizes, 1)
+        return values - means[numbers]
+
+    return centred
+
+
+class EarlyStopping:
+    """A callback that ends the iterations when a score no longer improves, and keeps the best solution.
+
+    Parameters
+    ----------
+    score : callable
+        From the coefficients so far, shape (q,), to a number, larger is better: say, the concordance of the rankings of
+        conditioning nodes that were held out.
+    patience : int
+        After so many iterations without a better score the iterations stop. At least 1.
+
+    Attributes
+    ----------
+    solution : array or None
+        The coefficients with the best score.
+    iteration : int
+        After how many iterations they came.
+    scores : list of float
+        The score after each iteration.
+    """
+
+    def __init__(self, score: Callable[[Floats], float], patience: int) -> None:
+        if patience < 1:
+            raise DataError(f"patience is {patience}; at least 1 iteration")
+        self.score = score
+        self.patience = patience
+        self.solution: Floats | None = None
+        self.iteration = 0
+        self.scores: list[float] = []
+
+    def __call__(self, iteration: int, solution: Floats, residual: float) -> bool:
+        score = self.score(solution)
+        if not np.isfinite(score):
+            raise DataError(
+                f"the score of iteration {iteration} is {score}; early stopping needs a finite one"
+            )
+        if not self.scores or score > max(self.scores):
+            self.solution, self.iteration = solution.copy(), iteration
+        self.scores.append(score)
+        return iteration - self.iteration >= self.patience

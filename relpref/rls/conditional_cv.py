@@ -1,0 +1,193 @@
+"""Choosing the regularisation of conditional rankings by cross-validation."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import check_is_fitted
+
+from relpref.errors import DataError
+from relpref.infer.exact.solve import RelationProblem
+from relpref.infer.relation_posterior import RelationPosterior
+from relpref.rls.conditional import ConditionalRanker, RelationRanker
+from relpref.rls.hold_out import (
+    RegularizationPath,
+    leave_edge_out,
+    leave_object_pairs_out,
+    leave_row_out,
+    nodes_out,
+    splits_out,
+)
+from relpref.rls.splits import EdgeKFold, Measure, PerNode, concordance, per_node
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+HOLD_OUTS = ("pair", "edge", "row", "column", "both")
+REGULARIZATIONS = tuple(2.0**power for power in range(-15, 6, 2))
+
+
+@dataclass(eq=False, repr=False)
+class ConditionalRankerCV(RelationRanker):
+    """A `ConditionalRanker` whose regularisation is chosen by cross-validation.
+
+    Parameters
+    ----------
+    estimator : ConditionalRanker, optional
+        Its ``regularization`` is replaced by the best one; its ``tol`` and ``max_iter`` are those of all trainings.
+    regularizations : sequence of float
+        Values of λ to choose from; where there is a closed form, one decomposition serves them all.
+    cv : {"row", "pair", "edge", "column", "both"} or splitter
+        What is held out and so what the ranker is meant for: ``"pair"`` or ``"edge"`` known nodes (setting 1), ``"row"`` new
+        conditioning nodes (2), ``"column"`` new objects (3), ``"both"`` both (4). ``"pair"`` (two objects of one node, exactly),
+        ``"edge"`` and ``"row"`` one at a time and in closed form where that exists; else in ``folds``. Or one of the splitters of
+        `relpref.rls`, with a training for each split.
+    folds : int or array of int, shape (p,)
+        Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each object), such as a group that leaves as a whole.
+    scoring : callable, optional
+        ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default. It is given what one model
+        predicted of one node, because scores of different models cannot be ordered: where a node's labels are in several splits
+        or folds of objects it has a value in each, and all values that are defined have the same weight. Hence for single edges
+        (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the closed form are given a node at a
+        time, for measures of errors, not of order. ``"pair"`` is always scored by concordance.
+    random_state : int
+        For the folds.
+
+    Attributes
+    ----------
+    regularization_ : float
+    scores_ : array, shape (r,)
+        Of each regularisation; NaN, and a warning, where conjugate gradients did not converge.
+    held_out_ : array, shape (r, p, m), or None
+        Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs. With the ranking loss those of
+        single edges and splitters include the offset of the conditioning node, as its training labels tell it; that of a
+        node without any is unknown, and then these are NaN with `EdgeKFold` and without offset otherwise.
+    ranker_ : ConditionalRanker
+        Trained on everything with the best λ.
+    posterior_ : RelationPosterior
+        Its posterior.
+    """
+
+    estimator: ConditionalRanker | None = None
+    _: KW_ONLY
+    regularizations: Sequence[float] = REGULARIZATIONS
+    cv: str | BaseCrossValidator = "row"
+    folds: int | ArrayLike = 5
+    scoring: Measure | None = None
+    random_state: int = 0
+
+    def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
+        """Choose λ and learn with it; arguments as for `ConditionalRanker.fit`.
+
+        Raises
+        ------
+        DataError
+            If an option does not exist or does not fit, or nothing could be scored.
+        InferenceError
+            If conjugate gradients converge at none of the regularisations.
+        """
+        ranker = ConditionalRanker() if self.estimator is None else clone(self.estimator)
+        values = np.asarray(self.regularizations, dtype=np.float64)
+        if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values > 0)):
+            raise DataError(f"regularizations are {self.regularizations!r}; give positive numbers")
+        self._check_folds()
+        problem = ranker.problem(nodes, relation, objects)
+        if isinstance(self.cv, str) and self.cv == "pair":
+            self.held_out_: Any = None
+            self.scores_ = np.array(
+                [found.mean for found in leave_object_pairs_out(problem, values.tolist())]
+            )
+        else:
+            path = RegularizationPath(values.tolist(), ranker.tol, ranker.max_iter, skip=True)
+            self.held_out_, parts = self._held_out(problem, path)
+            path.drop_skipped(self.held_out_)
+            truth = problem.values.mean_matrix + problem.shift
+            self.held_out_ += problem.shift
+            self.scores_ = np.array([self._score(truth, scores, parts) for scores in self.held_out_])
+        if not np.isfinite(self.scores_).any():
+            what = "two different ones that leave together"
+            if self._squared:
+                what = "some held out and some left to learn its offset from; shuffle the edges"
+            raise DataError(f"no held-out labels could be scored: no conditioning node has {what}")
+        self.regularization_ = float(values[int(np.nanargmax(self.scores_))])
+        # λ has been chosen; nothing is left for early stopping to do.
+        ranker.set_params(regularization=self.regularization_, early_stopping=False)
+        self.ranker_ = ranker.solve(problem, progress_bar=progress_bar)
+        return self
+
+    def _check_folds(self) -> None:
+        folds: Any = self.folds
+        if np.ndim(folds) > 1 or (
+            np.ndim(folds) == 0 and not (isinstance(folds, (int, np.integer)) and folds >= 2)
+        ):
+            raise DataError(
+                f"folds is {folds!r}; give a number of folds, at least 2, or the fold of each node"
+            )
+        if np.ndim(folds) == 1 and isinstance(self.cv, str) and self.cv in ("edge", "pair"):
+            raise DataError(
+                f"folds are those of nodes; for cv={self.cv!r} give their number, or a splitter as cv"
+            )
+
+    def _held_out(
+        self, problem: RelationProblem, path: RegularizationPath
+    ) -> tuple[Floats, Positions | None]:
+        """Held-out scores, and numbers (p, m) of the models they come from where a node's come from several."""
+        if isinstance(self.cv, BaseCrossValidator):
+            return splits_out(problem, path, self.cv)
+        if self.cv not in HOLD_OUTS:
+            raise DataError(f"cv is {self.cv!r}; it is one of {', '.join(HOLD_OUTS)}, or a splitter")
+        if self.cv == "edge":
+            if problem.closed:
+                return leave_edge_out(problem, path.regularizations), None
+            splitter = EdgeKFold(
+                int(self.folds),  # type: ignore[arg-type]
+                shuffle=True,
+                random_state=self.random_state,
+                symmetric=problem.kernel.one_domain,
+            )
+            return splits_out(problem, path, splitter)
+        if self.cv == "row" and problem.closed and problem.symmetry == "none" and np.ndim(self.folds) == 0:
+            return leave_row_out(problem, path.regularizations), None
+        shape = problem.values.shape
+        rows = None if self.cv == "column" else self._fold_numbers(shape[0])
+        columns = None if self.cv == "row" else self._fold_numbers(shape[1])
+        found = nodes_out(problem, path, rows, columns)
+        return found, None if columns is None else np.broadcast_to(columns, shape)
+
+    @property
+    def _squared(self) -> bool:
+        """Whether single labels are scored, by their squared errors."""
+        return self.scoring is None and (isinstance(self.cv, EdgeKFold) or self.cv == "edge")
+
+    def _fold_numbers(self, count: int) -> Positions:
+        if np.ndim(self.folds):
+            return np.unique(np.asarray(self.folds), return_inverse=True)[1]
+        number = int(self.folds)  # type: ignore[arg-type]
+        if number > count:
+            raise DataError(f"folds is {number}; {count} nodes make 2 to {count} folds")
+        return np.random.default_rng(self.random_state).permutation(np.arange(count) % number)
+
+    def _score(self, truth: Floats, scores: Floats, parts: Positions | None) -> float:
+        seen = np.where(np.isnan(scores), np.nan, truth)
+        if self._squared:
+            errors = (seen - scores)[~np.isnan(seen)]
+            return -float(np.mean(np.square(errors))) if errors.size else np.nan
+        measure = self.scoring or concordance
+        if parts is None:
+            return per_node(measure, seen, scores).mean
+        values = [np.empty(0)]
+        for part in np.unique(parts[~np.isnan(seen)]):
+            inside = np.where(parts == part, seen, np.nan)
+            nodes = ~np.isnan(inside).all(axis=1)
+            values.append(per_node(measure, inside[nodes], scores[nodes]).values)
+        return PerNode(np.concatenate(values)).mean
+
+    @property
+    def posterior_(self) -> RelationPosterior:
+        """Of the ranker trained on everything."""
+        check_is_fitted(self, "ranker_")
+        return self.ranker_.posterior_
