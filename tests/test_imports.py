@@ -37,6 +37,7 @@ OPEN = (
     "errors",
     "files",
     "journal",
+    "pytree",
     "folders",
     "memory",
     "parallel",

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import Untraced, counted, listed, nearest, read_only, shown
+from relpref.data.arrays import counted, listed, nearest, read_only, shown
 from relpref.data.columns import counts, numbers
 from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
 from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
+from relpref.pytree import register
 
 NAME = "comparisons"
 COMPOSED = "composed from"  # in the note on answers that were choices or lists
@@ -58,6 +59,10 @@ class Comparisons:
     shown_first: NDArray[np.int8] | None = None
     raters: tuple[Any, ...] = ()
     strengths: int = 1
+
+    @cached_property
+    def num_raters(self) -> int:
+        return len(self.raters)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -211,19 +216,8 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
     return picked.astype(np.int64)
 
 
-def _flatten_with_keys(answers: Comparisons) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-    # Rater labels never cause a compilation, but how many there are is the shape of a program.
-    static = (len(answers.raters), answers.strengths, Untraced(answers.raters))
-    return [(jax.tree_util.GetAttrKey(name), getattr(answers, name)) for name in COLUMNS], static
-
-
-def _unflatten(static: tuple[Any, ...], children: Any) -> Comparisons:
-    _, strengths, raters = static
-    columns = dict(zip(COLUMNS, children, strict=True))
-    return Comparisons(**columns, raters=raters.content, strengths=strengths)
-
-
-jax.tree_util.register_pytree_with_keys(Comparisons, _flatten_with_keys, _unflatten)
+# Raters' labels never cause a compilation, but how many there are is the shape of a program.
+register(Comparisons, leaves=COLUMNS, static=("num_raters", "strengths"), untraced=("raters",))
 
 
 # More steps than people can tell apart; scores of games are to be binned.

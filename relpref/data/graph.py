@@ -6,16 +6,16 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-import jax
 import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import Untraced, read_only
+from relpref.data.arrays import read_only
 from relpref.errors import DataError
 from relpref.memory import require_memory
+from relpref.pytree import register
 
 
 class Spectrum(NamedTuple):
@@ -494,34 +494,10 @@ class Graph:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
 
 
-_LEAVES = ("weight_matrix", "spectrum", "reference", "cliques")
-
-
-def _static(graph: Graph) -> tuple[Any, ...]:
-    return graph.num_nodes, graph.completeness, Untraced((graph.source, graph.target, graph.weight))
-
-
-def _flatten_with_keys(graph: Graph) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-    return [(jax.tree_util.GetAttrKey(name), getattr(graph, name)) for name in _LEAVES], _static(graph)
-
-
-def _flatten(graph: Graph) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    return tuple(getattr(graph, name) for name in _LEAVES), _static(graph)
-
-
-def _unflatten(static: tuple[Any, ...], children: Any) -> Graph:
-    # No checks: leaves may be tracers or placeholders.
-    num_nodes, completeness, edges = static
-    graph = object.__new__(Graph)
-    graph.__dict__.update(zip(_LEAVES, children, strict=True))
-    graph.__dict__.update(zip(("source", "target", "weight"), edges.content, strict=True))
-    graph.__dict__.update(
-        num_nodes=num_nodes,
-        completeness=completeness,
-        frozen_reference=graph.reference,
-        counts_cliques=graph.cliques is not None,
-    )
-    return graph
-
-
-jax.tree_util.register_pytree_with_keys(Graph, _flatten_with_keys, _unflatten, _flatten)
+register(
+    Graph,
+    leaves=("weight_matrix", "spectrum", "reference", "cliques"),
+    static=("num_nodes", "completeness", "counts_cliques"),
+    untraced=("source", "target", "weight"),
+    restored=lambda graph: graph.__dict__.update(frozen_reference=graph.reference),
+)

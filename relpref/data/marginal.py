@@ -12,9 +12,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.data.arrays import Untraced, read_only
+from relpref.data.arrays import read_only
 from relpref.data.graph import Graph, ScaleReference
 from relpref.errors import UnsupportedProgramError
+from relpref.pytree import Untraced
 
 if TYPE_CHECKING:
     from relpref.data.preference import PreferenceData

@@ -8,14 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import Untraced, counted, read_only, shown
+from relpref.data.arrays import counted, read_only, shown
 from relpref.data.comparisons import NAME as COMPARISONS
 from relpref.data.comparisons import Comparisons, chosen_rows, compared, read_comparisons, with_known_raters
 from relpref.data.entities import (
@@ -33,55 +32,7 @@ from relpref.data.matrix_files import find_files
 from relpref.data.relation import Relation, check_known, checked_relations
 from relpref.data.tables import read_table
 from relpref.errors import DataError
-
-_LEAVES = ("attributes", "attribute_center", "attribute_scale", "comparisons")
-
-
-def register_as_pytree(cls: type["PreferenceData"]) -> None:
-    """Register the class: arrays and graphs are children, everything else is static.
-
-    Labels and notes travel in an `Untraced` box, so that they never cause a compilation.
-    """
-
-    def unflatten(static: tuple[Any, ...], children: Any) -> "PreferenceData":
-        # No checks: leaves may be tracers or placeholders.
-        answered, attribute_names, names, _, untraced = static
-        *leaves, graphs = children
-        if isinstance(graphs, dict):
-            graphs = {name: graphs[name] for name in names}
-        entities, notes, links = untraced.content
-        data = object.__new__(cls)
-        data.__dict__.update(
-            zip(_LEAVES, leaves, strict=True),
-            _graphs=graphs,
-            _links=links,
-            answered=answered,
-            attribute_names=attribute_names,
-            entities=entities,
-            notes=notes,
-            implicit=False,
-        )
-        return data
-
-    jax.tree_util.register_pytree_with_keys(cls, _flatten_with_keys, unflatten, _flatten)
-
-
-def _static(data: "PreferenceData") -> tuple[Any, ...]:
-    # JAX sorts the keys of a dict; the names keep their order here.
-    names = tuple(data.relations)
-    # The links themselves are not looked at inside compiled functions, only which graphs a relation has.
-    parts = tuple((name, data.parts_of(name)) for name in data.links)
-    untraced = Untraced((data.entities, data.notes, dict(data.links)))
-    return data.answered, data.attribute_names, names, parts, untraced
-
-
-def _flatten(data: "PreferenceData") -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    return (*(getattr(data, name) for name in _LEAVES), dict(data.relations)), _static(data)
-
-
-def _flatten_with_keys(data: "PreferenceData") -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-    leaves = [(jax.tree_util.GetAttrKey(name), getattr(data, name)) for name in _LEAVES]
-    return [*leaves, (jax.tree_util.GetAttrKey("relations"), dict(data.relations))], _static(data)
+from relpref.pytree import register
 
 
 def extended(
@@ -424,6 +375,11 @@ class PreferenceData:
         return int(np.sum(self.count, dtype=np.int64))
 
     @cached_property
+    def _structure(self) -> tuple[Any, ...]:
+        """Names of the graphs, in their order, and which of them each relation of links has."""
+        return tuple(self._graphs), tuple((name, self.parts_of(name)) for name in self._links)
+
+    @cached_property
     def _label_index(self) -> LabelIndex:
         return LabelIndex(self.entities, lambda row: f"entities, row {row}")
 
@@ -597,7 +553,18 @@ def _met(comparisons: Any, relations: Mapping[str, Any], columns: Mapping[str, s
     return without_table(index.labels)
 
 
-register_as_pytree(PreferenceData)
+def _order_graphs(data: PreferenceData) -> None:
+    if isinstance(data._graphs, dict):  # which JAX sorts; or a placeholder
+        data.__dict__["_graphs"] = {name: data._graphs[name] for name in data._structure[0]}
+
+
+register(
+    PreferenceData,
+    leaves=("attributes", "attribute_center", "attribute_scale", "comparisons", "_graphs"),
+    static=("answered", "attribute_names", "_structure", "implicit"),
+    untraced=("entities", "notes", "_links"),
+    restored=_order_graphs,
+)
 
 
 def unanswered(read: Entities, relations: Mapping[str, Any] | None) -> PreferenceData:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import Untraced, counted, listed, read_only, shown
+from relpref.data.arrays import counted, listed, read_only, shown
 from relpref.data.entities import Entities, index_entities, read_entities
 from relpref.data.labels import plain_labels
 from relpref.data.preference import PreferenceData, unanswered
@@ -33,6 +32,7 @@ from relpref.data.ranking_tables import (
     read_scores,
 )
 from relpref.errors import DataError
+from relpref.pytree import register
 
 
 def code_of(items: PreferenceData) -> int:
@@ -116,35 +116,6 @@ def first_lines(rankings: "Rankings") -> list[str]:
         more = [f"{len(blocks) - _BLOCKS_SHOWN} more"] if len(blocks) > _BLOCKS_SHOWN else []
         lines.append(f"  {ranker}: {' > '.join([*blocks[:_BLOCKS_SHOWN], *more])}")
     return [*lines, "  ..."] if len(rankings) > _RANKINGS_SHOWN else lines
-
-
-_KNOWN = ("exhaustive", "items_code", "items_alike")
-
-
-def register_as_pytree(cls: type["Rankings"]) -> None:
-    """Register the class: items and arrays are children; labels travel in an `Untraced` box, so that they never cause a compilation.
-
-    What kernels have to know of the values when they are compiled is static: rankings of other items are compiled anew.
-    """
-
-    def unflatten(static: tuple[Any, ...], children: Any) -> "Rankings":
-        # No checks: leaves may be tracers or placeholders.
-        known, _, untraced = static
-        items, positions, label, features, residual = children
-        rankers, classes = untraced.content
-        data = cls(items, positions, rankers, classes, label, features, residual)
-        data.__dict__.update(
-            zip(_KNOWN, known, strict=True)
-        )  # arrays cannot be asked inside a compiled function
-        return data
-
-    jax.tree_util.register_pytree_node(cls, _flatten, unflatten)
-
-
-def _flatten(data: "Rankings") -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    arrays = (data.items, data.positions, data.label, data.features, data.residual)
-    known = tuple(getattr(data, name) for name in _KNOWN)
-    return arrays, (known, len(data.classes), Untraced((data.rankers, data.classes)))
 
 
 def read_labels(
@@ -362,6 +333,10 @@ class Rankings:
         """Whether most pairs of items have equal attributes; known inside of compiled functions, too."""
         return mostly_alike(self.items)
 
+    @cached_property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
     @property
     def kind(self) -> str:
         """The narrowest kind that describes all rankings."""
@@ -560,4 +535,10 @@ class Rankings:
         return "\n".join([repr(self), *first_lines(self)])
 
 
-register_as_pytree(Rankings)
+# What kernels have to know of the values when they are compiled is static: rankings of other items are compiled anew.
+register(
+    Rankings,
+    leaves=("items", "positions", "label", "features", "residual"),
+    static=("exhaustive", "items_code", "items_alike", "num_classes"),
+    untraced=("rankers", "classes"),
+)

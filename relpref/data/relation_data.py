@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from relpref.data.labels import LabelIndex, plain_labels
 from relpref.data.preference import PreferenceData, unanswered
 from relpref.data.tables import Table, as_table, check_columns
 from relpref.errors import DataError
+from relpref.pytree import register
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -552,18 +552,9 @@ def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
     return nodes
 
 
-def _flatten(data: RelationData) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    values = data.values
-    static = (values.shape, data.symmetry, data.shift, data.observed)
-    return (data.nodes, data.objects, values.values, values.edges, data.distinct), static
-
-
-def _unflatten(static: tuple[Any, ...], children: Any) -> RelationData:
-    shape, symmetry, shift, observed = static
-    nodes, objects, values, edges, distinct = children
-    return RelationData(
-        nodes, objects, RelationValues(shape, values, edges), symmetry, shift, distinct, observed
-    )
-
-
-jax.tree_util.register_pytree_node(RelationData, _flatten, _unflatten)
+register(RelationValues, leaves=("values", "edges"), static=("shape",))
+register(
+    RelationData,
+    leaves=("nodes", "objects", "values", "distinct"),
+    static=("symmetry", "shift", "observed"),
+)

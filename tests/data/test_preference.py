@@ -305,7 +305,7 @@ def test_pytree_keeps_labels_and_the_order_of_relations() -> None:
     placeholders = jax.tree.map(lambda leaf: object(), data)
     assert repr(placeholders) == "PreferenceData(4 entities, traced)"
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(data)]
-    assert ".relations['alpha'].weight_matrix" in paths
+    assert "._graphs['alpha'].weight_matrix" in paths
 
 
 def test_equal_shapes_share_one_compilation() -> Any:
