@@ -2,9 +2,11 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, TypeVar
+
+from relpref.errors import DataError
 
 
 def read_only(array: Any) -> Any:
@@ -54,6 +56,12 @@ def width(text: str) -> int:
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
     )
+
+
+def refuse_first(wrong: Any, said: Callable[[int], str]) -> None:
+    """Raise a `DataError` for the first true entry, if there is one; ``said`` is what to say about its position."""
+    if wrong.any():
+        raise DataError(said(int(wrong.argmax())))
 
 
 def nearest(value: object, known: Iterable[T], most: int = 3) -> list[T]:

@@ -13,7 +13,6 @@ from relpref.errors import DataError
 
 _TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 _MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
-_INT32_MAX = int(np.iinfo(np.int32).max)
 
 
 def numbers(
@@ -137,47 +136,3 @@ def _number(cell: Any, text: bool) -> float | None:
         return None
     except OverflowError:
         return np.inf
-
-
-def counts(
-    column: Any,
-    name: str,
-    where: Place,
-    *,
-    text: bool,
-    remedy: str = "write how often the answer was given: 1, 2, 3, ...",
-) -> NDArray[np.int64]:
-    """Return a column of positive whole numbers.
-
-    Parameters
-    ----------
-    column : pandas.Series, length m
-        Cells; ``2.0`` is read as 2.
-    name : str
-        Name of the column, for messages.
-    where : callable
-        Maps a row to the words that name its place.
-    text : bool
-        Whether cells are text to be read as numbers.
-    remedy : str
-        What to do about a cell that is no such number.
-
-    Returns
-    -------
-    array of int64, shape (m,)
-        Positive integers below 2**31.
-
-    Raises
-    ------
-    DataError
-        At the first cell that is not a positive whole number of that size.
-    """
-    values = numbers(column, name, where, text=text, remedy=remedy)
-    bad = (values < 1) | (values != np.floor(values)) | (values > _INT32_MAX)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"{where(row)}, column {name!r}: {shown(column.tolist()[row])} is not a positive whole number "
-            f"up to {_INT32_MAX}; {remedy}"
-        )
-    return values.astype(np.int64)

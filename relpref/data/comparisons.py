@@ -1,6 +1,6 @@
-"""Reads tables of answers, in either of two forms."""
+"""Answers to "which of two?": read from tables, changed, and composed from choices and orderings."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import counted, listed, nearest, read_only, shown
-from relpref.data.columns import counts, numbers
-from relpref.data.labels import LabelIndex, is_missing, label_column, plain_labels
+from relpref.data.arrays import counted, listed, nearest, read_only, refuse_first, shown
+from relpref.data.labels import LabelIndex, is_missing, label_column
 from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
 from relpref.pytree import register
@@ -208,11 +207,10 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
             f"chosen: an array of type {picked.dtype} and shape {picked.shape} selects nothing; "
             "give a mask of booleans or a list of integer positions"
         )
-    outside = (picked < -size) | (picked >= size)
-    if outside.any():
-        raise DataError(
-            f"chosen: the position {picked[np.argmax(outside)]} is out of range; there are {size} comparisons"
-        )
+    refuse_first(
+        (picked < -size) | (picked >= size),
+        lambda at: f"chosen: the position {picked[at]} is out of range; there are {size} comparisons",
+    )
     return picked.astype(np.int64)
 
 
@@ -236,9 +234,9 @@ def read_comparisons(
     Parameters
     ----------
     value : DataFrame, Table or None
-        None where there are no answers yet. Either the columns winner, loser and, optionally, tie and strength; or the columns
-        first and second with winner (one of the two; blank where the column tie says true) and, optionally, tie and strength, or
-        with probability. Besides, in both: count, rater, shown_first, list.
+        None where there are no answers yet. Either the columns winner, loser and, optionally, tie and strength; or the
+        columns first and second with winner (one of the two; blank where the column tie says true) and, optionally, tie
+        and strength, or with probability. Besides, in both: count, rater, shown_first, list.
     entities : LabelIndex
         The known labels.
     columns : mapping from str to str, optional
@@ -265,44 +263,45 @@ def read_comparisons(
             hint = f"did you mean {meant[0]!r}?" if meant else f"they are {', '.join(_ALL)}"
             raise DataError(f"columns: {name!r} is no column of comparisons; {hint}")
     if value is None:
-        ends: dict[str, Any] = {name: np.zeros(0, np.int32) for name in (*_WINNER_FORM, "count")}
-        return Comparisons(**{name: read_only(end) for name, end in ends.items()}), ()
+        return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
     table = renamed(as_table(value, NAME), columns)
     names = _check_form(table)
-    frame = table.frame
-    if len(frame) == 0:
+    given = table.frame.columns
+    if table.frame.empty:
         raise DataError(f"{table.name}: the table has no rows; give at least one comparison, or no table")
-    first, second = (_ends(table, name, entities) for name in names)
-    if (first == second).any():
-        row = int(np.argmax(first == second))
-        raise DataError(
+    remedy = "correct the label, add it to the entities, or drop the row"
+    first, second = (entities.locate(table.labels(name), table.cell(name), remedy) for name in names)
+    refuse_first(
+        first == second,
+        lambda row: (
             f"{table.place(row)}: {shown(entities.labels[first[row]])} is compared with itself; drop the row"
-        )
-    named = _named_winner(table, entities, first, second) if names == _PAIR_FORM else None
-    tie = _ties(table, named)
-    found: dict[str, Any] = {
-        "winner": first if named is None else np.where(named == second, second, first),
-        "loser": second if named is None else np.where(named == second, first, second),
-        "count": np.ones(len(frame), dtype=np.int64),
-    }
-    if "count" in frame.columns:
-        found["count"] = counts(frame["count"], table.called("count"), table.place, text=table.text)
+        ),
+    )
+    winner, loser, blank = first, second, None
+    if names == _PAIR_FORM and "winner" in given:
+        named = _one_of_two(table, "winner", entities, first, second)
+        blank, lost = named < 0, named == second
+        winner, loser = np.where(lost, second, first), np.where(lost, first, second)
+    tie = _ties(table, blank)
+    found: dict[str, Any] = {"winner": winner, "loser": loser, "count": np.ones(len(winner), dtype=np.int64)}
+    if "count" in given:
+        found["count"] = table.counts("count", "write how often the answer was given: 1, 2, 3, ...")
     if tie is not None:
-        found["tie"] = tie
-        winner, loser = found["winner"], found["loser"]
         swapped = tie & (winner > loser)  # a tie has no winner: one order, so that equal ties are merged
         found["winner"], found["loser"] = np.where(swapped, loser, winner), np.where(swapped, winner, loser)
-    if "strength" in frame.columns:
+        found["tie"] = tie
+    if "strength" in given:
         found["strength"] = _strengths(table, tie)
-    if "probability" in frame.columns:
+    if "probability" in given:
         found["probability"] = _probabilities(table)
     raters: tuple[Any, ...] = ()
-    if "rater" in frame.columns:
+    if "rater" in given:
         raters, found["rater"] = _raters(table)
-    if "shown_first" in frame.columns:
-        found["shown_first"] = _shown_first(table, entities, found["winner"], found["loser"])
-    strengths = int(found["strength"].max()) if "strength" in found else 1
-    answers = Comparisons(**merged(found, entities.labels), raters=raters, strengths=max(strengths, 1))
+    if "shown_first" in given:
+        side = _one_of_two(table, "shown_first", entities, found["winner"], found["loser"])
+        found["shown_first"] = np.where(side < 0, 0, np.where(side == found["winner"], 1, -1))
+    strengths = max(int(found["strength"].max()), 1) if "strength" in found else 1
+    answers = Comparisons(**merged(found, entities.labels), raters=raters, strengths=strengths)
     return answers, _notes(table, answers)
 
 
@@ -315,7 +314,7 @@ def compared(value: Any, columns: Mapping[str, str] | None = None) -> list[Any]:
         If the columns are not those of a table of answers, or a label is missing.
     """
     table = renamed(as_table(value, NAME), columns)
-    ends = (plain_labels(table.frame[name], _where(table, name)) for name in _check_form(table))
+    ends = (table.labels(name) for name in _check_form(table))
     return list(chain.from_iterable(zip(*ends, strict=True)))
 
 
@@ -342,161 +341,128 @@ def _check_form(table: Table) -> tuple[str, str]:
     return _PAIR_FORM
 
 
-def _where(table: Table, column: str, rows: NDArray[Any] | None = None) -> Callable[[int], str]:
-    return lambda row: (
-        f"{table.place(row if rows is None else int(rows[row]))}, column {table.called(column)!r}"
-    )
-
-
-def _ends(table: Table, column: str, entities: LabelIndex) -> NDArray[np.int32]:
-    where = _where(table, column)
-    labels = plain_labels(table.frame[column], where)
-    return entities.locate(labels, where, "correct the label, add it to the entities, or drop the row")
-
-
-def _one_of_two(
-    table: Table, column: str, entities: LabelIndex, first: NDArray[np.int32], second: NDArray[np.int32]
-) -> NDArray[np.int32]:
+def _one_of_two(table: Table, column: str, entities: LabelIndex, first: Any, second: Any) -> Any:
     """Positions of the entities that a column names, −1 where it is blank; each must be one of the row's two."""
-    cells = table.frame[column].tolist()
-    filled = np.array([not _blank(cell, table.text) for cell in cells], dtype=bool)
-    rows = np.flatnonzero(filled)
-    where = _where(table, column, rows)
-    labels = plain_labels([cells[row] for row in rows], where)
-    found = np.full(len(cells), -1, dtype=np.int32)
-    found[rows] = entities.locate(labels, where, "name one of the two entities of the row")
-    wrong = filled & (found != first) & (found != second)
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    blank = table.blank(column)
+    rows = np.flatnonzero(~blank)
+    found = np.full(len(blank), -1, dtype=np.int32)
+    remedy = "name one of the two entities of the row"
+    found[rows] = entities.locate(table.labels(column, rows), table.cell(column, rows), remedy)
+
+    def said(row: int) -> str:
         pair = " and ".join(shown(entities.labels[end[row]]) for end in (first, second))
-        raise DataError(
-            f"{_where(table, column)(row)}: {shown(cells[row])} is neither of the two that were compared, {pair}; "
-            f"name one of them{'' if column == 'winner' else ' or leave the cell blank'}"
+        return (
+            f"{table.cell(column)(row)}: {shown(entities.labels[found[row]])} is neither of the two that were compared, "
+            f"{pair}; name one of them{'' if column == 'winner' else ' or leave the cell blank'}"
         )
+
+    refuse_first(~blank & (found != first) & (found != second), said)
     return found
 
 
-def _blank(cell: Any, text: bool) -> bool:
-    return not cell.strip() if text else is_missing(cell) or cell == ""
-
-
-def _named_winner(
-    table: Table, entities: LabelIndex, first: NDArray[np.int32], second: NDArray[np.int32]
-) -> NDArray[np.int32] | None:
-    if "winner" not in table.frame.columns:
-        return None
-    return _one_of_two(table, "winner", entities, first, second)
-
-
-def _ties(table: Table, named: NDArray[np.int32] | None) -> NDArray[np.bool_] | None:
-    """Which rows are ties; None if the table does not speak of them."""
-    blank = None if named is None else named < 0
+def _ties(table: Table, blank: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    """Which rows are ties; None if the table does not speak of them. ``blank`` are rows without a winner."""
     if "tie" not in table.frame.columns:
-        if blank is not None and blank.any():
+        if blank is not None:
             # A blank may be a cancelled game or an answer that was never given, which is no tie.
-            raise DataError(
-                f"{_where(table, 'winner')(int(np.argmax(blank)))}: the winner is blank; name the winner, drop the row if nobody "
-                "answered, or, if it was a tie, add the column 'tie' with true in this row and false in the others"
+            refuse_first(
+                blank,
+                lambda row: (
+                    f"{table.cell('winner')(row)}: the winner is blank; name the winner, drop the row if nobody answered, "
+                    "or, if it was a tie, add the column 'tie' with true in this row and false in the others"
+                ),
             )
         return None
     remedy = "write true or false"
-    values = numbers(table.frame["tie"], table.called("tie"), table.place, text=table.text, remedy=remedy)
-    bad = (values != 0) & (values != 1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        cell = table.frame["tie"].tolist()[row]
-        raise DataError(f"{_where(table, 'tie')(row)}: {shown(cell)} is neither true nor false; {remedy}")
+    values = table.numbers("tie", remedy)
+    refuse_first(
+        (values != 0) & (values != 1),
+        lambda row: (
+            f"{table.cell('tie')(row)}: {shown(table.frame['tie'].tolist()[row])} is neither true nor false; {remedy}"
+        ),
+    )
     tie = values == 1
-    if blank is not None and (tie != blank).any():
-        row = int(np.argmax(tie != blank))
-        said = "a tie, and yet it has a winner" if tie[row] else "no tie, and yet it has no winner"
-        remedy = "correct one of the two cells" + ("" if tie[row] else ", or drop the row if nobody answered")
-        raise DataError(f"{table.place(row)}: the answer is {said}; {remedy}")
+
+    def said(row: int) -> str:
+        what = "a tie, and yet it has a winner" if tie[row] else "no tie, and yet it has no winner"
+        more = "" if tie[row] else ", or drop the row if nobody answered"
+        return f"{table.place(row)}: the answer is {what}; correct one of the two cells{more}"
+
+    if blank is not None:
+        refuse_first(tie != blank, said)
     return tie
 
 
 def _strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """Strengths from 1, and 0 for ties, whose cells are blank or 0."""
-    column, cells = table.frame["strength"], table.frame["strength"].tolist()
+    cells = table.frame["strength"].tolist()
     tied = np.zeros(len(cells), dtype=bool) if tie is None else tie
-    for row in map(int, np.flatnonzero(tied)):
-        if not _blank(cells[row], table.text) and cells[row] not in (0, "0"):
-            raise DataError(
-                f"{_where(table, 'strength')(row)}: {shown(cells[row])}, and yet the answer is a tie; "
-                "leave the strength of a tie blank"
-            )
-    rows = np.flatnonzero(~tied)
-    remedy = "write how strongly: 1, 2, 3, ... from slightly upwards"
-    given = counts(
-        column.iloc[rows],
-        table.called("strength"),
-        lambda row: table.place(int(rows[row])),
-        text=table.text,
-        remedy=remedy,
+    blank = table.blank("strength")
+    stated = [not empty and cell not in (0, "0") for cell, empty in zip(cells, blank, strict=True)]
+    refuse_first(
+        tied & np.array(stated, dtype=bool),
+        lambda row: (
+            f"{table.cell('strength')(row)}: {shown(cells[row])}, and yet the answer is a tie; "
+            "leave the strength of a tie blank"
+        ),
     )
-    if given.size and given.max() > MOST_STRENGTHS:
-        row = int(rows[np.argmax(given)])
-        raise DataError(
-            f"{_where(table, 'strength')(row)}: {shown(cells[row])} is above {MOST_STRENGTHS}, the most grades that are told "
-            "apart; group the strengths into fewer"
-        )
+    rows = np.flatnonzero(~tied)
     strength = np.zeros(len(cells), dtype=np.int64)
-    strength[rows] = given
+    strength[rows] = table.counts("strength", "write how strongly: 1, 2, 3, ... from slightly upwards", rows)
+    refuse_first(
+        strength > MOST_STRENGTHS,
+        lambda row: (
+            f"{table.cell('strength')(row)}: {shown(cells[row])} is above {MOST_STRENGTHS}, the most grades that are told "
+            "apart; group the strengths into fewer"
+        ),
+    )
     return strength
 
 
 def _probabilities(table: Table) -> NDArray[np.float64]:
     remedy = "write the reported probability that the first is the better, between 0 and 1"
-    column = table.frame["probability"]
-    values = numbers(column, table.called("probability"), table.place, text=table.text, remedy=remedy)
-    bad = (values <= 0) | (values >= 1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        certain = values[row] in (0, 1)
-        remedy = (
-            "a report of 0 or 1 leaves no room for error, so write what its rater could have meant, such as 0.99"
-            if certain
-            else remedy
+    values = table.numbers("probability", remedy)
+
+    def said(row: int) -> str:
+        cell = shown(table.frame["probability"].tolist()[row])
+        certain = "a report of 0 or 1 leaves no room for error, so write what its rater could have meant, such as 0.99"
+        return (
+            f"{table.cell('probability')(row)}: {cell} is not strictly between 0 and 1; "
+            f"{certain if values[row] in (0, 1) else remedy}"
         )
-        raise DataError(
-            f"{_where(table, 'probability')(row)}: {shown(column.tolist()[row])} is not strictly between 0 and 1; {remedy}"
-        )
+
+    refuse_first((values <= 0) | (values >= 1), said)
     return values
 
 
 def _raters(table: Table) -> tuple[tuple[Any, ...], NDArray[np.int32]]:
     """Labels in an order that is not that of the rows, and the position of each row's."""
-    where = _where(table, "rater")
-    labels = plain_labels(table.frame["rater"], where)
-    for row, label in enumerate(labels):
-        if label == "":
-            raise DataError(f"{where(row)}: the rater is blank; name one, such as 'unknown', or drop the row")
-    raters = tuple(sorted(set(labels), key=lambda label: (type(label).__name__, _sortable(label))))
+    labels = table.labels("rater")
+    refuse_first(
+        np.array([label == "" for label in labels], dtype=bool),
+        lambda row: (
+            f"{table.cell('rater')(row)}: the rater is blank; name one, such as 'unknown', or drop the row"
+        ),
+    )
+
+    def order(label: Any) -> tuple[str, Any]:
+        return type(label).__name__, label if isinstance(label, str | int | float) else str(label)
+
+    raters = tuple(sorted(set(labels), key=order))
     positions = {label: position for position, label in enumerate(raters)}
     return raters, np.array([positions[label] for label in labels], dtype=np.int32)
 
 
-def _sortable(label: Any) -> Any:
-    return label if isinstance(label, str | int | float) else str(label)
-
-
-def _shown_first(
-    table: Table, entities: LabelIndex, winner: NDArray[np.int32], loser: NDArray[np.int32]
-) -> NDArray[np.int8]:
-    found = _one_of_two(table, "shown_first", entities, winner, loser)
-    return np.where(found < 0, 0, np.where(found == winner, 1, -1)).astype(np.int8)
-
-
 def _notes(table: Table, found: Comparisons) -> tuple[str, ...]:
     notes = []
-    if found.winner.size < len(table.frame):
-        rows = counted(len(table.frame), "row")
+    size = len(table.frame)
+    if found.winner.size < size:
         distinct = counted(found.winner.size, "distinct one")
-        notes.append(f"{NAME}: {rows} merged into {distinct}, counts added up")
+        notes.append(f"{NAME}: {counted(size, 'row')} merged into {distinct}, counts added up")
     if "list" in table.frame.columns:
         lists = counted(table.frame["list"].nunique(), "choice or list", "choices or lists")
         notes.append(
-            f"{NAME}: {counted(len(table.frame), 'pair')} {COMPOSED} {lists}; the pairs of one are treated as independent"
+            f"{NAME}: {counted(size, 'pair')} {COMPOSED} {lists}; the pairs of one are treated as independent"
         )
     if found.tie is not None and found.tie.all():
         notes.append(
@@ -534,13 +500,9 @@ def added(known: Comparisons, more: Comparisons, entities: Sequence[Any]) -> Cha
     DataError
         If the two do not say the same things.
     """
-    known, more = _alike(known, more)
+    more, columns, group = _together(known, more)
     size = len(known.winner)
-    columns = _joined(known, more)
-    order, starts = groups_of(columns)
-    group = np.empty(len(order), dtype=np.int64)
-    group[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(order)]))
-    before = np.full(len(starts), -1, dtype=np.int64)
+    before = np.full(group.max(initial=-1) + 1, -1, dtype=np.int64)
     before[group[:size]] = np.arange(size)
     arrays: dict[str, Any] = merged(columns, entities)
     return Change(replace(more, **arrays), before, group[size:])
@@ -554,64 +516,61 @@ def withdrawn(known: Comparisons, fewer: Comparisons, entities: Sequence[Any]) -
     DataError
         If one is not there, or not so often; or if the two do not say the same things.
     """
-    known, fewer = _alike(known, fewer)
+    fewer, columns, group = _together(known, fewer)
     size = len(known.winner)
-    columns = _joined(known, fewer)
-    order, starts = groups_of(columns)
+    place = np.full(group.max(initial=-1) + 1, -1, dtype=np.int64)
+    place[group[:size]] = np.arange(size)
+    rows = place[group[size:]]
+    there = np.append(known.count, 0)[rows]  # 0 for what was never given
+    asked = np.bincount(group[size:], weights=fewer.count, minlength=len(place))[group[size:]].astype(
+        np.int64
+    )
+    refuse_first(
+        asked > there,
+        lambda row: (
+            f"withdraw: the answer {shown((entities[fewer.winner[row]], entities[fewer.loser[row]]))} is to be taken back "
+            f"{asked[row]} times and was given {there[row]} times; "
+            "name answers as they were given, with their rater and strength"
+        ),
+    )
     count = np.array(known.count, dtype=np.int64)
-    rows = np.full(len(fewer.winner), -1, dtype=np.int64)
-    for members in np.split(order, starts[1:]):
-        of_known, of_fewer = members[members < size], members[members >= size] - size
-        if not of_fewer.size:
-            continue
-        there = int(known.count[of_known[0]]) if of_known.size else 0
-        asked = int(fewer.count[of_fewer].sum())
-        if asked > there:
-            pair = shown(tuple(entities[end[of_fewer[0]]] for end in (fewer.winner, fewer.loser)))
-            raise DataError(
-                f"withdraw: the answer {pair} is to be taken back {asked} times and was given {there} times; "
-                "name answers as they were given, with their rater and strength"
-            )
-        count[of_known[0]] -= asked
-        rows[of_fewer] = of_known[0]
+    count[rows] -= asked  # of every row of a group the same
     left = np.flatnonzero(count)
-    arrays: dict[str, Any] = {name: column[left] for name, column in known.columns.items()}
+    arrays: dict[str, Any] = {name: column[:size][left] for name, column in columns.items()}
     arrays["count"] = count[left].astype(np.int32)
     return Change(replace(fewer, **arrays), left, rows)
 
 
-def _joined(first: Comparisons, second: Comparisons) -> dict[str, NDArray[Any]]:
-    return {name: np.concatenate([column, second.columns[name]]) for name, column in first.columns.items()}
+def _together(
+    known: Comparisons, other: Comparisons
+) -> tuple[Comparisons, dict[str, NDArray[Any]], Positions]:
+    """The other answers with the known ones' raters and strengths, all rows, and which of them say the same.
 
-
-def _alike(known: Comparisons, other: Comparisons) -> tuple[Comparisons, Comparisons]:
-    """Give both the same columns, where what is missing can be known: no ties, and a position that nobody noted.
-
-    The second keeps raters and strengths of both.
+    Where only one of the two has a column, the other one gets it if what is missing can be known: no ties, and a position
+    that nobody noted.
     """
     for name in COLUMNS:
         first, second = getattr(known, name), getattr(other, name)
-        if (first is None) == (second is None):
-            continue
-        if first is None:
+        if first is None and second is not None:
             column: dict[str, Any] = {name: _neutral(name, known, "the answers so far", "the new answers")}
             known = replace(known, **column)
-        else:
+        elif first is not None and second is None:
             column = {name: _neutral(name, other, "the new answers", "the answers so far")}
             other = replace(other, **column)
     strengths = max(known.strengths, other.strengths)
-    return known, replace(other, strengths=strengths, raters=other.raters or known.raters)
+    other = replace(other, strengths=strengths, raters=other.raters or known.raters)
+    columns = {name: np.concatenate([column, other.columns[name]]) for name, column in known.columns.items()}
+    order, starts = groups_of(columns)
+    group = np.empty(len(order), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(order)]))
+    return other, columns, group
 
 
 def _neutral(name: str, answers: Comparisons, these: str, those: str) -> NDArray[Any]:
     size = len(answers.winner)
-    if name == "tie":
-        return np.zeros(size, dtype=np.bool_)
-    if name == "shown_first":
-        return np.zeros(size, dtype=np.int8)
     all_tied = answers.tie is not None and bool(answers.tie.all())
-    if size == 0 or (name == "strength" and all_tied):
-        return np.zeros(size, dtype=np.float64 if name == "probability" else np.int32)
+    if name in ("tie", "shown_first") or size == 0 or (name == "strength" and all_tied):
+        return np.zeros(size, dtype=_TYPES[name])
     raise DataError(
         f"{NAME}: {those} have the column {name!r} and {these} do not; give it for both, or leave it out of both"
     )
@@ -642,22 +601,20 @@ def choices(table: Any, *, question: Hashable, item: Hashable, chosen: Hashable)
 
     Notes
     -----
-    The comparisons of one choice share their winner, and are treated as independent, which they are not: intervals come out somewhat
-    too narrow where there are many alternatives. The data's notes say that the answers are composed.
+    The comparisons of one choice share their winner, and are treated as independent, which they are not: intervals come out
+    somewhat too narrow where there are many alternatives. The data's notes say that the answers are composed.
     """
     read = _checked(table, "choices", question, item, chosen)
-    picked = numbers(
-        read.frame[chosen], str(chosen), read.place, text=read.text, remedy="write true or false"
-    )
+    picked = read.numbers(chosen, "write true or false")
     rows: list[tuple[Any, Any, Any]] = []
     for label, members, items in _groups(read, question, item):
-        winners = members[picked[members] == 1]
+        winners = np.flatnonzero(picked[members] == 1)
         if len(winners) != 1 or not np.isin(picked[members], (0, 1)).all():
             raise DataError(
                 f"{read.place(int(members[0]))}: of the question {shown(label)}, {len(winners)} alternatives are chosen; "
                 f"mark exactly one in the column {chosen!r}"
             )
-        best = items[int(np.flatnonzero(members == winners[0])[0])]
+        best = items[winners[0]]
         rows += [(best, other, label) for other in items if other != best]
     return pd.DataFrame(rows, columns=["winner", "loser", "list"], dtype=object)
 
@@ -673,8 +630,8 @@ def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable)
     table : DataFrame
         Long: one row for each entity of each list.
     list, item, position
-        The columns that say to which list the row belongs, which entity it is, and its place, 1 for the best. Equal places are
-        ties. A blank place is below all that are given; such entities are not compared with each other.
+        The columns that say to which list the row belongs, which entity it is, and its place, 1 for the best. Equal places
+        are ties. A blank place is below all that are given; such entities are not compared with each other.
 
     Returns
     -------
@@ -688,42 +645,23 @@ def orderings(table: Any, *, list: Hashable, item: Hashable, position: Hashable)
 
     Notes
     -----
-    The comparisons of one list are treated as independent, which they are not: intervals come out somewhat too narrow where lists are
-    long. The data's notes say that the answers are composed.
+    The comparisons of one list are treated as independent, which they are not: intervals come out somewhat too narrow where
+    lists are long. The data's notes say that the answers are composed.
     """
     read = _checked(table, "orderings", list, item, position)
-    cells = read.frame[position]
-    given = np.array(
-        [not (not c.strip() if read.text else is_missing(c) or c == "") for c in cells], dtype=bool
-    )
-    known = np.flatnonzero(given)
-    places = np.full(len(cells), np.inf)
-    places[known] = numbers(
-        cells.iloc[known].infer_objects(),
-        str(position),
-        lambda row: read.place(int(known[row])),
-        text=read.text,
-        remedy="write the place, 1 for the best, or leave it blank",
-    )
+    known = np.flatnonzero(~read.blank(position))
+    places = np.full(len(read.frame), np.inf)
+    places[known] = read.numbers(position, "write the place, 1 for the best, or leave it blank", known)
     rows: _List[tuple[Any, Any, Any, bool]] = []
     for label, members, items in _groups(read, list, item):
-        order = np.argsort(places[members], kind="stable")
-        found = [
-            (
-                items[order[i]],
-                items[order[j]],
-                label,
-                bool(places[members[order[i]]] == places[members[order[j]]]),
-            )
-            for i in range(len(order))
-            for j in range(i + 1, len(order))
-            if np.isfinite(places[members[order[i]]])
-        ]
-        if not found:
+        own = places[members]
+        order = np.argsort(own, kind="stable")
+        pairs = [(i, j) for at, i in enumerate(order) for j in order[at + 1 :] if np.isfinite(own[i])]
+        if not pairs:
             raise DataError(
                 f"{read.place(int(members[0]))}: the list {shown(label)} orders nothing; give at least two entities, one with a place"
             )
-        rows += found
+        rows += [(items[i], items[j], label, bool(own[i] == own[j])) for i, j in pairs]
     frame = pd.DataFrame(rows, columns=["winner", "loser", "list", "tie"], dtype=object)
     return frame.astype({"tie": bool}) if frame["tie"].any() else frame.drop(columns="tie")
 
@@ -743,21 +681,20 @@ def _checked(table: Any, name: str, *columns: Hashable) -> Table:
 
 def _groups(
     read: Table, group: Hashable, item: Hashable
-) -> Iterator[tuple[Any, np.ndarray[Any, Any], _List[Any]]]:
+) -> Iterator[tuple[Any, NDArray[np.int64], _List[Any]]]:
     """Every group's label, its rows, and its entities."""
-    items = read.frame[item].tolist()
+    labels, items = read.frame[group].tolist(), read.frame[item].tolist()
     members: dict[Any, _List[int]] = {}
-    for row, label in enumerate(read.frame[group].tolist()):
+    for row, label in enumerate(labels):
         if is_missing(label):
-            raise DataError(
-                f"{read.place(row)}, column {group!r}: the cell is blank; say to which group the row belongs"
-            )
+            raise DataError(f"{read.cell(group)(row)}: the cell is blank; say to which group the row belongs")
         members.setdefault(label, []).append(row)
     for label, rows in members.items():
-        inside: dict[Any, int] = {}
+        inside: set[Any] = set()
         for row in rows:
-            if inside.setdefault(items[row], row) != row:
+            if items[row] in inside:
                 raise DataError(
                     f"{read.place(row)}: {shown(items[row])} is in {shown(label)} twice; drop one of the rows"
                 )
+            inside.add(items[row])
         yield label, np.asarray(rows), [items[row] for row in rows]

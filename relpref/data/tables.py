@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, nearest, shown
-from relpref.data.labels import Place
+from relpref.data.arrays import counted, listed, nearest, refuse_first, shown
+from relpref.data.columns import numbers
+from relpref.data.labels import Place, is_missing, plain_labels
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed
 
@@ -22,6 +23,7 @@ from relpref.files import check_decompressed, decompressed
 CELLS = 1 << 20
 ROWS_AT_ONCE = 1 << 19
 _FEW = 256  # rows that are turned into columns together: with many more, Python's garbage collector looks at each of them
+_INT32_MAX = int(np.iinfo(np.int32).max)
 
 Lines = range | NDArray[np.int64]
 
@@ -50,7 +52,7 @@ class Table:
     name: str
     lines: Lines | None = None
     text: bool = False
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[Any, str] = field(default_factory=dict)
     first: int = 0
 
     @property
@@ -61,9 +63,46 @@ class Table:
             return lambda row: f"{name}, line {lines[row]}"
         return lambda row: f"{name}, row {first + row} (index label {shown(index[row])})"
 
-    def called(self, column: str) -> str:
+    def called(self, column: Hashable) -> Any:
         """Return the name that a column was given."""
         return self.given.get(column, column)
+
+    def cell(self, column: Hashable, rows: Any = None) -> Place:
+        """Maps a row, or one of some rows, to the words that name its cell in a column."""
+        place, name = self.place, self.called(column)
+        return lambda row: f"{place(row if rows is None else int(rows[row]))}, column {name!r}"
+
+    def blank(self, column: Hashable) -> NDArray[np.bool_]:
+        """Which cells of a column are empty or missing."""
+        cells = self.frame[column].tolist()
+        empty = (not cell.strip() if self.text else is_missing(cell) or cell == "" for cell in cells)
+        return np.fromiter(empty, dtype=bool, count=len(cells))
+
+    def labels(self, column: Hashable, rows: Any = None) -> list[Any]:
+        """Return the labels in all or some cells of a column, see `plain_labels`."""
+        cells = self.frame[column]
+        return plain_labels(cells if rows is None else cells.iloc[rows], self.cell(column, rows))
+
+    def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.float64]:
+        """Return the numbers in all or some cells of a column, see `numbers`."""
+        cells, place = self.frame[column], self.place
+        if rows is None:
+            return numbers(cells, self.called(column), place, text=self.text, remedy=remedy)
+        cells, where = cells.iloc[rows].infer_objects(), lambda row: place(int(rows[row]))
+        return numbers(cells, self.called(column), where, text=self.text, remedy=remedy)
+
+    def counts(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.int64]:
+        """Return positive whole numbers below 2**31 in all or some cells of a column."""
+        values = self.numbers(column, remedy, rows)
+        cells = self.frame[column] if rows is None else self.frame[column].iloc[rows]
+        refuse_first(
+            (values < 1) | (values != np.floor(values)) | (values > _INT32_MAX),
+            lambda row: (
+                f"{self.cell(column, rows)(row)}: {shown(cells.tolist()[row])} is not a positive whole number "
+                f"up to {_INT32_MAX}; {remedy}"
+            ),
+        )
+        return values.astype(np.int64)
 
 
 def as_table(value: Any, name: str) -> Table:
