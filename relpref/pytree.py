@@ -43,7 +43,7 @@ def register(
     leaves: Sequence[str],
     static: Sequence[str] = (),
     untraced: Sequence[str] = (),
-    restored: Callable[[Any], object] = lambda data: None,
+    restored: Callable[[Any], object] | None = None,
 ) -> None:
     """Register a class whose objects keep their attributes in ``__dict__``.
 
@@ -58,7 +58,7 @@ def register(
         Those that programs are compiled for: where they differ, so do the programs.
     untraced : sequence of str
         Those that never cause a compilation, see `Untraced`.
-    restored : callable
+    restored : callable, optional
         Called with each object that was made again.
     """
 
@@ -75,7 +75,8 @@ def register(
             (untraced, structure[1].content),
         ):
             data.__dict__.update(zip(names, values, strict=True))
-        restored(data)
+        if restored is not None:
+            restored(data)
         return data
 
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
