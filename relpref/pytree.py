@@ -68,7 +68,7 @@ def register(
         return children, (kept, Untraced(tuple(getattr(data, name) for name in untraced)))
 
     def unflatten(structure: tuple[Any, Untraced], children: Any) -> Any:
-        data = object.__new__(cls)
+        data: Any = object.__new__(cls)
         for names, values in (
             (leaves, children),
             (static, structure[0]),
