@@ -1,6 +1,5 @@
 """Classifying edges of a relation by a Gaussian process, as a scikit-learn estimator."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, Self
@@ -9,10 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from relpref.classifiers.engines import engine_named
+from relpref.classifiers.base import WARN_VARIANCE_SHARE, GPClassifier
 from relpref.data import PreferenceData, RelationData
 from relpref.data.arrays import read_only
 from relpref.data.comparisons import Comparisons
@@ -20,12 +18,12 @@ from relpref.data.entities import standardization
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Asked, Domain
+from relpref.infer.relation_posterior import labelled_frame
 from relpref.infer.result import warn_user
 from relpref.kernels import AttributeKernel, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
 from relpref.models.kronecker_classifier import landmark_error
-from relpref.posterior.utility import objects as labelled
-from relpref.rls.node_kernels import Kernel, NodeKernel, dense, read_nodes
+from relpref.rls.node_kernels import RelationEstimator, dense
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -52,32 +50,19 @@ class EdgeSide:
     data: PreferenceData
 
     @classmethod
-    def read(cls, nodes: Any, kernel: NodeKernel, name: str) -> "EdgeSide":
-        """Read nodes; a kernel of the package without ``kernel_params`` is left to the program, which learns its hyperparameters.
-
-        Parameters
-        ----------
-        nodes : DataFrame, array or sparse matrix
-            Features, or the kernel matrix for ``"precomputed"``.
-        kernel : NodeKernel
-        name : {"node", "object"}
-            What errors call one of them.
-
-        Raises
-        ------
-        DataError
-            If features do not fit, or a kernel matrix is none.
-        """
-        if isinstance(kernel.kernel, Precomputed):
+    def of(cls, domain: Domain) -> "EdgeSide":
+        """From nodes; a kernel of the package without ``kernel_params`` is left to the program, which learns its hyperparameters."""
+        kernel: Any = domain.kernel
+        function = kernel.kernel
+        if isinstance(function, Precomputed):
             raise DataError(
-                f"the kernel of {name}s is Precomputed; give kernel='precomputed' and the matrix as {name}s"
+                f"the kernel of {domain.name}s is Precomputed; give kernel='precomputed' and the matrix as {domain.name}s"
             )
-        domain = read_nodes(nodes, kernel, name)
-        if _is_learned(kernel):
+        on_attributes = hasattr(function, "parameters") and "graph" not in signature(function).parameters
+        if on_attributes and not kernel.kernel_params:
             features = dense(domain.features).reshape(len(domain.labels), -1)
             names = domain.feature_names or tuple(f"feature {column}" for column in range(features.shape[1]))
-            learned: Any = kernel.kernel
-            return cls(replace(domain, kernel=_unknown), learned, _as_data(domain.labels, features, names))
+            return cls(replace(domain, kernel=_unknown), function, _as_data(domain.labels, features, names))
         domain.require_semidefinite()
         return cls(domain, Precomputed(), _as_given(domain.labels, domain.gram))
 
@@ -92,7 +77,10 @@ class EdgeSide:
         new = [one for one in asked if one.new]
         if not new:
             return self.data
-        features = new[0].features if len(new) == 1 else _stacked([one.features for one in new])
+        features = new[0].features
+        if len(new) > 1:
+            both = [one.features for one in new]
+            features = sparse.vstack(both, "csr") if sparse.issparse(features) else np.concatenate(both)
         if not isinstance(self.kernel, Precomputed):
             # Labels of their own; those that they were given may be some of the known nodes'.
             labels = pd.Index([("new", row) for row in range(features.shape[0])], tupleize_cols=False)
@@ -126,20 +114,9 @@ class EdgeSide:
         return np.where(np.eye(len(cross), dtype=bool), own.mean(), np.nan)
 
 
-def _is_learned(kernel: NodeKernel) -> bool:
-    """Whether a kernel is one of the package on attributes, whose hyperparameters nobody has given."""
-    function = kernel.kernel
-    on_attributes = hasattr(function, "parameters") and "graph" not in signature(function).parameters  # type: ignore[arg-type]
-    return on_attributes and not kernel.kernel_params
-
-
 def _unknown(left: Any, right: Any = None) -> Floats:
     """In place of a kernel whose hyperparameters are not known: what is asked about is known by its features alone."""
     return np.zeros((left.shape[0], (left if right is None else right).shape[0]))
-
-
-def _stacked(features: Sequence[Any]) -> Any:
-    return sparse.vstack(features, "csr") if sparse.issparse(features[0]) else np.concatenate(features)
 
 
 def _as_given(labels: tuple[Any, ...], matrix: Floats) -> PreferenceData:
@@ -162,10 +139,8 @@ def _as_data(labels: tuple[Any, ...], attributes: Floats, names: tuple[str, ...]
     )
 
 
-_MUCH = 0.3  # with a quarter of the variance left out probabilities are nearly those of the exact process
-
-
-class KroneckerGPClassifier(BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class KroneckerGPClassifier(RelationEstimator, GPClassifier):
     """Whether a relation holds between two nodes, with a probability: a Gaussian process classifier of edges.
 
     The latent function of an edge (v, w) has the covariance a² K(v, v') G(w, w'), or the symmetric or reciprocal version of it, and
@@ -210,38 +185,7 @@ class KroneckerGPClassifier(BaseEstimator):
         The two labels.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel = "linear",
-        *,
-        object_kernel: Kernel | None = None,
-        gamma: float | None = None,
-        degree: float = 3,
-        coef0: float = 1.0,
-        kernel_params: Any = None,
-        object_kernel_params: Any = None,
-        symmetry: str = "none",
-        link: str = "probit",
-        landmarks: int | None = 500,
-        engine: str = "ep",
-        fixed: Mapping[str, Any] | None = None,
-        priors: Mapping[str, Any] | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.object_kernel = object_kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.object_kernel_params = object_kernel_params
-        self.symmetry = symmetry
-        self.link = link
-        self.landmarks = landmarks
-        self.engine = engine
-        self.fixed = fixed
-        self.priors = priors
-        self.random_state = random_state
+    landmarks: int | None = 500
 
     def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
         """Learn from a known or partly known relation.
@@ -265,67 +209,39 @@ class KroneckerGPClassifier(BaseEstimator):
         InferenceError
             If the engine did not converge.
         """
-        engine = engine_named(self.engine)
+        fixed = self._checked_fixed()
         if self.landmarks is not None and self.landmarks < 1:
             raise DataError(
                 f"landmarks is {self.landmarks}; give 1 or more edges, or None for the exact process"
             )
-        fixed = dict(self.fixed or {})
-        if "weight" in fixed:
-            raise DataError(
-                "fixed names weight, which is the latent function itself; fix hyperparameters such as amplitude, or intercept"
-            )
-        self._nodes = self._side(nodes, self.kernel, self.kernel_params, "node")
-        self._objects = None
-        if objects is not None:
-            kernel, params = self.object_kernel, self.object_kernel_params
-            if kernel is None:
-                kernel, params = self.kernel, self.kernel_params if params is None else params
-            self._objects = self._side(objects, kernel, params, "object")
-        elif self.object_kernel is not None or self.object_kernel_params is not None:
-            raise DataError(
-                "object_kernel or object_kernel_params is given, but objects are not; the relation is among the nodes, with one kernel"
-            )
-        self.data_ = self._read(relation)
+        first, second = self._domains(nodes, objects)
+        self._nodes = EdgeSide.of(first)
+        self._objects = None if second is first else EdgeSide.of(second)
+        other = None if self._objects is None else self._objects.data
+        values = read_relation(relation, first.labels, None if other is None else second.labels)
+        self.data_ = RelationData.of_values(self._nodes.data, values, other, symmetry=self.symmetry)  # type: ignore[arg-type]
         antisymmetric = self.symmetry == "reciprocal" and not self.data_.shift
         self.classes_ = np.array([-1.0 if antisymmetric else 0.0, 1.0])
-        kernels: dict[str, Any] = {"node_kernel": self._nodes.kernel}
+        options: dict[str, Any] = {"node_kernel": self._nodes.kernel, "priors": self.priors}
         if self._objects is not None:
-            kernels["object_kernel"] = self._objects.kernel
-        options = kernels | {"priors": self.priors}
+            options["object_kernel"] = self._objects.kernel
         known = {name: value for name, value in fixed.items() if name != "intercept"}
         self.landmarks_ = edge_landmarks(
             self.data_, self.landmarks, values=known, seed=self.random_state, **options
         )
-        self.posterior_: Any = engine(kronecker_classifier, fixed=fixed).run(
-            self.random_state,
-            self.data_,
-            landmarks=self.landmarks_,
-            link=self.link,
-            progress_bar=progress_bar,
-            **options,
+        self.posterior_ = self._run(
+            kronecker_classifier, self.data_, fixed, progress_bar, landmarks=self.landmarks_, **options
         )
         self.landmark_error_ = landmark_error(
             self.data_, self.landmarks_, values=self.posterior_.hyperparameters, **options
         )
-        if self.landmark_error_ > _MUCH:
+        if self.landmark_error_ > WARN_VARIANCE_SHARE:
             warn_user(
                 f"{len(self.landmarks_)} landmarks leave out {self.landmark_error_:.0%} of the known edges' prior variance, which "
                 "then counts as noise: an edge learns less from edges like it than it could; give more landmarks, or None for the "
                 "exact process"
             )
         return self
-
-    def _side(self, nodes: Any, kernel: Kernel, params: Any, name: str) -> EdgeSide:
-        return EdgeSide.read(nodes, NodeKernel(kernel, self.gamma, self.degree, self.coef0, params), name)
-
-    def _read(self, relation: Any) -> RelationData:
-        """The labels, and the nodes as the program sees them."""
-        labels, data = None, None
-        if self._objects is not None:
-            labels, data = self._objects.domain.labels, self._objects.data
-        values = read_relation(relation, self._nodes.domain.labels, labels)
-        return RelationData.of_values(self._nodes.data, values, data, symmetry=self.symmetry)  # type: ignore[arg-type]
 
     def predict_proba(self, nodes: Any = None, objects: Any = None) -> Any:
         """Probability of the higher label for every pair.
@@ -354,7 +270,11 @@ class KroneckerGPClassifier(BaseEstimator):
             data = self.data_.with_nodes(self._nodes.extended(*ends))
             before = len(left.labels) if left.new and right is not left else 0
             columns = self._nodes.positions(right, before)
-            self._refuse_unknown(left, right)
+            if self.kernel == "precomputed" and left.new and right.new:
+                raise DataError(
+                    "a precomputed kernel says nothing of new nodes among themselves, which edges between them need; include them in "
+                    "the matrix with labels unknown, or give the kernel by name or as a function"
+                )
         else:
             right = self._objects.domain.ask(objects)
             data = self.data_.with_nodes(self._nodes.extended(left), self._objects.extended(right))
@@ -366,19 +286,7 @@ class KroneckerGPClassifier(BaseEstimator):
         labels = self._nodes.domain.labels
         if labels == tuple(range(len(labels))):
             return found
-        return pd.DataFrame(
-            found,
-            index=pd.Index(labelled(left.labels), name="node", tupleize_cols=False),
-            columns=pd.Index(labelled(right.labels), name="object", tupleize_cols=False),
-        )
-
-    def _refuse_unknown(self, left: Asked, right: Asked) -> None:
-        """Edges between two new nodes vary by the kernel of one with the other, which a matrix of known nodes does not hold."""
-        if self.kernel == "precomputed" and left.new and right.new:
-            raise DataError(
-                "a precomputed kernel says nothing of new nodes among themselves, which edges between them need; include them in the "
-                "matrix with labels unknown, or give the kernel by name or as a function"
-            )
+        return labelled_frame(found, left, right)
 
     def predict(self, nodes: Any = None, objects: Any = None) -> Any:
         """The more probable label of every pair; arguments and shape as for `predict_proba`."""

@@ -1,7 +1,7 @@
 """Classifying those who give rankings by a Gaussian process, as a scikit-learn estimator."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, Self
 
 import jax
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from relpref.classifiers.engines import engine_named
+from relpref.classifiers.base import WARN_VARIANCE_SHARE, GPClassifier
 from relpref.data import PreferenceData, Rankings
 from relpref.data.arrays import shown
 from relpref.errors import DataError
@@ -231,10 +231,8 @@ def _require_exhaustive(data: Rankings, what: str) -> None:
         )
 
 
-_MUCH = 0.3  # of the prior variance, to be left out by landmarks
-
-
-class RankingGPClassifier(ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class RankingGPClassifier(ClassifierMixin, GPClassifier):
     """Who gave a ranking, with a probability: a Gaussian process classifier of rankings of any kind (GCK section 4.2).
 
     Parameters
@@ -277,30 +275,11 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
         Number of items.
     """
 
-    def __init__(
-        self,
-        kernel: str | RankingKernel = "kendall",
-        *,
-        graph: Any = None,
-        lengthscale: Any = "median",
-        link: str = "probit",
-        landmarks: int = 300,
-        engine: str = "ep",
-        tolerance: float = 0.05,
-        fixed: Mapping[str, Any] | None = None,
-        priors: Mapping[str, Any] | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.graph = graph
-        self.lengthscale = lengthscale
-        self.link = link
-        self.landmarks = landmarks
-        self.engine = engine
-        self.tolerance = tolerance
-        self.fixed = fixed
-        self.priors = priors
-        self.random_state = random_state
+    kernel: str | RankingKernel = field(default="kendall", kw_only=False)
+    graph: Any = None
+    lengthscale: Any = "median"
+    landmarks: int = 300
+    tolerance: float = 0.05
 
     def fit(self, X: Rankings, y: Any = None, *, progress_bar: bool = False) -> Self:
         """Learn classes from rankings.
@@ -320,11 +299,7 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
         InferenceError
             If the engine did not converge.
         """
-        engine = engine_named(self.engine)
-        if "weight" in (self.fixed or {}):
-            raise DataError(
-                "fixed names the weight, which is what the rankings teach; give values of hyperparameters, such as {'amplitude': 2.0}"
-            )
+        fixed = self._checked_fixed()
         data = rankings_only(X)
         if y is not None:
             data = data.with_labels(y)
@@ -342,10 +317,9 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
             lengthscale=self.lengthscale,
             landmarks=self.landmarks,
             tolerance=self.tolerance,
-            concentration=(self.fixed or {}).get("concentration"),
+            concentration=fixed.get("concentration"),
             key=self.random_state,
         )
-        fixed = dict(self.fixed or {})
         if self._features.source == "mallows":  # its features are computed before, so that this is no site
             fixed.pop("concentration", None)
             if "concentration" in (self.priors or {}):
@@ -354,16 +328,10 @@ class RankingGPClassifier(ClassifierMixin, BaseEstimator):
                     "with fixed={'concentration': ...}"
                 )
         prepared, self.sampling_error_ = self._features.prepare(data)
-        self.posterior_: Any = engine(ranking_classifier, fixed=fixed).run(
-            self.random_state,
-            prepared,
-            kernel=self._features.kernel,
-            link=self.link,
-            priors=self.priors,
-            progress_bar=progress_bar,
-        )
+        options = {"kernel": self._features.kernel, "priors": self.priors}
+        self.posterior_ = self._run(ranking_classifier, prepared, fixed, progress_bar, **options)
         self.landmark_error_ = _left_out(self._features.kernel, prepared, self.posterior_.hyperparameters)
-        if self.landmark_error_ > _MUCH:
+        if self.landmark_error_ > WARN_VARIANCE_SHARE:
             warn_user(
                 f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % of the prior variance of the {len(data)} training "
                 "rankings, which counts as noise; give more of them with landmarks="
@@ -425,6 +393,7 @@ class RankingTransformer(TransformerMixin, BaseEstimator):
         return [str(label) for label in self.items_.entities]
 
 
+@dataclass(eq=False, repr=False)
 class CutFeatures(RankingTransformer):
     """Cut features of rankings of any kind, one for each item, see `relpref.kernels.cut_features`.
 
@@ -450,24 +419,14 @@ class CutFeatures(RankingTransformer):
         Weights between the items.
     """
 
-    def __init__(
-        self,
-        graph: ArrayLike | str | None = None,
-        *,
-        lengthscale: Literal["median"] | float = "median",
-        keep: float | None = None,
-        normalize: bool = True,
-        placements: Literal["auto", "all", "sample", "raw"] = "auto",
-        tolerance: float = 0.05,
-        random_state: int = 0,
-    ) -> None:
-        self.graph = graph
-        self.lengthscale = lengthscale
-        self.keep = keep
-        self.normalize = normalize
-        self.placements = placements
-        self.tolerance = tolerance
-        self.random_state = random_state
+    graph: ArrayLike | str | None = None
+    _: KW_ONLY
+    lengthscale: Literal["median"] | float = "median"
+    keep: float | None = None
+    normalize: bool = True
+    placements: Literal["auto", "all", "sample", "raw"] = "auto"
+    tolerance: float = 0.05
+    random_state: int = 0
 
     def fit(self, X: Rankings, y: Any = None) -> Self:
         """Make the graph of the items."""
@@ -516,6 +475,7 @@ class KendallFeatures(RankingTransformer):
         )
 
 
+@dataclass(eq=False, repr=False)
 class MallowsFeatures(RankingTransformer):
     """A feature for each landmark ranking, by the Mallows kernel (Nyström's approximation), see `relpref.kernels.mallows_features`.
 
@@ -537,18 +497,11 @@ class MallowsFeatures(RankingTransformer):
         Share of the rankings' prior variance that the landmarks leave out.
     """
 
-    def __init__(
-        self,
-        number: int = 300,
-        *,
-        concentration: float | None = None,
-        samples: int = 32,
-        random_state: int = 0,
-    ) -> None:
-        self.number = number
-        self.concentration = concentration
-        self.samples = samples
-        self.random_state = random_state
+    number: int = 300
+    _: KW_ONLY
+    concentration: float | None = None
+    samples: int = 32
+    random_state: int = 0
 
     def fit(self, X: Rankings, y: Any = None) -> Self:
         self._fit(X)

@@ -95,12 +95,12 @@ class RelationPosterior(PosteriorBase):
             One row for each conditioning node, one column for each object.
         """
         left, right = self._ask(nodes, objects)
-        return _frame(self.shift + self.solution.mean(left, right), left, right)
+        return labelled_frame(self.shift + self.solution.mean(left, right), left, right)
 
     def sd(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
         """Posterior standard deviation of every score; arguments as in `mean`."""
         left, right = self._ask(nodes, objects)
-        return _frame(np.sqrt(np.maximum(self.solution.variance(left, right), 0.0)), left, right)
+        return labelled_frame(np.sqrt(np.maximum(self.solution.variance(left, right), 0.0)), left, right)
 
     def belief(self, query: Any, objects: Any = None) -> GaussianBelief:
         """The joint belief about the scores of objects for one conditioning node.
@@ -301,8 +301,10 @@ class RelationPosterior(PosteriorBase):
         return asked, self.objects.ask(objects)
 
 
-def _frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
-    index = pd.Index(objects(left.labels), name="node", tupleize_cols=False)
-    return pd.DataFrame(
-        values, index=index, columns=pd.Index(objects(right.labels), name="object", tupleize_cols=False)
+def labelled_frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
+    """One row for each conditioning node, one column for each object."""
+    rows, columns = (
+        pd.Index(objects(side.labels), name=name, tupleize_cols=False)
+        for name, side in (("node", left), ("object", right))
     )
+    return pd.DataFrame(values, index=rows, columns=columns)

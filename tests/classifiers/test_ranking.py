@@ -179,7 +179,7 @@ def test_refusals() -> None:
         ),
         ("engine is 'nuts'; it is 'ep' or 'laplace'", RankingGPClassifier(engine="nuts"), data),
         ("landmarks is 0", RankingGPClassifier("mallows", landmarks=0), data),
-        ("fixed names the weight", RankingGPClassifier(fixed={"weight": np.zeros((1, 28))}), data),
+        ("fixed names weight", RankingGPClassifier(fixed={"weight": np.zeros((1, 28))}), data),
         *(
             (f"concentration is {value}", _mallows(value), users(kind))
             for value in (-1.0, np.nan)
