@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, read_only, shown
+from relpref.data.arrays import counted, read_only, refuse_first, shown
 from relpref.data.columns import numbers
 from relpref.data.entities import read_entities
-from relpref.data.labels import LabelIndex, Place, is_missing, plain_labels
+from relpref.data.labels import LabelIndex, Place, plain_labels
 from relpref.data.preference import PreferenceData, unanswered
 from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
@@ -127,8 +128,10 @@ def generator(key: Any) -> np.random.Generator:
     return np.random.default_rng(np.asarray(data).tolist())
 
 
+_Entries = tuple[Any, Any, Any]  # rows, columns and values of what is ranked
 REMEDY = "correct the label, or give the item in items"
 Blocks = list[tuple[Any, ...]]
+Read = tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]
 
 
 def read_items(items: Any) -> PreferenceData:
@@ -169,9 +172,7 @@ def _at(where: str) -> Place:
     return lambda _: where
 
 
-def read_orders(
-    orders: Any, items: Any, rankers: Any
-) -> tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]:
+def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
     """Return items, positions and rankers; see `Rankings.from_orders`."""
     if isinstance(orders, str | pd.DataFrame | np.ndarray) or not isinstance(orders, Iterable):
         raise DataError(
@@ -185,12 +186,9 @@ def read_orders(
     read = [_blocks(order, place_of(by, row)) for row, order in enumerate(given)]
     if not read:
         raise DataError("orders: there are none; give at least one ranking")
-    if items is None:
-        # In order of appearance, but nothing may hang on the order inside a set, which is another in every process.
-        seen = {label: None for blocks in read for block in blocks for label in block}
-        known = read_items(list(seen))
-    else:
-        known = read_items(items)
+    # In order of appearance.
+    labels = list(dict.fromkeys(label for blocks in read for block in blocks for label in block))
+    known = read_items(labels if items is None else items)
     check_size(len(read), known.num_entities)
     return known, _positions(read, LabelIndex(known.entities, str), by), by
 
@@ -206,6 +204,7 @@ def _blocks(order: Any, where: str) -> Blocks:
         labels = plain_labels(list(entry) if tied else [entry], _at(f"{where}, place {place}"))
         if not labels:
             raise DataError(f"{where}, place {place}: the tie is empty; remove it")
+        # Nothing may depend on the order inside a set, which is another in every process.
         blocks.append(tuple(sorted(labels, key=repr) if isinstance(entry, AbstractSet) else labels))
     if not blocks:
         raise DataError(f"{where}: it ranks nothing; leave it out")
@@ -226,9 +225,11 @@ def _positions(read: list[Blocks], index: LabelIndex, rankers: Sequence[Any]) ->
     return read_only(positions)
 
 
+_NUMBER = (
+    "write a number, or leave the cell blank where the item is not ranked (rankers belong into the index)"
+)
 _LONG = ("ranker", "item", "position")
 _WHOLE = "write positions as whole numbers, 1 for the best (scores and average ranks are read by from_scores)"
-Read = tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]
 
 
 def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) -> Read:
@@ -243,40 +244,47 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
         raise DataError(
             f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]} is not a position; {_WHOLE}"
         )
-    return _ranked(values, labels, items, rankers)
+    return _ranked(_entries(values), values.shape[1], labels, items, rankers)
 
 
 def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
     """Return items, positions and rankers; see `Rankings.from_scores`."""
     labels: list[Any] | None = None
-    values: Any
     if isinstance(scores, pd.DataFrame):
         by, labels, values = _wide(Table(scores, "scores"))
-        if rankers is not None:
-            by = read_rankers(rankers, len(by))
-    else:
-        values = _matrix(scores)
-        by = read_rankers(rankers, values.shape[0])
-    if 0 in values.shape:
-        raise DataError(f"scores: their shape is {values.shape}; give at least one ranking of one item")
-    given = values.data if scipy.sparse.issparse(values) else values
-    if np.isinf(given).any():
-        row, column = np.argwhere(np.isinf(values.toarray() if scipy.sparse.issparse(values) else values))[0]
-        raise DataError(
-            f"{place_of(by, row)}, column {column}: the score is {values[row, column]}; "
-            "give finite scores, and NaN for an item that is not ranked"
-        )
-    return _ranked(-values, labels, items, by)
-
-
-def _matrix(scores: Any) -> Any:
-    if scipy.sparse.issparse(scores):
-        matrix = scipy.sparse.coo_array(scores)
-        if len(np.unique(matrix.row * np.int64(matrix.shape[1]) + matrix.col)) < matrix.nnz:
+        rankers = by if rankers is None else rankers
+        shape, entries = values.shape, _entries(values)
+    elif scipy.sparse.issparse(scores):
+        matrix = scipy.sparse.coo_array(scores).astype(np.float64)
+        shape, given = matrix.shape, ~np.isnan(matrix.data)
+        entries = matrix.row[given], matrix.col[given], matrix.data[given]
+        if len(np.unique(matrix.row * np.int64(shape[1]) + matrix.col)) < matrix.nnz:
             raise DataError(
                 "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they are to be added"
             )
-        return matrix.astype(np.float64)
+    else:
+        values = _matrix(scores)
+        shape, entries = values.shape, _entries(values)
+    by = read_rankers(rankers, shape[0])
+    if 0 in shape:
+        raise DataError(f"scores: their shape is {shape}; give at least one ranking of one item")
+    rows, columns, found = entries
+    refuse_first(
+        np.isinf(found),
+        lambda at: (
+            f"{place_of(by, int(rows[at]))}, column {columns[at]}: the score is {found[at]}; "
+            "give finite scores, and NaN for an item that is not ranked"
+        ),
+    )
+    return _ranked((rows, columns, -found), shape[1], labels, items, by)
+
+
+def _entries(values: NDArray[np.float64]) -> _Entries:
+    rows, columns = np.nonzero(~np.isnan(values))
+    return rows, columns, values[rows, columns]
+
+
+def _matrix(scores: Any) -> Any:
     try:
         if np.iscomplexobj(scores):
             raise TypeError("complex numbers have no order")
@@ -307,19 +315,15 @@ def _wide(table: Table) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]
     for column, label in enumerate(labels):
         cells = frame.iloc[:, column]
         known = np.flatnonzero((cells != "") if table.text else ~cells.isna())
-        values[known, column] = numbers(
-            cells.iloc[known],
-            str(label),
-            lambda row, known=known: place_of(rankers, int(known[row])),  # type: ignore[misc]
-            text=table.text,
-            remedy="write a number, or leave the cell blank where the item is not ranked (rankers belong into the index)",
-        )
+        where = partial(lambda known, row: place_of(rankers, int(known[row])), known)
+        values[known, column] = numbers(cells.iloc[known], str(label), where, text=table.text, remedy=_NUMBER)
     return rankers, labels, values
 
 
-def _ranked(keys: Any, labels: list[Any] | None, items: Any, rankers: tuple[Any, ...]) -> Read:
+def _ranked(
+    keys: _Entries, width: int, labels: list[Any] | None, items: Any, rankers: tuple[Any, ...]
+) -> Read:
     """Rankings from keys, the smaller the better; ``labels`` are those of the columns, None if they are the items themselves."""
-    width = keys.shape[1]
     known = read_items(items if items is not None else labels if labels is not None else list(range(width)))
     check_size(len(rankers), known.num_entities)
     if labels is not None:
@@ -330,31 +334,22 @@ def _ranked(keys: Any, labels: list[Any] | None, items: Any, rankers: tuple[Any,
         raise DataError(
             f"items: there are {known.num_entities} for {width} columns of scores; give one for each column"
         )
-    if scipy.sparse.issparse(keys):
-        rows, columns, entries = keys.row, keys.col, keys.data
-        stored = ~np.isnan(entries)
-        rows, columns, entries = rows[stored], columns[stored], entries[stored]
-    else:
-        rows, columns = np.nonzero(~np.isnan(keys))
-        entries = keys[rows, columns]
+    rows, columns, entries = keys
     empty = np.bincount(rows, minlength=len(rankers)) == 0
-    if empty.any():
-        raise DataError(f"{place_of(rankers, int(np.argmax(empty)))}: it ranks nothing; leave it out")
+    refuse_first(empty, lambda row: f"{place_of(rankers, row)}: it ranks nothing; leave it out")
     return known, numbered(rows, place[columns], entries, (len(rankers), known.num_entities)), rankers
 
 
 def _read_long(table: Table, items: Any) -> Read:
     check_columns(table, _LONG, ("ranking",))
-    frame = table.frame
-    places = numbers(frame["position"], "position", table.place, text=table.text, remedy=_WHOLE)
-    wrong = _not_a_place(places)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(f"{table.place(row)}, column 'position': {places[row]} is not a position; {_WHOLE}")
-    given = _labels(table, "item")
+    places = table.numbers("position", _WHOLE)
+    refuse_first(
+        _not_a_place(places),
+        lambda row: f"{table.cell('position')(row)}: {places[row]} is not a position; {_WHOLE}",
+    )
+    given, by = _labels(table, "item"), _labels(table, "ranker")
     known = read_items(list(dict.fromkeys(given)) if items is None else items)
-    by = _labels(table, "ranker")
-    keys = _labels(table, "ranking") if "ranking" in frame.columns else by
+    keys = _labels(table, "ranking") if "ranking" in table.frame.columns else by
     rankers = dict(zip(reversed(keys), reversed(by), strict=True))
     for row, (key, ranker) in enumerate(zip(keys, by, strict=True)):
         if rankers[key] != ranker:
@@ -365,34 +360,26 @@ def _read_long(table: Table, items: Any) -> Read:
     numbers_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
     shape = (len(numbers_of), known.num_entities)
     check_size(*shape)
-    columns = LabelIndex(known.entities, str).locate(given, _cell(table, "item"), REMEDY)
-    rows = np.fromiter((numbers_of[key] for key in keys), dtype=np.int64, count=len(keys))
-    _refuse_twice(table, rows * shape[1] + columns)
+    columns = LabelIndex(known.entities, str).locate(given, table.cell("item"), REMEDY)
+    rows = np.array([numbers_of[key] for key in keys], dtype=np.int64)
+    cells = rows * shape[1] + columns
+    order = np.argsort(cells, kind="stable")
+    refuse_first(
+        np.diff(cells[order]) == 0,
+        lambda at: (
+            f"{table.place(int(order[at + 1]))}: the item {shown(given[order[at]])} of the ranker {shown(by[order[at]])} was "
+            f"already at {table.place(int(order[at]))}; remove one of the two"
+        ),
+    )
     return known, numbered(rows, columns, places, shape), tuple(rankers[key] for key in numbers_of)
 
 
 def _labels(table: Table, column: str) -> list[Any]:
-    labels = plain_labels(table.frame[column], _cell(table, column))
-    for row, label in enumerate(labels):
-        if label == "" or is_missing(label):
-            raise DataError(f"{_cell(table, column)(row)}: the label is missing; fill it in or drop the row")
-    return labels
-
-
-def _cell(table: Table, column: str) -> Place:
-    return lambda row: f"{table.place(row)}, column {table.called(column)!r}"
-
-
-def _refuse_twice(table: Table, cells: NDArray[np.int64]) -> None:
-    order = np.argsort(cells, kind="stable")
-    same = np.flatnonzero(np.diff(cells[order]) == 0)
-    if len(same):
-        first, second = order[same[0]], order[same[0] + 1]
-        ranker, item = (table.frame[name].iloc[second] for name in ("ranker", "item"))
-        raise DataError(
-            f"{table.place(int(second))}: the item {shown(item)} of the ranker {shown(ranker)} was already at {table.place(int(first))}; "
-            "remove one of the two"
-        )
+    refuse_first(
+        table.blank(column),
+        lambda row: f"{table.cell(column)(row)}: the label is missing; fill it in or drop the row",
+    )
+    return table.labels(column)
 
 
 def _not_a_place(values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -405,14 +392,19 @@ _MEANINGS = ("top-k", "subset")
 _ORDER = re.compile(r"(\{\s*\d+(?:\s*,\s*\d+)*\s*\}|\d+)(?:\s*,\s*|\s*$)")
 
 
-def read_preflib(
-    path: str | os.PathLike[str], incomplete: Any
-) -> tuple[PreferenceData, NDArray[np.int32], tuple[int, ...]]:
+def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
     """Return items, positions and rankers; see `Rankings.from_preflib`."""
     if incomplete not in (None, *_MEANINGS):
         raise DataError(f"incomplete is {shown(incomplete)}; choose 'top-k' or 'subset'")
     file = Path(path)
-    lines = _lines(file)
+    with reading(file):
+        text = file.read_text(encoding="utf-8-sig")
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if not lines or not lines[0][1].startswith("#"):
+        raise DataError(
+            f"{file}: it does not begin with the metadata of a PrefLib file ('# FILE NAME: ...'); files from before September 2022 "
+            "have another format: get the current one from preflib.org"
+        )
     about = {
         key.strip(): value.strip()
         for key, _, value in (one[1:].partition(":") for _, one in lines if one[0] == "#")
@@ -428,29 +420,19 @@ def read_preflib(
             "below all that are there, incomplete='subset' if nothing is known of them"
         )
     names = _names(file, about)
-    orders: list[NDArray[np.int32]] = []
-    counts: list[int] = []
-    for number, line in lines:
-        if line[0] != "#":
-            count, positions = _order(f"{file}, line {number}", line, len(names), kind)
-            orders.append(positions)
-            counts.append(count)
-    _check_total(file, about, sum(counts))
-    check_size(sum(counts), len(names))
-    positions = read_only(np.repeat(np.array(orders, dtype=np.int32), counts, axis=0))
-    return read_items(names), positions, tuple(range(len(positions)))
-
-
-def _lines(file: Path) -> list[tuple[int, str]]:
-    with reading(file):
-        text = file.read_text(encoding="utf-8-sig")
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    if not lines or not lines[0][1].startswith("#"):
+    orders = [
+        _order(f"{file}, line {number}", line, len(names), kind) for number, line in lines if line[0] != "#"
+    ]
+    total, voters = sum(count for count, _ in orders), about.get("NUMBER VOTERS", "")
+    if total == 0:
+        raise DataError(f"{file}: there are no orders in it; get the file again")
+    if voters.isdecimal() and int(voters) != total:
         raise DataError(
-            f"{file}: it does not begin with the metadata of a PrefLib file ('# FILE NAME: ...'); files from before September 2022 "
-            "have another format: get the current one from preflib.org"
+            f"{file}: there are orders of {counted(total, 'voter')} where the metadata promise {voters}; get the file again"
         )
-    return lines
+    check_size(total, len(names))
+    positions = np.repeat(np.array([order for _, order in orders]), [count for count, _ in orders], axis=0)
+    return read_items(names), read_only(positions), tuple(range(total))
 
 
 def _names(file: Path, about: dict[str, str]) -> list[str]:
@@ -499,13 +481,3 @@ def _order(where: str, line: str, n: int, kind: str) -> tuple[int, NDArray[np.in
             f"{where}: the alternative {missing} is missing in a file of complete orders ({kind}); get the file again"
         )
     return int(count), positions
-
-
-def _check_total(file: Path, about: dict[str, str], found: int) -> None:
-    voters = about.get("NUMBER VOTERS", "")
-    if found == 0:
-        raise DataError(f"{file}: there are no orders in it; get the file again")
-    if voters.isdecimal() and int(voters) != found:
-        raise DataError(
-            f"{file}: there are orders of {counted(found, 'voter')} where the metadata promise {voters}; get the file again"
-        )

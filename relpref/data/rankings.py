@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import counted, listed, read_only, shown
+from relpref.data.arrays import counted, listed, read_only, refuse_first, shown
 from relpref.data.entities import Entities, index_entities, read_entities
 from relpref.data.labels import plain_labels
 from relpref.data.preference import PreferenceData, unanswered
@@ -34,47 +34,6 @@ from relpref.data.ranking_tables import (
 from relpref.errors import DataError
 from relpref.pytree import register
 
-
-def code_of(items: PreferenceData) -> int:
-    """A number for the labels in their order, the same in every process."""
-    return zlib.crc32(repr(items.entities).encode("utf-8", "surrogatepass"))
-
-
-def mostly_alike(items: PreferenceData) -> bool:
-    """Whether the median distance of two items in their attributes is 0 (or there are no two items)."""
-    n = items.num_entities
-    _, sizes = np.unique(np.asarray(items.attributes), axis=0, return_counts=True)
-    pairs, alike = n * (n - 1) // 2, int(np.sum(sizes * (sizes - 1))) // 2
-    return pairs == 0 or 2 * alike > pairs
-
-
-def with_attributes(items: PreferenceData, table: Any, relations: Any) -> PreferenceData:
-    """Return the same items, in their order, with other attributes and relations; see `Rankings.with_items`."""
-    read = read_entities(table)
-    index = index_entities(read)
-    rows = index.locate(items.entities, lambda _: "items", "give every ranked item a row in the table")
-    if len(index) > len(rows):
-        extra = [label for label in index.labels if label not in set(items.entities)]
-        raise DataError(
-            f"items: {listed(extra)} belong to no known item; drop these rows, or give all items when the rankings are read"
-        )
-    same = Entities(list(items.entities), read.attributes[rows], read.attribute_names, read.where)
-    return unanswered(same, relations)
-
-
-def positions_among(rankings: "Rankings", items: PreferenceData) -> NDArray[np.int32]:
-    """Return the positions of these items, −1 for those that the rankings do not know; see `Rankings.aligned`."""
-    columns = items.index(rankings.items.entities)
-    if rankings.features is not None:
-        raise DataError(
-            "the rankings carry features that were computed for items in another order than those they are to be compared with; read them "
-            "with the same items=, and compute their features then"
-        )
-    positions = np.full((len(rankings), items.num_entities), -1, dtype=np.int32)
-    positions[:, columns] = rankings.positions
-    return read_only(positions)
-
-
 _RANKINGS_SHOWN = 5
 _BLOCKS_SHOWN = 10
 
@@ -88,25 +47,6 @@ def write_order(places: NDArray[np.int32], items: Sequence[Hashable]) -> list[An
     return [block if len(block) > 1 or isinstance(block[0], tuple) else block[0] for block in tied]
 
 
-def describe(rankings: "Rankings") -> str:
-    """Return kind, sizes and classes in one line."""
-    m, n = rankings.shape
-    kind = rankings.kind if len(set(rankings.kinds)) == 1 else f"partly {rankings.kind}"
-    ranked = (rankings.positions >= 0).sum(axis=1)
-    few, many = ranked.min(initial=n), ranked.max(initial=0)
-    of = "" if few == n else f"{few} of " if few == many else f"{few} to {many} of "
-    return f"{counted(m, f'{kind} ranking')} of {of}{counted(n, 'item')}{_classes(rankings)}"
-
-
-def _classes(rankings: "Rankings") -> str:
-    if rankings.label is None:
-        return f", {counted(len(rankings.classes), 'class', 'classes')}" if rankings.classes else ""
-    sizes = Counter(rankings.label.tolist())
-    return ", classes " + ", ".join(
-        f"{shown(label)} ({sizes[code]})" for code, label in enumerate(rankings.classes)
-    )
-
-
 def first_lines(rankings: "Rankings") -> list[str]:
     """Return the first rankings, cut to a readable length."""
     lines = []
@@ -118,54 +58,21 @@ def first_lines(rankings: "Rankings") -> list[str]:
     return [*lines, "  ..."] if len(rankings) > _RANKINGS_SHOWN else lines
 
 
-def read_labels(
-    labels: Any, classes: Sequence[Hashable] | None, rankers: Sequence[Hashable]
-) -> tuple[tuple[Hashable, ...], NDArray[np.int32]]:
-    """Return the classes and, for each ranking, a position in them; see `Rankings.with_labels`."""
-    if isinstance(labels, pd.Series):
-        _check_index(labels.index.tolist(), rankers)
-    plain = plain_labels(
-        in_order(labels, "labels"), lambda row: place_of(rankers, min(row, len(rankers) - 1))
-    )
-    if len(plain) != len(rankers):
-        raise DataError(
-            f"labels: there are {len(plain)} for {counted(len(rankers), 'ranking')}; give one for each ranking"
-        )
-    known = _sorted(plain) if classes is None else _distinct(classes)
-    codes = {label: code for code, label in enumerate(known)}
-    for row, label in enumerate(plain):
-        if label not in codes:
+def _classes(labels: Sequence[Any], classes: Any) -> list[Any]:
+    """Classes in order: those given, or those that occur, sorted."""
+    if classes is None:
+        distinct = list(dict.fromkeys(labels))
+        try:
+            return sorted(distinct)
+        except TypeError:
             raise DataError(
-                f"{place_of(rankers, row)}: the label {shown(label)} is none of the classes {listed(known)}; correct it"
-            )
-    found = np.fromiter((codes[label] for label in plain), dtype=np.int32, count=len(plain))
-    return tuple(codes), read_only(found)
-
-
-def _distinct(classes: Any) -> list[Any]:
+                f"labels: {listed(distinct)} are of different types and have no order; make all of them text"
+            ) from None
     known = plain_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
-    for position, label in enumerate(known):
-        if label in known[:position]:
-            raise DataError(f"classes: {shown(label)} is among them twice; name each class once")
+    if len(set(known)) < len(known):
+        twice = next(label for label in known if known.count(label) > 1)
+        raise DataError(f"classes: {shown(twice)} is among them twice; name each class once")
     return known
-
-
-def _sorted(labels: Sequence[Any]) -> list[Any]:
-    distinct = list(dict.fromkeys(labels))
-    try:
-        return sorted(distinct)
-    except TypeError:
-        raise DataError(
-            f"labels: {listed(distinct)} are of different types and have no order; make all of them text"
-        ) from None
-
-
-def _check_index(index: Sequence[Any], rankers: Sequence[Any]) -> None:
-    if tuple(index) != tuple(rankers) and set(index) == set(rankers):
-        raise DataError(
-            "labels: the index of the Series names the rankers in another order than the rankings; "
-            "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -325,13 +232,16 @@ class Rankings:
 
     @cached_property
     def items_code(self) -> int:
-        """A number for the items' labels in their order; known inside of compiled functions, too."""
-        return code_of(self.items)
+        """A number for the items' labels in their order, the same in every process; known inside of compiled functions, too."""
+        return zlib.crc32(repr(self.items.entities).encode("utf-8", "surrogatepass"))
 
     @cached_property
     def items_alike(self) -> bool:
         """Whether most pairs of items have equal attributes; known inside of compiled functions, too."""
-        return mostly_alike(self.items)
+        n = self.items.num_entities
+        _, sizes = np.unique(np.asarray(self.items.attributes), axis=0, return_counts=True)
+        pairs, alike = n * (n - 1) // 2, int(np.sum(sizes * (sizes - 1))) // 2
+        return pairs == 0 or 2 * alike > pairs
 
     @cached_property
     def num_classes(self) -> int:
@@ -359,8 +269,26 @@ class Rankings:
             If a label is missing, the number of labels is another, a label is none of the classes, or the index of a Series
             names the rankers in another order.
         """
-        known, codes = read_labels(labels, classes, self.rankers)
-        return replace(self, classes=known, label=codes)
+        by = self.rankers
+        if isinstance(labels, pd.Series) and tuple(labels.index) != by and set(labels.index) == set(by):
+            raise DataError(
+                "labels: the index of the Series names the rankers in another order than the rankings; "
+                "pass labels.loc[list(rankings.rankers)], or labels.to_numpy() if they are in the order of the rankings"
+            )
+        plain = plain_labels(in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1)))
+        if len(plain) != len(by):
+            raise DataError(
+                f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for each ranking"
+            )
+        known = _classes(plain, classes)
+        codes = {label: code for code, label in enumerate(known)}
+        for row, label in enumerate(plain):
+            if label not in codes:
+                raise DataError(
+                    f"{place_of(by, row)}: the label {shown(label)} is none of the classes {listed(known)}; correct it"
+                )
+        found = np.array([codes[label] for label in plain], dtype=np.int32)
+        return replace(self, classes=tuple(known), label=read_only(found))
 
     def without_labels(self) -> "Rankings":
         """Return the rankings with their labels unobserved; the classes stay known."""
@@ -388,13 +316,13 @@ class Rankings:
                 f"features: the shapes are {given.shape} and {rest.shape} for {counted(len(self), 'ranking')}; "
                 f"give ({len(self)}, r) features and ({len(self)},) residuals"
             )
-        bad = ~np.isfinite(np.column_stack([given, rest])).all(axis=1) | (rest < 0)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise DataError(
+        refuse_first(
+            ~np.isfinite(np.column_stack([given, rest])).all(axis=1) | (rest < 0),
+            lambda row: (
                 f"features of {place_of(self.rankers, row)}: they are {shown(given[row].tolist())} with the residual {rest[row]}; "
                 "give finite numbers, and residuals that are not negative"
-            )
+            ),
+        )
         return replace(
             self, features=read_only(given), residual=None if residual is None else read_only(rest)
         )
@@ -414,7 +342,16 @@ class Rankings:
         DataError
             If the items are not the same, or the tables cannot be used.
         """
-        return replace(self, items=with_attributes(self.items, table, relations))
+        read, own = read_entities(table), self.items.entities
+        index = index_entities(read)
+        rows = index.locate(own, lambda _: "items", "give every ranked item a row in the table")
+        if len(index) > len(rows):
+            extra = [label for label in index.labels if label not in set(own)]
+            raise DataError(
+                f"items: {listed(extra)} belong to no known item; drop these rows, or give all items when the rankings are read"
+            )
+        same = Entities(list(own), read.attributes[rows], read.attribute_names, read.where)
+        return replace(self, items=unanswered(same, relations))
 
     def aligned(self, items: PreferenceData) -> "Rankings":
         """Return the rankings with these items, in their order; an item that they lacked is not ranked by them.
@@ -430,7 +367,15 @@ class Rankings:
             return self
         if self.items.entities == items.entities:
             return replace(self, items=items)
-        return replace(self, items=items, positions=positions_among(self, items))
+        columns = items.index(self.items.entities)
+        if self.features is not None:
+            raise DataError(
+                "the rankings carry features that were computed for items in another order than those they are to be compared "
+                "with; read them with the same items=, and compute their features then"
+            )
+        positions = np.full((len(self), items.num_entities), -1, dtype=np.int32)
+        positions[:, columns] = self.positions
+        return replace(self, items=items, positions=read_only(positions))
 
     def completed(self) -> "Rankings":
         """Return the rankings with the items that are not ranked tied below all others: what it means not to be listed among the best."""
@@ -520,8 +465,18 @@ class Rankings:
         return (self[row] for row in range(len(self)))
 
     def describe(self) -> str:
-        """Return the sizes in one line."""
-        return describe(self)
+        """Return kind, sizes and classes in one line."""
+        m, n = self.shape
+        kind = self.kind if len(set(self.kinds)) == 1 else f"partly {self.kind}"
+        ranked = (self.positions >= 0).sum(axis=1)
+        few, many = ranked.min(initial=n), ranked.max(initial=0)
+        of = "" if few == n else f"{few} of " if few == many else f"{few} to {many} of "
+        text = f"{counted(m, f'{kind} ranking')} of {of}{counted(n, 'item')}"
+        if self.label is None:
+            return f"{text}, {counted(len(self.classes), 'class', 'classes')}" if self.classes else text
+        sizes = Counter(self.label.tolist())
+        known = (f"{shown(label)} ({sizes[code]})" for code, label in enumerate(self.classes))
+        return f"{text}, classes {', '.join(known)}"
 
     def __repr__(self) -> str:
         if not isinstance(self.positions, np.ndarray):
