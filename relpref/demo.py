@@ -117,13 +117,7 @@ class Outcome:
 
 
 def prepare(seed: int = 0) -> Experiment:
-    """Load the tables and hold travellers out.
-
-    Parameters
-    ----------
-    seed : int
-        Decides who is held out and how the nodes of the control are exchanged.
-    """
+    """Load the tables and hold travellers out."""
     choices = load_modechoice()
     rng = np.random.default_rng(seed)
     everyone = choices.travellers.index.to_numpy()
@@ -143,15 +137,7 @@ def prepare(seed: int = 0) -> Experiment:
 
 
 def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
-    """Fit the three models.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    seed : int
-    progress_bar : bool
-        Show the search while it runs, where a person watches.
-    """
+    """Fit the three models."""
     posteriors = {}
     for name, data in experiment.data.items():
         # Leaving the relation out and holding its amplitude at nothing come to the same. This way all three are one program

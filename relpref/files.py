@@ -21,21 +21,6 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary file to write; put it in place of ``path`` when the block ends without an error.
 
     A process killed at any moment leaves the earlier file as it was. The data reaches the disk before the name does.
-
-    Parameters
-    ----------
-    path : path
-        Its folder must exist.
-
-    Yields
-    ------
-    Path
-        An empty file in the same folder.
-
-    Raises
-    ------
-    StorageError
-        If the folder is missing or cannot be written, or the disk is full.
     """
     try:
         target = Path(path).resolve()  # through a link, so that the link stays
@@ -71,17 +56,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def reading(file: Path) -> Iterator[None]:
-    """Say in a sentence why a text file cannot be read.
-
-    Parameters
-    ----------
-    file : path
-
-    Raises
-    ------
-    DataError
-        If it is missing, cannot be read or is not UTF-8.
-    """
+    """Say in a sentence why a text file cannot be read."""
     try:
         yield
     except DataError:
@@ -120,13 +95,7 @@ def decompressed(file: Path, stream: IO[bytes]) -> io.BufferedReader:
 
 
 def check_decompressed(file: Path, size: float) -> None:
-    """Refuse a compressed file that becomes too large: a small one may become thousands of times as large.
-
-    Raises
-    ------
-    DataError
-        If it has more bytes than ``RELPREF_MAX_DECOMPRESSED`` allows, in GB (2 by default), or that is no number.
-    """
+    """Refuse a compressed file that becomes too large: a small one may become thousands of times as large."""
     text = os.environ.get(MAX_DECOMPRESSED, "").strip()
     try:
         limit = float(text) if text else _GIGABYTES

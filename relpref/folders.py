@@ -21,21 +21,6 @@ def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     A process killed at any moment leaves the earlier folder whole. Everything reaches the disk before the name does. Parents
     that do not exist are made.
-
-    Parameters
-    ----------
-    path : path
-        A folder, which is deleted with all it contains, or nothing yet.
-
-    Yields
-    ------
-    Path
-        A new folder beside ``path``.
-
-    Raises
-    ------
-    StorageError
-        If the folder beside it cannot be written, or the disk is full.
     """
     target = Path(path).absolute()
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
@@ -97,13 +82,7 @@ def _flush_all(folder: Path) -> None:
 
 
 def made(path: str | os.PathLike[str]) -> Path:
-    """A folder for results, made with its parents where it is missing.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be made.
-    """
+    """A folder for results, made with its parents where it is missing."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:

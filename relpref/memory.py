@@ -7,19 +7,7 @@ from relpref.errors import DataError
 
 
 def require_memory(number_of_bytes: float, purpose: str) -> None:
-    """Refuse what would not fit.
-
-    Parameters
-    ----------
-    number_of_bytes : float
-    purpose : str
-        For the message: "<purpose> needs ...".
-
-    Raises
-    ------
-    DataError
-        If more than the available memory is needed. Where the system does not say how much there is, nothing is refused.
-    """
+    """Refuse what would not fit."""
     if not fits(number_of_bytes):
         raise DataError(
             f"{purpose} needs {_gigabytes(number_of_bytes)} of memory and {_gigabytes(available_memory() or 0.0)} are available; "

@@ -113,13 +113,7 @@ class Copy:
         object.__setattr__(self, "sha256", found)
 
     def write(self, file: Path) -> None:
-        """Write the content where there is nothing yet.
-
-        Raises
-        ------
-        StorageError
-            If it is not what it was any more.
-        """
+        """Write the content where there is nothing yet."""
         with file.open("xb") as opened:  # two relations whose names differ in case only may be one file
             if isinstance(self.source, bytes):
                 opened.write(self.source)
@@ -150,13 +144,7 @@ class Run:
 
 
 def copies(tables: Files) -> tuple[Copy, ...]:
-    """Look at the tables of a data set as they are.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read.
-    """
+    """Look at the tables of a data set as they are."""
     named = {}
     if tables.entities is not None:
         named["entities"] = tables.entities
@@ -169,34 +157,14 @@ def copies(tables: Files) -> tuple[Copy, ...]:
 
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
-    """Look at files as they are; their names in the folder of the run are the keys.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read.
-    """
+    """Look at files as they are; their names in the folder of the run are the keys."""
     return tuple(
         Copy(f"{TABLES}/{name}{suffix_of(path)}", Path(path).name, Path(path)) for name, path in files.items()
     )
 
 
 def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
-    """Refuse a folder into which no run can be written, before anything is computed.
-
-    Parameters
-    ----------
-    folder : path
-    replace : bool
-        Whether a run that is there may be replaced; anything else is never touched.
-    how : str
-        What to do to replace it, for the message.
-
-    Raises
-    ------
-    StorageError
-        If the folder is a run that is to be kept, holds anything else, or cannot be replaced.
-    """
+    """Refuse a folder into which no run can be written, before anything is computed."""
     target = Path(folder)
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise StorageError(f"{target}: this is a file or a link, not a folder; give the name of a new folder")
@@ -247,30 +215,7 @@ def save_run(
     replace: bool,
     report: Callable[[Path], object] | None = None,
 ) -> None:
-    """Write a run, in place of the one that is there; whole or not at all.
-
-    Parameters
-    ----------
-    folder : path
-        See `check_target`.
-    posterior : Posterior or RelationPosterior
-    tables : tuple of Copy
-        What it was made from.
-    command, model : str
-        Of the command line.
-    seed : int
-    options : mapping
-        Of the engine, as plain values.
-    replace : bool
-        Whether a run that is there may be replaced.
-    report : callable, optional
-        Called with the name of a file; writes the report there.
-
-    Raises
-    ------
-    StorageError
-        If something cannot be written, or see `check_target`; what is there is untouched then.
-    """
+    """Write a run, in place of the one that is there; whole or not at all."""
     check_target(folder, replace=replace, how="it was written meanwhile")
     with replaced_folder(folder) as part:
         for table in tables:
@@ -296,22 +241,7 @@ def save_run(
 
 
 def load_run(folder: str | os.PathLike[str]) -> Run:
-    """Read a run.
-
-    Parameters
-    ----------
-    folder : path
-
-    Returns
-    -------
-    Run
-        With its posterior.
-
-    Raises
-    ------
-    StorageError
-        If the folder is missing, not a run, damaged, or from a newer version.
-    """
+    """Read a run."""
     path = Path(folder)
     record = read_record(path)
     try:
@@ -343,13 +273,7 @@ def _loaded(path: Path, record: Mapping[str, Any]) -> Run:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """Read ``run.json`` and check that this version can read the run.
-
-    Raises
-    ------
-    StorageError
-        If the folder is missing, not a run, damaged, or from a newer version.
-    """
+    """Read ``run.json`` and check that this version can read the run."""
     if not folder.exists() and previous(folder).is_dir():
         raise StorageError(
             f"{folder}: there is no such folder; a command that was killed while it replaced the run left it in "

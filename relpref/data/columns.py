@@ -18,32 +18,10 @@ _MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "Non
 def numbers(
     column: Any, name: str, where: Place, *, text: bool, remedy: str, among: str | None = None
 ) -> NDArray[np.float64]:
-    """Return a column as finite floating point numbers.
+    """Return a column as finite floating point numbers, or refuse its first cell that is none.
 
-    Parameters
-    ----------
-    column : pandas.Series, length m
-        Cells: numbers, booleans (0 and 1), or text if ``text`` is true.
-    name : str
-        Name of the column, for messages.
-    where : callable
-        Maps a row to the words that name its place.
-    text : bool
-        Whether cells are text to be read as numbers (they come from a CSV file).
-    remedy : str
-        What to do about a cell that is not a number.
-    among : str, optional
-        A cell that stood before these in the same column of text, see `NumberColumn`.
-
-    Returns
-    -------
-    array of float64, shape (m,)
-        Finite numbers.
-
-    Raises
-    ------
-    DataError
-        At the first cell that is text, missing, infinite, complex or a date.
+    ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV file, ``among`` is a cell
+    that stood before these in the same column, see `NumberColumn`.
     """
     values = _from_text(column.tolist(), among) if text else _from_cells(column)
     if values is not None and np.isfinite(values).all():

@@ -109,25 +109,7 @@ COLUMNS = tuple(field.name for field in fields(Comparisons) if field.name not in
 
 
 def merged(columns: dict[str, NDArray[Any]], entities: Sequence[Any]) -> dict[str, NDArray[Any]]:
-    """Merge repeated answers and sort them, so that the order of the rows leaves no trace in a result.
-
-    Parameters
-    ----------
-    columns : dict of str to array, shape (r,)
-        Those of `Comparisons`; the types are made its own.
-    entities : sequence of hashable
-        Labels, for messages.
-
-    Returns
-    -------
-    dict of str to array, shape (m,)
-        The rows that differ in any column but ``count``, which is added up.
-
-    Raises
-    ------
-    DataError
-        If the counts of one answer add up to 2**31 or more.
-    """
+    """Merge repeated answers and sort them, so that the order of the rows leaves no trace in a result."""
     order, starts = groups_of(columns)
     count = columns["count"].astype(np.int64)[order]
     total = np.add.reduceat(count, starts) if starts.size else count
@@ -176,25 +158,7 @@ def with_known_raters(answers: Comparisons, before: Comparisons) -> Comparisons:
 
 
 def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Return the positions that a mask or a list of positions selects.
-
-    Parameters
-    ----------
-    chosen : array of bool, shape (m,), or array of int
-        Mask or positions; negative ones count from the end.
-    size : int
-        Number of rows m.
-
-    Returns
-    -------
-    array of int64
-        Positions.
-
-    Raises
-    ------
-    DataError
-        If the mask has another length, a position is out of range, or ``chosen`` is something else.
-    """
+    """Return the positions that a mask or a list of positions selects."""
     picked = np.asarray(chosen)
     if picked.dtype == np.bool_:
         if picked.shape != (size,):
@@ -229,33 +193,10 @@ _ALL = (*_WINNER_FORM, *_PAIR_FORM, "tie", "strength", "probability", *_EITHER)
 def read_comparisons(
     value: Any, entities: LabelIndex, columns: Mapping[str, str] | None = None
 ) -> tuple[Comparisons, tuple[str, ...]]:
-    """Read a table of answers.
+    """Read a table of answers; repeated rows become one with the sum of their counts. Return notes on what was tidied, too.
 
-    Parameters
-    ----------
-    value : DataFrame, Table or None
-        None where there are no answers yet. Either the columns winner, loser and, optionally, tie and strength; or the
-        columns first and second with winner (one of the two; blank where the column tie says true) and, optionally, tie
-        and strength, or with probability. Besides, in both: count, rater, shown_first, list.
-    entities : LabelIndex
-        The known labels.
-    columns : mapping from str to str, optional
-        What the table calls them.
-
-    Returns
-    -------
-    comparisons : Comparisons
-        Repeated rows are merged into one with the sum of their counts.
-    notes : tuple of str
-        What was tidied.
-
-    Raises
-    ------
-    DataError
-        If the columns are not these, there are no rows, a cell cannot be used or contradicts another, or an
-        entity is compared with itself.
-    UnknownLabelError
-        If a label is no entity.
+    The table has the columns winner and loser, or first and second with either winner (blank for a tie) or probability; see
+    `PreferenceData.from_tables`.
     """
     for name in columns or {}:
         if name not in _ALL:
@@ -306,13 +247,7 @@ def read_comparisons(
 
 
 def compared(value: Any, columns: Mapping[str, str] | None = None) -> list[Any]:
-    """The labels of those that a table compares, see `read_comparisons`, in the order of its rows; some more than once.
-
-    Raises
-    ------
-    DataError
-        If the columns are not those of a table of answers, or a label is missing.
-    """
+    """The labels of those that a table compares, see `read_comparisons`, in the order of its rows; some more than once."""
     table = renamed(as_table(value, NAME), columns)
     ends = (table.labels(name) for name in _check_form(table))
     return list(chain.from_iterable(zip(*ends, strict=True)))
@@ -493,13 +428,7 @@ class Change(NamedTuple):
 
 
 def added(known: Comparisons, more: Comparisons, entities: Sequence[Any]) -> Change:
-    """Answers and more of them; raters of ``more`` that are known have their places already.
-
-    Raises
-    ------
-    DataError
-        If the two do not say the same things.
-    """
+    """Answers and more of them; raters of ``more`` that are known have their places already."""
     more, columns, group = _together(known, more)
     size = len(known.winner)
     before = np.full(group.max(initial=-1) + 1, -1, dtype=np.int64)
@@ -509,13 +438,7 @@ def added(known: Comparisons, more: Comparisons, entities: Sequence[Any]) -> Cha
 
 
 def withdrawn(known: Comparisons, fewer: Comparisons, entities: Sequence[Any]) -> Change:
-    """Answers without some of them.
-
-    Raises
-    ------
-    DataError
-        If one is not there, or not so often; or if the two do not say the same things.
-    """
+    """Answers without some of them."""
     fewer, columns, group = _together(known, fewer)
     size = len(known.winner)
     place = np.full(group.max(initial=-1) + 1, -1, dtype=np.int64)

@@ -67,13 +67,7 @@ class TargetIndex:
         return tuple(self.positions)
 
     def locate(self, labels: Sequence[Hashable], where: Place) -> NDArray[np.int32]:
-        """Return the position of each label, adding those that are new.
-
-        Raises
-        ------
-        DataError
-            If a label is that of an entity.
-        """
+        """Return the position of each label, adding those that are new."""
         if not self._entities.keys().isdisjoint(labels):
             row = next(row for row, label in enumerate(labels) if label in self._entities)
             raise DataError(
@@ -105,29 +99,7 @@ def ends_of(
 def edges_from_tables(
     tables: Iterable[Table], entities: LabelIndex, targets: TargetIndex | None = None
 ) -> Edges:
-    """Read the columns source, target and, if there, weight.
-
-    Parameters
-    ----------
-    tables : iterable of Table
-        One link per row; a table, or the pieces of one.
-    entities : LabelIndex
-        The known labels.
-    targets : TargetIndex, optional
-        Those of the targets, if they are not entities.
-
-    Returns
-    -------
-    Edges
-        The links, not tidied.
-
-    Raises
-    ------
-    DataError
-        If the columns are not these, the table is empty, or a weight is not a finite number.
-    UnknownLabelError
-        If a node is no entity.
-    """
+    """Read the columns source, target and, if there, weight."""
     pieces: list[Edges] = []
     weights: NumberColumn | None = None
     for table in tables:
@@ -164,31 +136,6 @@ def undirected(edges: Edges, name: str, label: Label, *, explicit: bool) -> tupl
     """Turn links into undirected edges that occur once.
 
     Links of weight 0 and from a node to itself are dropped; the same link given twice is one edge.
-
-    Parameters
-    ----------
-    edges : Edges
-        Links in any order and direction.
-    name : str
-        What to call the relation in messages.
-    label : callable
-        Maps a position to the label of the entity.
-    explicit : bool
-        Whether the user has said that the relation is undirected. Then the larger of two weights counts
-        where the two directions of an edge differ; otherwise that is an error.
-
-    Returns
-    -------
-    edges : Edges
-        One link per edge, source < target, sorted.
-    notes : tuple of str
-        What was dropped or merged, one sentence each.
-
-    Raises
-    ------
-    DataError
-        If a weight is negative or out of range, two weights of one edge contradict each other, or no edge
-        is left.
     """
     edges, notes = _positive(edges, name, loops=False)
     before = edges.source.size
@@ -199,32 +146,7 @@ def undirected(edges: Edges, name: str, label: Label, *, explicit: bool) -> tupl
 def directed(
     edges: Edges, name: str, labels: tuple[Label, Label], *, loops: bool
 ) -> tuple[Edges, tuple[str, ...]]:
-    """Keep every link from a source to a target once.
-
-    Parameters
-    ----------
-    edges : Edges
-        Links in any order.
-    name : str
-        What to call the relation in messages.
-    labels : tuple of two callables
-        Map the positions of a source and of a target to their labels.
-    loops : bool
-        Whether equal positions at both ends mean different things, as in a bipartite relation; otherwise such
-        links are dropped.
-
-    Returns
-    -------
-    edges : Edges
-        Sorted by source, then target.
-    notes : tuple of str
-        What was dropped or merged, one sentence each.
-
-    Raises
-    ------
-    DataError
-        If a weight is negative or out of range, two weights of one link contradict each other, or no link is left.
-    """
+    """Keep every link from a source to a target once."""
     edges, notes = _positive(edges, name, loops=loops)
     order = _order(edges.source, edges.target)
     source, target, weight = edges.source[order], edges.target[order], edges.weight[order]

@@ -45,23 +45,7 @@ class Entities:
 
 
 def read_entities(value: Any) -> Entities:
-    """Read labels and attributes.
-
-    Parameters
-    ----------
-    value : DataFrame, Table, Path or sequence of labels
-        A DataFrame has the labels as its index; a table from a file has them in its first column.
-
-    Returns
-    -------
-    Entities
-        At least one; whether labels are unique is not checked here.
-
-    Raises
-    ------
-    DataError
-        If there are none, a label is missing, an attribute is not a finite number, or there are too many.
-    """
+    """Read labels and attributes."""
     if isinstance(value, Path):
         return _from_pieces(read_pieces(value, max_columns=MOST_ATTRIBUTES + 1))
     if isinstance(value, Table):
@@ -160,29 +144,12 @@ def without_table(labels: Sequence[Any]) -> Entities:
 
 
 def index_entities(entities: Entities) -> LabelIndex:
-    """Return the labels with their positions.
-
-    Raises
-    ------
-    DataError
-        If a label occurs twice.
-    """
+    """Return the labels with their positions."""
     return LabelIndex(entities.labels, entities.where)
 
 
 def standardization(attributes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean and the population standard deviation of each column.
-
-    Parameters
-    ----------
-    attributes : array of float64, shape (n, d)
-        Finite numbers.
-
-    Returns
-    -------
-    center, scale : array of float64, shape (d,)
-        A constant column has its value as center, exactly, and the scale 1.
-    """
+    """Return the mean and the population standard deviation of each column."""
     if attributes.shape[1] == 0:
         return read_only(np.zeros(0)), read_only(np.ones(0))
     constant = attributes.max(axis=0) == attributes.min(axis=0)
@@ -196,25 +163,7 @@ def standardization(attributes: NDArray[np.float64]) -> tuple[NDArray[np.float64
 
 
 def align_attributes(newcomers: Entities, names: tuple[str, ...]) -> NDArray[np.float64]:
-    """Return the attributes of new entities in the order of the known columns.
-
-    Parameters
-    ----------
-    newcomers : Entities
-        k new entities.
-    names : tuple of str, length d
-        Attributes of the known entities.
-
-    Returns
-    -------
-    array of float64, shape (k, d)
-        Their attributes.
-
-    Raises
-    ------
-    DataError
-        If the attributes are not the same.
-    """
+    """Return the attributes of new entities in the order of the known columns."""
     given = newcomers.attribute_names
     for name in names:
         if name not in given:

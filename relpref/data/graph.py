@@ -40,20 +40,7 @@ class Spectrum(NamedTuple):
 
 
 def spectrum(adjacency: Any, component: NDArray[np.int32]) -> Spectrum:
-    """Decompose the Laplacian.
-
-    Parameters
-    ----------
-    adjacency : scipy CSR array, shape (n, n)
-        Symmetric, positive weights.
-    component : array of int, shape (n,)
-        Number of the connected component of each node.
-
-    Returns
-    -------
-    Spectrum
-        Read-only arrays.
-    """
+    """Decompose the Laplacian."""
     size = component.size
     eigenvalues = np.zeros(size)
     gap_weights = np.zeros(size)
@@ -119,25 +106,7 @@ class Projected(NamedTuple):
 
 
 def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
-    """Join the sources that link to the same targets.
-
-    Parameters
-    ----------
-    links : scipy sparse array, shape (n, t)
-        Weight of the link from each of n sources to each of t targets; 0 where there is none.
-    weigh_hubs : bool
-        Whether what a target of degree d adds is divided by d − 1 (Newman 2001, Phys. Rev. E 64, 016132, eq. 2).
-
-    Returns
-    -------
-    Projected
-        Σ_t b_it b_jt h_t over the targets t that i and j share, with h_t = 1/(d_t − 1) or 1.
-
-    Raises
-    ------
-    DataError
-        If there may be more pairs than fit into memory: a target of degree d joins d².
-    """
+    """Join the sources that link to the same targets."""
     links = scipy.sparse.csc_array(links)
     degree = np.diff(links.indptr)
     pairs = min(float(degree.astype(np.float64) @ degree), float(links.shape[0]) ** 2)
@@ -159,23 +128,6 @@ def circulation(links: Any, teleport: float) -> Projected:
     weights are ½(φ_i P_ij + φ_j P_ji): the combinatorial Laplacian of this graph is Chung's Φ − ½(ΦP + PᵀΦ) (Chung 2005, Annals
     of Combinatorics 9). They are multiplied by n here, so that the average node has the degree 1 (counting the walk
     that stays where it is).
-
-    Parameters
-    ----------
-    links : scipy sparse array, shape (n, n)
-        Weight of the link from i to j.
-    teleport : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    Projected
-        An edge between every two nodes, because the walk may go anywhere.
-
-    Raises
-    ------
-    DataError
-        If so many would not fit into memory.
     """
     size = links.shape[0]
     require_memory(
@@ -201,18 +153,6 @@ def maximal_cliques(num_nodes: int, source: Iterable[int], target: Iterable[int]
     by color refinement (Weisfeiler & Leman 1968), which sees the graph and not the numbers. Nodes that it cannot tell apart go at
     the same time. Where these are linked, they are joined with one another and all their neighbours, because any choice
     among them would depend on the numbers: a ring of equal nodes becomes a clique.
-
-    Parameters
-    ----------
-    num_nodes : int
-        Number of nodes n.
-    source, target : iterable of int, length e
-        Ends of the edges.
-
-    Returns
-    -------
-    list of list of int
-        At most n cliques, each sorted.
     """
     neighbours: dict[int, set[int]] = {node: set() for node in range(num_nodes)}
     for low, high in zip(source, target, strict=True):

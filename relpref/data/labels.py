@@ -52,25 +52,7 @@ def is_missing(value: Any) -> bool:
 
 
 def plain_labels(values: Iterable[Any], where: Place) -> list[Any]:
-    """Return the labels as plain Python values.
-
-    Parameters
-    ----------
-    values : iterable
-        Labels: an Index, a Series, an array or any iterable.
-    where : callable
-        Maps a position to the words that name its place in a message.
-
-    Returns
-    -------
-    list
-        One plain, hashable, present label per value.
-
-    Raises
-    ------
-    DataError
-        If a label is missing (None, NaN) or cannot be hashed.
-    """
+    """Return the labels as plain Python values."""
     tolist = getattr(values, "tolist", None)
     labels: list[Any] = tolist() if tolist is not None else list(values)
     # The usual columns hold one of three types: no work per row then.
@@ -133,27 +115,7 @@ class LabelIndex:
         return len(self.labels)
 
     def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
-        """Return the position of each label.
-
-        Parameters
-        ----------
-        labels : sequence of hashable, length m
-            Plain labels.
-        where : callable
-            Maps a position in ``labels`` to the words that name its place in a message.
-        remedy : str
-            What to do about an unknown label.
-
-        Returns
-        -------
-        array of int32, shape (m,)
-            Positions of the labels.
-
-        Raises
-        ------
-        UnknownLabelError
-            If a label is not known; the message names the closest known ones.
-        """
+        """Return the position of each label."""
         try:
             return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
         except KeyError:
@@ -196,21 +158,7 @@ class GrowingIndex(LabelIndex):
 
 
 def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:
-    """Return a pandas Index that gives back exactly these labels.
-
-    Parameters
-    ----------
-    labels : sequence of hashable
-        Labels.
-    name : str, optional
-        Name of the Index.
-
-    Returns
-    -------
-    pandas.Index
-        Of a native type where all labels are text or all are integers; of objects otherwise, because
-        pandas would turn ``[1, 2.5]`` into floats and dates into timestamps.
-    """
+    """Return a pandas Index that gives back exactly these labels."""
     types = set(map(type, labels))
     dtype = None if types == {str} or types == {int} else object
     try:

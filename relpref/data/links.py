@@ -34,35 +34,7 @@ from relpref.memory import require_memory
 def read_links(
     name: str, table: Any, kind: str | None, entities: LabelIndex, targets: TargetIndex | None = None
 ) -> tuple[Edges, tuple[str, ...]]:
-    """Read the links of a relation as they were given, not tidied.
-
-    Parameters
-    ----------
-    name : str
-        Name of the relation.
-    table : DataFrame, Table, networkx graph, scipy sparse matrix, or path of a file
-        Its links.
-    kind : str or None
-        See `Relation`.
-    entities : LabelIndex
-        The n known labels.
-    targets : TargetIndex, optional
-        What entities link to, if it is not entities; grows by those that are new.
-
-    Returns
-    -------
-    edges : Edges
-        The links; the two triangles of a symmetric matrix are one.
-    notes : tuple of str
-        What was tidied.
-
-    Raises
-    ------
-    DataError
-        If the links cannot be read, or their directions differ and there is no kind.
-    UnknownLabelError
-        If an end is no entity but should be one.
-    """
+    """Read the links of a relation as they were given, not tidied."""
     called = f"relation {name!r}"
     if isinstance(table, str | os.PathLike):
         if not is_matrix_file(table):
@@ -336,29 +308,7 @@ def _with_options_of(known: Relation, relation: Relation, called: str) -> Relati
 def read_relations(
     relations: Mapping[str, Any], entities: LabelIndex
 ) -> tuple[dict[str, Graph], dict[str, Links], Notes]:
-    """Read relations and turn them into graphs.
-
-    Parameters
-    ----------
-    relations : mapping of str to links
-        See `read_relation`.
-    entities : LabelIndex
-        The n known labels.
-
-    Returns
-    -------
-    graphs : dict of str to Graph
-        By the name of the part, see `part_names`; in the order of the relations.
-    links : dict of str to Links
-        Of the directed and bipartite relations.
-    notes : tuple of str
-        What was tidied, left out, and who has no edge.
-
-    Raises
-    ------
-    DataError
-        If a relation cannot be used, or the role of one has the name of another.
-    """
+    """Read relations and turn them into graphs."""
     graphs: dict[str, Graph] = {}
     all_links: dict[str, Links] = {}
     notes: Notes = ()
@@ -379,26 +329,7 @@ def read_relations(
 
 
 def relation_graphs(name: str, read: Read, num_entities: int) -> tuple[dict[str, Graph], Links | None, Notes]:
-    """Turn a relation into undirected graphs.
-
-    Parameters
-    ----------
-    name : str
-        Name of the relation.
-    read : Read
-        What was read.
-    num_entities : int
-        Number of entities n.
-
-    Returns
-    -------
-    graphs : dict of str to Graph
-        By the name of the part, see `part_names`.
-    links : Links or None
-        What was projected; None for an undirected relation.
-    notes : tuple of str
-        What was tidied, left out, and who has no edge.
-    """
+    """Turn a relation into undirected graphs."""
     edges = read.edges
     if read.relation.kind not in ("directed", "bipartite"):
         graphs, links = {name: Graph(num_entities, edges.source, edges.target, edges.weight)}, None
@@ -411,24 +342,7 @@ def relation_graphs(name: str, read: Read, num_entities: int) -> tuple[dict[str,
 def project(
     name: str, links: Links, num_entities: int, before: Mapping[str, Graph] | None = None
 ) -> dict[str, Graph]:
-    """Make the undirected graphs of a directed or bipartite relation.
-
-    Parameters
-    ----------
-    name : str
-        Name of the relation.
-    links : Links
-        Its links.
-    num_entities : int
-        Number of entities n.
-    before : mapping of str to Graph, optional
-        The graphs without the newcomers: only the parts among them are made, with their scales.
-
-    Returns
-    -------
-    dict of str to Graph
-        By the name of the part, see `part_names`.
-    """
+    """Make the undirected graphs of a directed or bipartite relation."""
     relation = links.relation
     graphs: dict[str, Graph] = {}
     for part, matrix in _matrices(name, links, num_entities).items():
@@ -448,22 +362,7 @@ def project(
 
 
 def graph_notes(name: str, links: Links | None, graphs: Mapping[str, Graph]) -> Notes:
-    """Return what was left out of a relation's graphs, and who has no edge in them.
-
-    Parameters
-    ----------
-    name : str
-        Name of the relation.
-    links : Links or None
-        What was projected; None for an undirected relation.
-    graphs : mapping of str to Graph
-        Of this relation, by the name of the part.
-
-    Returns
-    -------
-    tuple of str
-        Notes.
-    """
+    """Return what was left out of a relation's graphs, and who has no edge in them."""
     notes: list[str] = []
     for part, graph in graphs.items():
         if links is not None and links.relation.max_degree is not None:

@@ -33,23 +33,7 @@ def is_matrix_file(path: str | os.PathLike[str]) -> bool:
 
 
 def read_matrix(path: str | os.PathLike[str]) -> Any:
-    """Read a sparse matrix.
-
-    Parameters
-    ----------
-    path : path
-        File whose name ends in ``.mtx``, ``.mtx.gz`` or ``.npz``.
-
-    Returns
-    -------
-    scipy sparse array or matrix
-        Not checked further.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, damaged, holds a dense matrix, or its entries would not fit into memory.
-    """
+    """Read a sparse matrix."""
     file = Path(path)
     try:
         return _archive(file) if suffix_of(file) == ".npz" else _matrix_market(file)
@@ -155,25 +139,7 @@ class Files(NamedTuple):
 
 
 def find_files(path: str | os.PathLike[str]) -> Files:
-    """Find the tables of a data set in a folder.
-
-    Parameters
-    ----------
-    path : path
-        Folder with ``entities`` and ``comparisons`` and, optionally, a folder ``relations``; the tables end
-        in ``.csv``, ``.csv.gz`` or ``.parquet``, and matrices of a relation in ``.mtx``, ``.mtx.gz`` or ``.npz``. Before the ending the file
-        of a relation may have a kind, see `relpref.data.relation`: ``cites.directed.csv``. Other files are left alone.
-
-    Returns
-    -------
-    Files
-        What was found.
-
-    Raises
-    ------
-    DataError
-        If the folder or a table is missing, or a table is there in two formats.
-    """
+    """Find the tables of a data set in a folder."""
     folder = Path(path)
     if not folder.is_dir():
         what = "this is a file, not a folder" if folder.exists() else "there is no such folder"

@@ -568,20 +568,7 @@ register(
 
 
 def unanswered(read: Entities, relations: Mapping[str, Any] | None) -> PreferenceData:
-    """Return entities about which nothing was asked; they may have neither attributes nor relations.
-
-    Parameters
-    ----------
-    read : Entities
-        Labels and attributes, see `read_entities`.
-    relations : mapping of str to edges, optional
-        As ``relations`` of `PreferenceData.from_tables`.
-
-    Raises
-    ------
-    DataError
-        If a label occurs twice, or a relation cannot be used.
-    """
+    """Return entities about which nothing was asked; they may have neither attributes nor relations."""
     index = index_entities(read)
     graphs, links, notes = read_relations(checked_relations(relations), index)
     nothing = np.zeros(0, dtype=np.int32)

@@ -38,22 +38,7 @@ def check_size(rankings: int, items: int) -> None:
 
 
 def numbered(rows: Any, columns: Any, keys: Any, shape: tuple[int, int]) -> NDArray[np.int32]:
-    """Return the blocks of the items that are ranked, numbered without gaps in each ranking.
-
-    Parameters
-    ----------
-    rows, columns : array of int, length e
-        Ranking and item of each entry; no two entries have both in common.
-    keys : array, length e
-        The smaller, the more preferred; equal keys are a tie.
-    shape : (int, int)
-        Number of rankings m and of items n.
-
-    Returns
-    -------
-    array of int32, shape (m, n)
-        Read-only; −1 where there is no entry.
-    """
+    """Return the blocks of the items that are ranked, numbered without gaps in each ranking."""
     positions = np.full(shape, -1, dtype=np.int32)
     order = np.lexsort((keys, rows))
     rows, keys = rows[order], keys[order]

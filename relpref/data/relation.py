@@ -102,14 +102,7 @@ def _check_choice(option: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def check_relation_name(name: object) -> str:
-    """Return the name of a relation if it can become part of the names of model sites.
-
-    Raises
-    ------
-    DataError
-        If it is not text, empty, holds other characters than letters, digits, _ and -, or is the name of another part of
-        the utilities or one of `RESERVED`.
-    """
+    """Return the name of a relation if it can become part of the names of model sites."""
     if not isinstance(name, str) or not name.replace("_", "a").replace("-", "a").isalnum():
         raise DataError(
             f"relations: {shown(name)} cannot be the name of a relation; use letters, digits, _ and - only "
@@ -125,13 +118,7 @@ def check_relation_name(name: object) -> str:
 
 
 def checked_relations(relations: Any) -> dict[str, Any]:
-    """Return the relations as given, after checking their names; none if ``relations`` is None.
-
-    Raises
-    ------
-    DataError
-        If it is no mapping, or a name cannot be used.
-    """
+    """Return the relations as given, after checking their names; none if ``relations`` is None."""
     if relations is None:
         return {}
     if not isinstance(relations, Mapping):
@@ -143,13 +130,7 @@ def checked_relations(relations: Any) -> dict[str, Any]:
 
 
 def check_known(name: object, known: Collection[str]) -> None:
-    """Refuse the name of a relation that is not there.
-
-    Raises
-    ------
-    DataError
-        Naming the known relations.
-    """
+    """Refuse the name of a relation that is not there."""
     if name not in known:
         meant = nearest(name, known, most=1)
         hint = f"did you mean {meant[0]!r}?" if meant else "use one of these" if known else "leave it out"
@@ -173,13 +154,7 @@ def says_kind(word: str) -> bool:
 
 
 def with_kind(path: Path, word: str) -> Path | Relation:
-    """Return the file of a relation with its kind and options; the path itself where nothing is said.
-
-    Raises
-    ------
-    DataError
-        If an option is none of a relation's, or its value cannot be read.
-    """
+    """Return the file of a relation with its kind and options; the path itself where nothing is said."""
     if not word:
         return path
     kind, *options = word.split(",")

@@ -106,13 +106,7 @@ class Table:
 
 
 def as_table(value: Any, name: str) -> Table:
-    """Return a `Table` for a DataFrame (or a `Table`, unchanged).
-
-    Raises
-    ------
-    DataError
-        If ``value`` is something else.
-    """
+    """Return a `Table` for a DataFrame (or a `Table`, unchanged)."""
     if isinstance(value, Table):
         return value
     if isinstance(value, pd.DataFrame):
@@ -123,18 +117,7 @@ def as_table(value: Any, name: str) -> Table:
 
 
 def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
-    """Give columns the names by which they are known here.
-
-    Parameters
-    ----------
-    table : Table
-    columns : mapping from our name to the table's, optional
-
-    Raises
-    ------
-    DataError
-        If there is no such column, or the new name is taken.
-    """
+    """Give columns the names by which they are known here."""
     given = list(table.frame.columns)
     for ours, theirs in (columns or {}).items():
         if theirs not in given:
@@ -154,13 +137,7 @@ def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
 
 
 def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    """Refuse a table that lacks a required column, has one twice, or has one that would be ignored.
-
-    Raises
-    ------
-    DataError
-        Naming the column, the name that was probably meant, and the remedy.
-    """
+    """Refuse a table that lacks a required column, has one twice, or has one that would be ignored."""
     columns = list(table.frame.columns)
     allowed = required + optional
     extra = [column for column in columns if column not in allowed]
@@ -233,13 +210,7 @@ def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) 
 
 
 def read_pieces(path: str | os.PathLike[str], *, max_columns: int | None = None) -> Iterator[Table]:
-    """Read a CSV or Parquet file in pieces, see `read_table`.
-
-    Yields
-    ------
-    Table
-        Some consecutive rows; of a file without rows one table without rows.
-    """
+    """Read a CSV or Parquet file in pieces, see `read_table`."""
     return _read(Path(path), max_columns, whole=False)
 
 

@@ -86,13 +86,7 @@ DATA_SETS = _registered()
 
 
 def data_set(name: str) -> DataSet:
-    """Return a data set by name.
-
-    Raises
-    ------
-    DataError
-        If there is none of that name.
-    """
+    """Return a data set by name."""
     if name not in DATA_SETS:
         raise DataError(f"there is no data set {name!r}; choose one of {listed(DATA_SETS)}")
     return DATA_SETS[name]
@@ -105,20 +99,7 @@ def data_folder() -> Path | None:
 
 
 def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder that holds the files of a data set.
-
-    Parameters
-    ----------
-    name : str
-        A name in ``DATA_SETS``.
-    folder : path, optional
-        By default the set's own folder below ``RELPREF_DATA``.
-
-    Raises
-    ------
-    DataError
-        If there is no such folder; the message says where the data can be had and under which terms.
-    """
+    """Return the folder that holds the files of a data set."""
     wanted, below = data_set(name), data_folder()
     if folder is None and below is None:
         raise DataError(f"{wanted.name}: give its folder, or set {SETTING}. {how_to_get(wanted)}")
@@ -139,26 +120,7 @@ def how_to_get(wanted: DataSet) -> str:
 
 
 def download(file: RemoteFile, folder: Path, *, progress_bar: bool = True) -> bool:
-    """Fetch a file into a folder, unless it is there.
-
-    Parameters
-    ----------
-    file : RemoteFile
-    folder : Path
-        Made if need be.
-    progress_bar : bool
-        Show the bytes where a person watches (stderr is a terminal).
-
-    Returns
-    -------
-    bool
-        Whether anything was fetched; False if the file was there.
-
-    Raises
-    ------
-    StorageError
-        If the address cannot be reached or breaks off, the content is not the published one, or the file cannot be written.
-    """
+    """Fetch a file into a folder, unless it is there."""
     import pooch
     from requests import RequestException
 

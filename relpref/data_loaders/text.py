@@ -52,13 +52,7 @@ def _is_finite(cell: str) -> bool:
 
 
 def read_rows(file: Path, separator: str | None = None, width: int | None = None) -> Rows:
-    """Read a file whose cells are separated by a character, or by any white space.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, is empty, or a line has not as many cells as ``width``, where it is given.
-    """
+    """Read a file whose cells are separated by a character, or by any white space."""
     with reading(file):
         text = file.read_text(encoding="utf-8-sig")
     numbered = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]

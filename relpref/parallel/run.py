@@ -68,13 +68,7 @@ class Scheduler:
 
     @classmethod
     def read(cls, text: "str | None") -> "Scheduler":
-        """From ``None``, which is here, one after the other, or one of `FORMS`.
-
-        Raises
-        ------
-        DataError
-            If the text has another form.
-        """
+        """From ``None``, which is here, one after the other, or one of `FORMS`."""
         if text is None:
             return cls("here")
         kind, colon, number = text.partition(":")
