@@ -1,13 +1,13 @@
 """Many simulated explorations: every strategy with every seed, in parallel, kept on disk as they come."""
 
-import hashlib
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from relpref.data import PreferenceData
-from relpref.errors import DataError
+from relpref.errors import DataError, StorageError
 from relpref.explore.choose import next_pairs, score_of
-from relpref.explore.curves import SimulationFile
+from relpref.explore.pairs import Floats, Positions
 from relpref.infer import EP, UtilityPosterior
+from relpref.journal import Journal, fingerprint
 from relpref.models import xpgp
 from relpref.parallel import run_all
 from relpref.posterior.gaussian import Belief
 from relpref.posterior.utility import expectations, questions
-from relpref.registry import find, names
 
-Floats = NDArray[np.float64]
 Pair = tuple[int, int]
 
 
@@ -103,100 +102,67 @@ class Truth:
         gap = self.utilities[low] - self.utilities[high] + self.noise * rng.standard_normal()
         return 0 if abs(gap) < self.tie_margin else order * int(np.sign(gap))
 
-    @cached_property
-    def judge(self) -> Callable[[Belief], dict[str, float]]:
-        """From a belief about the utilities to how far it is from the truth, see `relpref.explore.simulate`."""
+    def judge(self, belief: Belief) -> dict[str, float]:
+        """How far a belief about the utilities is from the truth, see `relpref.explore.simulate`."""
+        first, second, sign, weight = self._known_orders
+        mean, covariance = belief.mean(), belief.covariance()
+        gap = (mean[first] - mean[second]) * sign
+        variance = np.diagonal(covariance)
+        spread = variance[first] + variance[second] - 2 * covariance[first, second]
+        # A gap that is known for certain is in its order for certain.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            certainty = np.where(gap == 0, 0.0, np.abs(gap) / np.sqrt(np.maximum(spread, 0.0)))
+        wrong = np.where(gap < 0, 1.0, np.where(gap == 0, 0.5, 0.0))
+        total = weight.sum()
+        error, expected = (
+            float(values @ weight / total) if total else np.nan for values in (wrong, ndtr(-certainty))
+        )
+        judged = {"error": error, "expected_error": expected}
         if self.utilities is None:
-            return Judge(*self._votes)
-        gaps = self.utilities[:, None] - self.utilities[None, :]
-        first, second = np.nonzero(np.triu(gaps != 0, 1))
-        signs = np.sign(gaps[first, second])
-        return Judge(first, second, signs, np.ones(len(signs)), self.utilities)
+            return judged | dict.fromkeys(("regret", "kendall", "top"), np.nan)
+        number = max(1, len(mean) // 10)
+        leading = np.argsort(-mean, kind="stable")[:number]
+        # tau-b: ties on either side take their pairs out of that side's norm.
+        norm = np.sqrt(float(np.triu(mean[:, None] != mean[None, :], 1).sum()) * len(gap))
+        return judged | {
+            "regret": float(self.utilities.max() - self.utilities[leading[0]]),
+            "kendall": float(np.sign(gap).sum() / norm) if norm else 0.0,
+            "top": float(np.mean(self.utilities[leading] >= np.sort(self.utilities)[-number])),
+        }
 
     @cached_property
     def answers_by_pair(self) -> dict[Pair, NDArray[np.int64]]:
-        """The recorded answers of each pair, from the side of the one that comes first in the data."""
+        """The recorded answers of each pair, from the side of the one that comes first in the data, sorted."""
         answers = self.data.with_comparisons(self.recorded).comparisons
-        winner, loser = np.repeat(answers.winner, answers.count), np.repeat(answers.loser, answers.count)
-        signs = np.where(winner < loser, 1, -1)
+        signs = np.where(answers.winner < answers.loser, 1, -1)
         if answers.tie is not None:
-            signs[np.repeat(answers.tie, answers.count)] = 0
-        low, high = np.minimum(winner, loser), np.maximum(winner, loser)
-        order = np.lexsort((signs, high, low))
-        low, high, signs = low[order], high[order], signs[order]
-        starts = np.flatnonzero(np.r_[True, (np.diff(low) != 0) | (np.diff(high) != 0)][: len(low)])
-        groups = np.split(signs, starts[1:]) if len(starts) else []
-        return dict(zip(zip(low[starts].tolist(), high[starts].tolist(), strict=True), groups, strict=True))
+            signs[answers.tie] = 0
+        ends = np.sort(np.stack([answers.winner, answers.loser]), axis=0)
+        table = pd.DataFrame({"low": ends[0], "high": ends[1], "sign": signs})
+        table = table.loc[table.index.repeat(answers.count)].sort_values(["low", "high", "sign"])
+        groups = table.groupby(["low", "high"])["sign"]
+        return {(int(low), int(high)): signs.to_numpy() for (low, high), signs in groups}
 
     @cached_property
-    def _votes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
-        """Every recorded preference as a pair, a sign and how often it was stated."""
-        votes = Counter(
-            (low, high, int(sign))
-            for (low, high), signs in self.answers_by_pair.items()
-            for sign in signs
-            if sign
-        )
-        table = np.array([(*key, count) for key, count in votes.items()], dtype=np.int64).reshape(-1, 4)
+    def _known_orders(self) -> tuple[Positions, Positions, Floats, Floats]:
+        """Pairs whose order is known: first, second, 1 where the first is the better or −1, and how often that was stated."""
+        if self.utilities is not None:
+            gaps = self.utilities[:, None] - self.utilities[None, :]
+            first, second = np.nonzero(np.triu(gaps != 0, 1))
+            return first, second, np.sign(gaps[first, second]), np.ones(len(first))
+        votes = [
+            (*pair, sign, np.sum(signs == sign))
+            for pair, signs in self.answers_by_pair.items()
+            for sign in (-1, 1)
+            if sign in signs
+        ]
+        table = np.array(votes, dtype=np.int64).reshape(-1, 4)
         return table[:, 0], table[:, 1], table[:, 2].astype(float), table[:, 3].astype(float)
 
-
-@dataclass(frozen=True, eq=False)
-class Judge:
-    """Compares beliefs with a truth.
-
-    Attributes
-    ----------
-    first, second : array of int, shape (k,)
-        Pairs whose order is known.
-    sign : array, shape (k,)
-        1 where the first is the better, −1 where the second is.
-    weight : array, shape (k,)
-    utilities : array, shape (n,), optional
-    """
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    sign: Floats
-    weight: Floats
-    utilities: Floats | None = None
-
-    def __call__(self, belief: Belief) -> dict[str, float]:
-        mean, covariance = belief.mean(), belief.covariance()
-        gap = (mean[self.first] - mean[self.second]) * self.sign
-        wrong = np.where(gap < 0, 1.0, np.where(gap == 0, 0.5, 0.0))
-        variance = np.diagonal(covariance)
-        spread = variance[self.first] + variance[self.second] - 2 * covariance[self.first, self.second]
-        with np.errstate(
-            divide="ignore", invalid="ignore"
-        ):  # a gap that is known for certain is in its order for certain
-            certainty = np.where(gap == 0, 0.0, np.abs(gap) / np.sqrt(np.maximum(spread, 0.0)))
-        found = {
-            "error": self._average(wrong),
-            "expected_error": self._average(ndtr(-certainty)),
-            "regret": np.nan,
-            "kendall": np.nan,
-            "top": np.nan,
-        }
-        return found if self.utilities is None else found | self._against(self.utilities, mean, gap)
-
-    def _against(self, utilities: Floats, mean: Floats, gap: Floats) -> dict[str, float]:
-        size = len(mean)
-        number = max(1, size // 10)
-        chosen = np.argsort(-mean, kind="stable")[:number]
-        least = np.sort(utilities)[-number]
-        # tau-b: ties on either side take their pairs out of that side's norm.
-        stated = np.triu(mean[:, None] != mean[None, :], 1).sum()
-        norm = np.sqrt(float(stated) * len(gap))
-        return {
-            "regret": float(utilities.max() - utilities[chosen[0]]),
-            "kendall": float(np.sign(gap).sum() / norm) if norm else 0.0,
-            "top": float(np.mean(utilities[chosen] >= least)),
-        }
-
-    def _average(self, values: Floats) -> float:
-        total = self.weight.sum()
-        return float(values @ self.weight / total) if total else float("nan")
+    def describe(self) -> str:
+        """Tell it from others by everything that decides how questions are answered."""
+        answers = None if self.recorded is None else self.answers_by_pair
+        return fingerprint((self.data, self.utilities, float(self.noise), float(self.tie_margin), answers))
 
 
 Fit = Callable[[PreferenceData], UtilityPosterior]
@@ -306,102 +272,39 @@ def _probability(posterior: UtilityPosterior, pair: Pair, outcome: int) -> float
     return first_wins if outcome > 0 else 1 - tie - first_wins
 
 
-def settings_of(
-    truth: Truth | Callable[[int], Truth], fit: Callable[..., Any], limits: Mapping[str, Any], answers: int
-) -> dict[str, Any]:
-    """What all runs of one file share, as JSON values."""
-    return {
-        "answers": answers,
-        "fit": described(fit),
-        "limits": described(dict(limits)),
-        "truth": digest(truth) if isinstance(truth, Truth) else described(truth),
-    }
-
-
-def strategy_text(strategy: Strategy) -> str:
-    """What asks: a score with its options, or the name of a callable."""
-    return described(score_of(strategy) if isinstance(strategy, str) else strategy)
-
-
 def described(value: Any) -> str:
     """A text that is the same in another process, which an address in memory is not."""
+    if isinstance(value, Truth):
+        return value.describe()
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
-def digest(truth: Truth) -> str:
-    """SHA-256 of entities, attributes, relations, answers, and of everything that decides how questions are answered."""
-    content = {
-        "data": truth.data,
-        "utilities": truth.utilities,
-        "noise": float(truth.noise),
-        "tie_margin": float(truth.tie_margin),
-        "recorded": None if truth.recorded is None else truth.answers_by_pair,
-    }
-    found = hashlib.sha256()
-    for part in _bytes(content):
-        found.update(len(part).to_bytes(8, "big"))  # so that ab, c is not a, bc
-        found.update(part)
-    return found.hexdigest()
-
-
-def _bytes(value: Any) -> Iterator[bytes]:
-    """The content of arrays, and of whatever holds some."""
-    if isinstance(value, np.ndarray):
-        yield f"{value.dtype.str} {value.shape}".encode()
-        yield value.tobytes()
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield type(value).__name__.encode()
-        for each in fields(value):
-            yield each.name.encode()
-            yield from _bytes(getattr(value, each.name))
-    elif isinstance(value, Mapping):
-        for key, content in value.items():
-            yield repr(key).encode("utf-8", "surrogatepass")
-            yield from _bytes(content)
-    else:
-        yield described(value).encode("utf-8", "surrogatepass")
-
-
-Row = dict[str, Any]
-KEY = ["strategy", "seed", "answers"]
 _RUNS_AT_ONCE = 10  # of one strategy, for threads and other processes
 
 
-class _Item(NamedTuple):
-    """Some runs of one strategy: they share what JAX compiles."""
-
-    name: str
-    strategy: Strategy
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _Simulator:
-    """What all runs have in common."""
-
-    truth: Truth | Callable[[int], Truth]
-    answers: int
-    fit: Fit
-    limits: Mapping[str, Any]
-
-    def __call__(self, item: _Item) -> list[Row]:
-        """All rows of some runs."""
-        return [
-            {"strategy": item.name, "seed": seed} | row
-            for seed in item.seeds
-            for row in self._run(item.strategy, seed)
-        ]
-
-    def _run(self, strategy: Strategy, seed: int) -> Iterator[Row]:
-        truth = self.truth if isinstance(self.truth, Truth) else self.truth(seed)
-        start = self.fit(truth.data)
-        yield {"answers": 0, **truth.judge(start.belief), "probability": float("nan")}
-        steps = simulate_steps(truth, strategy, seed, start=start, limits=self.limits)
-        for number, step in zip(range(1, self.answers + 1), steps, strict=False):
-            judged = truth.judge(step.posterior.belief)
-            yield {"answers": number, **judged, "probability": step.probability}
+def _runs(
+    truth: Truth | Callable[[int], Truth],
+    answers: int,
+    fit: Fit,
+    limits: Mapping[str, Any],
+    group: tuple[str, Strategy, list[int]],
+) -> list[list[dict[str, Any]]]:
+    """Some runs of one strategy, which share what JAX compiles: the rows of each."""
+    name, strategy, seeds = group
+    runs = []
+    for seed in seeds:
+        drawn = truth if isinstance(truth, Truth) else truth(seed)
+        start = fit(drawn.data)
+        own = {"strategy": name, "seed": seed}
+        rows = [own | {"answers": 0, **drawn.judge(start.belief), "probability": float("nan")}]
+        steps = islice(simulate_steps(drawn, strategy, seed, start=start, limits=limits), answers)
+        for number, step in enumerate(steps, 1):
+            judged = drawn.judge(step.posterior.belief)
+            rows.append(own | {"answers": number, **judged, "probability": step.probability})
+        runs.append(rows)
+    return runs
 
 
 def simulate(
@@ -440,7 +343,7 @@ def simulate(
         Where runs are computed, see `relpref.parallel.run_all`; here, one after the other, by default. For other processes truth,
         strategies and fit must be picklable.
     resume : path, optional
-        A CSV file that keeps finished runs; the same call goes on where an earlier one stopped, and more seeds and strategies may be
+        A file that keeps finished runs, one in each line; the same call goes on where an earlier one stopped, and more seeds and strategies may be
         added. It knows the truth by its content, and callables (one from a seed to a truth, ``fit``, a strategy) by their names:
         whoever changes what they do takes another file.
     progress_bar : bool
@@ -457,54 +360,54 @@ def simulate(
     Raises
     ------
     DataError
-        If an argument cannot be used, or the file holds runs with another truth, fit, limits, number of answers, or another
-        strategy of the same name.
+        If an argument cannot be used.
+    StorageError
+        If the file holds runs with another truth, fit, limits, number of answers, or another strategy of the same name.
     ClusterError
         If other processes went away; the same call goes on with what is in the file.
     """
     named = dict(strategies) if isinstance(strategies, Mapping) else {name: name for name in strategies}
-    chosen = tuple(dict.fromkeys(int(seed) for seed in seeds))
-    _check(named, chosen, answers)
-    limits = dict(limits or {})
-    kept = None
-    if resume is not None:
-        texts = {name: strategy_text(strategy) for name, strategy in named.items()}
-        kept = SimulationFile(resume, settings_of(truth, fit, limits, answers), texts)
-    done = set() if kept is None else kept.done
-    items = []
-    for name, strategy in named.items():
-        left = [seed for seed in chosen if (name, seed) not in done]
-        step = len(left) if scheduler is None and resume is None else _RUNS_AT_ONCE
-        for at in range(0, len(left), max(step, 1)):
-            items.append(_Item(name, strategy, tuple(left[at : at + step])))
-    rows: list[Row] = []
-    runs = run_all(
-        _Simulator(truth, answers, fit, limits),
-        items,
-        scheduler,
-        label="groups of simulations",
-        kept=resume,
-        progress_bar=progress_bar,
-    )
-    for _, found in runs:
-        rows += found
-        if kept is not None:
-            kept.add(found)
-    table = pd.DataFrame(rows if kept is None else kept.rows)
-    mine = table[table["strategy"].isin(list(named)) & table["seed"].isin(chosen)]
-    return mine.sort_values(KEY, ignore_index=True)
-
-
-def _check(strategies: Mapping[str, Strategy], seeds: tuple[int, ...], answers: int) -> None:
-    if not strategies or not seeds:
+    chosen = list(dict.fromkeys(int(seed) for seed in seeds))
+    if not named or not chosen:
         raise DataError("simulate: there are no strategies or no seeds; give at least one of each")
-    if min(seeds) < 0:
-        raise DataError(f"simulate: the seed {min(seeds)} is negative; seeds are 0, 1, 2, ...")
+    if min(chosen) < 0:
+        raise DataError(f"simulate: the seed {min(chosen)} is negative; seeds are 0, 1, 2, ...")
     if answers < 1:
         raise DataError(f"simulate: answers is {answers}; it must be at least 1")
-    for strategy in strategies.values():
-        if isinstance(strategy, str) and find("score", strategy) is None:
-            raise DataError(
-                f"simulate: there is no score {strategy!r}; the scores are {', '.join(names('score'))}, "
-                "and a callable from a posterior to a pair is a strategy, too"
-            )
+    texts = {
+        name: described(score_of(strategy) if isinstance(strategy, str) else strategy)
+        for name, strategy in named.items()
+    }
+    limits = dict(limits or {})
+    done: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    journal = None
+    if resume is not None:
+        parts = {"truth": truth, "fit": fit, "limits": limits}
+        settings = {name: described(part) for name, part in parts.items()}
+        journal = Journal(resume, "simulation", {"answers": answers, **settings})
+        for record in journal.records:
+            name, text = record["strategy"], record["asks"]
+            if texts.get(name, text) != text:
+                raise StorageError(
+                    f"{journal.path} holds runs of another strategy {name!r}: it was {text} and is {texts[name]}; give this one another "
+                    "name, or another file"
+                )
+            done[name, record["seed"]] = record["rows"]
+    groups = []
+    for name, strategy in named.items():
+        left = [seed for seed in chosen if (name, seed) not in done]
+        size = len(left) if scheduler is None and resume is None else _RUNS_AT_ONCE
+        groups += [(name, strategy, left[at : at + size]) for at in range(0, len(left), max(size, 1))]
+    function = partial(_runs, truth, answers, fit, limits)
+    label = "groups of simulations"
+    for at, runs in run_all(function, groups, scheduler, label=label, kept=resume, progress_bar=progress_bar):
+        name, _, group_seeds = groups[at]
+        fresh = dict(zip(group_seeds, runs, strict=True))
+        done |= {(name, seed): rows for seed, rows in fresh.items()}
+        if journal is not None:
+            records = [
+                {"strategy": name, "asks": texts[name], "seed": k, "rows": v} for k, v in fresh.items()
+            ]
+            journal.add(*records)
+    table = pd.DataFrame([row for name in named for seed in chosen for row in done[name, seed]])
+    return table.sort_values(["strategy", "seed", "answers"], ignore_index=True)

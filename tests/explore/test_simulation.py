@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from relpref import PreferenceData
-from relpref.errors import DataError
+from relpref.errors import DataError, StorageError
 from relpref.explore import TopK, Truth, answers_saved, learning_curves, simulate, simulate_steps
-from relpref.explore.simulation import described, digest
+from relpref.explore.simulation import described
 from relpref.infer import EP, UtilityPosterior
 from relpref.models import xpgp
 from relpref.posterior.gaussian import GaussianBelief
@@ -67,7 +67,7 @@ def test_everything_follows_from_the_seed(rows: pd.DataFrame) -> None:
 def test_an_interrupted_simulation_goes_on_where_it_stopped(
     rows: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "rows.jsonl"
     pd.testing.assert_frame_equal(simulated(range(3), resume=path), rows)
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
@@ -85,7 +85,7 @@ def never(posterior: UtilityPosterior) -> None:
 
 
 def test_a_file_is_for_one_truth_and_knows_its_strategies(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "rows.jsonl"
     truth = draw(0)
     table = pd.DataFrame({"winner": ["item 1", "item 3"], "loser": ["item 2", "item 4"]})
 
@@ -112,26 +112,26 @@ def test_a_file_is_for_one_truth_and_knows_its_strategies(tmp_path: Path) -> Non
         replace(truth, data=PreferenceData.from_tables((attributes - 1).rename({"item 1": "one"}), None)),
         replace(truth, data=linked),
     ):
-        with pytest.raises(DataError, match="other settings: truth was .*; give another file"):
+        with pytest.raises(StorageError, match="records have truth .*; give another file"):
             run(other)
     for more, words in (
-        ({"answers": 5}, "answers was 4 and is 5"),
-        ({"limits": {"repeats": 1}}, "limits was"),
-        ({"fit": lambda data: fit(data)}, "fit was .*fit and is .*<lambda>"),
+        ({"answers": 5}, "records have answers 4, and 5 is asked for"),
+        ({"limits": {"repeats": 1}}, "records have limits"),
+        ({"fit": lambda data: fit(data)}, "records have fit .*fit', and .*<lambda>' is asked for"),
         ({"strategies": {"mine": neighbours}}, "another strategy 'mine': it was .*never and is .*neighbours"),
         ({"strategies": {"mine": "random"}}, r"and is Random\(\)"),
     ):
-        with pytest.raises(DataError, match=words):
+        with pytest.raises(StorageError, match=words):
             run(**more)
     assert path.read_text(encoding="utf-8") == text
     # The same truth made again, and one strategy more; the file then knows both.
     again = run(draw(0), {"idle": never})
     pd.testing.assert_frame_equal(again.drop(columns="strategy"), first.drop(columns="strategy"))
-    with pytest.raises(DataError, match="another strategy 'idle'"):
+    with pytest.raises(StorageError, match="another strategy 'idle'"):
         run(strategies={"idle": TopK(3)})
     pd.testing.assert_frame_equal(run(), first)
     path.write_text("strategy,seed\n", encoding="utf-8")
-    with pytest.raises(DataError, match="no file of a simulation"):
+    with pytest.raises(StorageError, match="line 1 is damaged"):
         run()
 
 
@@ -144,8 +144,10 @@ def test_what_is_called_is_named_without_its_address() -> None:
     table = pd.DataFrame({"winner": ["item 1", "item 3", "item 1"], "loser": ["item 2", "item 4", "item 2"]})
     counted = table.iloc[[1, 0]].assign(count=[1, 2])
     data = draw(0).data
-    assert digest(Truth(data, recorded=table)) == digest(Truth(data, recorded=counted))
-    assert digest(Truth(data, recorded=table)) != digest(Truth(data, recorded=counted.assign(count=[2, 1])))
+    assert described(Truth(data, recorded=table)) == described(Truth(data, recorded=counted))
+    assert described(Truth(data, recorded=table)) != described(
+        Truth(data, recorded=counted.assign(count=[2, 1]))
+    )
 
 
 def test_the_same_question_gets_the_same_answer_whoever_asks() -> None:
@@ -303,7 +305,7 @@ def test_what_cannot_be_simulated() -> None:
     truth = draw(0)
     arguments: dict[str, Any]
     for arguments, words in (
-        ({"strategies": ["clairvoyance"]}, "no score 'clairvoyance'"),
+        ({"strategies": ["clairvoyance"]}, "'clairvoyance'; name one of ratio"),
         ({"strategies": []}, "no strategies"),
         ({"seeds": [-1]}, "seed -1 is negative"),
         ({"answers": 0}, "answers is 0"),
