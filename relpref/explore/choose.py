@@ -25,13 +25,7 @@ from relpref.registry import find, names
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be asked, see `next_pairs`.
-
-    Raises
-    ------
-    DataError
-        If one of them cannot be meant.
-    """
+    """What may be asked, see `next_pairs`; raises DataError where that cannot be meant."""
 
     entities: Iterable[Any] | None = None
     pairs: Iterable[tuple[Any, Any]] | None = None
@@ -61,20 +55,25 @@ def whole_number(name: str, value: Any, least: int) -> None:
         raise DataError(f"{name} is {shown(value)}; give a whole number, {least} or more")
 
 
-def appearances(data: PreferenceData) -> NDArray[np.float64]:
+def appearances(data: PreferenceData) -> Floats:
     """In how many answers each entity occurs, shape (n,)."""
     ends = np.concatenate([data.winner, data.loser])
-    return np.asarray(
-        np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_entities), np.float64
-    )
+    counts = np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_entities)
+    return np.asarray(counts, np.float64)
 
 
 class Asked:
-    """How often each pair and each entity was asked about, with the questions of a batch."""
+    """How often each pair and each entity was asked about, with the questions of a batch.
 
-    def __init__(
-        self, data: PreferenceData, limits: Limits, often: NDArray[np.float64] | None = None
-    ) -> None:
+    Parameters
+    ----------
+    data : PreferenceData
+    limits : Limits
+    often : array, shape (n,), optional
+        How often each entity was asked about, where the data has some of the answers alone.
+    """
+
+    def __init__(self, data: PreferenceData, limits: Limits, often: Floats | None = None) -> None:
         known, self._number, self._limits = data.comparisons, data.num_entities, limits
         self._members = np.arange(self._number)
         if limits.entities is not None:
@@ -84,7 +83,6 @@ class Asked:
         low, high = np.minimum(known.winner, known.loser), np.maximum(known.winner, known.loser)
         self._codes, where = np.unique(low.astype(np.int64) * self._number + high, return_inverse=True)
         self._times = np.bincount(where, weights=known.count, minlength=len(self._codes))
-        # Of some of the entities the data has only the answers among these.
         self._appearances = appearances(data) if often is None else often.copy()
 
     def pool(self) -> Pool:
@@ -148,13 +146,10 @@ _FEWEST, _PRODUCTS = 300, 1e10
 
 def narrowed(
     posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
-) -> tuple[UtilityPosterior, Limits, NDArray[np.float64]]:
+) -> tuple[UtilityPosterior, Limits, Floats]:
     """A posterior of some of the entities to choose questions by; itself where there is a matrix of all.
 
     With the limits as they are for it, and how often each of its entities was asked about.
-
-    Half of the candidates that answers are about are the best of them, half are drawn at random, and so are others: so nobody is left
-    out for ever.
 
     Raises
     ------
@@ -163,59 +158,50 @@ def narrowed(
     """
     if not posterior.large:
         return posterior, limits, appearances(posterior.data)
-    chosen: NDArray[np.integer[Any]]
+    data = posterior.data
     if limits.pairs is not None:
-        pairs = pairs_of_labels(limits.pairs)
-        limits = replace(limits, pairs=pairs)
-        chosen = posterior.data.index([label for pair in pairs for label in pair])
+        limits = replace(limits, pairs=pairs_of_labels(limits.pairs))
+        positions = np.unique(data.index([label for pair in limits.pairs or () for label in pair]))
     elif limits.entities is not None:
-        entities = list(limits.entities)
-        limits = replace(limits, entities=entities)
-        chosen = posterior.data.index(entities)
+        positions = np.unique(data.index(list(limits.entities)))
+        limits = replace(limits, entities=None)
     else:
-        chosen = _chosen(posterior, limits, rng)
-    positions = np.unique(chosen)
+        positions = np.unique(_candidates(posterior, limits, rng))
     if len(positions) > 5 * MOST:
         raise DataError(
             f"questions can be chosen among {5 * MOST} entities at a time where there are so many, and {len(positions)} were named; "
             "name fewer"
         )
     avoid = pairs_of_labels(limits.avoid)
-    ends = posterior.data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
-    here = np.isin(ends, positions)
-    limits = replace(limits, avoid=[pair for pair, inside in zip(avoid, here, strict=True) if inside.all()])
-    if limits.pairs is None:
-        limits = replace(limits, entities=None)
+    ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
+    inside = np.isin(ends, positions).all(axis=1)
+    limits = replace(limits, avoid=[pair for pair, here in zip(avoid, inside, strict=True) if here])
     some = about(posterior, positions.astype(np.int64), parts=False)
-    return some, limits, appearances(posterior.data)[positions]
+    return some, limits, appearances(data)[positions]
 
 
-def _chosen(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> NDArray[np.int64]:
+def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> Positions:
+    """Entities that answers are about, and others; of each half are the best, half drawn, so that nobody is left out for ever."""
     data, mean = posterior.data, posterior.belief.mean()
-    open_ = np.ones(data.num_entities, dtype=bool)
-    if limits.most_appearances is not None:
-        open_ = appearances(data) < limits.most_appearances
+    most = np.inf if limits.most_appearances is None else limits.most_appearances
+    open_ = appearances(data) < most
     known = np.zeros(data.num_entities, dtype=bool)
     known[touched(data)] = True
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
-    most = int(np.clip(_PRODUCTS / max(data.num_comparisons, 1) ** 2, _FEWEST, MOST))
+    number = int(np.clip(_PRODUCTS / max(data.num_comparisons, 1) ** 2, _FEWEST, MOST))
     new = int(np.clip(_WORK / max(links, 1), 20, _MOST_NEW))
-    parts = [
-        _best_and_others(np.flatnonzero(group), mean, number, rng)
-        for group, number in ((known & open_, most - new), (~known & open_, new))
-    ]
-    chosen = np.concatenate(parts)
-    return (
-        chosen if len(chosen) > 1 else touched(data)[:2]
-    )  # where nobody may be asked about, none of these may be either
+    groups = ((known & open_, number - new), (~known & open_, new))
+    chosen = np.concatenate([_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups])
+    # Where nobody may be asked about, none of these may be either.
+    return chosen if len(chosen) > 1 else touched(data)[:2]
 
 
-def _best_and_others(
-    group: NDArray[np.int64], mean: NDArray[np.float64], number: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _halves(group: Positions, promise: Floats, number: int, rng: np.random.Generator) -> Positions:
+    """So many of a group at most: the half with the most promise, and others drawn at random."""
     if len(group) <= number:
         return group
-    best = group[np.argpartition(-mean[group], number // 2)[: number // 2]]
+    group = rng.permutation(group)  # so that ties are broken at random
+    best = group[np.argpartition(-promise[group], number // 2)[: number // 2]]
     others = np.setdiff1d(group, best, assume_unique=True)
     return np.concatenate([best, rng.choice(others, number - len(best), replace=False)])
 
@@ -232,17 +218,12 @@ def screened(members: Positions, belief: Belief, score: Score, rng: np.random.Ge
     if len(members) <= score.most_entities:
         return members
     sample = rng.choice(members, _SAMPLE, replace=False)
-    rows = belief.covariance[sample][:, members]
-    own = np.diagonal(belief.covariance)[members]
-    average = belief.covariance[np.ix_(sample, sample)].mean()
-    promise = np.sqrt(np.maximum(own - 2 * rows.mean(axis=0) + average, 0.0))
+    rows = belief.covariance[sample]
+    average = rows[:, sample].mean()
+    promise = np.sqrt(np.maximum(np.diagonal(belief.covariance) - 2 * rows.mean(axis=0) + average, 0.0))
     if score.about_the_best:
-        promise = promise + belief.mean[members]
-    half = score.most_entities // 2
-    order = rng.permutation(len(members))
-    order = order[np.argsort(-promise[order], kind="stable")]
-    others = rng.choice(order[half:], score.most_entities - half, replace=False)
-    return np.sort(members[np.concatenate([order[:half], others])])
+        promise = promise + belief.mean
+    return np.sort(_halves(members, promise, score.most_entities, rng))
 
 
 # Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick ones may be single precision.
@@ -264,25 +245,26 @@ def best(
     size : int
         Pairs looked at together.
     """
-    first, second = shortlist(state, scorer, hardest, rng, size)
-    gaps = state.belief.gaps(first, second)
+    first, second = _shortlist(state, scorer, hardest, rng, size)
     if hardest is not None and len(first):
         now = state.now.gaps(first, second)
         easy = np.abs(state.answers.forecast(now.mean, now.variance).favoured - 0.5) >= hardest
-        gaps = state.belief.gaps(first[easy], second[easy])
-    if not len(gaps.mean):
+        first, second = first[easy], second[easy]
+    gaps = state.belief.gaps(first, second)
+    if not len(first):
         return gaps, np.zeros(0)
     values = np.asarray(scorer.exact(gaps), dtype=np.float64)
     order = np.argsort(-_untied(values, gaps, rng, _TIE), kind="stable")
-    return state.belief.gaps(gaps.first[order], gaps.second[order]), values[order]
+    return state.belief.gaps(first[order], second[order]), values[order]
 
 
-def shortlist(
-    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator, size: int = BLOCK
+def _shortlist(
+    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator, size: int
 ) -> tuple[Positions, Positions]:
     """Positions of the best few pairs by the quick score, in no order."""
-    kept: list[tuple[Floats, Positions, Positions]] = []
-    floor, waiting = -np.inf, 0
+    none = np.zeros(0, dtype=np.int64)
+    kept: tuple[Floats, Positions, Positions] = (np.zeros(0), none, none)
+    floor = -np.inf
     # How hard a pair is to the one who answers does not change by what a batch is expected to teach the model.
     known = state.pool.blocks(state.now, size) if hardest is not None else repeat(None)
     for (gaps, closed), now in zip(state.pool.blocks(state.belief, size), known, strict=False):
@@ -293,28 +275,19 @@ def shortlist(
         flat[closed] = -np.inf
         good = np.flatnonzero(flat > floor)
         rows = np.unravel_index(good, values.shape)
-        kept.append(
-            (
-                flat[good],
-                np.broadcast_to(gaps.first, values.shape)[rows],
-                np.broadcast_to(gaps.second, values.shape)[rows],
-            )
-        )
-        waiting += len(good)
-        if waiting > 4 * scorer.few:
-            kept = [_top(kept, scorer.few)]
-            floor, waiting = float(kept[0][0].min()), scorer.few
-    if not kept:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        ends = (np.broadcast_to(end, values.shape)[rows] for end in (gaps.first, gaps.second))
+        kept = tuple(np.concatenate(parts) for parts in zip(kept, (flat[good], *ends), strict=True))
+        if len(kept[0]) > 4 * scorer.few:
+            kept = _top(kept, scorer.few)
+            floor = float(kept[0].min())
     return _top(kept, scorer.few)[1:]
 
 
-def _top(kept: list[tuple[Floats, Positions, Positions]], few: int) -> tuple[Floats, Positions, Positions]:
-    values, first, second = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    if len(values) > few:
-        top = np.argpartition(-values, few)[:few]
-        values, first, second = values[top], first[top], second[top]
-    return values, first, second
+def _top(kept: tuple[Any, ...], few: int) -> tuple[Any, ...]:
+    if len(kept[0]) <= few:
+        return kept
+    top = np.argpartition(-kept[0], few)[:few]
+    return tuple(part[top] for part in kept)
 
 
 def _untied(values: Floats | Singles, gaps: Gaps, rng: np.random.Generator, tie: float) -> Floats:
@@ -434,7 +407,12 @@ def plan(
     asked = Asked(posterior.data, limits, often)
     left = asked.left()
     answers = answers_of(posterior, rater)
-    now = belief = belief_of(posterior)
+    mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
+    if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(np.diagonal(covariance))):
+        raise DataError(
+            f"the posterior has no numbers to choose a question by ({posterior.result.name}); fit it again first"
+        )
+    now = belief = Belief(mean, covariance)
     found: list[tuple[int, int, float]] = []
     while len(found) < k:
         if found:
@@ -484,22 +462,6 @@ def score_of(score: str | Score) -> Score:
     return score
 
 
-def belief_of(posterior: UtilityPosterior) -> Belief:
-    """Its moments.
-
-    Raises
-    ------
-    DataError
-        If they are no numbers, because the engine found none.
-    """
-    mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
-    if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(np.diagonal(covariance))):
-        raise DataError(
-            f"the posterior has no numbers to choose a question by ({posterior.result.name}); fit it again first"
-        )
-    return Belief(mean, covariance)
-
-
 def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
     """What an answer of a rater tells, at the posterior's hyperparameters."""
     first, second = np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.int32)
@@ -515,18 +477,20 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
     return shared(Answers(posterior.likelihood, *of_one_rater(asked, parameters)))
 
 
-def _table(posterior: UtilityPosterior, rater: Any, found: list[tuple[int, int, float]]) -> pd.DataFrame:
-    first, second = (np.array([row[side] for row in found], dtype=np.int32) for side in (0, 1))
-    labels = posterior.data.entities
-    table = pd.DataFrame(
-        {"first": objects(labels[i] for i in first), "second": objects(labels[i] for i in second)}
+def _table(posterior: UtilityPosterior, rater: Any, asked: list[tuple[int, int, float]]) -> pd.DataFrame:
+    first, second = (np.array([row[side] for row in asked], dtype=np.int32) for side in (0, 1))
+    data = posterior.data
+    gaps = posterior.belief.differences(first, second)
+    expected = expectations(
+        posterior, posterior.likelihood, data.comparisons, questions(data, first, second, rater, None), gaps
     )
-    table["score"] = np.array([row[2] for row in found], dtype=np.float64)
-    columns = dict.fromkeys(("probability", "gap_mean", "gap_sd"), np.zeros(0))
-    if found:
-        margins = posterior.belief.differences(first, second)
-        asked = questions(posterior.data, first, second, rater, None)
-        known = posterior.data.comparisons
-        expected = expectations(posterior, posterior.likelihood, known, asked, margins)
-        columns = {"probability": expected["probability"], "gap_mean": margins.mean, "gap_sd": margins.sd}
-    return table.assign(**columns)
+    return pd.DataFrame(
+        {
+            "first": objects(data.entities[i] for i in first),
+            "second": objects(data.entities[i] for i in second),
+            "score": np.array([row[2] for row in asked], dtype=np.float64),
+            "probability": expected["probability"],
+            "gap_mean": gaps.mean,
+            "gap_sd": gaps.sd,
+        }
+    )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, owens_t
+from scipy.special import owens_t
 
 from relpref.data.arrays import counted, shown
 from relpref.errors import DataError
@@ -16,9 +16,7 @@ from relpref.posterior.gaussian import generator
 
 _MOST_ENTITIES = 1000  # of which all pairs are looked at; of more, so many are drawn
 GOAL = 0.1  # of the pairs in the wrong order
-_AHEAD = (
-    50  # answers that are forecast one by one at most; what comes after is read off a curve through these
-)
+_AHEAD = 50  # answers that are forecast one by one; what comes after is read off a curve through these
 _OPEN = 0.05  # of the open share: where the next n/2 answers gain less, more of them will not reach the goal
 
 
@@ -161,14 +159,13 @@ def worth(
         everyone = np.sort(rng.choice(n, _MOST_ENTITIES, replace=False))
     pool = Pool(everyone, np.zeros((2, 0), dtype=np.int64))
     asked = len(chosen.questions)
-    share = [0.0] * (asked + 1)
-    for number, belief in enumerate(chosen.beliefs()):
-        if number in (0, min(answers, asked), asked):
-            if top is None:
-                now, then = wrong_shares(chosen.before, belief, pool)
-            else:
-                now, then = wrong_members(chosen.before, belief, top)
-            share[number] = then if number else now
+    share = {
+        number: wrong_pairs(chosen.before, belief, pool)
+        if top is None
+        else wrong_members(chosen.before, belief, top)
+        for number, belief in enumerate(chosen.beliefs())
+        if number in (0, min(answers, asked), asked)
+    }
     scale = share[0] or 1.0
     missing, stalled = _outlook(
         share[asked] / scale, asked, goal / scale, min(soon, chosen.left), chosen.left
@@ -233,35 +230,30 @@ def check_top(top: int | None, number: int) -> int | None:
     return top
 
 
-def wrong_members(before: Belief, after: Belief, top: int) -> tuple[float, float]:
-    """Expected share of the leading ``top`` that do not belong there, by the means before and by those after more answers."""
+def wrong_members(before: Belief, after: Belief, top: int) -> float:
+    """Expected share of the leading ``top`` that do not belong there, after answers that lead from one belief to the other."""
     order = np.argsort(-before.mean, kind="stable")
-    first, second = order[top - 1], order[top]
     weights = np.zeros(len(order))
-    weights[[first, second]] = 0.5
-    mean = before.mean - weights @ before.mean
+    weights[order[top - 1 : top + 1]] = 0.5
     variance, rest = (
-        np.maximum(
-            np.diagonal(x.covariance) - 2 * x.covariance @ weights + weights @ x.covariance @ weights, 0.0
-        )
+        np.diagonal(x.covariance) - 2 * x.covariance @ weights + weights @ x.covariance @ weights
         for x in (before, after)
     )
+    wrong = _wrong(before.mean - weights @ before.mean, np.maximum(variance, 0.0), np.maximum(rest, 0.0))
     # Whoever is wrongly in has somebody's place, who is wrongly out.
-    now, then = _wrong(mean, variance), _wrong_after(mean, variance, rest)
-    return float(now.sum() / (2 * top)), float(then.sum() / (2 * top))
+    return float(wrong.sum() / (2 * top))
 
 
-def wrong_shares(before: Belief, after: Belief, pool: Pool) -> tuple[float, float]:
-    """Expected share of the pool's pairs in the wrong order, by the means before and by those after more answers."""
-    now, then, number = 0.0, 0.0, 0
+def wrong_pairs(before: Belief, after: Belief, pool: Pool) -> float:
+    """Expected share of the pool's pairs in the wrong order, after answers that lead from one belief to the other."""
+    total, number = 0.0, 0
     for (gaps, closed), (left, _) in zip(pool.blocks(before), pool.blocks(after), strict=True):
-        open_ = np.ones(gaps.mean.size, dtype=bool)
-        open_[closed] = False
-        mean, variance, rest = (x.ravel()[open_] for x in (gaps.mean, gaps.variance, left.variance))
-        now += float(_wrong(mean, variance).sum())
-        then += float(_wrong_after(mean, variance, rest).sum())
+        mean, variance, rest = (
+            np.delete(x.ravel(), closed) for x in (gaps.mean, gaps.variance, left.variance)
+        )
+        total += float(_wrong(mean, variance, rest).sum())
         number += len(mean)
-    return (now / number, then / number) if number else (0.0, 0.0)
+    return total / number if number else 0.0
 
 
 def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score = DEFAULT) -> str:
@@ -295,15 +287,11 @@ def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score
     return f"{known}. This pair was chosen because {reason}."
 
 
-def _wrong(mean: Floats, variance: Floats) -> Floats:
-    """Φ(−|m|/√v); two that are the same to the model are in no order that could be wrong."""
-    sd = np.sqrt(variance)
-    z = np.divide(np.abs(mean), sd, out=np.full(sd.shape, np.inf), where=sd > 0)
-    return np.asarray(ndtr(-z))
+def _wrong(mean: Floats, variance: Floats, rest: Floats) -> Floats:
+    """Probability of the wrong sign after answers that leave the variance v', averaged over what they could be; Φ(−|m|/√v) for v' = v.
 
-
-def _wrong_after(mean: Floats, variance: Floats, rest: Floats) -> Floats:
-    """The same after answers that leave the variance v', averaged over what they could be."""
+    Two that are the same to the model are in no order that could be wrong.
+    """
     sd = np.sqrt(variance)
     learned = np.maximum(variance - rest, 0.0)
     z = np.divide(np.abs(mean), sd, out=np.full(sd.shape, np.inf), where=sd > 0)

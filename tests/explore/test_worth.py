@@ -13,7 +13,7 @@ from scipy.stats import norm
 from relpref.errors import DataError, UnknownLabelError
 from relpref.explore import DEFAULT, SCORES, Worth, next_pairs, why, worth
 from relpref.explore.choose import Asked, Limits, plan
-from relpref.explore.stopping import _wrong, _wrong_after
+from relpref.explore.stopping import _wrong
 from relpref.infer import UtilityPosterior
 
 
@@ -31,14 +31,15 @@ def test_the_share_after_is_the_average_over_what_the_mean_will_be(
     ends = sorted({mean - 9 * spread, min(max(0.0, mean - 9 * spread), mean + 9 * spread), mean + 9 * spread})
     expected = sum(quad(wrong, a, b, epsabs=1e-12)[0] for a, b in pairwise(ends))
     arrays = (np.array([x]) for x in (mean, variance, rest))
-    assert _wrong_after(*arrays)[0] == pytest.approx(expected, abs=1e-9)
+    assert _wrong(*arrays)[0] == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_ends_of_the_formula() -> None:
     mean, variance = np.array([0.0, 0.5, -3.0, 1.0]), np.array([1.0, 2.0, 3.0, 0.0])
-    assert _wrong_after(mean, variance, variance) == pytest.approx(_wrong(mean, variance))
-    assert _wrong_after(mean, variance, 0 * variance) == pytest.approx(np.zeros(4))
-    assert _wrong(mean, variance)[[0, 3]].tolist() == [0.5, 0.0]
+    now = _wrong(mean, variance, variance)
+    assert now[:3] == pytest.approx(norm.cdf(-np.abs(mean[:3]) / np.sqrt(variance[:3])), rel=1e-14)
+    assert now[[0, 3]].tolist() == [0.5, 0.0]
+    assert _wrong(mean, variance, 0 * variance) == pytest.approx(np.zeros(4))
 
 
 def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> None:
