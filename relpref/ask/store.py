@@ -17,7 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
 
 from relpref.ask.schema import (
@@ -41,6 +40,7 @@ from relpref.data.tables import read_table
 from relpref.errors import DataError, StorageError
 from relpref.files import flush, replaced
 from relpref.posterior.storage import decode_label, encode_label
+from relpref.posterior.utility import objects
 
 # Of an answer, in the table ``event``.
 COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
@@ -62,13 +62,6 @@ class Changes:
     version: int
     steps: pd.DataFrame
 
-    @classmethod
-    def of(cls, version: int, rows: Sequence[tuple[Any, ...]], labels: Sequence[Any]) -> "Changes":
-        """From rows of the table ``event``: version of the answer, of the event, the change, then `COLUMNS`."""
-        names = ("version", "event", "change", *COLUMNS)
-        given = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(names, ())
-        return cls(version, _frame(given, labels))
-
     def __len__(self) -> int:
         """How many answers differ after all of it."""
         return len(self.added) + len(self.withdrawn)
@@ -85,9 +78,8 @@ class Changes:
 
     def _net(self, change: int) -> pd.DataFrame:
         """What was added and withdrawn since leaves nothing."""
-        return self.steps[self.steps.groupby("version")["change"].transform("sum") == change].drop(
-            columns=["version", "change"]
-        )
+        net = self.steps.groupby("version")["change"].transform("sum")
+        return self.steps[net == change].drop(columns=["version", "change"])
 
 
 def text(label: Any) -> str:
@@ -98,102 +90,6 @@ def text(label: Any) -> str:
 def value(stored: str) -> Any:
     """The inverse of `text`."""
     return decode_label(json.loads(stored))
-
-
-def _frame(given: Mapping[str, Sequence[Any]], labels: Sequence[Any]) -> pd.DataFrame:
-    """Columns of the table ``event`` with the labels of the entities."""
-    raters = {stored: value(stored) for stored in set(given["rater"]) if stored is not None}
-    return pd.DataFrame(
-        {name: np.array(given[name], dtype=np.int64) for name in ("version", "change")}
-        | {name: label_column([labels[end] for end in given[name]]) for name in ("winner", "loser")}
-        | {
-            "count": np.array(given["count"], dtype=np.int64),
-            "tie": np.array(given["tie"], dtype=bool),
-            "strength": pd.array(
-                [pd.NA if cell is None else cell for cell in given["strength"]], dtype="Int64"
-            ),
-            "probability": np.array(
-                [np.nan if cell is None else cell for cell in given["probability"]], float
-            ),
-            "rater": _cells([None if cell is None else raters[cell] for cell in given["rater"]]),
-            "shown_first": _cells([None if end is None else labels[end] for end in given["shown_first"]]),
-        },
-        index=pd.Index(given["event"], dtype=np.int64, name="event"),
-    )
-
-
-def _cells(values: Sequence[Any]) -> Any:
-    """A column of labels, tuples included, and blanks."""
-    cells = np.empty(len(values), dtype=object)
-    for row, cell in enumerate(values):
-        cells[row] = cell
-    return cells
-
-
-def fill(
-    connection: sqlite3.Connection, entities: Sequence[Any], answers: pd.DataFrame, files: Mapping[str, str]
-) -> None:
-    """What a new file holds."""
-    connection.executemany(
-        "INSERT INTO entity (position, label) VALUES (?, ?)",
-        [(position, text(label)) for position, label in enumerate(entities)],
-    )
-    give(connection, {label: position for position, label in enumerate(entities)}, answers)
-    (fitted,) = connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
-    connection.executemany(
-        "INSERT INTO about (name, value) VALUES (?, ?)",
-        [("identity", secrets.token_hex(16)), ("fitted", str(fitted))],
-    )
-    for sha256, name in files.items():
-        keep_file(connection, sha256, name, "fitted")
-
-
-def give(connection: sqlite3.Connection, position: Mapping[Any, int], answers: pd.DataFrame) -> None:
-    """Answers that came without a question."""
-    for row in answers.rename(columns={"first": "winner", "second": "loser"}).to_dict("records"):
-        kept = {name: cell for name, cell in row.items() if not is_missing(cell)}
-        ends = {name: position[kept[name]] for name in ("winner", "loser", "shown_first") if name in kept}
-        numbers = {name: int(kept[name]) for name in ("count", "tie", "strength") if name in kept}
-        more: dict[str, Any] = {"probability": float(kept["probability"])} if "probability" in kept else {}
-        if "rater" in kept:
-            more["rater"] = text(kept["rater"])
-        insert(connection, kind="answer", **ends, **numbers, **more)
-
-
-def insert(connection: sqlite3.Connection, **columns: Any) -> int:
-    """A new event; its version."""
-    columns = {"time": now(), **columns}
-    cursor = connection.execute(
-        f"INSERT INTO event ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-        tuple(columns.values()),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
-
-
-def keep_file(connection: sqlite3.Connection, sha256: str, name: str, how: str) -> None:
-    """A file whose answers are here."""
-    connection.execute(
-        "INSERT OR REPLACE INTO file (sha256, name, how, time) VALUES (?, ?, ?, ?)",
-        (sha256, name, how, now()),
-    )
-
-
-def closed(connection: sqlite3.Connection, question: str, rater: str) -> tuple[int, int, int]:
-    """Close an open question; the positions of its first, its second, and of the one on the left."""
-    row = connection.execute(
-        "SELECT first, second, left, rater, open FROM question WHERE id = ?", (question,)
-    ).fetchone()
-    if row is None:
-        raise DataError(f"question {shown(question)}: it was never asked; answer the one that is open")
-    if value(row[3]) != rater:
-        raise DataError(f"question {shown(question)}: another rater was asked; answer the one that is open")
-    if not row[4]:
-        raise DataError(
-            f"question {shown(question)}: it was answered, skipped or taken back already; answer the one that is open"
-        )
-    connection.execute("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", (question,))
-    return row[0], row[1], row[2]
 
 
 @dataclass(frozen=True)
@@ -248,9 +144,9 @@ class AnswerStore:
         self._kept: Path | None = None  # a copy of the answers, once the file is not in its place any more
         if schema_of(connection, str(path)) >= SEALED:
             verify(connection, str(path))
-        about = dict(connection.execute("SELECT name, value FROM about"))
+        about = dict(self._rows("SELECT name, value FROM about"))
         self.identity, self.fitted = about["identity"], int(about["fitted"])
-        rows = connection.execute("SELECT label FROM entity ORDER BY position")
+        rows = self._rows("SELECT label FROM entity ORDER BY position")
         self.labels: tuple[Any, ...] = tuple(value(label) for (label,) in rows)
         self._position = {label: position for position, label in enumerate(self.labels)}
 
@@ -292,8 +188,7 @@ class AnswerStore:
                         have = schema_of(connection, str(place))  # another process may have been faster
                         migrate(connection, have)
                         if not have:
-                            fill(connection, entities, answers, files or {})
-                            seal(connection)
+                            _fill(connection, entities, answers, files or {})
                     flush(place.absolute().parent)
                 store = cls(place, connection)
                 if store.labels != tuple(entities):
@@ -389,11 +284,10 @@ class AnswerStore:
 
     def question(self, rater: str) -> Question | None:
         """The open question of a rater."""
-        with explained(self.path):
-            row = self._connection.execute(
-                f"SELECT {_QUESTION} FROM question WHERE rater = ? AND open", (text(rater),)
-            ).fetchone()
-        return None if row is None else self._question(row)
+        rows = self._rows(
+            "SELECT id, first, second, left FROM question WHERE rater = ? AND open", text(rater)
+        )
+        return self._question(rater, *rows[0]) if rows else None
 
     def ask(
         self, rater: str, first: Any, second: Any, left: Any, version: int, *, shared: bool = False
@@ -415,13 +309,13 @@ class AnswerStore:
             The one that is open for the rater already, if there is one. None if the pair is open for another rater and may not be.
         """
         ends = self._position[first], self._position[second]
-        with self._writing() as connection:
-            found = self.question(rater)
-            if found is not None:
-                return found
-            if not shared and set(ends) in self._open_ends(rater):
+        with self._writing():
+            question = self.question(rater)
+            if question is not None:
+                return question
+            if not shared and tuple(sorted(ends)) in self._open_for_others(rater):
                 return None
-            return self._ask(connection, rater, *ends, self._position[left], version)
+            return self._ask(rater, *ends, self._position[left], version)
 
     def answer(self, question: str, outcome: str, rater: str) -> int:
         """Record the answer to an open question.
@@ -436,27 +330,19 @@ class AnswerStore:
         DataError
             If the outcome is none, or the question is not open for this rater.
         """
-        if outcome not in _OUTCOMES:
+        if outcome not in ("first", "second", "tie"):
             raise DataError(f"outcome is {shown(outcome)}; it is 'first', 'second' or 'tie'")
         with self._writing() as connection:
-            first, second, left = closed(connection, question, rater)
+            first, second, left = self._closed(question, rater)
             winner, loser = (second, first) if outcome == "second" else (first, second)
-            return insert(
-                connection,
-                kind="answer",
-                rater=text(rater),
-                question=question,
-                winner=winner,
-                loser=loser,
-                tie=int(outcome == "tie"),
-                shown_first=left,
-            )
+            told = {"winner": winner, "loser": loser, "tie": int(outcome == "tie"), "shown_first": left}
+            return _insert(connection, kind="answer", rater=text(rater), question=question, **told)
 
     def skip(self, question: str, rater: str) -> int:
         """Close an open question without an answer; raises as `answer`. Returns the version."""
         with self._writing() as connection:
-            closed(connection, question, rater)
-            return insert(connection, kind="skip", rater=text(rater), question=question)
+            self._closed(question, rater)
+            return _insert(connection, kind="skip", rater=text(rater), question=question)
 
     def undo(self, rater: str, version: int) -> Question | None:
         """Withdraw a rater's last answer or skip, and ask its question again.
@@ -473,53 +359,59 @@ class AnswerStore:
             None if there is nothing to withdraw. The open question is dropped.
         """
         with self._writing() as connection:
-            row = connection.execute(
+            rows = self._rows(
                 f"""SELECT event.version, first, second, left FROM event JOIN question ON event.question = question.id
                 WHERE event.rater = ? AND {_STANDS} ORDER BY event.version DESC LIMIT 1""",
-                (text(rater),),
-            ).fetchone()
-            if row is None:
+                text(rater),
+            )
+            if not rows:
                 return None
-            event, first, second, left = row
+            event, *ends = rows[0]
             connection.execute(
                 "UPDATE question SET open = 0, checksum = NULL WHERE rater = ? AND open", (text(rater),)
             )
-            insert(connection, kind="withdrawal", rater=text(rater), withdrawn=event)
-            return self._ask(connection, rater, first, second, left, version)
+            _insert(connection, kind="withdrawal", rater=text(rater), withdrawn=event)
+            return self._ask(rater, *ends, version)
 
     def changes(self, after: int = 0) -> Changes:
         """What happened to the answers after a version."""
         columns = ", ".join(f"answer.{name}" for name in COLUMNS)
-        with explained(self.path), transaction(self._connection, "DEFERRED"):
-            version = self.version
-            rows = self._connection.execute(
-                f"""SELECT version, version AS event, 1, {columns} FROM event AS answer
-                WHERE kind = 'answer' AND version > :after
-                UNION ALL
-                SELECT answer.version, event.version AS event, -1, {columns} FROM event
-                JOIN event AS answer ON event.withdrawn = answer.version
-                WHERE answer.kind = 'answer' AND event.version > :after ORDER BY event""",
-                {"after": after},
-            ).fetchall()
-        return Changes.of(version, rows, self.labels)
+        with explained(self.path):
+            with transaction(self._connection, "DEFERRED"):
+                version = self.version
+                rows = self._rows(
+                    f"""SELECT version, version AS event, 1, {columns} FROM event AS answer
+                    WHERE kind = 'answer' AND version > ?1
+                    UNION ALL
+                    SELECT answer.version, event.version AS event, -1, {columns} FROM event
+                    JOIN event AS answer ON event.withdrawn = answer.version
+                    WHERE answer.kind = 'answer' AND event.version > ?1 ORDER BY event""",
+                    after,
+                )
+            steps = pd.DataFrame(rows, columns=["version", "event", "change", *COLUMNS], dtype=object)
+            raters = {None: None} | {stored: value(stored) for stored in steps["rater"].dropna().unique()}
+            ends = {name: label_column([self.labels[i] for i in steps[name]]) for name in ("winner", "loser")}
+            steps = steps.astype(_TYPES).assign(
+                **ends,
+                rater=objects(raters[stored] for stored in steps["rater"]),
+                shown_first=objects(None if i is None else self.labels[i] for i in steps["shown_first"]),
+            )
+        return Changes(version, steps.set_index("event"))
 
     @property
     def version(self) -> int:
         """Number of the last event; 0 before the first."""
-        with explained(self.path):
-            (version,) = self._connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
-        return int(version)
+        return int(self._rows("SELECT coalesce(max(version), 0) FROM event")[0][0])
 
     def avoided(self, rater: str) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
         """Pairs that the rater skipped, and pairs that are open for others."""
-        with explained(self.path):
-            skipped = self._connection.execute(
-                f"""SELECT first, second FROM event JOIN question ON event.question = question.id
-                WHERE kind = 'skip' AND event.rater = ? AND {_STANDS} ORDER BY event.version""",
-                (text(rater),),
-            ).fetchall()
-            others = [tuple(sorted(pair)) for pair in self._open_ends(rater)]
-        named = [[(self.labels[i], self.labels[j]) for i, j in pairs] for pairs in (skipped, others)]
+        skipped = self._rows(
+            f"""SELECT first, second FROM event JOIN question ON event.question = question.id
+            WHERE kind = 'skip' AND event.rater = ? AND {_STANDS} ORDER BY event.version""",
+            text(rater),
+        )
+        pairs = skipped, self._open_for_others(rater)
+        named = [[(self.labels[i], self.labels[j]) for i, j in some] for some in pairs]
         return named[0], named[1]
 
     def counts(self, rater: str) -> dict[str, int]:
@@ -531,16 +423,18 @@ class AnswerStore:
             ``answers`` and ``skips`` of the rater, ``everyone``: answers to questions by all raters, ``given``: answers that came
             otherwise, ``questions``: how many were asked.
         """
-        sums = """coalesce(sum(kind = 'answer' AND question IS NOT NULL AND rater = :rater), 0),
-            coalesce(sum(kind = 'skip' AND rater = :rater), 0),
-            coalesce(sum(kind = 'answer' AND question IS NOT NULL), 0),
-            coalesce(sum(CASE WHEN question IS NULL THEN count END), 0)"""
-        with explained(self.path):
-            row = self._connection.execute(
-                f"SELECT {sums}, (SELECT count(*) FROM question) FROM event WHERE kind <> 'withdrawal' AND {_STANDS}",
-                {"rater": text(rater)},
-            ).fetchone()
-        return dict(zip(("answers", "skips", "everyone", "given", "questions"), row, strict=True))
+        sums = {
+            "answers": "coalesce(sum(kind = 'answer' AND question IS NOT NULL AND rater = ?1), 0)",
+            "skips": "coalesce(sum(kind = 'skip' AND rater = ?1), 0)",
+            "everyone": "coalesce(sum(kind = 'answer' AND question IS NOT NULL), 0)",
+            "given": "coalesce(sum(CASE WHEN question IS NULL THEN count END), 0)",
+            "questions": "(SELECT count(*) FROM question)",
+        }
+        (row,) = self._rows(
+            f"SELECT {', '.join(sums.values())} FROM event WHERE kind <> 'withdrawal' AND {_STANDS}",
+            text(rater),
+        )
+        return dict(zip(sums, row, strict=True))
 
     def add(self, answers: pd.DataFrame, sha256: str, name: str) -> int:
         """Import answers that were given elsewhere, all or none.
@@ -563,33 +457,32 @@ class AnswerStore:
             If these answers are here already, because the file was imported or written here.
         """
         with self._writing() as connection:
-            known = connection.execute("SELECT how, time FROM file WHERE sha256 = ?", (sha256,)).fetchone()
-            if known is not None:
-                how = {
+            for how, time in self._rows("SELECT how, time FROM file WHERE sha256 = ?", sha256):
+                words = {
                     "fitted": "the run was fitted on it",
                     "imported": "it was imported",
                     "exported": "it was exported from here",
                 }
                 raise DataError(
-                    f"{name}: these answers are in {self.path} already ({how[known[0]]}, {known[1]}), and would count twice; give "
+                    f"{name}: these answers are in {self.path} already ({words[how]}, {time}), and would count twice; give "
                     "a file with the new ones alone"
                 )
-            keep_file(connection, sha256, name, "imported")
-            give(connection, self._position, answers)
+            _keep_file(connection, sha256, name, "imported")
+            _give(connection, self._position, answers)
         return self.version
 
     def exported(self, sha256: str, name: str) -> None:
         """Remember a file that was written from these answers."""
         with self._writing() as connection:
-            keep_file(connection, sha256, name, "exported")
+            _keep_file(connection, sha256, name, "exported")
 
     def items(self) -> tuple[str, dict[Any, Any]]:
         """What is shown of the entities: the folder of the images, and by label what `keep_items` was given."""
+        rows = self._rows("SELECT position, item FROM entity WHERE item IS NOT NULL")
+        folder = self._rows("SELECT value FROM about WHERE name = 'images'")
         with explained(self.path):
-            rows = self._connection.execute("SELECT position, item FROM entity WHERE item IS NOT NULL")
-            shown_items = {self.labels[position]: json.loads(item) for position, item in rows}
-            found = self._connection.execute("SELECT value FROM about WHERE name = 'images'").fetchone()
-        return found[0] if found else "", shown_items
+            items = {self.labels[position]: json.loads(item) for position, item in rows}
+        return folder[0][0] if folder else "", items
 
     def keep_items(self, folder: str, items: Mapping[Any, Any]) -> None:
         """Remember what is to be shown of the entities, in place of what was shown so far; values are what JSON can hold."""
@@ -601,6 +494,10 @@ class AnswerStore:
                 [(json.dumps(item), self._position[label]) for label, item in items.items()],
             )
 
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with explained(self.path):
+            return self._connection.execute(query, values).fetchall()
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         self._check_place()
@@ -610,40 +507,109 @@ class AnswerStore:
         self._wrote = True
         self._check_place()
 
-    def _question(self, row: tuple[Any, ...]) -> Question:
-        first, second, left = (self.labels[end] for end in row[2:])
-        return Question(row[0], first, second, left, value(row[1]))
+    def _question(self, rater: str, name: str, *ends: int) -> Question:
+        return Question(name, *(self.labels[end] for end in ends), rater)
 
-    def _open_ends(self, rater: str) -> list[set[int]]:
-        """Pairs of positions that are open for others, who have not been away for long."""
-        rows = self._connection.execute(
-            "SELECT first, second FROM question WHERE open AND rater <> ? AND asked > ? ORDER BY rowid",
-            (text(rater), now(_AWAY)),
+    def _open_for_others(self, rater: str) -> list[tuple[int, int]]:
+        """Positions of the pairs, the lower first, that are open for others who have not been away for long."""
+        return self._rows(
+            """SELECT min(first, second), max(first, second) FROM question
+            WHERE open AND rater <> ? AND asked > ? ORDER BY rowid""",
+            text(rater),
+            now(_AWAY),
         )
-        return [set(row) for row in rows]
 
-    def _ask(
-        self, connection: sqlite3.Connection, rater: str, first: int, second: int, left: int, version: int
-    ) -> Question:
+    def _ask(self, rater: str, first: int, second: int, left: int, version: int) -> Question:
         name = secrets.token_urlsafe(12)
-        connection.execute(
+        self._rows(
             "INSERT INTO question (id, rater, first, second, left, asked, version) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (name, text(rater), first, second, left, now(), version),
+            *(name, text(rater), first, second, left, now(), version),
         )
-        return self._question((name, text(rater), first, second, left))
+        return self._question(rater, name, first, second, left)
+
+    def _closed(self, question: str, rater: str) -> tuple[int, int, int]:
+        """Close an open question; the positions of its first, its second, and of the one on the left."""
+        rows = self._rows("SELECT first, second, left, rater, open FROM question WHERE id = ?", question)
+        trouble = (
+            "it was never asked"
+            if not rows
+            else "another rater was asked"
+            if value(rows[0][3]) != rater
+            else "it was answered, skipped or taken back already"
+            if not rows[0][4]
+            else ""
+        )
+        if trouble:
+            raise DataError(f"question {shown(question)}: {trouble}; answer the one that is open")
+        self._rows("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", question)
+        first, second, left, *_ = rows[0]
+        return first, second, left
+
+
+_STANDS = "event.version NOT IN (SELECT withdrawn FROM event WHERE withdrawn IS NOT NULL)"
+_TYPES = {
+    **dict.fromkeys(("version", "event", "change", "count"), "int64"),
+    "tie": bool,
+    "strength": "Int64",
+    "probability": float,
+}
+
+
+def _fill(
+    connection: sqlite3.Connection, entities: Sequence[Any], answers: pd.DataFrame, files: Mapping[str, str]
+) -> None:
+    """What a new file holds."""
+    positions = {label: position for position, label in enumerate(entities)}
+    connection.executemany(
+        "INSERT INTO entity (position, label) VALUES (?, ?)",
+        [(position, text(label)) for label, position in positions.items()],
+    )
+    _give(connection, positions, answers)
+    (fitted,) = connection.execute("SELECT coalesce(max(version), 0) FROM event").fetchone()
+    connection.executemany(
+        "INSERT INTO about (name, value) VALUES (?, ?)",
+        [("identity", secrets.token_hex(16)), ("fitted", str(fitted))],
+    )
+    for sha256, name in files.items():
+        _keep_file(connection, sha256, name, "fitted")
+    seal(connection)
+
+
+def _give(connection: sqlite3.Connection, positions: Mapping[Any, int], answers: pd.DataFrame) -> None:
+    """Answers that came without a question."""
+    stored = dict.fromkeys(("winner", "loser", "shown_first"), positions.__getitem__)
+    stored |= {**dict.fromkeys(("count", "tie", "strength"), int), "probability": float, "rater": text}
+    for row in answers.rename(columns={"first": "winner", "second": "loser"}).to_dict("records"):
+        cells = {name: store(row[name]) for name, store in stored.items() if not is_missing(row.get(name))}
+        _insert(connection, kind="answer", **cells)
+
+
+def _insert(connection: sqlite3.Connection, **columns: Any) -> int:
+    """A new event; its version."""
+    columns = {"time": now(), **columns}
+    cursor = connection.execute(
+        f"INSERT INTO event ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        tuple(columns.values()),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def _keep_file(connection: sqlite3.Connection, sha256: str, name: str, how: str) -> None:
+    """A file whose answers are here."""
+    connection.execute(
+        "INSERT OR REPLACE INTO file (sha256, name, how, time) VALUES (?, ?, ?, ?)",
+        (sha256, name, how, now()),
+    )
 
 
 def _inode(file: Path) -> tuple[int, int] | None:
     """Which file it is, whatever it is called; None where there is none."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
-
-
-_QUESTION = "id, rater, first, second, left"
-_STANDS = "event.version NOT IN (SELECT withdrawn FROM event WHERE withdrawn IS NOT NULL)"
+    return status.st_dev, status.st_ino
 
 
 UNKNOWN = "unknown"  # who gave an answer of which nobody noted it, in a table where others are noted
@@ -654,14 +620,15 @@ def answers_table(store: AnswerStore, data: PreferenceData) -> pd.DataFrame:
     table = store.changes().added
     if table.empty:
         return table[["winner", "loser", "count"]]
-    if table["probability"].notna().any():
-        table = table.rename(columns={"winner": "first", "loser": "second"})
-    said = [name for name in ("strength", "probability", "rater", "shown_first") if table[name].notna().any()]
-    if table["tie"].any():
-        said.append("tie")
-    if "rater" in said:
+    named = [
+        name for name in ("strength", "probability", "rater", "shown_first") if table[name].notna().any()
+    ]
+    named += ["tie"] if table["tie"].any() else []
+    if "rater" in named:
         table["rater"] = table["rater"].where(table["rater"].notna(), UNKNOWN)
-    kept = table[[*table.columns[:2], "count", *said]]
+    kept = table[["winner", "loser", "count", *named]]
+    if "probability" in named:
+        kept = kept.rename(columns={"winner": "first", "loser": "second"})
     return data.with_comparisons(kept).comparisons.table(data.entities)
 
 
@@ -709,7 +676,10 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
     """
     file = Path(path)
     table = read_table(file)
-    read, _ = read_comparisons(table, _labels(data, printed=table.text))
+    printed = tuple(map(str, data.entities))
+    alike = len(set(printed)) < len(printed)  # then they are known by what they are
+    labels = printed if table.text and not alike else data.entities
+    read, _ = read_comparisons(table, LabelIndex(labels, lambda row: f"entities, row {row}"))
     known = data.comparisons.columns
     for column in ("strength", "probability", "rater"):
         if (column in known) == (column in read.columns) or (column == "rater" and column in read.columns):
@@ -722,10 +692,3 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
     answers = read.table(data.entities)
     store.add(answers, hashlib.sha256(file.read_bytes()).hexdigest(), file.name)
     return int(answers["count"].sum())
-
-
-def _labels(data: PreferenceData, *, printed: bool) -> LabelIndex:
-    """The labels of the entities; as they are printed, if no two of them are printed alike."""
-    texts = tuple(map(str, data.entities)) if printed else ()
-    labels = texts if len(set(texts)) == len(data.entities) else data.entities
-    return LabelIndex(labels, lambda row: f"entities, row {row}")
