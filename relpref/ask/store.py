@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -366,12 +366,12 @@ class AnswerStore:
             )
             if not rows:
                 return None
-            event, *ends = rows[0]
+            event, first, second, left = rows[0]
             connection.execute(
                 "UPDATE question SET open = 0, checksum = NULL WHERE rater = ? AND open", (text(rater),)
             )
             _insert(connection, kind="withdrawal", rater=text(rater), withdrawn=event)
-            return self._ask(rater, *ends, version)
+            return self._ask(rater, first, second, left, version)
 
     def changes(self, after: int = 0) -> Changes:
         """What happened to the answers after a version."""
@@ -507,8 +507,8 @@ class AnswerStore:
         self._wrote = True
         self._check_place()
 
-    def _question(self, rater: str, name: str, *ends: int) -> Question:
-        return Question(name, *(self.labels[end] for end in ends), rater)
+    def _question(self, rater: str, name: str, first: int, second: int, left: int) -> Question:
+        return Question(name, self.labels[first], self.labels[second], self.labels[left], rater)
 
     def _open_for_others(self, rater: str) -> list[tuple[int, int]]:
         """Positions of the pairs, the lower first, that are open for others who have not been away for long."""
@@ -577,7 +577,9 @@ def _fill(
 
 def _give(connection: sqlite3.Connection, positions: Mapping[Any, int], answers: pd.DataFrame) -> None:
     """Answers that came without a question."""
-    stored = dict.fromkeys(("winner", "loser", "shown_first"), positions.__getitem__)
+    stored: dict[str, Callable[[Any], Any]] = dict.fromkeys(
+        ("winner", "loser", "shown_first"), positions.__getitem__
+    )
     stored |= {**dict.fromkeys(("count", "tie", "strength"), int), "probability": float, "rater": text}
     for row in answers.rename(columns={"first": "winner", "second": "loser"}).to_dict("records"):
         cells = {name: store(row[name]) for name, store in stored.items() if not is_missing(row.get(name))}

@@ -175,7 +175,7 @@ def narrowed(
     avoid = pairs_of_labels(limits.avoid)
     ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
     inside = np.isin(ends, positions).all(axis=1)
-    limits = replace(limits, avoid=[pair for pair, here in zip(avoid, inside, strict=True) if here])
+    limits = replace(limits, avoid=[avoid[row] for row in np.flatnonzero(inside)])
     some = about(posterior, positions.astype(np.int64), parts=False)
     return some, limits, appearances(data)[positions]
 
@@ -263,7 +263,7 @@ def _shortlist(
 ) -> tuple[Positions, Positions]:
     """Positions of the best few pairs by the quick score, in no order."""
     none = np.zeros(0, dtype=np.int64)
-    kept: tuple[Floats, Positions, Positions] = (np.zeros(0), none, none)
+    kept: tuple[Any, ...] = (np.zeros(0), none, none)
     floor = -np.inf
     # How hard a pair is to the one who answers does not change by what a batch is expected to teach the model.
     known = state.pool.blocks(state.now, size) if hardest is not None else repeat(None)
@@ -280,7 +280,8 @@ def _shortlist(
         if len(kept[0]) > 4 * scorer.few:
             kept = _top(kept, scorer.few)
             floor = float(kept[0].min())
-    return _top(kept, scorer.few)[1:]
+    _, first, second = _top(kept, scorer.few)
+    return first, second
 
 
 def _top(kept: tuple[Any, ...], few: int) -> tuple[Any, ...]:
