@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import jax
@@ -27,7 +28,6 @@ from relpref.kernels import (
     cut_features,
     kendall_features,
     kendall_kernel,
-    mallows_features,
     mallows_kernel,
     mallows_landmarks,
 )
@@ -62,6 +62,66 @@ def rankings_only(given: Any) -> Rankings:
     return given
 
 
+def _largest_share(values: Floats, error: Floats) -> float:
+    """Largest norm of a row's standard errors in relation to that of the row."""
+    norm, spread = (np.sqrt(np.sum(np.square(part), axis=1)) for part in (values, error))
+    return float(np.divide(spread, norm, out=np.zeros_like(norm), where=norm > 0).max(initial=0.0))
+
+
+def _require_exhaustive(data: Rankings, what: str) -> None:
+    if not data.exhaustive:
+        raise DataError(
+            f"{what} takes rankings that place every item, and some of these do not; take kernel='kendall', kernel='cut' with a given "
+            "graph or lengthscale, or rankings.completed() if what is missing comes last"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkFeatures:
+    """Features of rankings of any kind by a kernel with a few of them (Nyström's approximation).
+
+    Attributes
+    ----------
+    landmarks : Rankings
+    concentration : float or None
+        λ of the Mallows kernel; None for the Kendall kernel.
+    samples, key
+        Of the Mallows kernel: linear extensions for each ranking, and their random key.
+    """
+
+    landmarks: Rankings
+    concentration: float | None = None
+    samples: int = _FEWEST
+    key: int = 0
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"concentration": self.concentration, "samples": self.samples, "key": self.key}
+
+    def _gram(self, *rankings: Rankings) -> Floats:
+        if self.concentration is None:
+            return np.asarray(kendall_kernel(*rankings))
+        return np.asarray(mallows_kernel(*rankings, **self._options))
+
+    @cached_property
+    def _factor(self) -> Floats:
+        return np.asarray(in_double(lambda gram: cholesky(gram).lower, self._gram(self.landmarks)))
+
+    def features(self, data: Rankings) -> tuple[Features, float]:
+        """Features, and 0: for the error that sampling leaves see `sampling_error`."""
+        if self.concentration is None:
+            diagonal = in_double(kendall_diagonal, data.positions)
+        else:
+            diagonal = mallows_variances(data, **self._options)
+        cross = self._gram(data, self.landmarks)
+        return Features(*in_double(jax.jit(factored_features), cross, self._factor, diagonal)), 0.0
+
+    def sampling_error(self, data: Rankings) -> float:
+        """Of the kernel with the landmarks, for some of the rankings."""
+        options = self._options | {"return_error": True}
+        return _largest_share(*mallows_kernel(data[:_LOOKED_AT], self.landmarks, **options))
+
+
 @dataclass(frozen=True, eq=False)
 class RankingFeatures:
     """What was decided when the training rankings were seen, so that new ones are treated alike.
@@ -71,35 +131,19 @@ class RankingFeatures:
     items : PreferenceData
         In the training rankings' order.
     kernel : RankingKernel
-        Of the program: `GivenFeatures` where the features are computed before, by ``source``.
-    source : "program", "kendall", "cut" or "mallows"
-    graph : array, shape (n, n), or None
-        Of the items, for cut features.
-    landmarks : Rankings or None
-        For the Mallows kernel of rankings that are not exhaustive, and the Kendall kernel of many items.
-    concentration, samples
-        For the former: λ, and linear extensions for each ranking.
-    factor : array, shape (r, r), or None
-        Cholesky factor of the landmarks' kernel.
+        Of the program: `GivenFeatures` where the features are computed before.
+    computed : object with ``features``, or None
+        Which computes them.
     error : float
-        Of the training rankings' Mallows kernel with the landmarks, see `RankingFeatures.prepare`.
-    tolerance, key
-        Of features that are sampled.
+        Largest standard error of the training rankings' Mallows kernel with the landmarks in relation to its norm.
     partial : bool
         Whether rankings that do not place every item can be treated.
     """
 
     items: PreferenceData
     kernel: RankingKernel
-    source: str
-    graph: Floats | None = None
-    landmarks: Rankings | None = None
-    concentration: float = 0.0
-    samples: int = _FEWEST
-    factor: Floats | None = field(default=None, repr=False)
+    computed: "LandmarkFeatures | KendallFeatures | CutFeatures | None" = None
     error: float = 0.0
-    tolerance: float = 0.05
-    key: int = 0
     partial: bool = True
 
     @classmethod
@@ -126,42 +170,35 @@ class RankingFeatures:
             raise DataError(f"landmarks is {landmarks}; it must be at least 1")
         if kernel != "cut" and (graph is not None or lengthscale != "median"):
             raise DataError(f"graph and lengthscale belong to kernel='cut'; kernel is {kernel!r}")
-        common: dict[str, Any] = {"items": data.items, "tolerance": tolerance, "key": key}
         if isinstance(kernel, RankingKernel):
-            return cls(kernel=kernel, source="program", **common)
+            return cls(data.items, kernel)
         if kernel not in NAMES:
             raise DataError(
                 f"kernel is {kernel!r}; it is one of {', '.join(map(repr, NAMES))} or a kernel of relpref.kernels"
             )
+        if kernel == "cut" and lengthscale == "learn":
+            _require_exhaustive(data, "a graph with a lengthscale to be learned")
+            return cls(data.items, Cut(graph, lengthscale), partial=False)
         if kernel == "cut":
-            cut = Cut(graph, lengthscale)
-            if lengthscale == "learn":
-                _require_exhaustive(data, "a graph with a lengthscale to be learned")
-                return cls(kernel=cut, source="program", partial=False, **common)
-            with jax.enable_x64(True):
-                weights = np.asarray(cut.weights(data))
-            return cls(kernel=GivenFeatures(), source="cut", graph=weights, **common)
+            cut = CutFeatures(graph, lengthscale=lengthscale, tolerance=tolerance, random_state=key)
+            return cls(data.items, GivenFeatures(), cut.fit(data))
+        n = data.shape[1]
+        if kernel == "kendall" and n * (n - 1) // 2 <= landmarks:
+            return cls(data.items, GivenFeatures(), KendallFeatures())
         if kernel == "kendall":
-            n = data.shape[1]
-            if n * (n - 1) // 2 <= landmarks:
-                return cls(kernel=GivenFeatures(), source="kendall", **common)
             few = Landmarks.choose(Kendall(), data, landmarks).rankings
-            return cls(kernel=GivenFeatures(), source="kendall", landmarks=few, **common)._factored()
-        given = {} if concentration is None else {"concentration": concentration}
+            return cls(data.items, GivenFeatures(), LandmarkFeatures(few))
         if data.exhaustive:
-            chosen = Landmarks.choose(Mallows(), data, landmarks, **given)
-            return cls(kernel=chosen, source="program", partial=False, **common)
-        strength = concentration
-        if strength is None:
+            given = {} if concentration is None else {"concentration": concentration}
+            return cls(data.items, Landmarks.choose(Mallows(), data, landmarks, **given), partial=False)
+        if concentration is None:
             with jax.enable_x64(True):
-                strength = float(Mallows().parameters(data)["concentration"].icdf(0.5))
-        few = mallows_landmarks(data, landmarks, concentration=strength)
-        found = cls(kernel=GivenFeatures(), source="mallows", landmarks=few, concentration=strength, **common)
-        samples, error = _FEWEST, found._sampling_error(data, _FEWEST)
-        while samples < _MOST and error > tolerance:
-            samples *= 2
-            error = found._sampling_error(data, samples)
-        return replace(found, samples=samples, error=error)._factored()
+                concentration = float(Mallows().parameters(data)["concentration"].icdf(0.5))
+        few = mallows_landmarks(data, landmarks, concentration=concentration)
+        computed = LandmarkFeatures(few, concentration, key=key)
+        while (error := computed.sampling_error(data)) > tolerance and computed.samples < _MOST:
+            computed = replace(computed, samples=2 * computed.samples)
+        return cls(data.items, GivenFeatures(), computed, error)
 
     def prepare(self, rankings: Rankings) -> tuple[Rankings, float]:
         """Rankings as the program wants them, and the largest standard error of their features in relation to their norm.
@@ -169,66 +206,12 @@ class RankingFeatures:
         For Mallows features it is that of the training rankings.
         """
         data = rankings.aligned(self.items)
-        if self.source == "program":
+        if self.computed is None:
             if not self.partial:
                 _require_exhaustive(data, "this kernel")
             return data, 0.0
-        if self.landmarks is not None:
-            return self._by_landmarks(data, self.landmarks), self.error
-        if self.source == "kendall":
-            return data.with_features(kendall_features(data)), 0.0
-        values, error = cut_features(
-            data, self.graph, normalize=True, tolerance=self.tolerance, key=self.key, return_error=True
-        )
-        return data.with_features(values), _largest_share(values, error)
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        """Of the Mallows kernel: new rankings are seen with the number of samples and the key of the training rankings."""
-        return {"concentration": self.concentration, "samples": self.samples, "key": self.key}
-
-    def _gram(self, *rankings: Rankings) -> Floats:
-        if self.source == "kendall":
-            return np.asarray(kendall_kernel(*rankings))
-        return np.asarray(mallows_kernel(*rankings, **self._settings))
-
-    def _factored(self) -> Self:
-        """With the landmarks' part of all features to come."""
-        assert self.landmarks is not None
-        return replace(self, factor=in_double(lambda gram: cholesky(gram).lower, self._gram(self.landmarks)))
-
-    def _by_landmarks(self, data: Rankings, landmarks: Rankings) -> Rankings:
-        if self.source == "kendall":
-            diagonal = in_double(kendall_diagonal, data.positions)
-        else:
-            diagonal = mallows_variances(data, **self._settings)
-        features = in_double(jax.jit(factored_features), self._gram(data, landmarks), self.factor, diagonal)
-        return data.with_features(features.values, features.residual)
-
-    def _sampling_error(self, data: Rankings, samples: int) -> float:
-        """Of the kernel with the landmarks, for some of the rankings."""
-        assert self.landmarks is not None
-        values, error = mallows_kernel(
-            data[:_LOOKED_AT],
-            self.landmarks,
-            **(self._settings | {"samples": samples}),
-            return_error=True,
-        )
-        return _largest_share(values, error)
-
-
-def _largest_share(values: Floats, error: Floats) -> float:
-    """Largest norm of a row's standard errors in relation to that of the row."""
-    norm, spread = (np.sqrt(np.sum(np.square(part), axis=1)) for part in (values, error))
-    return float(np.divide(spread, norm, out=np.zeros_like(norm), where=norm > 0).max(initial=0.0))
-
-
-def _require_exhaustive(data: Rankings, what: str) -> None:
-    if not data.exhaustive:
-        raise DataError(
-            f"{what} takes rankings that place every item, and some of these do not; take kernel='kendall', kernel='cut' with a given "
-            "graph or lengthscale, or rankings.completed() if what is missing comes last"
-        )
+        features, error = self.computed.features(data)
+        return data.with_features(*features), self.error or error
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -320,7 +303,9 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
             concentration=fixed.get("concentration"),
             key=self.random_state,
         )
-        if self._features.source == "mallows":  # its features are computed before, so that this is no site
+        if (
+            self.kernel == "mallows" and self._features.computed
+        ):  # features are computed before: this is no site
             fixed.pop("concentration", None)
             if "concentration" in (self.priors or {}):
                 raise DataError(
@@ -436,19 +421,22 @@ class CutFeatures(RankingTransformer):
             self.graph_: Floats = np.asarray(kernel.weights(data))
         return self
 
+    def features(self, data: Rankings) -> tuple[Features, float]:
+        """Features of rankings of the same items in their order, and their largest standard error in relation to their norm."""
+        values, error = cut_features(
+            data,
+            self.graph_,
+            normalize=self.normalize,
+            placements=self.placements,
+            tolerance=self.tolerance,
+            key=self.random_state,
+            return_error=True,
+        )
+        return Features(values, None), _largest_share(values, error)
+
     def transform(self, X: Rankings) -> Floats:
         """Features, shape (m, n)."""
-        data = self._aligned(X)
-        return np.asarray(
-            cut_features(
-                data,
-                self.graph_,
-                normalize=self.normalize,
-                placements=self.placements,
-                tolerance=self.tolerance,
-                key=self.random_state,
-            )
-        )
+        return np.asarray(self.features(self._aligned(X))[0].values)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         return np.array(self._labels(), dtype=object)
@@ -462,9 +450,13 @@ class KendallFeatures(RankingTransformer):
         self._keep_items(X)
         return self
 
+    def features(self, data: Rankings) -> tuple[Features, float]:
+        """Features of rankings of the same items in their order, which have no error."""
+        return Features(kendall_features(data), None), 0.0
+
     def transform(self, X: Rankings) -> Floats:
         """Features, shape (m, n(n − 1)/2)."""
-        return np.asarray(kendall_features(self._aligned(X)))
+        return np.asarray(self.features(self._aligned(X))[0].values)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``a > b`` for each pair."""
@@ -520,23 +512,17 @@ class MallowsFeatures(RankingTransformer):
         n = max(self.n_features_in_, 2)
         self.concentration_ = 4.0 / (n * (n - 1)) if self.concentration is None else self.concentration
         self.landmarks_ = mallows_landmarks(data, self.number, concentration=self.concentration_)
-        found = self._features(data)
+        self._features = LandmarkFeatures(
+            self.landmarks_, self.concentration_, self.samples, self.random_state
+        )
+        found, _ = self._features.features(data)
         left_out = float(np.sum(np.asarray(found.residual)))
         self.landmark_error_ = left_out / float(np.sum(np.square(found.values)) + left_out)
         return np.asarray(found.values)
 
     def transform(self, X: Rankings) -> Floats:
         """Features, shape (m, number of landmarks)."""
-        return np.asarray(self._features(self._aligned(X)).values)
-
-    def _features(self, data: Rankings) -> Features:
-        return mallows_features(
-            data,
-            self.landmarks_,
-            concentration=self.concentration_,
-            samples=self.samples,
-            key=self.random_state,
-        )
+        return np.asarray(self._features.features(self._aligned(X))[0].values)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``mallows0``, ``mallows1``, ...."""

@@ -88,8 +88,9 @@ def test_kendall_landmarks_are_computed_before() -> None:
     train, test = users("non-exhaustive", number=30), users("non-exhaustive", 1, 30)
     chosen = RankingFeatures.choose("kendall", train, landmarks=7)
     seen, _ = chosen.prepare(test)
-    assert chosen.landmarks is not None and seen.features is not None and seen.residual is not None
-    cross, corner = (kendall_kernel(part, chosen.landmarks) for part in (test, chosen.landmarks))
+    landmarks: Any = chosen.computed
+    assert seen.features is not None and seen.residual is not None
+    cross, corner = (kendall_kernel(part, landmarks.landmarks) for part in (test, landmarks.landmarks))
     np.testing.assert_allclose(
         seen.features @ seen.features.T, cross @ np.linalg.solve(corner, cross.T), atol=1e-10
     )
@@ -112,11 +113,13 @@ def test_as_many_samples_as_the_tolerance_asks_for() -> None:
         )
         seen, error = chosen.prepare(test)
         assert 0 < error <= tolerance
-        assert chosen.landmarks is not None and seen.features is not None and seen.residual is not None
-        expected = mallows_features(test, chosen.landmarks, concentration=0.1, samples=chosen.samples, key=3)
+        computed: Any = chosen.computed
+        assert seen.features is not None and seen.residual is not None
+        options = {"concentration": 0.1, "samples": computed.samples, "key": 3}
+        expected = mallows_features(test, computed.landmarks, **options)
         np.testing.assert_allclose(seen.features, expected.values, atol=1e-12)
         np.testing.assert_allclose(seen.residual, np.asarray(expected.residual), atol=1e-12)
-        found[tolerance] = chosen.samples
+        found[tolerance] = computed.samples
     assert 32 == found[0.9] < found[0.03]
 
 
