@@ -122,66 +122,6 @@ def _read(name: str, value: Any, index: LabelIndex, data: "PreferenceData") -> R
     return read
 
 
-def to_tables(data: "PreferenceData") -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    """Return the entities, the comparisons and the edges; see `PreferenceData.to_tables`."""
-    labels = label_column(data.entities)
-    names = pd.Index(list(data.attribute_names), dtype=object)
-    entities = pd.DataFrame(np.array(data.attributes), index=labels.rename("entity"), columns=names)
-    comparisons = data.comparisons.table(data.entities)
-    relations: dict[str, Any] = {}
-    for part, graph in data.relations.items():
-        name = data.relation_of(part)
-        if name in data.links:
-            relations[name] = data.links[name].table(data.entities)
-            continue
-        ends = {
-            "source": labels.take(np.asarray(graph.source)),
-            "target": labels.take(np.asarray(graph.target)),
-        }
-        relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
-    return entities, comparisons, relations
-
-
-def groups(data: "PreferenceData") -> NDArray[np.int32]:
-    """Return the group of each entity; see `PreferenceData.groups`."""
-    sources = [data.winner, *(graph.source for graph in data.relations.values())]
-    targets = [data.loser, *(graph.target for graph in data.relations.values())]
-    ends = (np.concatenate(sources), np.concatenate(targets))
-    shape = (data.num_entities, data.num_entities)
-    links = scipy.sparse.coo_array((np.ones(ends[0].size), ends), shape=shape)
-    _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
-    return np.asarray(group, dtype=np.int32)
-
-
-def describe(data: "PreferenceData") -> str:
-    """Return the sizes in one line; see `PreferenceData.describe`."""
-    parts = [counted(data.num_entities, "entity", "entities")]
-    if data.attribute_names:
-        parts.append(counted(len(data.attribute_names), "attribute"))
-    ends = np.stack([np.asarray(data.winner), np.asarray(data.loser)])
-    pairs = counted(np.unique(np.sort(ends, axis=0), axis=1).shape[1], "pair")
-    parts.append(
-        f"{counted(data.num_answers, 'answer')} to {pairs}" if data.answered else f"{pairs}, not answered"
-    )
-    parts += _answer_words(data.comparisons)
-    if data.relations:
-        sizes = ", ".join(
-            f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
-            for name, graph in data.relations.items()
-        )
-        parts.append(f"relations: {sizes}")
-    return ", ".join(parts)
-
-
-def _answer_words(answers: Comparisons) -> list[str]:
-    words = [] if answers.tie is None else [counted(int(answers.count[answers.tie].sum()), "tie")]
-    if answers.strengths > 1:
-        words.append(f"strengths up to {answers.strengths}")
-    if answers.rater is not None:
-        words.append(counted(len(answers.raters), "rater"))
-    return words
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class PreferenceData:
     """Entities, their attributes and relations, and answers to "which of two?": validated, immutable.
@@ -259,21 +199,7 @@ class PreferenceData:
         """
         checked = checked_relations(relations)
         read = _met(comparisons, checked, columns) if entities is None else read_entities(entities)
-        index = index_entities(read)
-        graphs, links, notes = read_relations(checked, index)
-        answers, more = read_comparisons(comparisons, index, columns)
-        center, scale = standardization(read.attributes)
-        return cls(
-            entities=index.labels,
-            attributes=read_only(read.attributes),
-            attribute_names=read.attribute_names,
-            attribute_center=center,
-            attribute_scale=scale,
-            comparisons=answers,
-            _graphs=graphs,
-            _links=links,
-            notes=(*more, *notes),
-        )
+        return _data(read, checked, comparisons, columns)
 
     @classmethod
     def from_files(
@@ -519,18 +445,60 @@ class PreferenceData:
         relations : dict of str to DataFrame or Relation
             Columns source, target, weight; in a `Relation` where it is directed or bipartite.
         """
-        return to_tables(self)
+        labels = label_column(self.entities)
+        names = pd.Index(list(self.attribute_names), dtype=object)
+        entities = pd.DataFrame(np.array(self.attributes), index=labels.rename("entity"), columns=names)
+        comparisons = self.comparisons.table(self.entities)
+        relations: dict[str, Any] = {}
+        for part, graph in self.relations.items():
+            name = self.relation_of(part)
+            if name in self.links:
+                relations[name] = self.links[name].table(self.entities)
+                continue
+            ends = {
+                "source": labels.take(np.asarray(graph.source)),
+                "target": labels.take(np.asarray(graph.target)),
+            }
+            relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
+        return entities, comparisons, relations
 
     def groups(self) -> NDArray[np.int32]:
         """Return the number of the group of each entity, shape (n,).
 
         Two entities are in one group if comparisons and edges of any relation lead from one to the other.
         """
-        return groups(self)
+        sources = [self.winner, *(graph.source for graph in self.relations.values())]
+        targets = [self.loser, *(graph.target for graph in self.relations.values())]
+        ends = (np.concatenate(sources), np.concatenate(targets))
+        shape = (self.num_entities, self.num_entities)
+        links = scipy.sparse.coo_array((np.ones(ends[0].size), ends), shape=shape)
+        _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
+        return np.asarray(group, dtype=np.int32)
 
     def describe(self) -> str:
         """Return the sizes in one line."""
-        return describe(self)
+        parts = [counted(self.num_entities, "entity", "entities")]
+        if self.attribute_names:
+            parts.append(counted(len(self.attribute_names), "attribute"))
+        ends = np.stack([np.asarray(self.winner), np.asarray(self.loser)])
+        pairs = counted(np.unique(np.sort(ends, axis=0), axis=1).shape[1], "pair")
+        parts.append(
+            f"{counted(self.num_answers, 'answer')} to {pairs}" if self.answered else f"{pairs}, not answered"
+        )
+        answers = self.comparisons
+        if answers.tie is not None:
+            parts.append(counted(int(answers.count[answers.tie].sum()), "tie"))
+        if answers.strengths > 1:
+            parts.append(f"strengths up to {answers.strengths}")
+        if answers.rater is not None:
+            parts.append(counted(len(answers.raters), "rater"))
+        if self.relations:
+            sizes = ", ".join(
+                f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
+                for name, graph in self.relations.items()
+            )
+            parts.append(f"relations: {sizes}")
+        return ", ".join(parts)
 
     def __repr__(self) -> str:
         # Inside a compiled function, or as a tree of anything else, there is nothing to count.
@@ -569,9 +537,15 @@ register(
 
 def unanswered(read: Entities, relations: Mapping[str, Any] | None) -> PreferenceData:
     """Return entities about which nothing was asked; they may have neither attributes nor relations."""
+    return _data(read, checked_relations(relations), None, None)
+
+
+def _data(
+    read: Entities, relations: dict[str, Any], comparisons: Any, columns: Mapping[str, str] | None
+) -> PreferenceData:
     index = index_entities(read)
-    graphs, links, notes = read_relations(checked_relations(relations), index)
-    nothing = np.zeros(0, dtype=np.int32)
+    graphs, links, notes = read_relations(relations, index)
+    answers, more = read_comparisons(comparisons, index, columns)
     center, scale = standardization(read.attributes)
     return PreferenceData(
         entities=index.labels,
@@ -579,8 +553,8 @@ def unanswered(read: Entities, relations: Mapping[str, Any] | None) -> Preferenc
         attribute_names=read.attribute_names,
         attribute_center=center,
         attribute_scale=scale,
-        comparisons=Comparisons(nothing, nothing, nothing),
+        comparisons=answers,
         _graphs=graphs,
         _links=links,
-        notes=notes,
+        notes=(*more, *notes),
     )
