@@ -23,8 +23,7 @@ from relpref.data.matrix_files import Files
 from relpref.data.relation import path_and_kind
 from relpref.data.tables import suffix_of
 from relpref.errors import DataError, StorageError
-from relpref.files import file_digest
-from relpref.folders import previous, replaced_folder
+from relpref.files import file_digest, previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
 from relpref.posterior.storage import conform
 
@@ -37,23 +36,17 @@ _PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
 
 
 class _Table(TypedDict):
-    """A table that a run was made from."""
-
     file: str
     given: str
     sha256: str
 
 
 class _Posterior(TypedDict):
-    """The file of the posterior."""
-
     file: str
     sha256: str
 
 
 class _Answers(TypedDict):
-    """The answers that the posterior knows."""
-
     file: str
     store: str
     version: int
@@ -145,15 +138,11 @@ class Run:
 
 def copies(tables: Files) -> tuple[Copy, ...]:
     """Look at the tables of a data set as they are."""
-    named = {}
-    if tables.entities is not None:
-        named["entities"] = tables.entities
-    if tables.comparisons is not None:
-        named["comparisons"] = tables.comparisons
+    named = {"entities": tables.entities, "comparisons": tables.comparisons}
     for name, given in tables.relations.items():
         path, kind = path_and_kind(given)
         named[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path
-    return copied(named)
+    return copied({name: path for name, path in named.items() if path is not None})
 
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from relpref import parallel as cluster
 from relpref.errors import ClusterError, DataError
-from relpref.parallel import run as cluster
 from relpref.parallel import run_all
 
 pytest.importorskip("distributed")

@@ -14,7 +14,7 @@ from relpref.diagnostics import Calibration, Certificate, Check, calibrate, cert
 from relpref.diagnostics.calibration.run import simulated_relation, simulated_utilities
 from relpref.diagnostics.certificate import CHECK
 from relpref.errors import DataError
-from relpref.folders import made
+from relpref.files import made
 from relpref.infer import EP, Exact, Laplace
 from relpref.runs import load_run
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from relpref import __version__
 from relpref.errors import InferenceError
-from relpref.folders import made
+from relpref.files import made
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.exact import Exact
 from relpref.infer.program import preference_data

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import relpref
-from relpref import folders
+from relpref import files
 from relpref.errors import DataError, StorageError
-from relpref.folders import previous, replaced_folder
+from relpref.files import previous, replaced_folder
 from relpref.runs import Copy, load_run, save_run
 
 
@@ -37,7 +37,7 @@ def save(folder: Path, content: bytes, *names: str, **more: Any) -> None:
 def can_swap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the system can exchange two folders in one step."""
     if not request.param:
-        monkeypatch.setattr(folders, "_swap", lambda first, second: False)
+        monkeypatch.setattr(files, "_swap", lambda first, second: False)
     return bool(request.param)
 
 
@@ -96,7 +96,7 @@ def test_a_rename_that_fails_is_undone(
 ) -> None:
     save(tmp_path / "run", b"old", "entities")
     before = snapshot(tmp_path)
-    monkeypatch.setattr(folders, "_swap", lambda first, second: False)
+    monkeypatch.setattr(files, "_swap", lambda first, second: False)
     rename = os.rename
 
     def fails_to_install(source: Path, target: Path) -> None:
@@ -139,7 +139,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         from pathlib import Path
         sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(relpref.__file__).parents[1])!r}]
         from test_folders import save
-        from relpref import folders
+        from relpref import files
         from relpref.files import file_digest
         from relpref.runs import read_record
 
@@ -155,7 +155,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
 
         place = Path({str(tmp_path)!r})
         outcomes = set()
-        for name in ((os, "fsync"), (os, "rename"), (folders, "_swap"), (os, "unlink"), (os, "rmdir")):
+        for name in ((os, "fsync"), (os, "rename"), (files, "_swap"), (os, "unlink"), (os, "rmdir")):
             for count in range(1, 40):
                 run = place / f"{{name[1]}}{{count}}" / "run"
                 save(run, b"old", "entities", "comparisons")

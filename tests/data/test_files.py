@@ -13,8 +13,7 @@ from relpref.data import PreferenceData, Rankings, read_table
 from relpref.data.matrix_files import read_matrix
 from relpref.data_loaders.edges import read_edges
 from relpref.errors import DataError, StorageError, UnknownLabelError
-from relpref.files import replaced
-from relpref.folders import made
+from relpref.files import made, replaced
 
 ENTITIES = "name,size,heavy\nNA,1.5,True\n007,2,False\nnull,-3e1,True\n"
 COMPARISONS = "winner,loser,count\nNA,007,2\nnull,NA,1\n"

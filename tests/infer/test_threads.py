@@ -16,8 +16,7 @@ from relpref import PreferenceData
 from relpref.infer import EP
 from relpref.infer.program import Call
 from relpref.models import xpgp
-from relpref.parallel import run_all
-from relpref.parallel.run import one_thread
+from relpref.parallel import one_thread, run_all
 
 
 def slow_program(size: int) -> None:

@@ -29,8 +29,7 @@ from relpref.diagnostics.predictive.leave_one_out import (
     scored_labels,
 )
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
-from relpref.files import replaced
-from relpref.folders import made
+from relpref.files import made, replaced
 from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.exact.closed import distinct
 from relpref.infer.exact.solve import opposites

@@ -1,4 +1,4 @@
-"""Hands items to a function, wherever it runs, and the results over as they come."""
+"""Many independent computations: one after the other, in threads, in local processes, or on a Dask cluster."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from relpref import __version__
@@ -72,10 +72,8 @@ class Scheduler:
         if text is None:
             return cls("here")
         kind, colon, number = text.partition(":")
-        if kind in ("threads", "processes") and not colon:
-            return cls(kind, _cores())  # type: ignore[arg-type]
-        if kind in ("threads", "processes") and number.isdecimal() and int(number) > 0:
-            return cls(kind, int(number))  # type: ignore[arg-type]
+        if kind in ("threads", "processes") and (not colon or (number.isdecimal() and int(number) > 0)):
+            return cls(kind, int(number) if colon else _cores())  # type: ignore[arg-type]
         if "://" in text:
             return cls("address", address=text)
         raise DataError(f"scheduler is {text!r}; it is None, {FORMS}")
@@ -148,9 +146,7 @@ def run_all(
     elif where.kind == "threads":
         found = _in_threads(function, items, where.number)
     else:
-        from relpref.parallel.run import on_dask
-
-        found = on_dask(function, items, where, label, kept)
+        found = _on_dask(function, items, where, label, kept)
     hidden = not (progress_bar and sys.stderr.isatty())
     with tqdm(total=len(items), desc=label, file=sys.stderr, leave=False, disable=hidden) as bar:
         for position, result in found:
@@ -188,14 +184,13 @@ _UNREAD = "Error during deserialization"  # how Dask begins to say so
 Versions = tuple[tuple[str, str], ...]
 
 
-def on_dask(
+def _on_dask(
     function: Callable[[Any], Any],
     items: Sequence[Any],
     where: Scheduler,
     label: str,
     kept: str | os.PathLike[str] | None,
 ) -> Iterator[tuple[int, Any]]:
-    """As `relpref.parallel.run_all`, by the workers of a Dask scheduler."""
     try:
         from distributed import Client, KilledWorker, as_completed
     except ImportError:
@@ -293,12 +288,7 @@ def _compute(function: Callable[[Any], Any], item: Any, expected: Versions) -> A
 def versions() -> Versions:
     """Of everything that results depend on."""
     found = [("python", platform.python_version().rpartition(".")[0]), ("relpref", __version__)]
-    for package in _DECISIVE:
-        try:
-            found.append((package, version(package)))
-        except PackageNotFoundError:
-            found.append((package, "none"))
-    return tuple(found)
+    return tuple(found + [(package, version(package)) for package in _DECISIVE])
 
 
 def _local_cluster(workers: int) -> Any:
