@@ -41,7 +41,9 @@ def trace(data: PreferenceData) -> tuple[Counter[str], Counter[tuple[str, str]],
     def record(frame: FrameType, event: str, _: Any) -> None:
         nonlocal switches, last
         name = frame.f_code.co_filename
-        if event != "call" or not name.startswith(ROOT):
+        # Comprehensions are calls of their own up to Python 3.11.
+        comprehension = frame.f_code.co_name.endswith(("comp>", "genexpr>"))
+        if event != "call" or comprehension or not name.startswith(ROOT):
             return
         file = name[len(ROOT) + 1 :]
         files[file] += 1

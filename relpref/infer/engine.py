@@ -1,8 +1,9 @@
 """What the engines that approximate a posterior by a Gaussian share: options, the search for hyperparameters, the result."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -18,7 +19,7 @@ from relpref.infer.assemble import (
     thinned,
 )
 from relpref.infer.computing import computing
-from relpref.infer.evidence import Evaluation, Evidence
+from relpref.infer.evidence import Evidence
 from relpref.infer.importance import (
     MIN_POINTS,
     PARETO_POINTS,
@@ -34,27 +35,24 @@ from relpref.infer.importance import (
 )
 from relpref.infer.large.fit import fit, is_large
 from relpref.infer.program import Model, Program, preference_data
-from relpref.infer.result import CODES, Progress, Result
+from relpref.infer.result import CODES, Progress, Result, code
 from relpref.infer.search import (
     CLOSE,
     UNMIXED,
-    Given,
-    Setting,
-    Settled,
-    Target,
+    Density,
+    Fitted,
+    cold_start,
     describe,
-    in_gap_space,
-    integrate,
-    settle,
-    usable,
+    fit_hyperparameters,
+    in_dual_space,
+    sample,
 )
-from relpref.infer.sites import Info, Sites
 from relpref.posterior.base import Origin, Posterior
 from relpref.posterior.gaussian import Floats, as_key, generator
 
-Strategy = Literal["integrate", "maximise", "em", "nuts"]
+Strategy = Literal["integrate", "maximise", "maximize", "em", "nuts"]
 
-STRATEGIES: tuple[Strategy, ...] = ("integrate", "maximise", "em", "nuts")
+_CONVERGED = code(Result.converged)
 _ALL_HELD = "all hyperparameters are in a plate, such as one for each rater; they are at their maximum"
 _TOO_LARGE = "the covariances of all points would take too much memory; hyperparameters are at their maximum"
 
@@ -68,12 +66,12 @@ class GaussianEngine:
         A numpyro program whose latent sites are Gaussian vectors. Each of its observed answers may depend on one affine function of
         them, its predictor; the moments of distributions from `relpref.likelihoods` have closed forms, those of others are
         integrated numerically. Every other latent site is a hyperparameter.
-    hyperparameters : {"integrate", "maximise", "em", "nuts"}
+    hyperparameters : {"integrate", "maximize", "em", "nuts"}
         ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of evidence times prior (see
         `relpref.infer.importance`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
         scalars first, then entries of vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
         ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, above
-        about 640 entities, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximise"`` climbs log evidence
+        about 640 entities, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximize"`` (or ``"maximise"``) climbs log evidence
         plus log prior by its exact gradient and takes the maximum for certain: intervals are too narrow where answers are few.
         ``"em"`` reaches the same place by the paper's expectation maximization (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them
         from evidence times prior, starting at the maximum, and returns a mixture of one posterior for each draw: the reference, and
@@ -105,7 +103,7 @@ class GaussianEngine:
     """
 
     name: ClassVar[str]
-    evaluate: ClassVar[Evaluation]
+    evaluate: ClassVar[Callable[..., Evidence]]
 
     def __init__(
         self,
@@ -128,17 +126,18 @@ class GaussianEngine:
             raise DataError(
                 f"program is {program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
             )
-        if hyperparameters not in STRATEGIES:
-            raise DataError(
-                f"hyperparameters is {hyperparameters!r}; it is 'integrate', 'maximise', 'em' or 'nuts'; "
-                "give known values with fixed="
-            )
+        if hyperparameters == "maximize":
+            hyperparameters = "maximise"  # as saved files have it
         for name, given, known in (
+            ("hyperparameters", hyperparameters, ("integrate", "maximise", "em", "nuts")),
             ("space", space, ("auto", "entity", "gap")),
             ("structure", structure, ("auto", "dense", "sparse")),
         ):
             if given not in known:
-                raise DataError(f"{name} is {given!r}; it is {known[0]!r}, {known[1]!r} or {known[2]!r}")
+                hint = "; give known values with fixed=" if name == "hyperparameters" else ""
+                raise DataError(
+                    f"{name} is {given!r}; it is {', '.join(map(repr, known[:-1]))} or {known[-1]!r}{hint}"
+                )
         for name, number, least in (
             ("restarts", restarts, 1),
             ("draws", draws, 8),
@@ -250,85 +249,88 @@ class GaussianEngine:
         progress_bar: bool,
         at_first: Mapping[str, Any] | None,
     ) -> Posterior:
-        if is_large(self.options["structure"], args, kwargs):
+        options = self.options
+        if is_large(options["structure"], args, kwargs):
             return fit(self, start, key, args, kwargs, progress_bar, at_first)
-        program = Program.of(self.program, args, kwargs, self.fixed, padding=self.options["padding"])
+        program = Program.of(self.program, args, kwargs, self.fixed, padding=options["padding"])
         layout = program.layout
-        settled = settle(self.setting, program, start, key, progress_bar, at_first)
-        final, result, info = settled.evidence, settled.result, settled.info
-        if settled.gap_space and not positive_definite(final):
+        fitted = fit_hyperparameters(self, program, start, key, progress_bar, at_first)
+        final, result, info = fitted.evidence, fitted.result, fitted.info
+        if fitted.dual and not positive_definite(final):
             result = Result.prior_not_positive_definite
             info["result"] = result.name
         self.raise_unless_ok(result, info)
         info |= prior_notes(preference_data(args, kwargs), final.blocks)
-        if self.options["hyperparameters"] == "nuts" and layout.hyperparameters and not result.empty:
-            draws = integrate(
-                Target(self.evaluate, settled.gap_space),
-                Given(program, final.sites, CLOSE, self.options["max_sweeps"]),
-                settled.unconstrained,
-                key,
-                self.options["draws"],
-                self.options["warmup"],
-                progress_bar,
-            )
-            values = program.constrained(draws.values)
-            more = {**_search_info(info), **draws.info}
-            return self._mixture(values, key, args, kwargs, more, None)
         origin = self.origin(args, kwargs)
-        if self.options["hyperparameters"] == "integrate" and layout.hyperparameters and not result.empty:
-            coords = coordinates(program, settled.unconstrained)
+        strategy = options["hyperparameters"] if layout.hyperparameters and not result.empty else None
+        if strategy == "nuts":
+            root = jnp.eye(ravel_pytree(fitted.unconstrained)[0].size)
+            place = (program, fitted.unconstrained, root, final.sites, CLOSE, options["max_sweeps"])
+            density = Density(self.evaluate, fitted.dual, options["warmup"], *place).spread()
+            draws, more = sample(density, key, options["draws"], progress_bar)
+            # Of the search that the sampler started from, what is worth keeping.
+            kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
+            more = {name: info[name] for name in kept if name in info} | more
+            return self._mixture(program.constrained(draws), key, args, kwargs, more, None)
+        if strategy == "integrate":
+            coords = coordinates(program, fitted.unconstrained)
             if not coords.number:
                 info |= {"integration": _ALL_HELD, "held": coords.held}
             elif most_points(layout.num_latents) < MIN_POINTS:
                 info["integration"] = _TOO_LARGE
             else:
-                return self._integrated(program, settled, coords, key, origin, progress_bar)
+                return self._integrated(program, fitted, coords, key, origin, progress_bar)
         return assemble(layout, program.fixed, final, info, key, origin, program.answered)
-
-    @property
-    def setting(self) -> Setting:
-        """What `settle` wants to know."""
-        return Setting(self.name, self.evaluate, self.options)
 
     def raise_unless_ok(self, result: Result, info: Mapping[str, Any]) -> None:
         """Raise what ``throw`` wants to be raised."""
         if not result.ok and self.options["throw"]:
-            raise InferenceError(f"{result.name}: {result.value} ({_state(info)})", result)
+            state = f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping {info['damping']:.2f}"
+            raise InferenceError(f"{result.name}: {result.value} ({state})", result)
 
     def _integrated(
         self,
         program: Program,
-        settled: Settled,
+        fitted: Fitted,
         coords: Coordinates,
         key: Any,
         origin: Origin,
         progress_bar: bool,
     ) -> Posterior:
         """The weighted mixture over importance points around the maximum."""
-        layout, fixed, answered = program.layout, program.fixed, program.answered
-        maximum, unravel = ravel_pytree(settled.unconstrained)
+        layout, best = program.layout, fitted.evidence
+        center, unravel = ravel_pytree(fitted.unconstrained)
+        maximum = np.asarray(center)
         # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
-        tolerance = max(self.options["tol"], POINT_TOLERANCE)
-        cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
-        seen = [(np.asarray(maximum), settled.evidence.sites)]
+        limits = (max(self.options["tol"], POINT_TOLERANCE), self.options["max_sweeps"])
+        cold = cold_start(layout)
+        seen, seen_sites = maximum[None], [best.sites]
 
-        def evaluated(evidence: Evidence, result: Any) -> Evaluated:
-            gradient = np.asarray(ravel_pytree(evidence.gradient)[0])  # zeros at the maximum
-            return Evaluated(float(evidence.log_evidence), float(evidence.log_prior), gradient, result)
-
-        def evaluate(vector: Floats, wanted: bool) -> Evaluated | None:
-            place = unravel(jnp.asarray(vector))
-            nearest = min(seen, key=lambda known: float(np.sum(np.square(known[0] - vector))))
-            for start in (nearest[1], cold):
-                limits = (tolerance, self.options["max_sweeps"])
-                evidence = self.evaluate(program, settled.gap_space, True, place, start, *limits, wanted)
-                if usable(evidence) and CODES[int(evidence.info.code)].ok:
-                    seen.append((vector, evidence.sites))
-                    if not wanted:
-                        return evaluated(evidence, None)
-                    values = {name: np.asarray(value) for name, value in evidence.hyperparameters.items()}
-                    return evaluated(evidence, (Component.of(layout, evidence, answered), values))
-            return None
+        def evaluate(places: Floats, wanted: bool) -> list[Evaluated | None]:
+            nonlocal seen
+            found: list[Evaluated | None] = []
+            for place in places:
+                nearest = seen_sites[int(np.argmin(np.square(seen - place).sum(axis=1)))]
+                unconstrained = unravel(jnp.asarray(place))
+                found.append(None)
+                for start in (nearest, cold):
+                    evidence = self.evaluate(
+                        program, fitted.dual, True, unconstrained, start, *limits, wanted
+                    )
+                    gradient = np.asarray(ravel_pytree(evidence.gradient)[0])
+                    log_evidence, log_prior = float(evidence.log_evidence), float(evidence.log_prior)
+                    numbers = (log_evidence, log_prior, *gradient)
+                    if int(evidence.info.code) != _CONVERGED or not np.all(np.isfinite(numbers)):
+                        continue
+                    seen = np.vstack([seen, place])
+                    seen_sites.append(evidence.sites)
+                    result = None
+                    if wanted:
+                        values = jax.tree.map(np.asarray, evidence.hyperparameters)
+                        result = (Component.of(layout, evidence, program.answered), values)
+                    found[-1] = Evaluated(log_evidence, log_prior, gradient, result)
+                    break
+            return found
 
         with Progress(
             f"{self.name}: averaging over hyperparameters", progress_bar, "points", "effective points {:.1f}"
@@ -336,23 +338,23 @@ class GaussianEngine:
             points = importance_points(
                 evaluate,
                 coords,
-                np.asarray(maximum),
-                evaluated(settled.evidence, None),
+                maximum,
+                Evaluated(float(best.log_evidence), float(best.log_prior), np.zeros(len(maximum)), None),
                 generator(key),
                 most_points(layout.num_latents),
                 progress.step,
             )
-        info = settled.info | {"hyperparameters": "integrate", **points.info}
+        info = fitted.info | {"hyperparameters": "integrate", **points.info}
         if not points.results:
             result = Result.hyperparameters_not_converged
             self.raise_unless_ok(result, info)
             info |= {"result": result.name, "hyperparameters": "maximise"}
-            return assemble(layout, fixed, settled.evidence, info, key, origin, answered)
+            return assemble(layout, program.fixed, best, info, key, origin, program.answered)
         components, values = zip(*points.results, strict=True)
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
         weights = (points.prior_log_weights, points.log_evidence)
         warn_of_weights(info)
-        return assemble_mixture(layout, fixed, components, draws, *weights, info, key, origin)
+        return assemble_mixture(layout, program.fixed, components, draws, *weights, info, key, origin)
 
     def _mixture(
         self,
@@ -370,42 +372,41 @@ class GaussianEngine:
         ]
         known = {**self.fixed, **rows[0]}
         program = Program.of(self.program, args, kwargs, known, padding=self.options["padding"])
-        layout, answered = program.layout, program.answered
+        layout = program.layout
         if layout.hyperparameters:
             raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
         if prior_log_weights is None:
             rows = thinned(rows, layout.num_latents)
-        gap_space = in_gap_space(self.options, layout)
-        cold = sites = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+        dual = in_dual_space(self.options["space"], layout)
+        cold = sites = cold_start(layout)
         limits = (self.options["tol"], self.options["max_sweeps"])
         components: list[Component] = []
         codes: list[Result] = []
-        worst: Info | None = None
+        infos = []
         for row in rows:
             here = program.at({name: jnp.asarray(value) for name, value in row.items()})
             for start in (sites, cold):
-                evidence = self.evaluate(here, gap_space, False, {}, start, *limits, True)
-                if CODES[int(evidence.info.code)].ok:
+                evidence = self.evaluate(here, dual, False, {}, start, *limits, True)
+                if int(evidence.info.code) == _CONVERGED:
                     sites = evidence.sites
                     break
             codes.append(CODES[int(evidence.info.code)])
-            components.append(Component.of(layout, evidence, answered))
-            if worst is None or evidence.info.residual > worst.residual:
-                worst = evidence.info
+            infos.append(evidence.info)
+            components.append(Component.of(layout, evidence, program.answered))
         result = max(codes, key=lambda code: (code.empty, not code.ok))
         if result.ok and more.get("r_hat", 1.0) > UNMIXED:
             result = Result.hyperparameters_not_mixed
-        assert worst is not None  # there are draws
-        info = describe(self.setting, gap_space, result, worst, None) | {"hyperparameters": "nuts"}
+        worst = max(infos, key=lambda one: float(one.residual))
+        info = describe(self, dual, result, worst) | {"hyperparameters": "nuts", **more}
         evidences = np.array([component.log_evidence for component in components])
         log_evidence = None
         if prior_log_weights is None:
             prior_log_weights = -evidences
-            info |= {**more, "draws": len(rows)}
+            info["draws"] = len(rows)
         else:
             log_weights = prior_log_weights + evidences
             log_evidence = float(logsumexp(log_weights))
-            info |= {**more, "points": len(rows), "effective_points": effective(log_weights)}
+            info |= {"points": len(rows), "effective_points": effective(log_weights)}
             if len(rows) >= PARETO_POINTS:
                 info["pareto_k"] = pareto_k(log_weights)
             warn_of_weights(info)
@@ -420,15 +421,3 @@ class GaussianEngine:
     def origin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Origin:
         """How a posterior of this engine comes about."""
         return Origin(self.program, args, kwargs, {"engine": self.name, **self.options, "fixed": self.fixed})
-
-
-def _state(info: Mapping[str, Any]) -> str:
-    return (
-        f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping {info['damping']:.2f}"
-    )
-
-
-def _search_info(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the search that the sampler started from, what is worth keeping."""
-    kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
-    return {name: info[name] for name in kept if name in info}

@@ -1,7 +1,7 @@
 """Expectation propagation as an engine."""
 
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,39 +10,23 @@ from jax import Array
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import (
-    Evaluation,
-    Evidence,
-    build,
-    conclude,
-    gradient_of_search,
+    Approximation,
+    evaluate,
     log_evidence_of_known,
     log_evidence_of_sites,
-    prior_surrogate,
     tilted,
 )
-from relpref.infer.program import Program, Values
+from relpref.infer.program import Reading
 from relpref.infer.sites import Fit, Problem, Sites, cavities, run
 
-_REACH, _NODES = (
-    30.0,
-    241,
-)  # posterior sds on either side of a mean, and points there, where a factor is integrated
+# Posterior sds on either side of a mean, and points there, where a factor is integrated.
+_REACH, _NODES = 30.0, 241
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def evaluate(
-    program: Program,
-    gap_space: bool,
-    with_gradient: bool,
-    unconstrained: Values,
-    sites: Sites,
-    tolerance: Array,
-    max_sweeps: Array,
-    whole: Array | None,
-) -> Evidence:
-    """Run EP from the given sites and return the evidence with its gradient."""
-    reading = program.read(unconstrained)
-    problem = build(program, reading, gap_space)
+def expectation_propagation(
+    problem: Problem, reading: Reading, sites: Sites, tolerance: Any, max_sweeps: Any
+) -> Approximation:
+    """Run EP from the given sites; its evidence and what the answers do to that."""
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
     cavity = cavities(problem.counts, fit.sites, fit.marginals)
     closed = jnp.zeros(problem.counts.shape, bool) if problem.known is None else problem.known.rows
@@ -53,27 +37,16 @@ def evaluate(
         + 0.5 * jnp.vdot(counts * fit.sites.shift, fit.marginals.mean)
         + jnp.sum(log_evidence_of_known(problem, fit))
     )
-    found = conclude(program.layout, reading, problem, fit, log_evidence, info, whole)
-    if program.layout.repeated and whole is not None:
-        nothing = jnp.array([0.0, 1.0])
-        error = jax.lax.cond(whole, lambda: error_of_copies(problem, fit), lambda: nothing)
-        found = found._replace(repeated=error)
-    if not with_gradient:
-        return found
 
-    prior = prior_surrogate(program.layout, problem, fit, found)
-
-    def surrogate(unconstrained: Values) -> Array:
+    def answers(moving: Reading) -> Array:
         # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant. Of a Gaussian likelihood
         # ∂log Ẑ is the derivative of its expectation under the posterior, which does without the cavity.
-        moving = program.read(unconstrained)
         mean = jnp.where(closed, fit.marginals.mean, cavity.mean)
-        answers = tilted(moving.observations, moving.offset, mean, jnp.where(closed, 0.0, cavity.variance))
-        spread = jnp.where(closed, 0.5 * fit.marginals.variance * answers.curvature, 0.0)
-        rows = jnp.vdot(problem.counts, answers.log_normalizer - spread)
-        return prior(moving) + rows + moving.log_prior
+        found = tilted(moving.observations, moving.offset, mean, jnp.where(closed, 0.0, cavity.variance))
+        spread = jnp.where(closed, 0.5 * fit.marginals.variance * found.curvature, 0.0)
+        return jnp.vdot(problem.counts, found.log_normalizer - spread)
 
-    return found._replace(gradient=gradient_of_search(surrogate, unconstrained, whole))
+    return Approximation(fit, log_evidence, info, answers, partial(error_of_copies, problem, fit))
 
 
 def error_of_copies(problem: Problem, fit: Fit) -> Array:
@@ -134,7 +107,7 @@ class EP(GaussianEngine):
     """
 
     name: ClassVar[str] = "EP"
-    evaluate: ClassVar[Evaluation] = staticmethod(evaluate)
+    evaluate = staticmethod(partial(evaluate, expectation_propagation))
 
     @classmethod
     def describe(cls) -> Description:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,21 +13,18 @@ from relpref.infer.program import Layout, Observation, Program, Reading, Values
 from relpref.infer.result import Result, code
 from relpref.infer.sites import (
     Cavity,
-    EntitySpace,
+    DualSpace,
     Fit,
-    GapSpace,
     Info,
     Known,
+    LatentSpace,
     Marginals,
     Problem,
     Sites,
     Space,
 )
-from relpref.likelihoods import GaussianSite, TiltedMoments, is_log_concave
-from relpref.linalg import Covariance
+from relpref.likelihoods import TiltedMoments, is_log_concave
 
-_MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
-_MOST_IN_GAP_SPACE = 1e7  # times the prior variance
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 
 
@@ -53,9 +50,9 @@ class Evidence(NamedTuple):
     weights : Array, shape (n, n)
         R; the posterior covariance is K − K R K. Zeros unless ``whole``.
     white : Array, shape (n, r), or None
-        V; the posterior covariance is VVᵀ. Zeros unless ``whole``, None in gap space.
+        V; the posterior covariance is VVᵀ. Zeros unless ``whole``, None in observation space.
     drift : Array, shape (n,), or None
-        Posterior mean of the latent vector less its prior mean; None in gap space.
+        Posterior mean of the latent vector less its prior mean; None in observation space.
     hyperparameters : dict
         On their supports.
     location : Array, shape (n,)
@@ -82,33 +79,76 @@ class Evidence(NamedTuple):
     repeated: Array | None = None
 
 
-class Evaluation(Protocol):
-    """How an engine finds the sites and the evidence of a program at given hyperparameters; a jitted function."""
+class Approximation(NamedTuple):
+    """What an engine makes of a problem at given hyperparameters.
 
-    def __call__(
-        self,
-        program: Program,
-        gap_space: bool,
-        with_gradient: bool,
-        unconstrained: Values,
-        sites: Sites,
-        tolerance: Any,
-        max_sweeps: Any,
-        whole: Any,
-    ) -> Evidence:
-        """Start from the given sites; ``gap_space`` and ``with_gradient`` are static.
+    Attributes
+    ----------
+    fit : Fit
+    log_evidence : Array
+    info : Info
+    answers : callable
+        From the program at other hyperparameters to a number, whose derivative is the answers' share of that of the evidence.
+    repeated : callable or None
+        Of EP: gives what `Evidence.repeated` holds.
+    """
 
-        Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of; a search does without. Where it is
-        None, they are empty.
-        """
-
-
-def use_gap_space(layout: Layout) -> bool:
-    """Whether the m x m space is the cheaper one, and good enough."""
-    return layout.num_rows <= layout.num_latents and not needs_entity_space(layout)
+    fit: Fit
+    log_evidence: Array
+    info: Info
+    answers: Callable[[Reading], Array]
+    repeated: Callable[[], Array] | None = None
 
 
-def needs_entity_space(layout: Layout) -> bool:
+# From a problem, the program at the same hyperparameters, sites to start from, a tolerance and a number of sweeps.
+Approximate = Callable[[Problem, Reading, Sites, Any, Any], Approximation]
+
+
+@partial(jax.jit, static_argnums=(0, 2, 3))
+def evaluate(
+    approximate: Approximate,
+    program: Program,
+    dual: bool,
+    with_gradient: bool,
+    unconstrained: Values,
+    sites: Sites,
+    tolerance: Any,
+    max_sweeps: Any,
+    whole: Any,
+) -> Evidence:
+    """Sites and evidence of a program at given hyperparameters, from the given sites.
+
+    Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of; a search does without. Where it is
+    None, they are empty.
+    """
+    reading = program.read(unconstrained)
+    problem = build(program, reading, dual)
+    found = approximate(problem, reading, sites, tolerance, max_sweeps)
+    evidence = conclude(program.layout, reading, problem, found, whole)
+    if not with_gradient:
+        return evidence
+    prior = prior_surrogate(program.layout, problem, found.fit, evidence.alpha)
+
+    def surrogate(unconstrained: Values) -> Array:
+        moving = program.read(unconstrained)
+        return prior(moving) + found.answers(moving) + moving.log_prior
+
+    def gradient() -> Values:
+        return jax.grad(surrogate)(unconstrained)
+
+    if whole is None:
+        return evidence._replace(gradient=gradient())
+    # Where the arrays of a posterior are filled in, a search is at its end.
+    nothing = jax.tree.map(jnp.zeros_like, unconstrained)
+    return evidence._replace(gradient=jax.lax.cond(whole, lambda: nothing, gradient))
+
+
+def use_dual_space(layout: Layout) -> bool:
+    """Whether the m x m observation space is the cheaper one, and good enough."""
+    return layout.num_rows <= layout.num_latents and not needs_latent_space(layout)
+
+
+def needs_latent_space(layout: Layout) -> bool:
     """Whether the m x m space would not do: it takes no negative precisions, and it cancels where sites are far more precise than the prior.
 
     Of far more latents than rows the second is accepted; `too_precise` says then where it shows.
@@ -117,34 +157,34 @@ def needs_entity_space(layout: Layout) -> bool:
     return careful or not layout.log_concave
 
 
-def build(program: Program, reading: Reading, gap_space: bool) -> Problem:
+def build(program: Program, reading: Reading, dual: bool) -> Problem:
     """Set up the algebra for a program at given hyperparameters."""
+    covariance, projection, observations = reading.covariance, reading.projection, reading.observations
     space: Space
-    if gap_space:
-        space = GapSpace.build(reading.covariance, reading.projection)
+    if dual:
+        space = DualSpace.build(covariance, projection)
     else:
-        space = EntitySpace.build(
-            reading.covariance, reading.projection, program.rows, accurate=program.layout.precise
-        )
-    counts = jnp.concatenate([observation.counts for observation in reading.observations])
-    concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in reading.observations]
-    answers = partial(tilted, reading.observations, reading.offset)
-    known = known_sites(reading.observations, reading.offset)
-    return Problem(space, reading.projection, counts, answers, np.concatenate(concave), known)
+        space = LatentSpace.build(covariance, projection, program.rows, accurate=program.layout.precise)
+    counts = jnp.concatenate([observation.counts for observation in observations])
+    concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in observations]
+    answers = partial(tilted, observations, reading.offset)
+    known = known_sites(observations, reading.offset)
+    return Problem(space, projection, counts, answers, np.concatenate(concave), known)
 
 
 def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
     """The sites of rows whose likelihood is Gaussian in the predictor; None where there are no such rows."""
-    if not any(isinstance(observation.likelihood, GaussianSite) for observation in observations):
+    closed = [getattr(observation.likelihood, "gaussian_site", None) for observation in observations]
+    if not any(closed):
         return None
     start, rows, peaks, precisions = 0, [], [], []
-    for likelihood, value, _ in observations:
+    for site, (_, value, _) in zip(closed, observations, strict=True):
         its = offset[start : start + value.size]
         start += value.size
         peak, precision = its, jnp.zeros_like(its)
-        if isinstance(likelihood, GaussianSite):
-            peak, precision = (jnp.ravel(part) for part in likelihood.gaussian_site(value))
-        rows.append(np.full(value.size, isinstance(likelihood, GaussianSite)))
+        if site is not None:
+            peak, precision = (jnp.ravel(part) for part in site(value))
+        rows.append(np.full(value.size, site is not None))
         peaks.append(peak - its)
         precisions.append(precision)
     peak, precision = jnp.concatenate(peaks), jnp.concatenate(precisions)
@@ -167,63 +207,51 @@ def tilted(
 
 
 def conclude(
-    layout: Layout,
-    reading: Reading,
-    problem: Problem,
-    fit: Fit,
-    log_evidence: Array,
-    info: Info,
-    whole: Array | None,
+    layout: Layout, reading: Reading, problem: Problem, found: Approximation, whole: Array | None
 ) -> Evidence:
-    """What every engine reports of the sites it found, the gradient left out."""
-    sites, factor, marginals = fit
+    """What is reported of the sites, the gradient left out."""
+    fit, space, projection = found.fit, problem.space, problem.projection
+    precision, shift = problem.counts * fit.sites.precision, problem.counts * fit.sites.shift
 
     def details() -> tuple[Array, Array | None, dict[str, dict[str, Array]]]:
-        weights = problem.space.weights(factor, problem.counts * sites.precision, problem.projection)
-        white = factor.white if isinstance(problem.space, EntitySpace) else None
-        blocks = dict(zip(layout.slices, map(_parts, reading.covariance.blocks), strict=True))
-        return weights, white, blocks
+        blocks = [
+            {name: part.dense() for name, part in getattr(block, "parts", {"": block}).items()}
+            for block in reading.covariance.blocks
+        ]
+        white = space.posterior_root(fit.factor)
+        return (
+            space.weights(fit.factor, precision, projection),
+            white,
+            dict(zip(layout.slices, blocks, strict=True)),
+        )
 
-    def nothing() -> Any:
-        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(details))
+    def nothing(compute: Callable[[], Any]) -> Any:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(compute))
 
-    if whole is None:
-        weights, white, blocks = jnp.zeros((0, 0)), None, {}
-    else:
-        weights, white, blocks = jax.lax.cond(whole, details, nothing)
-    arrived = info.code == code(Result.converged)
-    fine = jnp.isfinite(log_evidence) | ~arrived
-    ending = jnp.where(too_precise(problem) & arrived, code(Result.too_precise), info.code)
+    weights, white, blocks, repeated = jnp.zeros((0, 0)), None, {}, None
+    if whole is not None:
+        weights, white, blocks = jax.lax.cond(whole, details, lambda: nothing(details))
+        if layout.repeated and found.repeated is not None:
+            repeated = jax.lax.cond(whole, found.repeated, lambda: jnp.array([0.0, 1.0]))
+    arrived = found.info.code == code(Result.converged)
+    fine = jnp.isfinite(found.log_evidence) | ~arrived
+    ending = jnp.where(too_precise(problem) & arrived, code(Result.too_precise), found.info.code)
     return Evidence(
-        log_evidence=log_evidence,
+        log_evidence=found.log_evidence,
         log_prior=reading.log_prior,
         gradient={},
-        sites=sites,
-        marginals=marginals,
-        info=info._replace(code=jnp.where(fine, ending, code(Result.nonfinite))),
-        alpha=problem.projection.adjoint(dual_vector(problem, fit)),
+        sites=fit.sites,
+        marginals=fit.marginals,
+        info=found.info._replace(code=jnp.where(fine, ending, code(Result.nonfinite))),
+        alpha=projection.adjoint(dual_vector(problem, fit)),
         weights=weights,
         white=white,
-        drift=problem.space.latent_mean(factor, problem.counts * sites.shift, problem.projection)
-        if isinstance(problem.space, EntitySpace)
-        else None,
+        drift=space.latent_mean(fit.factor, shift, projection),
         hyperparameters=reading.hyperparameters,
         location=reading.location,
         blocks=blocks,
+        repeated=repeated,
     )
-
-
-def gradient_of_search(
-    surrogate: Callable[[Values], Array], unconstrained: Values, whole: Array | None
-) -> Values:
-    """The gradient where a search goes on; zeros where the arrays of a posterior are filled in, which is the end of it."""
-
-    def gradient() -> Values:
-        return jax.grad(surrogate)(unconstrained)
-
-    if whole is None:
-        return gradient()
-    return jax.lax.cond(whole, lambda: jax.tree.map(jnp.zeros_like, unconstrained), gradient)
 
 
 def dual_vector(problem: Problem, fit: Fit) -> Array:
@@ -249,18 +277,13 @@ def log_evidence_of_known(problem: Problem, fit: Fit) -> Array:
 
 
 def too_precise(problem: Problem) -> Array:
-    """Whether a Gaussian site is so precise that rounding may show: noise/√count below 1e-5, and below 1e-5 prior sds.
-
-    In gap space, which cancels, that is below 3e-4 prior sds.
-    """
-    known, space = problem.known, problem.space
+    """Whether a Gaussian site is so precise that rounding may show, see `DualSpace.precision_limit`."""
+    known = problem.known
     if known is None:
         return jnp.asarray(False)
     precision = jnp.where(known.rows, problem.counts * known.sites.precision, 0.0)
-    if isinstance(space, GapSpace):
-        return jnp.max(precision * jnp.diagonal(space.gram), initial=0.0) > _MOST_IN_GAP_SPACE
-    prior = jnp.minimum(1.0, space.rows.variances(space.root))
-    return jnp.max(precision * prior, initial=0.0) > _MOST_PRECISE
+    variance, most = problem.space.precision_limit()
+    return jnp.max(precision * variance, initial=0.0) > most
 
 
 def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
@@ -272,33 +295,27 @@ def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, ca
     return jnp.sum(jnp.where(counts > 0, counts * (log_normalizer + correction), 0.0))
 
 
-def prior_surrogate(
-    layout: Layout, problem: Problem, fit: Fit, evidence: Evidence
-) -> Callable[[Reading], Array]:
+def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) -> Callable[[Reading], Array]:
     """A function of the moving program whose derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)), sites held constant.
 
     β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R) ∂K); where A moves, too, in
-    entity space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent vector's posterior mean (less its prior mean) and covariance.
+    latent space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent vector's posterior mean (less its prior mean) and covariance.
     """
-    space, precision = problem.space, problem.counts * fit.sites.precision
-    if isinstance(space, GapSpace):
-        dual, weights = dual_vector(problem, fit), space.gap_weights(fit.factor, precision)
-        pull = jnp.outer(dual, dual) - weights
+    space: Any = problem.space
+    projection, precision = problem.projection, problem.counts * fit.sites.precision
+    dual, white = dual_vector(problem, fit), space.posterior_root(fit.factor)
+    if white is None:
+        pull = jnp.outer(dual, dual) - space.dual_weights(fit.factor, precision)
         return lambda moving: 0.5 * jnp.vdot(pull, moving.covariance.congruence(moving.projection.apply))
-    alpha, weights = evidence.alpha, space.weights(fit.factor, precision, problem.projection)
+    weights = space.weights(fit.factor, precision, projection)
 
     def prior(moving: Reading) -> Array:
         return 0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
 
     if layout.constant_projection:
         return prior
-    white = fit.factor.white
-    mean = space.latent_mean(fit.factor, problem.counts * fit.sites.shift, problem.projection)
-    spread = precision[:, None] * (problem.projection.rows(white) @ white.T)
-    pull = jnp.outer(dual_vector(problem, fit), mean) - spread
+    mean = space.latent_mean(fit.factor, problem.counts * fit.sites.shift, projection)
+    spread = precision[:, None] * (projection.rows(white) @ white.T)
+    pull = jnp.outer(dual, mean) - spread
     identity = jnp.eye(len(mean), dtype=mean.dtype)
     return lambda moving: prior(moving) + jnp.vdot(pull, moving.projection.rows(identity))
-
-
-def _parts(covariance: Covariance) -> dict[str, Array]:
-    return {name: part.dense() for name, part in getattr(covariance, "parts", {"": covariance}).items()}

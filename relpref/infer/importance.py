@@ -31,18 +31,14 @@ POINTS = {1: 24, 2: 24, 3: 36, 4: 48, 5: 60, 6: 60}  # by the number of directio
 ROUNDS = 3  # in which they come, each from a proposal with the moments of the points before
 _MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many again follow
 MAX_NUMBERS = 10_000_000  # in the covariances of all points (80 MB), each of which a quick update moves
-_SMALL, FEWER_POINTS = (
-    100,
-    36,
-)  # latents above which there are fewer points: each costs more, and answers say more
+# Latents above which there are fewer points: each costs more, and answers say more.
+_SMALL, FEWER_POINTS = 100, 36
 MIN_POINTS = 24
 MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be relied on
 MAX_PARETO_K = 0.7
 PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
 _FREEDOM = 7.0  # degrees of freedom of the proposal
-POINT_TOLERANCE = (
-    1e-3  # when sites have settled at a point: a mean in posterior sds, a variance relative to itself
-)
+POINT_TOLERANCE = 1e-3  # of the sites at a point: a mean in posterior sds, a variance relative to itself
 _STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
 _LEAST_CURVATURE = 0.5  # the prior alone gives 1
 _MAX_NEWTON = 1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
@@ -73,12 +69,11 @@ class Evaluated(NamedTuple):
     result: Any
 
 
-# From flattened unconstrained hyperparameters, and whether the result is wanted; None where the engine fails.
-Evaluate = Callable[[Floats, bool], Evaluated | None]
+# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are wanted; None where the engine fails.
+Evaluate = Callable[[Floats, bool], list[Evaluated | None]]
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(NamedTuple):
     """Weighted hyperparameters.
 
     Attributes
@@ -102,27 +97,12 @@ class Points:
     info: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Scale:
-    """The monotone map of one coordinate from z, where its prior is standard normal, to its unconstrained value."""
+class _Scale(NamedTuple):
+    """The monotone map of one coordinate from z, where its prior is standard normal, to its unconstrained value x."""
 
     z: Floats
     x: Floats
     log_density: Floats  # of x, at the table's values
-
-    def value(self, z: float) -> float:
-        return float(_line(z, self.z, self.x))
-
-    def standard(self, x: float) -> float:
-        return float(_line(x, self.x, self.z))
-
-    def slopes(self, z: float) -> tuple[float, float]:
-        """dx/dz, and d log p(x)/dx."""
-        at = int(np.clip(np.searchsorted(self.z, z) - 1, 0, len(self.z) - 2))
-        step = self.x[at + 1] - self.x[at]
-        return float(step / (self.z[at + 1] - self.z[at])), float(
-            (self.log_density[at + 1] - self.log_density[at]) / step
-        )
 
 
 @dataclass(frozen=True)
@@ -227,44 +207,50 @@ def _scale(x: Floats, log_density: Floats) -> _Scale | None:
     return _Scale(z[kept], x[kept], log_density[kept])
 
 
-def _line(at: float, x: Floats, y: Floats) -> float:
-    """Linear interpolation, and extrapolation along the first and last piece."""
-    left = int(np.clip(np.searchsorted(x, at) - 1, 0, len(x) - 2))
+def _line(at: Any, x: Floats, y: Floats) -> tuple[Any, Any]:
+    """Linear interpolation, and extrapolation along the first and last piece; and the slope."""
+    left = np.clip(np.searchsorted(x, at) - 1, 0, len(x) - 2)
     slope = (y[left + 1] - y[left]) / (x[left + 1] - x[left])
-    return float(y[left] + slope * (at - x[left]))
+    return y[left] + slope * (at - x[left]), slope
 
 
 class _Target:
-    """Evidence times prior as a function of z, the standardized hyperparameters."""
+    """Evidence times prior as a function of z, the standardized hyperparameters; of several, shape (k, d), at once."""
 
     def __init__(self, evaluate: Evaluate, coords: Coordinates, maximum: Floats) -> None:
-        self._evaluate, self._maximum = evaluate, maximum
+        self.evaluate, self._maximum = evaluate, maximum
         self._moving = np.concatenate([coords.free, coords.more])
-        self._scales = [coords.scales[at] for at in self._moving]
-        pairs = zip(self._scales, maximum[self._moving], strict=True)
-        self.origin = np.array([x if scale is None else scale.standard(x) for scale, x in pairs])
+        scales = [(column, coords.scales[at]) for column, at in enumerate(self._moving)]
+        self._scales = [(column, scale) for column, scale in scales if scale is not None]
+        self.origin = maximum[self._moving].astype(float)
+        for column, scale in self._scales:
+            self.origin[column] = _line(self.origin[column], scale.x, scale.z)[0]
 
-    def vector(self, z: Floats) -> Floats:
-        x = self._maximum.copy()
-        pairs = zip(self._scales, z, strict=True)
-        x[self._moving] = [each if scale is None else scale.value(each) for scale, each in pairs]
+    def vectors(self, z: Floats) -> Floats:
+        """Flattened unconstrained hyperparameters, shape (k, p)."""
+        moved = z.copy()
+        for column, scale in self._scales:
+            moved[:, column] = _line(z[:, column], scale.z, scale.x)[0]
+        x = np.repeat(self._maximum[None], len(z), axis=0)
+        x[:, self._moving] = moved
         return x
 
-    def evaluate(self, z: Floats, wanted: bool) -> Evaluated | None:
-        return self._evaluate(self.vector(z), wanted)
-
-    def height(self, z: Floats, found: Evaluated) -> float:
-        """Log of evidence times prior, as a density of z."""
-        slopes = [scale.slopes(each)[0] for scale, each in zip(self._scales, z, strict=True) if scale]
-        return found.log_evidence + found.log_prior + float(np.sum(np.log(slopes)))
+    def heights(self, z: Floats, found: list[Evaluated | None]) -> Floats:
+        """Log of evidence times prior, as a density of z; minus infinity where the engine fails."""
+        height = np.array([-np.inf if one is None else one.log_evidence + one.log_prior for one in found])
+        for column, scale in self._scales:
+            height += np.log(_line(z[:, column], scale.z, scale.x)[1])
+        return height
 
     def gradient(self, z: Floats, found: Evaluated) -> Floats:
-        """Of `height`; on the standardized scale that of the prior is −z."""
+        """Of the height at one z, shape (d,); on the standardized scale that of the prior is −z."""
         gradient = found.gradient[self._moving].copy()
-        for row, (scale, each) in enumerate(zip(self._scales, z, strict=True)):
-            if scale is not None:
-                slope, of_prior = scale.slopes(each)
-                gradient[row] = slope * (gradient[row] - of_prior) - each
+        for column, scale in self._scales:
+            _, slope = _line(z[column], scale.z, scale.x)
+            piece = np.clip(np.searchsorted(scale.z, z[column]) - 1, 0, len(scale.z) - 2)
+            step = scale.x[piece + 1] - scale.x[piece]
+            of_prior = (scale.log_density[piece + 1] - scale.log_density[piece]) / step
+            gradient[column] = slope * (gradient[column] - of_prior) - z[column]
         return gradient
 
 
@@ -317,7 +303,7 @@ def importance_points(
     target = _Target(evaluate, coords, maximum)
     hessian, gradient = _curvature(target, at_maximum)
     varied, rest = _directions(hessian, len(coords.free))
-    root = _inverse_root(varied.T @ hessian @ varied)
+    root = inverse_root(varied.T @ hessian @ varied)
     newton = root.T @ (varied.T @ gradient)  # in units of the root
     newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
     groups = max(min(POINTS[len(root)], most) // (2 * len(root)), 1)
@@ -331,10 +317,9 @@ def importance_points(
             turns = [strata[turn::ROUNDS] for turn in range(min(ROUNDS, groups))]
         new = _layout(proposals[-1], turns.pop(0), rng)
         places = target.origin + new @ varied.T
-        more = [target.evaluate(place, True) for place in places]
-        pairs = zip(places, more, strict=True)
-        height = [-np.inf if one is None else target.height(place, one) for place, one in pairs]
-        moves, heights = np.concatenate([moves, new]), np.concatenate([heights, height])
+        more = evaluate(target.vectors(places), True)
+        moves = np.concatenate([moves, new])
+        heights = np.concatenate([heights, target.heights(places, more)])
         found += more
         # All points so far together come from the mixture of the proposals so far.
         densities = np.stack([proposal.log_density(moves) for proposal in proposals])
@@ -364,7 +349,7 @@ def importance_points(
         total -= 0.5 * float(np.linalg.slogdet(rest.T @ hessian @ rest)[1])
         scale -= total  # so that weights and evidences add up to this one
     return Points(
-        vectors=np.array([target.vector(target.origin + varied @ moves[row]) for row in rows]),
+        vectors=target.vectors(target.origin + moves[rows] @ varied.T),
         results=[one.result for _, one in kept],
         prior_log_weights=log_weights[rows] - [one.log_evidence for _, one in kept] - scale,
         log_evidence=total,
@@ -425,15 +410,15 @@ def warn_of_weights(info: Mapping[str, Any]) -> None:
 def _curvature(target: _Target, at_maximum: Evaluated) -> tuple[Floats, Floats]:
     """Minus the Hessian, with eigenvalues bounded from below, and the gradient at the maximum, by differences of the exact gradient."""
     here = target.gradient(target.origin, at_maximum)
-    size = len(here)
-    hessian = np.eye(size)
-    for row in range(size):
-        for step in (_STEP, -_STEP):
-            place = target.origin + step * np.eye(size)[row]
-            there = target.evaluate(place, False)
-            if there is not None:
-                hessian[row] = (here - target.gradient(place, there)) / step
-                break
+    hessian = np.eye(len(here))
+    left = np.arange(len(here))
+    for step in (_STEP, -_STEP):
+        places = target.origin + step * np.eye(len(here))[left]
+        there = target.evaluate(target.vectors(places), False) if len(left) else []
+        for row, place, one in zip(left, places, there, strict=True):
+            if one is not None:
+                hessian[row] = (here - target.gradient(place, one)) / step
+        left = left[[one is None for one in there]]
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     return (vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T, here
 
@@ -453,9 +438,15 @@ def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
     return basis[:, varied], np.delete(basis, varied, axis=1)
 
 
-def _inverse_root(precision: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(precision)
-    return np.asarray(vectors / np.sqrt(values))
+def inverse_root(precision: Floats, least: float = 0.0) -> Floats:
+    """A root of the inverse, eigenvalues bounded from below; the identity where it is not finite.
+
+    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a Cholesky factor bears.
+    """
+    if not np.all(np.isfinite(precision)):
+        return np.eye(len(precision))
+    values, vectors = np.linalg.eigh(0.5 * (precision + precision.T))
+    return np.asarray(vectors / np.sqrt(np.maximum(values, least)))
 
 
 def _layout(proposal: _Proposal, strata: Floats, rng: np.random.Generator) -> Floats:

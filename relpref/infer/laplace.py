@@ -1,7 +1,7 @@
 """Laplace's approximation as an engine: the Gaussian that touches the posterior at its mode."""
 
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,20 +10,10 @@ from jax import Array
 
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.evidence import (
-    Evaluation,
-    Evidence,
-    build,
-    conclude,
-    dual_vector,
-    gradient_of_search,
-    prior_surrogate,
-    tilted,
-)
-from relpref.infer.program import Program, Values
+from relpref.infer.evidence import Approximation, dual_vector, evaluate, tilted
+from relpref.infer.program import Reading
 from relpref.infer.result import Result, code
 from relpref.infer.sites import Fit, Info, Problem, Sites, posterior, with_known
-from relpref.likelihoods import TiltedMoments
 
 _SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
 
@@ -151,28 +141,13 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
     return state.fit, Info(state.steps, state.residual, state.fraction, outcome, problem.space.jitter)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def evaluate(
-    program: Program,
-    gap_space: bool,
-    with_gradient: bool,
-    unconstrained: Values,
-    sites: Sites,
-    tolerance: Array,
-    max_sweeps: Array,
-    whole: Array | None,
-) -> Evidence:
-    """Find the mode and return Laplace's evidence with its gradient (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
-    reading = program.read(unconstrained)
-    problem = build(program, reading, gap_space)
+def laplace(
+    problem: Problem, reading: Reading, sites: Sites, tolerance: Any, max_sweeps: Any
+) -> Approximation:
+    """Find the mode; Laplace's evidence and what the answers do to it (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     fit, info = run(problem, sites, tolerance, max_sweeps)
     counts, value, dual = problem.counts, fit.marginals.mean, dual_vector(problem, fit)
     height = log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value)
-    found = conclude(
-        program.layout, reading, problem, fit, height - fit.marginals.log_determinant, info, whole
-    )
-    if not with_gradient:
-        return found
 
     # The log determinant depends on the mode through the curvatures there. slope = its derivative in x, pulled back through
     # dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the projections and g the slopes of the log likelihoods.
@@ -182,29 +157,23 @@ def evaluate(
     _, steeper = jax.jvp(curvature, (value,), (jnp.ones_like(value),))
     spread = counts * fit.marginals.variance
     slope = -0.5 * spread * steeper
-    pulled = slope - counts * fit.sites.precision * problem.space.response(
-        fit.factor, slope, problem.projection
-    )
+    response = problem.space.response(fit.factor, slope, problem.projection)
+    pulled = slope - counts * fit.sites.precision * response
 
-    prior = prior_surrogate(program.layout, problem, fit, found)
-
-    def surrogate(unconstrained: Values) -> Array:
-        moving = program.read(unconstrained)
-        answers: TiltedMoments = tilted(moving.observations, moving.offset, value, jnp.zeros_like(value))
+    def answers(moving: Reading) -> Array:
+        found = tilted(moving.observations, moving.offset, value, jnp.zeros_like(value))
         # G dg: what the moving slopes do to x, the prior held still.
         drift = reading.projection.apply(
-            reading.covariance.matmul(reading.projection.adjoint(counts * answers.gradient))
+            reading.covariance.matmul(reading.projection.adjoint(counts * found.gradient))
         )
         moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
         return (
-            prior(moving)
-            + jnp.vdot(counts, answers.log_normalizer)
-            - 0.5 * jnp.vdot(spread, answers.curvature)
+            jnp.vdot(counts, found.log_normalizer)
+            - 0.5 * jnp.vdot(spread, found.curvature)
             + jnp.vdot(pulled, moved + drift)
-            + moving.log_prior
         )
 
-    return found._replace(gradient=gradient_of_search(surrogate, unconstrained, whole))
+    return Approximation(fit, height - fit.marginals.log_determinant, info, answers)
 
 
 class Laplace(GaussianEngine):
@@ -216,7 +185,7 @@ class Laplace(GaussianEngine):
     """
 
     name: ClassVar[str] = "Laplace"
-    evaluate: ClassVar[Evaluation] = staticmethod(evaluate)
+    evaluate = staticmethod(partial(evaluate, laplace))
 
     @classmethod
     def describe(cls) -> Description:

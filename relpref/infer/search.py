@@ -1,8 +1,7 @@
-"""Find hyperparameters: maximize the evidence, EM, or integrate over them."""
+"""Find hyperparameters: maximize the evidence by its gradient or by EM, or sample them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -11,11 +10,11 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
-from numpy.typing import NDArray
 
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.assemble import CHAINS, latent_moments
-from relpref.infer.evidence import Evaluation, Evidence, needs_entity_space, tilted, use_gap_space
+from relpref.infer.evidence import Evidence, needs_latent_space, tilted, use_dual_space
+from relpref.infer.importance import inverse_root
 from relpref.infer.program import Layout, Program, Values
 from relpref.infer.result import CODES, InferenceWarning, Progress, Result, code, warn_user
 from relpref.infer.sites import Info, Sites
@@ -23,27 +22,32 @@ from relpref.infer.sites import Info, Sites
 # While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
 # so its error is of second order in the residual, and the gradient's of first.
 SEARCH_TOLERANCE = 1e-4
+# Where the approximation itself is wanted, and not only its evidence, the sites have to settle further.
+CLOSE = 1e-6
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
+_CONVERGED = code(Result.converged)
 
 
-class Evaluated(Protocol):
-    """What a search needs of an engine's evidence at one value of the hyperparameters."""
+class Engine(Protocol):
+    """What a search needs of an engine.
+
+    Attributes
+    ----------
+    name : str
+    options : mapping
+        The keywords that it was made with.
+    evaluate : callable
+        From a program, whether to work in observation space, whether a gradient is wanted, unconstrained hyperparameters, sites to start
+        from, tolerance, number of sweeps, and ``whole`` to `Evidence`, see `relpref.infer.evidence.evaluate`.
+    """
+
+    options: dict[str, Any]
 
     @property
-    def log_evidence(self) -> Any: ...
+    def name(self) -> str: ...
 
     @property
-    def log_prior(self) -> Any: ...
-
-    @property
-    def gradient(self) -> Values: ...
-
-    @property
-    def sites(self) -> Sites:
-        """Where a next evaluation may start."""
-
-    @property
-    def info(self) -> Info: ...
+    def evaluate(self) -> Callable[..., Evidence]: ...
 
 
 @dataclass
@@ -54,8 +58,8 @@ class Search:
     ----------
     unconstrained : dict
         Best hyperparameters.
-    evidence : Evaluated
-        There.
+    evidence : Evidence
+        There; of another engine anything with its log_evidence, log_prior, gradient, sites and info.
     evaluations : int
     gradient_norm : float
         Largest absolute entry of the gradient there.
@@ -63,7 +67,7 @@ class Search:
     """
 
     unconstrained: Values
-    evidence: Evaluated
+    evidence: Any
     evaluations: int
     gradient_norm: float
     converged: bool
@@ -77,7 +81,7 @@ class Search:
 
 
 def maximise(
-    evaluate: Callable[[Values, Sites], Evaluated],
+    evaluate: Callable[[Values, Sites], Any],
     start: Values,
     sites: Sites,
     max_evaluations: int,
@@ -88,7 +92,7 @@ def maximise(
     Parameters
     ----------
     evaluate : callable
-        From unconstrained hyperparameters and starting sites to `Evaluated`.
+        From unconstrained hyperparameters and starting sites to the evidence there.
     start : dict
         Unconstrained hyperparameters.
     sites : Sites
@@ -107,7 +111,7 @@ def maximise(
 
     def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
         nonlocal best, sites, count
-        unconstrained = unravel(jax.numpy.asarray(x))
+        unconstrained = unravel(jnp.asarray(x))
         evidence = evaluate(unconstrained, sites)
         if not usable(evidence):
             evidence = evaluate(unconstrained, cold)
@@ -134,22 +138,16 @@ def maximise(
     return best
 
 
-def gradient_norm(evidence: Evaluated) -> float:
+def gradient_norm(evidence: Any) -> float:
     """Largest absolute entry of the gradient."""
     return float(np.abs(np.asarray(ravel_pytree(evidence.gradient)[0])).max(initial=0.0))
 
 
-def usable(evidence: Evaluated) -> bool:
+def usable(evidence: Any) -> bool:
     """Whether EP ended near enough to a fixed point for its evidence and gradient to mean something."""
-    ended = CODES[int(evidence.info.code)]
-    near = ended.ok or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE
-    gradients = all(bool(np.all(np.isfinite(leaf))) for leaf in jax.tree.leaves(evidence.gradient))
-    return (
-        near
-        and gradients
-        and bool(np.isfinite(evidence.log_evidence))
-        and bool(np.isfinite(evidence.log_prior))
-    )
+    near = int(evidence.info.code) == _CONVERGED or float(evidence.info.residual) < 10 * SEARCH_TOLERANCE
+    numbers = (evidence.log_evidence, evidence.log_prior, *evidence.gradient.values())
+    return near and all(bool(np.all(np.isfinite(number))) for number in numbers)
 
 
 # EM creeps: each step closes a fixed fraction of what is left. It ends when a step gains less than this in log evidence plus prior.
@@ -157,7 +155,7 @@ _GAIN = 1e-5
 _NODES = 24  # of the quadrature under each predictor's marginal, for likelihoods with parameters of their own
 
 
-def expectation_maximisation(
+def expectation_maximization(
     program: Program,
     evaluate: Callable[[Values, Sites], Evidence],
     with_gradient: Callable[[Values, Sites], Evidence],
@@ -171,14 +169,10 @@ def expectation_maximisation(
     Parameters
     ----------
     program : Program
-    evaluate : callable
-        From unconstrained hyperparameters and starting sites to `Evidence`: the E-step.
-    with_gradient : callable
-        Likewise, with the gradient of the evidence.
-    start : dict
-        Unconstrained hyperparameters.
-    sites : Sites
-        Where the engine starts at first.
+    evaluate, with_gradient : callable
+        From unconstrained hyperparameters and starting sites to `Evidence`: the E-step, and the same with the gradient of the evidence.
+    start, sites
+        As of `maximise`.
     max_steps : int
         Pairs of an E-step and an M-step.
     report : callable
@@ -255,100 +249,97 @@ UNMIXED = 1.2  # R-hat above which the chains disagree
 _ROUND = 25  # steps between two looks at the progress
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Draws:
-    """Unconstrained hyperparameters drawn from evidence times prior.
-
-    Attributes
-    ----------
-    values : dict from site to array, shape (k, ...)
-        Chain after chain.
-    info : dict
-        By `DRAWS_INFO`: the largest R-hat, the smallest effective sample size, and numbers of draws and chains.
-    """
-
-    values: Values
-    info: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Target:
-    """The evidence as a function of hyperparameters: what JAX compiles for.
+class Density:
+    """Evidence times prior as a density of z, where the unconstrained hyperparameters are ``center`` + ``root`` z.
 
     Attributes
     ----------
     evaluate : callable
         Of an engine.
-    gap_space : bool
+    dual : bool
+        Whether it works in observation space.
+    warmup : int
+        Steps by which NUTS is tuned.
+    program : Program
+    center : dict
+    root : Array
+    sites, tolerance, max_sweeps
+        What the engine starts from, and how far it goes.
     """
 
-    evaluate: Evaluation
-    gap_space: bool
-
-    def __call__(self, given: "Given", unconstrained: Values) -> Evidence:
-        program, sites, tolerance, max_sweeps = given
-        return self.evaluate(
-            program, self.gap_space, True, unconstrained, sites, tolerance, max_sweeps, False
-        )
-
-
-class Given(NamedTuple):
-    """What else the evidence depends on, as `Evaluation` takes it; problems of equal shapes share one compilation."""
-
+    evaluate: Callable[..., Evidence] = field(metadata={"static": True})
+    dual: bool = field(metadata={"static": True})
+    warmup: int = field(metadata={"static": True})
     program: Program
+    center: Values
+    root: Any
     sites: Sites
     tolerance: float
     max_sweeps: int
 
+    def at(self, z: Array) -> tuple[Evidence, Array]:
+        """The evidence, and the gradient of its logarithm plus that of the prior."""
+        center, unravel = ravel_pytree(self.center)
+        evidence = self.evaluate(
+            self.program,
+            self.dual,
+            True,
+            unravel(center + self.root @ z),
+            self.sites,
+            self.tolerance,
+            self.max_sweeps,
+            False,
+        )
+        return evidence, self.root.T @ ravel_pytree(evidence.gradient)[0]
 
-def integrate(
-    target: Target,
-    given: Given,
-    maximum: Values,
-    key: Any,
-    draws: int,
-    warmup: int,
-    progress_bar: bool,
-) -> Draws:
-    """Sample the hyperparameters.
+    def potential(self, z: Array) -> Array:
+        """Minus the log density, with the engine's exact gradient; infinite where the engine fails."""
+        here = jax.lax.stop_gradient(z)
+        evidence, gradient = self.at(here)
+        height = evidence.log_evidence + evidence.log_prior
+        fine = (evidence.info.code == _CONVERGED) & jnp.all(jnp.isfinite(gradient))
+        # The engine's gradient in place of one through its iterations.
+        slope = jax.lax.stop_gradient(jnp.where(fine, -gradient, 0.0))
+        return jax.lax.stop_gradient(jnp.where(fine, -height, jnp.inf)) + slope @ (z - here)
 
-    Parameters
-    ----------
-    target : Target
-    given : Given
-    maximum : dict
-        Unconstrained hyperparameters where the chains start, spread by the curvature there.
-    key : JAX key
-    draws, warmup : int
-        Of all chains together, and of each.
-    progress_bar : bool
+    def kernel(self, z: Array, key: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """NUTS: the state at z, and a step."""
+        from numpyro.infer.hmc import hmc
 
-    Returns
-    -------
-    Draws
-    """
+        begin, step = hmc(potential_fn=self.potential, algo="NUTS")
+        return begin(z, self.warmup, step_size=0.5, dense_mass=True, rng_key=key), step
+
+    def spread(self) -> "Density":
+        """With a root of the inverse curvature at the center, which is found by central differences of the gradient."""
+        steps = _STEP * np.eye(self.root.shape[0])
+        gradients = [[np.asarray(self.at(sign * step)[1]) for sign in (-1, 1)] for step in steps]
+        hessian = np.stack([(before - after) / (2 * _STEP) for before, after in gradients])
+        return replace(self, root=jnp.asarray(inverse_root(hessian, _FLATTEST)))
+
+
+def sample(density: Density, key: Any, draws: int, progress_bar: bool) -> tuple[Values, dict[str, Any]]:
+    """Unconstrained hyperparameters from evidence times prior, by NUTS, chain after chain; and `DRAWS_INFO` of them."""
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
-    start, unravel = ravel_pytree(maximum)
-    root = _inverse_root(target, given, start, unravel)
-    # Chains move in z, hyperparameters are start + root z.
-    place = (given, maximum, jnp.asarray(root))
+    center, unravel = ravel_pytree(density.center)
     length = -(-draws // CHAINS)
     moved, diverging = [], []
     with Progress("sampling the hyperparameters", progress_bar, "steps", "step size {:.2g}") as progress:
         for chain in range(CHAINS):
             first, second = jax.random.split(jax.random.fold_in(key, chain))
-            state = _begin(target, warmup, place, jax.random.normal(first, start.shape, start.dtype), second)
-            for wanted, kept in ((warmup, False), (length, True)):
+            state = _begin(density, jax.random.normal(first, center.shape, center.dtype), second)
+            for wanted, kept in ((density.warmup, False), (length, True)):
                 for done in range(0, wanted, _ROUND):
                     number = min(_ROUND, wanted - done)
-                    state, z, diverged = _advance(target, warmup, place, state, number)
+                    state, z, diverged = _advance(density, state, number)
                     for _ in range(number):
                         progress.step(0, float(state.adapt_state.step_size))
                     if kept:
                         moved.append(np.asarray(z)[:number])
                         diverging.append(np.asarray(diverged)[:number])
-    values = np.asarray(start) + np.concatenate(moved) @ root.T
+    values = np.asarray(center) + np.concatenate(moved) @ np.asarray(density.root).T
     by_chain = values.reshape(CHAINS, length, -1)
     info = {
         "r_hat": float(np.max(split_gelman_rubin(by_chain))),
@@ -357,22 +348,19 @@ def integrate(
         "draws": len(values),
         "chains": CHAINS,
     }
-    return Draws(jax.vmap(unravel)(jnp.asarray(values)), info)
+    return jax.vmap(unravel)(jnp.asarray(values)), info
 
 
-Place = tuple[Given, Values, Array]
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _begin(target: Target, warmup: int, place: Place, z: Array, key: Any) -> Any:
+@jax.jit
+def _begin(density: Density, z: Array, key: Any) -> Any:
     """A chain before its first step."""
-    return _kernel(target, warmup, place, z, key)[0]
+    return density.kernel(z, key)[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _advance(target: Target, warmup: int, place: Place, state: Any, number: int) -> tuple[Any, Array, Array]:
+@jax.jit
+def _advance(density: Density, state: Any, number: int) -> tuple[Any, Array, Array]:
     """Up to `_ROUND` steps of a chain: its state, and where each of them led, whether it diverged."""
-    _, step = _kernel(target, warmup, place, state.z, state.rng_key)
+    _, step = density.kernel(state.z, state.rng_key)
 
     def one(row: Any, carried: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
         state, z, diverging = carried
@@ -383,76 +371,11 @@ def _advance(target: Target, warmup: int, place: Place, state: Any, number: int)
     return jax.lax.fori_loop(0, number, one, (state, *room))
 
 
-def _kernel(
-    target: Target, warmup: int, place: Place, z: Array, key: Any
-) -> tuple[Any, Callable[[Any], Any]]:
-    """NUTS: the state at z, and a step."""
-    from numpyro.infer.hmc import hmc
-
-    begin, step = hmc(potential_fn=_potential(target, place), algo="NUTS")
-    return begin(z, warmup, step_size=0.5, dense_mass=True, rng_key=key), step
-
-
-def _potential(target: Target, place: Place) -> Callable[[Array], Array]:
-    """Minus log evidence minus log prior, with the engine's exact gradient; infinite where the engine fails."""
-    given, maximum, root = place
-    start, unravel = ravel_pytree(maximum)
-
-    def potential(z: Array) -> Array:
-        here = jax.lax.stop_gradient(z)
-        evidence = target(given, unravel(start + root @ here))
-        height = evidence.log_evidence + evidence.log_prior
-        gradient = root.T @ ravel_pytree(evidence.gradient)[0]
-        fine = (evidence.info.code == code(Result.converged)) & jnp.all(jnp.isfinite(gradient))
-        # The engine's gradient in place of one through its iterations.
-        slope = jax.lax.stop_gradient(jnp.where(fine, -gradient, 0.0))
-        return jax.lax.stop_gradient(jnp.where(fine, -height, jnp.inf)) + slope @ (z - here)
-
-    return potential
-
-
-def _inverse_root(
-    target: Target, given: Given, start: Array, unravel: Callable[[Array], Values]
-) -> NDArray[np.float64]:
-    """A root of the inverse of minus the Hessian, which is found by central differences of the gradient.
-
-    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a Cholesky factor bears.
-    """
-
-    def gradient(vector: Array) -> NDArray[np.float64]:
-        return np.asarray(ravel_pytree(target(given, unravel(vector)).gradient)[0])
-
-    steps = _STEP * np.eye(start.size)
-    rows = [(gradient(start - step) - gradient(start + step)) / (2 * _STEP) for step in steps]
-    hessian = np.stack(rows)
-    if not np.all(np.isfinite(hessian)):
-        return np.eye(start.size)
-    curvatures, axes = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    return np.asarray(axes / np.sqrt(np.maximum(curvatures, _FLATTEST)))
-
-
-# Where the approximation itself is wanted, and not only its evidence, the sites have to settle further than for a search.
-CLOSE = 1e-6
 # By how many posterior sds a mean, and by which factor an sd, may be off before it is said.
 _SHIFT, _RATIO = 0.1, 1.25
 
 
-class Setting(NamedTuple):
-    """What of an engine matters here.
-
-    Attributes
-    ----------
-    name : str
-    evaluate : Evaluation
-    options : dict
-    """
-
-    name: str
-    evaluate: Evaluation
-    options: Mapping[str, Any]
-
-
-class Settled(NamedTuple):
+class Fitted(NamedTuple):
     """What an engine found at the hyperparameters that it found.
 
     Attributes
@@ -460,7 +383,8 @@ class Settled(NamedTuple):
     evidence : Evidence
     result : Result
     info : dict
-    gap_space : bool
+    dual : bool
+        Whether it worked in observation space.
     unconstrained : dict
         Hyperparameters.
     """
@@ -468,68 +392,113 @@ class Settled(NamedTuple):
     evidence: Evidence
     result: Result
     info: dict[str, Any]
-    gap_space: bool
+    dual: bool
     unconstrained: Values
 
 
-def settle(
-    engine: Setting,
+def cold_start(layout: Layout) -> Sites:
+    """Sites that say nothing."""
+    return Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+
+
+def fit_hyperparameters(
+    engine: Engine,
     program: Program,
     start: Mapping[str, Any] | None,
     key: Any,
     progress_bar: bool,
     at_first: Mapping[str, Any] | None,
     whole: bool | None = True,
-) -> Settled:
-    """Find the hyperparameters and, at them, the sites; with the (n, n) arrays of a posterior if ``whole``, without room for them if None."""
-    layout, medians = program.layout, program.medians
-    gap_space = in_gap_space(engine.options, layout)
-    if engine.options["hyperparameters"] == "em" and not layout.constant_projection:
+    space: str | None = None,
+) -> Fitted:
+    """Find the hyperparameters and, at them, the sites.
+
+    Parameters
+    ----------
+    engine : Engine
+    program : Program
+    start : mapping, optional
+        Sites to start from, by ``precision`` and ``shift``.
+    key : JAX key
+        For restarts.
+    progress_bar : bool
+    at_first : mapping, optional
+        Hyperparameters where the first search starts, instead of their priors' medians.
+    whole : bool, optional
+        Whether the (n, n) arrays of a posterior are wanted; None: not even room for them.
+    space : str, optional
+        As of the engine's options, which it takes the place of.
+    """
+    layout, options = program.layout, engine.options
+    dual = in_dual_space(options["space"] if space is None else space, layout)
+    em = options["hyperparameters"] == "em"
+    if em and not layout.constant_projection:
         raise DataError(
             "hyperparameters is 'em', but hyperparameters change what the answers look at, which EM holds fixed; "
             "use 'maximise' or 'nuts'"
         )
-    cold = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
-    first = cold
+    cold = first = cold_start(layout)
     if start is not None:
         spare = (0, layout.num_rows - len(start["precision"]))
         first = Sites(*(jnp.asarray(np.pad(start[name], spare)) for name in ("precision", "shift")))
     searching = bool(layout.hyperparameters)
-    most = engine.options["max_sweeps"]
-
+    tol, most = options["tol"], options["max_evaluations"]
     unfilled = None if whole is None else False
 
     def at(unconstrained: Values, sites: Sites, tolerance: float, whole: bool | None = unfilled) -> Evidence:
-        return engine.evaluate(program, gap_space, searching, unconstrained, sites, tolerance, most, whole)
+        sweeps = options["max_sweeps"]
+        return engine.evaluate(program, dual, searching, unconstrained, sites, tolerance, sweeps, whole)
+
+    def climb(place: Values, report: Callable[[int, float], None]) -> Search:
+        if not em:
+            tolerance = max(tol, SEARCH_TOLERANCE)
+            return maximise(lambda u, s: at(u, s, tolerance), place, first, most, report)
+        tolerance = max(tol, CLOSE)  # EM needs q itself, not only its evidence
+        return expectation_maximization(
+            program,
+            lambda u, s: at(u, s, tolerance, True),
+            lambda u, s: at(u, s, tolerance, False),
+            place,
+            first,
+            most,
+            report,
+        )
 
     search: Search | None = None
     unconstrained: Values = {}
     if searching:
-        drawn = program.prior_draws(key, engine.options["restarts"] - 1)
-        if at_first is not None:
-            medians = {**medians, **program.unconstrained(at_first)}
+        places = [program.medians | program.unconstrained(at_first or {})]
+        places += program.prior_draws(key, options["restarts"] - 1)
         with Progress(f"{engine.name}: maximising the evidence", progress_bar) as progress:
-            search = _search(engine, [medians, *drawn], at, first, progress, program)
+            searches = [climb(place, progress.step) for place in places]
+        search = max(searches, key=lambda one: one.objective)
         unconstrained, first = search.unconstrained, search.evidence.sites
-    final = at(unconstrained, first, engine.options["tol"], whole=whole)
+    final = at(unconstrained, first, tol, whole=whole)
+    if int(final.info.code) != _CONVERGED and first is not cold:
+        retried = at(unconstrained, cold, tol, whole=whole)
+        if int(retried.info.code) == _CONVERGED:
+            final = retried
     result = CODES[int(final.info.code)]
-    if not result.ok and first is not cold:
-        retried = at(unconstrained, cold, engine.options["tol"], whole=whole)
-        if CODES[int(retried.info.code)].ok:
-            final, result = retried, Result.converged
-    if result.ok and search is not None and not search.converged:
+    if result is Result.converged and search is not None and not search.converged:
         result = Result.hyperparameters_not_converged
-    info = describe(engine, gap_space, result, final.info, search)
+    info = describe(engine, dual, result, final.info)
+    if search is not None:
+        info |= {
+            "hyperparameters": "em" if em else "maximise",
+            "evaluations": search.evaluations,
+            "gradient_norm": search.gradient_norm,
+            "failed_evaluations": len(search.failures),
+        }
     info["log_prior"] = float(final.log_prior)
     if final.repeated is not None:
         info |= _told_of_copies(final.repeated, result)
-    return Settled(final, result, info, gap_space, unconstrained)
+    return Fitted(final, result, info, dual, unconstrained)
 
 
 def _told_of_copies(found: Any, result: Result) -> dict[str, float]:
     """What ``info`` says of answers that were given many times; a warning where EP is off by them."""
     shift, ratio = (float(value) for value in found)
-    if result.ok and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
+    if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
         warn_user(
             f"answers that were given many times, and never the other way round, are beyond a Gaussian: by them a mean is about {shift:.2f} "
             f"posterior sds off and an sd {ratio:.2f} times the right one; posterior.reweighted() or NUTS on the same program does better",
@@ -538,67 +507,25 @@ def _told_of_copies(found: Any, result: Result) -> dict[str, float]:
     return {"repeated_shift": shift, "repeated_sd_ratio": ratio}
 
 
-def in_gap_space(options: Mapping[str, Any], layout: Layout) -> bool:
-    """Whether the algebra happens in the space of projections; never where sites may be so precise that it would cancel there."""
-    if options["space"] == "auto":
-        return use_gap_space(layout)
-    if options["space"] == "gap" and not layout.log_concave:
+def in_dual_space(space: str, layout: Layout) -> bool:
+    """Whether to work in observation space; never where sites may be so precise that it would cancel there."""
+    if space == "auto":
+        return use_dual_space(layout)
+    if space == "gap" and not layout.log_concave:
         raise UnsupportedProgramError(
             "space is 'gap', which takes log-concave likelihoods only, and one of the program's is not; leave space='auto'"
         )
-    return bool(options["space"] == "gap") and not needs_entity_space(layout)
+    return space == "gap" and not needs_latent_space(layout)
 
 
-def _search(
-    engine: Setting,
-    starts: list[Values],
-    at: Callable[..., Evidence],
-    sites: Sites,
-    progress: Progress,
-    program: Program,
-) -> Search:
-    """The best of all starts."""
-    most = engine.options["max_evaluations"]
-    if engine.options["hyperparameters"] == "em":
-        tolerance = max(engine.options["tol"], CLOSE)  # EM needs q itself, not only its evidence
-        found = [
-            expectation_maximisation(
-                program,
-                lambda u, s: at(u, s, tolerance, True),
-                lambda u, s: at(u, s, tolerance, False),
-                start,
-                sites,
-                most,
-                progress.step,
-            )
-            for start in starts
-        ]
-    else:
-        tolerance = max(engine.options["tol"], SEARCH_TOLERANCE)
-        found = [
-            maximise(lambda u, s: at(u, s, tolerance), start, sites, most, progress.step) for start in starts
-        ]
-    return max(found, key=lambda one: one.objective)
-
-
-def describe(
-    engine: Setting, gap_space: bool, result: Result, found: Info, search: Search | None
-) -> dict[str, Any]:
+def describe(engine: Engine, dual: bool, result: Result, found: Info) -> dict[str, Any]:
     """What a posterior's ``info`` says of the run."""
-    info: dict[str, Any] = {
+    return {
         "engine": engine.name,
         "result": result.name,
         "iterations": int(found.sweeps),
         "residual": float(found.residual),
         "damping": float(found.damping),
-        "space": "gap" if gap_space else "entity",
+        "space": "gap" if dual else "entity",
         "jitter": float(found.jitter),
     }
-    if search is not None:
-        info |= {
-            "hyperparameters": "em" if engine.options["hyperparameters"] == "em" else "maximise",
-            "evaluations": search.evaluations,
-            "gradient_norm": search.gradient_norm,
-            "failed_evaluations": len(search.failures),
-        }
-    return info

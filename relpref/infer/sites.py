@@ -153,8 +153,8 @@ class Factorised(NamedTuple):
     lower : Array
         chol(B).
     white : Array
-        In gap space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
-        In entity space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
+        In observation space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
+        In latent space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
     precision : Array, shape (m,)
         T.
     """
@@ -181,8 +181,8 @@ class Map(NamedTuple):
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class GapSpace:
-    """For m ≤ n: everything in the m x m space of projections.
+class DualSpace:
+    """Observation space, for m ≤ n: everything in the m x m space of projections.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class GapSpace:
     jitter: Array
 
     @classmethod
-    def build(cls, covariance: Covariance, projection: Map) -> "GapSpace":
+    def build(cls, covariance: Covariance, projection: Map) -> "DualSpace":
         gram = covariance.congruence(projection.apply)
         return cls(gram, jnp.zeros((), gram.dtype))
 
@@ -226,20 +226,30 @@ class GapSpace:
         """Posterior covariance of the projections times a vector."""
         return self.gram @ shift - factor.white.T @ (factor.white @ shift)
 
-    def gap_weights(self, factor: Factorised, precision: Array) -> Array:
+    def dual_weights(self, factor: Factorised, precision: Array) -> Array:
         """M = T^½ B⁻¹ T^½; the posterior covariance is K − K AᵀMA K."""
         half = solve_triangular(factor.lower, jnp.diag(jnp.sqrt(precision)), lower=True)
         return half.T @ half
 
     def weights(self, factor: Factorised, precision: Array, projection: Map) -> Array:
         """R = AᵀMA, shape (n, n)."""
-        return projection.back(projection.back(self.gap_weights(factor, precision)).T)
+        return projection.back(projection.back(self.dual_weights(factor, precision)).T)
+
+    def posterior_root(self, factor: Factorised) -> None:
+        """None: the posterior covariance of the latent vector is not at hand."""
+
+    def latent_mean(self, factor: Factorised, shift: Array, projection: Map) -> None:
+        """None: nor is its mean."""
+
+    def precision_limit(self) -> tuple[Array, float]:
+        """Prior variances of the projections, and the largest product of these with precisions that does not cancel."""
+        return jnp.diagonal(self.gram), _MOST_IN_DUAL_SPACE
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class EntitySpace:
-    """For m > n: everything in the space of the latent vector, whitened by the root of its covariance.
+class LatentSpace:
+    """Latent space, for m > n: everything in the space of the latent vector, whitened by the root of its covariance.
 
     Parameters
     ----------
@@ -265,7 +275,7 @@ class EntitySpace:
         projection: Map,
         rows: Rows | None = None,
         accurate: bool = False,
-    ) -> "EntitySpace":
+    ) -> "LatentSpace":
         """Factorise the prior; without sparse rows the projection is written out."""
         root, jitter = covariance.root()
         if rows is None:
@@ -329,9 +339,19 @@ class EntitySpace:
         cross = gram @ factor.white  # Q V
         return gram - cross @ cross.T
 
+    def posterior_root(self, factor: Factorised) -> Array:
+        """V; the posterior covariance of the latent vector is VVᵀ."""
+        return factor.white
 
-Space = GapSpace | EntitySpace
+    def precision_limit(self) -> tuple[Array, float]:
+        """As of `DualSpace.precision_limit`; of variances of at most 1, for noise/√count below 1e-5 and below 1e-5 prior sds."""
+        return jnp.minimum(1.0, self.rows.variances(self.root)), _MOST_PRECISE
 
+
+Space = DualSpace | LatentSpace
+
+_MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
+_MOST_IN_DUAL_SPACE = 1e7  # times the prior variance: 3e-4 prior sds
 _STIFF = 1e6  # diagonal of B above which its Cholesky factor would lose too many digits
 _REFINEMENTS = 2
 _BLOCK = 128  # below this size one product is as fast as its blocks

@@ -188,9 +188,9 @@ def test_hyperparameters_that_are_all_held_are_at_their_maximum() -> None:
 def _gaussian(precision: NDArray[np.float64], mean: NDArray[np.float64]) -> Any:
     """Evidence times prior of a Gaussian form, with its gradient."""
 
-    def evaluate(x: NDArray[np.float64], wanted: bool) -> Evaluated:
-        off = x - mean
-        return Evaluated(float(-0.5 * off @ precision @ off), 0.0, -precision @ off, tuple(x))
+    def evaluate(places: NDArray[np.float64], wanted: bool) -> list[Evaluated]:
+        offs = places - mean
+        return [Evaluated(float(-0.5 * off @ precision @ off), 0.0, -precision @ off, None) for off in offs]
 
     return evaluate
 
@@ -208,7 +208,7 @@ def test_a_gaussian_is_integrated_over(size: int, scalars: int) -> None:
     precision = root @ root.T + 0.7 * np.eye(size)
     mean = rng.normal(size=size)
     evaluate = _gaussian(precision, mean)
-    start = evaluate(mean, True)
+    (start,) = evaluate(mean[None], True)
     points = importance_points(
         evaluate, _plain(size, scalars), mean, start, rng, 10_000, lambda *counts: None
     )
@@ -231,7 +231,7 @@ def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
         evaluate,
         _plain(8, 2),
         np.zeros(8),
-        evaluate(np.zeros(8), True),
+        evaluate(np.zeros((1, 8)), True)[0],
         np.random.default_rng(0),
         10_000,
         lambda *counts: None,
@@ -245,7 +245,7 @@ def test_more_than_six_directions_keep_the_steepest_at_the_maximum() -> None:
 
 
 def _height(evaluate: Any, x: NDArray[np.float64]) -> float:
-    found = evaluate(x, True)
+    (found,) = evaluate(x[None], True)
     return float(found.log_evidence)
 
 

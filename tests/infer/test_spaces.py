@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 from relpref.infer import EP
-from relpref.infer.sites import DenseRows, EntitySpace, GapSpace, Map, SparseRows, lower_of_product
+from relpref.infer.sites import DenseRows, DualSpace, LatentSpace, Map, SparseRows, lower_of_product
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import ProbitComparison
 from relpref.linalg import Dense
@@ -38,7 +38,7 @@ def problem() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", [EntitySpace, GapSpace])
+@pytest.mark.parametrize("kind", [LatentSpace, DualSpace])
 def test_against_dense_algebra(kind: Any, problem: dict[str, Any]) -> None:
     covariance, design, precision, shift = problem.values()
     with jax.enable_x64(True):

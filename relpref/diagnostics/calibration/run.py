@@ -41,7 +41,7 @@ from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Exact, RelationPosterior, UtilityPosterior, from_samples, noncentered
 from relpref.infer.assemble import latent_moments
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.evidence import Evaluation, Evidence, use_gap_space
+from relpref.infer.evidence import Evidence, use_dual_space
 from relpref.infer.program import Call, Layout, Model, Program, Values, broadcast_fixed, discover, running
 from relpref.infer.result import CODES, Result
 from relpref.infer.search import UNMIXED
@@ -106,7 +106,7 @@ def below_truths(
 
 @partial(jax.jit, static_argnums=0)
 def _evaluate(
-    evaluate: Evaluation,
+    evaluate: Callable[..., Evidence],
     program: Program,
     answers: tuple[Array, ...],
     rest: tuple[Any, ...],
@@ -119,7 +119,7 @@ def _evaluate(
 
     def one(answers: tuple[Array, ...], fixed: Values) -> Evidence:
         one = replace(program, arrays=(*answers, *rest), fixed=fixed)
-        return evaluate(one, use_gap_space(layout), False, {}, start, tol, max_sweeps, True)
+        return evaluate(one, use_dual_space(layout), False, {}, start, tol, max_sweeps, True)
 
     return jax.vmap(one)(answers, hyperparameters)
 

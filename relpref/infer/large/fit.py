@@ -39,7 +39,7 @@ from relpref.infer.large.sparse import SparseFit
 from relpref.infer.large.sparse import fit as fit_sparse
 from relpref.infer.program import Program, preference_data
 from relpref.infer.result import Progress, Result, warn_user
-from relpref.infer.search import settle
+from relpref.infer.search import fit_hyperparameters
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
 from relpref.linalg import Covariance, KernelMatrix, nystrom
@@ -98,8 +98,10 @@ def fit_reduced(
     spare = -len(positions) % _ROUND if gap_space else 0
     args, kwargs = problem.called_with(problem.with_tables(positions, tables, spare))
     prepared = Program.of(engine.program, args, kwargs, values, padding=gap_space)
-    setting = engine.setting._replace(options={**engine.options, "space": "gap" if gap_space else "entity"})
-    evidence, result, info, *_ = settle(setting, prepared, start, key, progress_bar, None, whole=None)
+    space = "gap" if gap_space else "entity"
+    evidence, result, info, *_ = fit_hyperparameters(
+        engine, prepared, start, key, progress_bar, None, None, space
+    )
     alpha = np.asarray(evidence.alpha)[: len(positions)]
     sites = sites_of(evidence, data.num_comparisons)
     log_evidence = float(evidence.log_evidence)
@@ -171,9 +173,8 @@ def search(
     args, kwargs = part.called_with(small)
     prepared = Program.of(engine.program, args, kwargs, fixed)
     # In gap space an interpolated covariance need not be positive definite.
-    inner = engine.setting._replace(options={**engine.options, "space": "gap"})
     whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
-    settled = settle(inner, prepared, None, key, progress_bar, at_first, whole=whole)
+    settled = fit_hyperparameters(engine, prepared, None, key, progress_bar, at_first, whole, "gap")
     values = {name: np.asarray(value) for name, value in settled.evidence.hyperparameters.items()}
     info: dict[str, Any] = {
         name: settled.info[name]

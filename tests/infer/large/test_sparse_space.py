@@ -16,7 +16,7 @@ from relpref.errors import DataError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse import SparseFit, SparsePosterior, fit
 from relpref.infer.result import Result
-from relpref.infer.sites import DenseRows, EntitySpace, Map, Problem, Sites, cavities, run
+from relpref.infer.sites import DenseRows, LatentSpace, Map, Problem, Sites, cavities, run
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import KernelMatrix, LaplacianSolver, LowRank, SparsePrecision
 from relpref.linalg.factor import cholesky
@@ -125,7 +125,7 @@ def rows_of(problem: Case) -> Floats:
 def dense_ep(covariance: jax.Array, matrix: jax.Array, counts: jax.Array) -> Any:
     projection = Map(lambda vector: matrix @ vector, lambda vector: matrix.T @ vector)
     root = cholesky(covariance).lower
-    space = EntitySpace(root, DenseRows(matrix), jnp.zeros(()))
+    space = LatentSpace(root, DenseRows(matrix), jnp.zeros(()))
     problem = Problem(space, projection, counts, probit)
     nothing = jnp.zeros(len(counts))
     found, log_normalizer, info = run(problem, Sites(nothing, nothing), 1e-9, 300)
