@@ -17,10 +17,11 @@ from relpref.infer.exact.closed import distinct
 from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
 from relpref.infer.exact.solve import EdgeScores, RelationProblem, Scores
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import InferenceWarning, Progress, warn_user
+from relpref.infer.result import InferenceWarning, warn_user
 from relpref.posterior.gaussian import as_key, key_words
 from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator
+from relpref.rls.spectrum import RidgeSpectrum
 from relpref.rls.splits import concordance, per_node
 
 Floats = NDArray[np.float64]
@@ -81,15 +82,14 @@ def _edge_evidence(problem: RelationProblem, rng: np.random.Generator) -> Callab
     # Under a constraint a pair is read in both directions: once, with half the noise.
     weight = 1 / np.sqrt(np.where((problem.symmetry == "none") | (rows == columns), 1.0, 0.5))
     covariance *= np.multiply.outer(weight, weight)
-    labels, lost = labels * weight, 0
+    labels, lost = (labels * weight)[:, None], 0
     if problem.loss == "ranking":
-        members = np.equal.outer(np.unique(rows), rows)
-        average = members.T @ (members / members.sum(axis=1, keepdims=True))
-        centre = np.eye(len(rows)) - average
-        covariance, labels, lost = centre @ covariance @ centre, centre @ labels, len(members)
-    eigenvalues, vectors = np.linalg.eigh(covariance)
+        groups = np.unique(rows, return_inverse=True)[1]
+        spectrum, lost = RidgeSpectrum.ranking(covariance, labels, groups), int(groups.max()) + 1
+    else:
+        spectrum = RidgeSpectrum.regression(covariance, labels)
     # Offsets take one eigenvalue of 0 each, along which labels are 0.
-    eigenvalues, squares = np.maximum(eigenvalues[lost:], 0.0), np.square(vectors.T @ labels)[lost:]
+    eigenvalues, squares = spectrum.values[lost:], np.square(spectrum.rotated[lost:, 0])
 
     def evidence(regularization: float) -> float:
         total = eigenvalues + regularization
@@ -372,88 +372,73 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
             regularization = most_likely(problem, np.random.default_rng(self.random_state))
             info["regularization"] = "by the evidence"
         self.regularization_ = regularization
-        log_evidence: float | None = None
-        scores: Scores
-        if problem.closed:
-            scores = closed = problem.closed_scores(regularization)
-            log_evidence = closed.fit.log_evidence(closed.scale)
-            self.dual_coef_, self.n_iter_ = closed.fit.dual, 0
-            info |= {"solver": "closed form", "iterations": 0}
-        else:
-            stopping: EarlyStopping | None = None
-            if self.early_stopping:
-                edges = len(problem.values.values)
-                problem, stopping = hold_nodes_out(
-                    problem, self.early_stopping, self.patience, self.random_state
-                )
-                kept = len(problem.values.values)
-                info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
-            scores = self._iterate(problem, stopping, info, callback, progress_bar)
+        stopping: EarlyStopping | None = None
+        if self.early_stopping:
+            edges = len(problem.values.values)
+            problem, stopping = hold_nodes_out(problem, self.early_stopping, self.patience, self.random_state)
+            kept = len(problem.values.values)
+            info |= {"edges": kept, "complete": False, "held_out_edges": edges - kept}
+        scores = self._scores(problem, stopping, info, callback, progress_bar)
+        self.dual_coef_, self.n_iter_ = scores.coefficients, info["iterations"]
         self.problem_, self.shift_ = problem, problem.shift
         noise = scores.scale * regularization
         self.posterior_ = RelationPosterior(
             problem=problem,
             solution=scores,
             hyperparameters={"regularization": regularization, "scale": scores.scale, "noise": noise},
-            log_evidence=log_evidence,
+            log_evidence=scores.log_evidence(),
             info=info,
             key=key_words(as_key(self.random_state)),
         )
         return self
 
-    def _iterate(
+    def _scores(
         self,
         problem: RelationProblem,
         stopping: EarlyStopping | None,
         info: dict[str, Any],
         callback: Callback | None,
         progress_bar: bool,
-    ) -> EdgeScores:
-        """By conjugate gradients; what happened goes into ``info``."""
-        start = None
+    ) -> Scores:
+        """The solution; what happened goes into ``info``."""
+        regularization, start = self.regularization_, None
         if self.warm_start and hasattr(self, "dual_coef_"):
             start = self.dual_coef_.reshape(-1) if self.problem_.values.same_edges(problem.values) else None
-        early = self.regularization_ == 0 or stopping is not None
-        with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
 
-            def each(iteration: int, dual: Floats, residual: float) -> bool:
-                wanted = callback is not None and bool(callback(iteration, dual, residual))
-                return (stopping is not None and stopping(iteration, dual, residual)) or wanted
+        def each(iteration: int, dual: Floats, residual: float) -> bool:
+            wanted = callback is not None and bool(callback(iteration, dual, residual))
+            return (stopping is not None and stopping(iteration, dual, residual)) or wanted
 
-            scores, result = problem.iterate(
-                self.regularization_,
-                start=start,
-                tol=self.tol,
-                max_iterations=self.max_iter,
-                callback=None if callback is None and stopping is None else each,
-                progress=progress.step,
-                # Few iterations regularise, and then those of the smallest residual do it better.
-                minimise="residual" if early else "error",
-            )
+        early = regularization == 0 or stopping is not None
+        scores, found, solver = problem.solve(
+            regularization,
+            progress_bar=progress_bar,
+            start=start,
+            tol=self.tol,
+            max_iterations=self.max_iter,
+            callback=None if callback is None and stopping is None else each,
+            # Few iterations regularise, and then those of the smallest residual do it better.
+            minimise="residual" if early else "error",
+        )
+        info |= solver
+        if found is None:
+            return scores
         # Without regularisation the number of iterations takes its place, and the smallest residual is a solution.
-        if result.reason == "breakdown" and not early:
-            require_converged(result, self.regularization_)
-        ended = result.reason in ("converged", "stopped") or (
-            self.regularization_ == 0 and self.max_iter is not None
+        if found.reason == "breakdown" and not early:
+            require_converged(found, regularization)
+        ended = found.reason in ("converged", "stopped") or (
+            regularization == 0 and self.max_iter is not None
         )
         if not ended:
             warn_user(
-                f"conjugate gradients ended with {result.reason} after {result.iterations} iterations, residual "
-                f"{result.residual:.1e}; raise max_iter, tol or regularization",
+                f"conjugate gradients ended with {found.reason} after {found.iterations} iterations, residual "
+                f"{found.residual:.1e}; raise max_iter, tol or regularization",
                 InferenceWarning,
             )
-        info |= {
-            "result": "converged" if ended else "iterations_not_converged",
-            "solver": "conjugate gradients",
-            "iterations": result.iterations,
-            "residual": result.residual,
-            "stopped": result.reason,
-        }
+        info |= {"result": "converged" if ended else "iterations_not_converged", "stopped": found.reason}
         if stopping is not None and stopping.solution is not None:
-            scores = EdgeScores(problem, self.regularization_, np.nan, stopping.solution, stopped=True)
+            scores = EdgeScores(problem, regularization, np.nan, stopping.solution, stopped=True)
             info |= {"held_out_concordance": max(stopping.scores), "best_iteration": stopping.iteration}
-        shape = problem.values.shape if problem.values.complete else (-1,)
-        self.dual_coef_, self.n_iter_ = scores.dual.reshape(shape), result.iterations
         return scores
 
     def predict_path(self, regularizations: Any, nodes: Any = None, objects: Any = None) -> Floats:

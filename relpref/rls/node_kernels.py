@@ -213,11 +213,8 @@ def _checked(matrix: Any, left: Any, right: Any, name: str) -> Floats:
     """The matrix as float64, if it has the right shape, is finite, and symmetric for one set of nodes."""
     result = dense(matrix)
     if right is None:
-        square = checked_symmetric(result, name)
-        if len(square) != np.shape(left)[0]:
-            raise DataError(f"the {name} has {len(square)} rows for {np.shape(left)[0]} nodes")
-        return square
-    expected = (np.shape(left)[0], np.shape(right)[0])
+        result = checked_symmetric(result, name)
+    expected = (np.shape(left)[0], np.shape(left if right is None else right)[0])
     if result.shape != expected:
         raise DataError(
             f"the {name} has shape {result.shape}, not {expected}: "

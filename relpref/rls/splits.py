@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau, rankdata
+from sklearn.metrics import ndcg_score
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
@@ -295,13 +296,7 @@ def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float
         raise DataError(f"k is {k}; it must be at least 1")
     if _pairs(len(labels)) == _tied(labels):
         return np.nan
-    discounts = 1.0 / np.log2(np.arange(2, len(labels) + 2))
-    discounts[len(labels) if k is None else k :] = 0.0
-    _, block, size = np.unique(-scores, return_inverse=True, return_counts=True)
-    average_gain = np.bincount(block, weights=labels) / size
-    ends = np.cumsum(size)
-    earned = average_gain @ np.diff(np.concatenate([[0.0], np.cumsum(discounts)[ends - 1]]))
-    return float(earned / (np.sort(labels)[::-1] @ discounts))
+    return float(ndcg_score(labels[None], scores[None], k=k))
 
 
 def spearman(labels: ArrayLike, scores: ArrayLike) -> float:

@@ -109,7 +109,7 @@ def test_graph_kernels_know_the_nodes_of_their_graph() -> None:
             {"kernel": RegularizedLaplacian(), "kernel_params": {"graph": PATH, "ranges": 1.0}},
             "hyperparameters range; kernel_params has ranges",
         ),
-        (LEFT, None, {"kernel": lambda x, y: np.eye(3)}, "3 rows for 7 nodes"),
+        (LEFT, None, {"kernel": lambda x, y: np.eye(3)}, r"has shape \(3, 3\), not \(7, 7\)"),
         (LEFT, RIGHT, {"kernel": lambda x, y: np.full((7, 4), np.inf)}, "holds inf at row 0, column 0"),
     ],
 )

@@ -142,15 +142,6 @@ class KroneckerSystem:
         """
         return KroneckerFit(self, regularization)
 
-    def shrinkage(self, regularization: float) -> Floats:
-        """1/(κ_i γ_j + λ), shape (r, s)."""
-        if not regularization > 0:
-            raise DataError(f"regularization is {regularization}; the closed form needs a positive value")
-        inverse = np.multiply.outer(self.left.values, self.right.values)
-        inverse += regularization
-        np.reciprocal(inverse, out=inverse)
-        return inverse
-
 
 @dataclass(frozen=True, eq=False)
 class KroneckerFit:
@@ -169,7 +160,13 @@ class KroneckerFit:
     @cached_property
     def shrinkage(self) -> Floats:
         """D = 1/(κ_i γ_j + λ), shape (r, s)."""
-        return self.system.shrinkage(self.regularization)
+        if not self.regularization > 0:
+            raise DataError(
+                f"regularization is {self.regularization}; the closed form needs a positive value"
+            )
+        inverse = np.multiply.outer(self.system.left.values, self.system.right.values)
+        inverse += self.regularization
+        return np.reciprocal(inverse, out=inverse)
 
     @cached_property
     def offset_precision(self) -> Floats:

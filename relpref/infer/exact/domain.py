@@ -131,11 +131,9 @@ class Domain:
         return None if find is None else find(self.inputs)
 
     @cached_property
-    def factor_eigen(self) -> Eigen:
-        """Of K, from its factor: the eigenvalues that are not 0."""
-        if self._factor is None:
-            raise DataError(f"the kernel of the {self.name}s is not known by a factor")
-        return factor_eigen(self._factor)
+    def thin_eigen(self) -> Eigen:
+        """Of K; from its factor, where it is known by one, the eigenvalues that are not 0."""
+        return self.eigen if self._factor is None else factor_eigen(self._factor)
 
     @property
     def is_zero(self) -> bool:

@@ -14,7 +14,7 @@ from relpref.infer.computing import computing
 from relpref.infer.exact.closed import EdgeEvidence, EvidenceGradient, KroneckerSystem, edge_floor
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edges import Callback, require_mesh
-from relpref.infer.exact.solve import SOLVERS, RelationProblem, Scores, Solver
+from relpref.infer.exact.solve import SOLVERS, RelationProblem, Solver
 from relpref.infer.exact.structure import ProgramKernel, Structure, find_structure
 from relpref.infer.program import Call, Model, Values, broadcast_fixed
 from relpref.infer.relation_posterior import RelationPosterior
@@ -178,9 +178,6 @@ class Exact:
         )
         objects = problem.objects
         info: dict[str, Any] = {"engine": self.name, "result": "converged", **problem.describe()}
-        log_evidence: float | None = None
-        wanted = False  # the end that the callback asked for
-        scores: Scores
         if search is not None:  # what the search saw
             floor = (
                 noise_floor(nodes.eigen, objects.eigen)
@@ -189,32 +186,25 @@ class Exact:
             )
             info["noise_floor"] = floor
             noise += float(floor)
-        if problem.closed:
-            scores = closed = problem.closed_scores(noise, scale=1.0)
-            log_evidence = closed.fit.log_evidence()
-            info |= {"solver": "closed form", "iterations": 0}
-        else:
-            with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
-                scores, found = problem.iterate(
-                    noise,
-                    scale=1.0,
-                    start=self._start_of(problem),
-                    tol=self.tol,
-                    max_iterations=self.max_iterations,
-                    callback=self.callback,
-                    progress=progress.step,
-                )
-            wanted, converged = found.reason == "stopped", found.reason == "converged"
-            info |= {
-                "solver": "conjugate gradients",
-                "iterations": found.iterations,
-                "residual": found.residual,
-            }
-            if search is not None and not converged and not wanted:
-                # The search has factorised this kernel many times.
-                scores, converged = scores.by_edges(), True
-                info["solver"] = "factor of the edges' kernel"
-            info["result"] = "converged" if converged else "iterations_not_converged"
+        scores, found, solver = problem.solve(
+            noise,
+            scale=1.0,
+            progress_bar=progress_bar,
+            start=self._start_of(problem),
+            tol=self.tol,
+            max_iterations=self.max_iterations,
+            callback=self.callback,
+        )
+        info |= solver
+        converged = found is None or found.reason == "converged"
+        wanted = found is not None and found.reason == "stopped"  # by the callback
+        if search is not None and not converged and not wanted:
+            # The search has factorised this kernel many times.
+            scores, converged = scores.by_edges(), True
+            info["solver"] = "factor of the edges' kernel"
+        info["result"] = "converged" if converged else "iterations_not_converged"
+        log_evidence = scores.log_evidence()
+        if log_evidence is None:
             try:
                 evidence = EdgeEvidence(structure.values, structure.loss, structure.symmetry)
                 log_evidence = evidence(jnp.asarray(nodes.gram), jnp.asarray(objects.gram), noise)[0]

@@ -15,7 +15,7 @@ from relpref.errors import DataError
 from relpref.infer.exact.closed import KroneckerFit, KroneckerSystem, Loss
 from relpref.infer.exact.domain import Asked, Domain, centred
 from relpref.infer.exact.edges import solve_edges
-from relpref.infer.result import InferenceWarning, warn_user
+from relpref.infer.result import InferenceWarning, Progress, warn_user
 from relpref.kernels.edge_landmarks import EdgeGram
 from relpref.kernels.pairwise import (
     MLPK,
@@ -154,8 +154,9 @@ class RelationProblem:
     def _thin_system(self) -> KroneckerSystem:
         p, m = self.values.shape
         require_memory(8.0 * 4 * p * m, f"the closed form for {p} x {m} pairs")
-        left, right = (side.factor_eigen if side.thin else side.eigen for side in (self.nodes, self.objects))
-        return KroneckerSystem.of(left, right, self.values.matrix, self.loss, self.symmetry)
+        return KroneckerSystem.of(
+            self.nodes.thin_eigen, self.objects.thin_eigen, self.values.matrix, self.loss, self.symmetry
+        )
 
     def closed_scores(self, regularization: float, scale: float | None = None) -> "ClosedScores":
         """The closed form at one λ; ``scale`` None: estimated from the labels."""
@@ -196,6 +197,26 @@ class RelationProblem:
         if scale is None:  # (yᵀ P y is the labels' part of the evidence)
             scale = np.nan if stopped else float(values.values @ found.dual) / self.num_labels
         return EdgeScores(self, regularization, scale, found.dual, stopped), found.result
+
+    def solve(
+        self, regularization: float, *, scale: float | None = None, progress_bar: bool = False, **options: Any
+    ) -> tuple["Scores", CGResult | None, dict[str, Any]]:
+        """By the closed form where there is one, else by `iterate`.
+
+        Returns
+        -------
+        Scores
+        CGResult or None
+            How conjugate gradients ended.
+        dict
+            What is worth reporting.
+        """
+        if self.closed:
+            return self.closed_scores(regularization, scale), None, {"solver": "closed form", "iterations": 0}
+        with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
+            scores, found = self.iterate(regularization, scale=scale, progress=progress.step, **options)
+        info = {"iterations": found.iterations, "residual": found.residual}
+        return scores, found, {"solver": "conjugate gradients", **info}
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -343,6 +364,15 @@ class Scores(ABC):
     def query(self, query: Asked, right: Asked) -> tuple[Floats, Floats]:
         """Mean (b,) and covariance (b, b) over b objects for one conditioning node."""
 
+    @property
+    @abstractmethod
+    def coefficients(self) -> Floats:
+        """The dual: of the edges, shape (q,); of all pairs, shape (p, m), where these are complete."""
+
+    def log_evidence(self) -> float | None:
+        """Where it comes with the solution."""
+        return None
+
     @abstractmethod
     def arrays(self) -> dict[str, Floats]:
         """What has to be stored besides the problem, λ and the scale."""
@@ -375,8 +405,13 @@ class ClosedScores(Scores):
         return self.problem.system().solve(self.regularization)
 
     @property
-    def dual_matrix(self) -> Floats:
+    def coefficients(self) -> Floats:
         return self.fit.dual
+
+    dual_matrix = coefficients
+
+    def log_evidence(self) -> float:
+        return self.fit.log_evidence(self.scale)
 
     def arrays(self) -> dict[str, Floats]:
         return {}
@@ -505,6 +540,11 @@ class EdgeScores(Scores):
     ) -> None:
         super().__init__(problem, regularization, scale)
         self.dual, self.stopped = dual, stopped
+
+    @property
+    def coefficients(self) -> Floats:
+        values = self.problem.values
+        return self.dual.reshape(values.shape if values.complete else (-1,))
 
     @cached_property
     def dual_matrix(self) -> Weights:
