@@ -1,347 +1,25 @@
 """Asks people: chooses questions, keeps every answer, and learns from it at once."""
 
-import fcntl
 import os
-import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from shlex import quote
-from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from relpref.ask.items import Item, item, read_items
-from relpref.ask.store import (
-    AnswerStore,
-    Changes,
-    Question,
-    export_answers,
-    import_answers,
-    write_answers,
-)
+from relpref.ask.learning import askable, check_known, known_version, learnt, publish
+from relpref.ask.store import AnswerStore, Question, export_answers, import_answers
 from relpref.data.arrays import counted, shown
-from relpref.errors import DataError, InferenceError, RelprefError, StorageError, UnsupportedProgramError
-from relpref.explore.choose import next_pairs, score_of
+from relpref.errors import DataError, RelprefError
+from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
 from relpref.explore.stopping import GOAL, Worth, check_goal, check_top, why, worth
-from relpref.files import file_digest, replaced
-from relpref.infer import Posterior, UtilityPosterior
-from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, load_run, read_record, record_text
-
-_MANY = 25  # more answers than that are learnt at once, by a full update: equal ones are one row, and as many changes
-
-
-def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False) -> UtilityPosterior:
-    """The posterior after changes of the answers; ``quick``: by rank-one changes, where there are few and the posterior allows it.
-
-    Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
-    """
-    if changes.steps.empty:
-        return posterior
-    if quick and changes.steps["count"].sum() <= _MANY:
-        try:
-            found = posterior
-            for row, change in enumerate(changes.steps["change"]):
-                table = _for_model(changes.steps.iloc[[row]], found)
-                more, fewer = (table, None) if change > 0 else (None, table)
-                found = found.update(more, withdraw=fewer, quick=True)
-            return found
-        except (UnsupportedProgramError, InferenceError):  # a mixture, or rounding: then in full
-            pass
-    added, withdrawn = (_for_model(table, posterior) for table in (changes.added, changes.withdrawn))
-    if added is None and withdrawn is None:
-        return posterior
-    return posterior.update(added, withdraw=withdrawn, hyperparameters="schedule")
-
-
-def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
-    """The posterior of a run with the answers that its store knows and its file does not, and how many these are.
-
-    Raises
-    ------
-    StorageError
-        If the answers cannot be read, or are those of another run.
-    """
-    posterior = run.posterior
-    assert isinstance(posterior, UtilityPosterior)
-    check_known(run)
-    store = AnswerStore.read(run.folder / ANSWERS)
-    if store is None:
-        return posterior, 0
-    with store:
-        changes = store.changes(known_version(run, store))
-    return learnt(posterior, changes), len(changes)
-
-
-def askable(run: Run) -> UtilityPosterior:
-    """The posterior of a run, if it can learn from answers that come one by one."""
-    posterior = run.posterior
-    if not isinstance(posterior, UtilityPosterior):
-        raise DataError(
-            f"{run.folder}: this run does not rank entities, so there is nothing to ask about them"
-        )
-    known = posterior.data.comparisons
-    for column, what in (("strength", known.strength), ("probability", known.probability)):
-        if what is not None:
-            raise DataError(
-                f"{run.folder}: the run was fitted on answers with the column {column!r}, and a question here is answered by one of two, "
-                "or a tie; fit winners alone"
-            )
-    if posterior.origin is None or not posterior.origin.engine:
-        raise DataError(
-            f"{run.folder}: the posterior does not know its program, so that it cannot learn from answers; fit with relpref fit"
-        )
-    return posterior
-
-
-def knows_ties(posterior: UtilityPosterior) -> bool:
-    """Whether the answer model has a place for ties."""
-    return "tie" in getattr(posterior.likelihood, "columns", ())
-
-
-def lost(run: Run) -> bool:
-    """Whether a run knows of answers whose file is gone, or empty."""
-    if not run.metadata.get("answers"):
-        return False
-    store = AnswerStore.read(run.folder / ANSWERS)
-    if store is not None:
-        store.close()
-    return store is None
-
-
-def check_known(run: Run) -> None:
-    """Refuse a run that knows of answers which are gone."""
-    if lost(run):
-        raise StorageError(
-            f"{run.folder / ANSWERS}: the file is gone or empty, and with it who answered what, and when; put it back (with the file that "
-            f"ends in -wal, if there is one), or go on without it: relpref ask {quote(str(run.folder))} --export answers.csv writes the "
-            "answers that the posterior knows, for relpref fit into a new folder"
-        )
-
-
-def export_known(run: Run, path: str | os.PathLike[str]) -> int:
-    """Write the answers that the posterior of a run knows, with the columns that its model looks at; returns how many.
-
-    For a run whose store is lost: what was answered later, when, and by whom where the model does not look at raters, is not known.
-    """
-    data = askable(run).data
-    write_answers(data.comparisons.table(data.entities), path)
-    return data.num_answers
-
-
-def known_version(run: Run, store: AnswerStore) -> int:
-    """Which answers the posterior of a run knows."""
-    known = run.metadata.get("answers")
-    if not known:
-        return store.fitted
-    if known["store"] != store.identity:
-        raise StorageError(
-            f"{store.path}: these are not the answers that the run knows; put the file back that was here before{_without(run)}"
-        )
-    if known["version"] > store.version:
-        raise StorageError(
-            f"{store.path}: the file ends at answer {store.version}, and the run knows {known['version']}: it is an older copy; put "
-            f"the newest back{_without(run)}"
-        )
-    return int(known["version"])
-
-
-def _without(run: Run) -> str:
-    """How to go on where nobody has a copy."""
-    return (
-        f" (without a copy: move the file out of the folder; relpref ask {quote(str(run.folder))} --export answers.csv then writes the "
-        "answers that the posterior knows)"
-    )
-
-
-def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame | None:
-    """Answers as the model of the run looks at them."""
-    if not len(table):
-        return None
-    known = posterior.data.comparisons
-    columns = ["winner", "loser", "count"]
-    if known.tie is not None or table["tie"].any():
-        columns.append("tie")
-    columns += [name for name in ("rater", "shown_first") if getattr(known, name) is not None]
-    return table[columns]
-
-
-# While it works, questions come later: it rests longer than it worked, and then until nobody answers.
-_SHARE = 4.0  # rest, in lengths of the last refinement
-_LEAST, _MOST = 1.0, 60.0  # seconds of rest
-_QUIET = 2.0  # seconds without an answer, for which it waits no longer than it has rested
-_SOON = 0.5  # seconds that nobody minds to wait at the end
-
-
-class Unfinished(KeyboardInterrupt):
-    """Interrupted while the last refinement was at work; its thread is inside compiled code and ends when that returns."""
-
-
-class Refines(Protocol):
-    """What is refined."""
-
-    def refine(self) -> bool:
-        """Bring the posterior to that of a full fit, and publish it."""
-        ...
-
-
-class Refiner:
-    """One thread that refines at the start, after answers (once for all that came meanwhile), and at the end.
-
-    Parameters
-    ----------
-    loop : Loop
-    """
-
-    def __init__(self, loop: Refines) -> None:
-        self._loop = loop
-        self._wake = threading.Event()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="relpref-refine")
-
-    def start(self) -> None:
-        self._wake.set()
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Say that there is something new."""
-        self._wake.set()
-
-    def close(self, waiting: Callable[[], object] = lambda: None) -> None:
-        """Refine what is left, and end.
-
-        Parameters
-        ----------
-        waiting : callable
-            Called once where that takes longer than a moment.
-
-        Raises
-        ------
-        Unfinished
-            If it is interrupted meanwhile.
-        """
-        self._ending.set()
-        self._wake.set()
-        try:
-            self._thread.join(_SOON)
-            if self._thread.is_alive():
-                waiting()
-            while self._thread.is_alive():
-                self._thread.join(
-                    _SOON
-                )  # again and again, because not every Python hears an interrupt in there
-        except KeyboardInterrupt:
-            raise Unfinished from None
-
-    def _work(self) -> None:
-        ending, rest = False, 0.0
-        while not ending:
-            self._wake.wait()
-            self._until_quiet(rest)
-            self._wake.clear()
-            ending = self._ending.is_set()  # before the last refinement, which then knows every answer
-            began = monotonic()
-            try:
-                self._loop.refine()
-            except Exception as error:  # noqa: BLE001 - answers are safe without it, and the next ones may mend it
-                said = " ".join(str(error).split())
-                print(f"relpref: the ranking was not refined: {said}", file=sys.stderr, flush=True)
-            rest = min(max(_SHARE * (monotonic() - began), _LEAST), _MOST)
-            self._ending.wait(rest)
-
-    def _until_quiet(self, longest: float) -> None:
-        """Wait until nobody has answered for a moment, but no longer than that."""
-        until = monotonic() + longest
-        while (left := until - monotonic()) > 0 and not self._ending.is_set():
-            self._wake.clear()
-            if self._ending.wait(min(_QUIET, left)) or not self._wake.is_set():
-                return
-
-
-def publish(
-    folder: Path, record: Mapping[str, Any], posterior: Posterior, store: AnswerStore, version: int
-) -> bool:
-    """Put the posterior of later answers in place of that of a run, in one step.
-
-    Parameters
-    ----------
-    folder : path
-        Of the run.
-    record : mapping
-        Of the run, when it was opened.
-    posterior : Posterior
-    store : AnswerStore
-    version : int
-        Of the answers that the posterior knows.
-
-    Returns
-    -------
-    bool
-        False if another process has published a later one already.
-
-    Raises
-    ------
-    StorageError
-        If something cannot be written, or another run has taken the place of this one; what is there is as it was then.
-    """
-    with _alone(folder):
-        opened, record = record, read_record(folder)
-        _check_same(folder, opened, record, store)
-        known = record.get("answers") or {"version": -1}
-        if known["version"] >= version:
-            return False
-        # Half-written files of processes that were killed: only who holds the lock writes such ones. First, to make room for the new.
-        for name in (RECORD, "posterior-*.nc"):
-            for part in folder.glob(f".{name}.*.part"):
-                with suppress(OSError):
-                    part.unlink()
-        file = folder / f"posterior-{version}.nc"
-        posterior.save(file)
-        record["posterior"] = {"file": file.name, "sha256": file_digest(file)}
-        record["answers"] = {"file": ANSWERS, "store": store.identity, "version": version}
-        try:
-            with replaced(folder / RECORD) as part:
-                part.write_text(record_text(record), encoding="utf-8")
-                _check_same(folder, opened, read_record(folder), store)
-        except StorageError:
-            file.unlink(missing_ok=True)
-            raise
-        # The one before, and what processes left that were killed between these lines.
-        for old in (folder / POSTERIOR, *folder.glob("posterior-*.nc")):
-            if old != file:
-                old.unlink(missing_ok=True)
-    return True
-
-
-def _check_same(
-    folder: Path, opened: Mapping[str, Any], record: Mapping[str, Any], store: AnswerStore
-) -> None:
-    """Refuse a folder in which there is another run now."""
-    changes = ("posterior", "answers")  # what is published
-    first, second = ({k: v for k, v in one.items() if k not in changes} for one in (opened, record))
-    if not store.in_place or first != second:
-        raise StorageError(
-            f"{folder}: this is another run than the one that was opened, which was moved, replaced or deleted meanwhile; nothing was "
-            "published into it"
-        )
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Only one process at a time; the lock ends with the process, however that ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
+from relpref.infer import UtilityPosterior
+from relpref.runs import ANSWERS, Run, load_run
 
 LONGEST_NAME = 80
 
@@ -449,8 +127,8 @@ class Loop:
         self.folder = None if run is None else run.folder
         self._record: Mapping[str, Any] = {} if run is None else run.metadata
         self.score = score_of(DEFAULT if score is None else score)
-        self._store, self._seed, self._limits = store, seed, limits
-        self._ties = ties
+        Limits(**limits)  # refuses what cannot be meant
+        self._store, self._seed, self._ties, self._limits = store, seed, ties, limits
         self._settled = posterior  # the last one that was fitted in full
         self.trouble = ""
         self._tried = version  # the last that the posterior was to learn
@@ -472,10 +150,7 @@ class Loop:
         goal: float = GOAL,
         top: int | None = None,
         show: str | os.PathLike[str] | None = None,
-        entities: Sequence[Any] | None = None,
-        most_appearances: int | None = None,
-        hardest: float | None = None,
-        repeats: int = 0,
+        **limits: Any,
     ) -> "Loop":
         """Go on with a run where its answers ended.
 
@@ -493,8 +168,8 @@ class Loop:
             When enough is known, see `relpref.explore.worth`.
         show : path, optional
             Table of what is shown of the entities, see `read_items`; kept in the store.
-        entities, most_appearances, hardest, repeats
-            What may be asked, see `relpref.explore.next_pairs`.
+        **limits
+            What may be asked: ``entities``, ``most_appearances``, ``hardest``, ``repeats``, see `relpref.explore.next_pairs`.
 
         Raises
         ------
@@ -508,40 +183,24 @@ class Loop:
         data = posterior.data
         check_known(run)
         check_top(top, data.num_entities)
-        tables = run.metadata.get("tables", ())
+        tables = [t for t in run.metadata.get("tables", ()) if t["file"].startswith("data/comparisons")]
         store = AnswerStore.open(
             run.folder / ANSWERS,
             data.entities,
             data.comparisons.table(data.entities),
-            files={t["sha256"]: t["given"] for t in tables if t["file"].startswith("data/comparisons")},
+            files={table["sha256"]: table["given"] for table in tables},
         )
         try:
             version = known_version(run, store)
             if show is not None:
                 store.keep_items(*read_items(show, data.entities))
-            limits = {
-                "entities": entities,
-                "most_appearances": most_appearances,
-                "hardest": hardest,
-                "repeats": repeats,
-            }
-            found = cls(
-                store,
-                posterior,
-                version,
-                run=run,
-                score=score,
-                seed=seed,
-                ties=ties,
-                goal=goal,
-                top=top,
-                **limits,
-            )
-            found._follow()
+            options = {"score": score, "seed": seed, "ties": ties, "goal": goal, "top": top}
+            loop = cls(store, posterior, version, run=run, **options, **limits)
+            loop._follow()
         except BaseException:
             store.close()
             raise
-        return found
+        return loop
 
     def close(self) -> None:
         """Close the store. Nothing else is to be done: every answer is on the disk already."""
@@ -557,7 +216,7 @@ class Loop:
     @property
     def ties(self) -> bool:
         """Whether "equally good" is an answer."""
-        return self._ties and knows_ties(self.posterior)
+        return self._ties and "tie" in getattr(self.posterior.likelihood, "columns", ())
 
     def question(self, rater: str) -> Question | None:
         """The rater's open question, or a new one.
@@ -693,24 +352,25 @@ class Loop:
 
     def nothing_left(self, rater: str) -> str:
         """Why there is no question for a rater: how many pairs were answered, and what leaves the others out."""
-        known = self.posterior.data.comparisons
-        ends = np.sort(np.stack([known.winner, known.loser]), axis=0)
-        answered, number = np.unique(ends, axis=1).shape[1], self.posterior.data.num_entities
-        pairs = number * (number - 1) // 2
-        said = f"{answered} of {counted(pairs, 'pair')} {'has' if pairs == 1 else 'have'} been answered"
+        data = self.posterior.data
+        ends = np.sort(np.stack([data.comparisons.winner, data.comparisons.loser]), axis=0)
+        answered = np.unique(ends, axis=1).shape[1]
+        pairs = data.num_entities * (data.num_entities - 1) // 2
+        text = f"{answered} of {counted(pairs, 'pair')} {'has' if pairs == 1 else 'have'} been answered"
         if answered == pairs:
-            return f"{said}, by all together."
-        limits, reasons = self._limits, []
-        if limits.get("entities") is not None:
-            reasons.append("only some entities are asked about")
-        if (most := limits.get("most_appearances")) is not None:
-            reasons.append(f"an entity that was in {counted(most, 'answer')} is not asked about again")
-        if (hardest := limits.get("hardest")) is not None:
-            reasons.append(f"pairs whose probability is nearer than {hardest:g} to one half are too hard")
+            return f"{text}, by all together."
         skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
-        if skipped:
-            reasons.append(f"you skipped {skipped}")
-        return f"{said}; the others are left out: {'; '.join(reasons) or 'no answer to them would tell anything'}."
+        most, hardest = (self._limits.get(name) for name in ("most_appearances", "hardest"))
+        reasons = {
+            "only some entities are asked about": self._limits.get("entities") is not None,
+            f"an entity that was in {counted(most or 0, 'answer')} is not asked about again": most
+            is not None,
+            f"pairs whose probability is nearer than {hardest or 0:g} to one half are too hard": hardest
+            is not None,
+            f"you skipped {skipped}": skipped > 0,
+        }
+        why = "; ".join(reason for reason, holds in reasons.items() if holds)
+        return f"{text}; the others are left out: {why or 'no answer to them would tell anything'}."
 
     def why(self, question: Question) -> str:
         """Why this question, in a sentence or two."""

@@ -4,9 +4,8 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -35,8 +34,7 @@ _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 _NAME, _TEXT = 90, 300
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """A text of which the beginning is shown, and the rest on request."""
 
     head: str
@@ -76,65 +74,37 @@ def _sign(found: re.Match[str]) -> str:
     return f"⟨U+{character:04X}⟩"
 
 
-_FEW = 6
+_FEW = 6  # attributes of an item that are shown at once, the others on request
 
 
-@dataclass(frozen=True)
-class Link:
-    """Where an item leads to."""
+def card(item: Item, side: str, outcome: str, *, picture: bool) -> dict[str, Any]:
+    """What the page shows of one of the two that are compared.
 
-    address: str
-    shown: str
-
-
-@dataclass(frozen=True)
-class Card:
-    """One of the two that are compared.
-
-    Attributes
+    Parameters
     ----------
+    item : Item
     side : str
         ``"left"`` or ``"right"``.
     outcome : str
         What choosing it answers: ``"first"`` or ``"second"``.
-    name, text : Cut
     picture : bool
-    link : Link or None
-    few, more : list of (name, value)
-        Attributes shown at once, and on request.
+        Whether there is one.
     """
-
-    side: str
-    outcome: str
-    name: Cut
-    text: Cut
-    picture: bool
-    link: Link | None
-    few: list[tuple[str, Cut]]
-    more: list[tuple[str, Cut]]
-
-
-def card(item: Item, side: str, outcome: str, *, picture: bool) -> Card:
-    """Make a card of an item."""
-    attributes = [(name(key).head, name(_number(value))) for key, value in item.attributes]
+    attributes = [(name(key).head, name(value)) for key, value in item.attributes]
     few = len(attributes) if len(attributes) <= _FEW + 2 else _FEW
-    return Card(
-        side,
-        outcome,
-        name(item.label),
-        prose(item.text or ""),
-        picture,
-        _link(item.link),
-        attributes[:few],
-        attributes[few:],
-    )
+    return {
+        "side": side,
+        "outcome": outcome,
+        "name": name(item.label),
+        "text": prose(item.text or ""),
+        "picture": picture,
+        "link": _link(item.link),
+        "few": attributes[:few],
+        "more": attributes[few:],
+    }
 
 
-def _number(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _link(address: str | None) -> Link | None:
+def _link(address: str | None) -> dict[str, str] | None:
     """Only to pages of the web (not ``javascript:`` and the like), at an address that is what it looks like."""
     address = (address or "").strip()
     if not address.isprintable():
@@ -146,14 +116,13 @@ def _link(address: str | None) -> Link | None:
         return None
     if parts.scheme not in ("http", "https") or not host:
         return None
-    return Link(address, name(host).head)
+    return {"address": address, "shown": name(host).head}
 
 
 TOP, PAGE = 10, 100
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """Which part of the ranking is wanted."""
 
     most: int = TOP
@@ -161,58 +130,21 @@ class View:
     find: str = ""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One entity: positions in percent of the width, values relative to the average; the ends are empty where nobody worked them out."""
-
-    key: str
-    rank: int
-    name: Cut
-    mean: str
-    lower: str
-    upper: str
-    at: float
-    begin: float
-    width: float
-
-
-@dataclass(frozen=True)
-class Standings:
-    """The part of the ranking that is shown.
-
-    Attributes
-    ----------
-    view : View
-    rows : list of Row
-    total, found : int
-        Entities, and those whose name contains what was looked for.
-    zero : float
-        Where the average lies, in percent.
-    previous, following : View or None
-        The parts before and after.
-    top, all : View
-        Where else one may look.
-    """
-
-    view: View
-    rows: list[Row]
-    total: int
-    found: int
-    zero: float
-    previous: View | None
-    following: View | None
-    top = View()
-    all = View(PAGE)
-
-
-def standings(ranking: pd.DataFrame, view: View) -> Standings:
-    """Cut the part out of a ranking that is wanted.
+def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
+    """The part of a ranking that is wanted, for the template.
 
     Parameters
     ----------
     ranking : DataFrame
         Columns mean, lower, upper by entity, best first; NaN where an interval was not worked out.
     view : View
+
+    Returns
+    -------
+    dict
+        ``rows``, with positions in percent of the width, values relative to the average, and empty ends where nobody worked them
+        out; ``total`` entities, and those ``found`` whose name contains what was looked for; ``zero``, where the average lies in
+        percent; and the views ``previous``, ``following``, ``top`` and ``all``, where else one may look.
     """
     labels = ranking.index
     mean, lower, upper = (ranking[name].to_numpy() for name in ("mean", "lower", "upper"))
@@ -226,29 +158,31 @@ def standings(ranking: pd.DataFrame, view: View) -> Standings:
     low, high = min(lower[shown].min(initial=0), 0), max(upper[shown].max(initial=0), 0)
     scale = 100 / (high - low) if high > low else 0.0
     rows = [
-        Row(
-            key=hashlib.blake2s(repr(labels[at]).encode("utf-8", "replace"), digest_size=8).hexdigest(),
-            rank=at + 1,
-            name=name(labels[at]),
-            mean=_signed(mean[at]),
-            lower=_signed(lower[at]) if known[at] else "",
-            upper=_signed(upper[at]) if known[at] else "",
-            at=round(scale * (mean[at] - low), 2),
-            begin=round(scale * (lower[at] - low), 2),
-            width=round(scale * (upper[at] - lower[at]), 2),
-        )
+        {
+            "key": hashlib.blake2s(repr(labels[at]).encode("utf-8", "replace"), digest_size=8).hexdigest(),
+            "rank": at + 1,
+            "name": name(labels[at]),
+            "mean": _signed(mean[at]),
+            "lower": _signed(lower[at]) if known[at] else "",
+            "upper": _signed(upper[at]) if known[at] else "",
+            "at": round(scale * (mean[at] - low), 2),
+            "begin": round(scale * (lower[at] - low), 2),
+            "width": round(scale * (upper[at] - lower[at]), 2),
+        }
         for at in shown
     ]
     before, after = view.start - view.most, view.start + view.most
-    return Standings(
-        view,
-        rows,
-        len(labels),
-        len(which),
-        round(-scale * low, 2),
-        View(view.most, max(before, 0), view.find) if view.start > 0 else None,
-        View(view.most, after, view.find) if view.most > TOP and after < len(which) else None,
-    )
+    return {
+        "view": view,
+        "rows": rows,
+        "total": len(labels),
+        "found": len(which),
+        "zero": round(-scale * low, 2),
+        "previous": view._replace(start=max(before, 0)) if view.start > 0 else None,
+        "following": view._replace(start=after) if view.most > TOP and after < len(which) else None,
+        "top": View(),
+        "all": View(PAGE),
+    }
 
 
 def _signed(value: np.float64) -> str:

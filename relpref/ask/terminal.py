@@ -8,14 +8,15 @@ import signal
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from types import FrameType
 from typing import Any, Literal, get_args
 
 from relpref.ask.items import Item
-from relpref.ask.loop import Loop, Progress, Refiner
+from relpref.ask.learning import Refiner
+from relpref.ask.loop import Loop, Progress
 from relpref.ask.store import Question
 from relpref.data.arrays import label, width
 from relpref.errors import DataError
@@ -78,10 +79,28 @@ class Keys:
                 tty.setcbreak(descriptor)
                 self._goes_on = True
 
-        with _at_the_end(restore):
+        def killed(number: int, _: FrameType | None) -> None:
+            # Python would leave at once when it is killed or its terminal is closed.
+            restore()
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        handlers: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+            ends = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+            handlers = {signal.SIGCONT: go_on} | dict.fromkeys(ends, killed)
+        earlier: dict[int, Any] = {}
+        try:
+            for number, handler in handlers.items():
+                earlier[number] = signal.signal(number, handler)
             tty.setcbreak(descriptor)  # Ctrl-C still interrupts
-            with _when_it_goes_on(go_on):
-                yield
+            yield
+        finally:
+            if signal.SIGCONT in earlier:
+                signal.signal(signal.SIGCONT, earlier.pop(signal.SIGCONT))
+            restore()
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
 
     def forget(self) -> None:
         """Drop keys that were pressed before the question could be read."""
@@ -120,40 +139,6 @@ class Keys:
         ):
             pressed += more
         return pressed
-
-
-@contextmanager
-def _when_it_goes_on(act: Callable[..., None]) -> Iterator[None]:
-    """Act whenever the program was stopped (Ctrl-Z) and goes on."""
-    if threading.current_thread() is not threading.main_thread():  # no other may set handlers
-        yield
-        return
-    before = signal.signal(signal.SIGCONT, act)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGCONT, before)
-
-
-@contextmanager
-def _at_the_end(restore: Callable[[], None]) -> Iterator[None]:
-    """Restore however it ends, also when it is killed or its terminal is closed, where Python would leave at once."""
-
-    def killed(number: int, _: FrameType | None) -> None:
-        restore()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    here = threading.current_thread() is threading.main_thread()  # no other may set handlers
-    ends = [s for s in (signal.SIGTERM, signal.SIGHUP) if here and signal.getsignal(s) is signal.SIG_DFL]
-    for number in ends:
-        signal.signal(number, killed)
-    try:
-        yield
-    finally:
-        restore()
-        for number in ends:
-            signal.signal(number, signal.SIG_DFL)
 
 
 NARROW = 24  # no terminal is taken to have fewer columns
@@ -278,27 +263,17 @@ def _head(word: str, columns: int) -> str:
 
 def _indented(item: Item, columns: int) -> list[str]:
     inner = max(columns - 2, 8)
-    lines = wrapped(str(item.label), inner, 3)
-    if item.text:
-        lines += wrapped(item.text, inner, _MOST_LINES)
-    facts = [*item.attributes]
-    facts += [("image", str(item.image))] * (item.image is not None) + [("link", item.link or "")] * bool(
-        item.link
-    )
-    return [f"  {line}" for line in [*lines, *_facts(facts, inner)]]
-
-
-def _facts(facts: Sequence[tuple[str, str]], columns: int) -> list[str]:
-    if not facts:
-        return []
+    lines = wrapped(str(item.label), inner, 3) + (wrapped(item.text, inner, _MOST_LINES) if item.text else [])
+    facts = list(item.attributes)
+    facts += [("image", str(item.image))] if item.image else []
+    facts += [("link", item.link)] if item.link else []
     if len(facts) > _MOST_FACTS:
         facts = [*facts[: _MOST_FACTS - 1], ("...", "")]
-    names = [short(name, columns // 2) for name, _ in facts]
-    room = max(map(width, names))
-    return [
-        f"{name}{' ' * (room - width(name))}  {short(value, max(columns - room - 2, 4))}"
-        for name, (_, value) in zip(names, facts, strict=True)
-    ]
+    names = [short(name, inner // 2) for name, _ in facts]
+    room = max(map(width, names), default=0)
+    for name, (_, value) in zip(names, facts, strict=True):
+        lines.append(f"{name}{' ' * (room - width(name))}  {short(value, max(inner - room - 2, 4))}")
+    return [f"  {line}" for line in lines]
 
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
@@ -330,24 +305,23 @@ class Session:
 
     def ask(self, most: int | None = None) -> None:
         """Ask until the person quits, or there are so many answers."""
-        with self._refining() as refiner, self._keys.listening():
-            while most is None or self.answers < most:
-                question = self._loop.question(self._rater)
-                self._keys.forget()  # nobody meant this question by them
-                self._show(question)
-                while (action := self._keys.next()) not in self._offered(question) - _TELLS:
-                    self._tell(action, question)
-                if action == "quit":
-                    return
-                self._do(action, question)
-                refiner.wake()
-
-    @contextmanager
-    def _refining(self) -> Iterator[Refiner]:
         refiner = Refiner(self._loop)
         refiner.start()
         try:
-            yield refiner
+            with self._keys.listening():
+                while most is None or self.answers < most:
+                    question = self._loop.question(self._rater)
+                    self._keys.forget()  # nobody meant this question by them
+                    self._show(question)
+                    while (action := self._keys.next()) not in self._offered(question) - _TELLS:
+                        self._tell(action, question)
+                    if action == "quit":
+                        return
+                    try:
+                        self._record(action, question)
+                    except DataError as error:  # answered meanwhile at another terminal, for example
+                        self._notice = str(error)
+                    refiner.wake()
         finally:
             refiner.close(
                 lambda: self._say("Bringing the ranking up to date; Ctrl-C leaves that to the next command.")
@@ -357,12 +331,6 @@ class Session:
         if question is None:
             return {"undo", "ranking", "redraw", "quit"}
         return set(get_args(Action)) - (set() if self._loop.ties else {"tie"})
-
-    def _do(self, action: Action | None, question: Question | None) -> None:
-        try:
-            self._record(action, question)
-        except DataError as error:  # answered meanwhile at another terminal, for example
-            self._notice = str(error)
 
     def _record(self, action: Action | None, question: Question | None) -> None:
         if action == "undo" or question is None:

@@ -30,8 +30,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from relpref.ask.loop import Loop, Refiner, rater_name
-from relpref.ask.page import PAGE, TOP, TYPES, Card, View, card, is_picture, name, standings, visible
+from relpref.ask.learning import Refiner
+from relpref.ask.loop import Loop, rater_name
+from relpref.ask.page import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
 from relpref.ask.store import Question
 from relpref.errors import DataError, StorageError
 
@@ -288,7 +289,7 @@ class _Pages:
             "standings": standings(self._loop.ranking(), view),
         }
 
-    def _cards(self, question: Question) -> list[Card]:
+    def _cards(self, question: Question) -> list[dict[str, Any]]:
         outcomes = ("first", "second") if question.left == question.first else ("second", "first")
         return [
             card(

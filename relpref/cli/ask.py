@@ -11,7 +11,8 @@ from shlex import quote
 from typing import Any, NoReturn
 
 from relpref.ask import Loop
-from relpref.ask.loop import Unfinished, export_known, lost, rater_name
+from relpref.ask.learning import Unfinished, export_known, lost
+from relpref.ask.loop import rater_name
 from relpref.ask.terminal import Keys, Session
 from relpref.cli.entry import INTERRUPTED
 from relpref.cli.output import say

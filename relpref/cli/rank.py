@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
-from relpref.ask.loop import up_to_date
+from relpref.ask.learning import up_to_date
 from relpref.cli.output import document, document_of_rows, records, say, table
 from relpref.data.arrays import label
 from relpref.errors import DataError

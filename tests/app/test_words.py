@@ -42,6 +42,6 @@ def test_what_is_whole_stays_as_it_is() -> None:
 def test_a_ranking_may_lack_intervals_below_its_top() -> None:
     columns = {"mean": [1.0, 0.0, -1.0], "lower": [0.5, np.nan, np.nan], "upper": [1.5, np.nan, np.nan]}
     found = standings(pd.DataFrame(columns, index=["a", "b", "c"]), View())
-    assert [row.lower for row in found.rows] == ["+0.50", "", ""]
-    assert [row.width > 0 for row in found.rows] == [True, False, False]
-    assert [row.at for row in found.rows] == [80.0, 40.0, 0.0] and found.zero == 40.0
+    assert [row["lower"] for row in found["rows"]] == ["+0.50", "", ""]
+    assert [row["width"] > 0 for row in found["rows"]] == [True, False, False]
+    assert [row["at"] for row in found["rows"]] == [80.0, 40.0, 0.0] and found["zero"] == 40.0

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref.ask.loop import Loop, export_known, up_to_date
+from relpref.ask.learning import export_known, up_to_date
+from relpref.ask.loop import Loop
 from relpref.ask.store import AnswerStore
 from relpref.cli import main
 from relpref.data import PreferenceData

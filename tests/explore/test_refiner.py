@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from relpref.ask import loop as refiner
-from relpref.ask.loop import Refiner, Unfinished
+from relpref.ask import learning as refiner
+from relpref.ask.learning import Refiner, Unfinished
 
 
 class Slow:
