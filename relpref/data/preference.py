@@ -359,6 +359,34 @@ class PreferenceData:
         picked = chosen_rows(chosen, self.num_comparisons)
         return replace(self, comparisons=self.comparisons.selected(picked, self.entities))
 
+    def select_answers(self, chosen: ArrayLike) -> "PreferenceData":
+        return self.select_comparisons(chosen)
+
+    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+        """Which distinct answers belong together, and what a group is called.
+
+        Parameters
+        ----------
+        by : {"pair", "answer", "rater"}
+            The entities that were compared; nothing but the answer itself; or who gave it.
+
+        Raises
+        ------
+        DataError
+            If there are no raters to group by.
+        """
+        answers = self.comparisons
+        if by == "rater":
+            if answers.rater is None:
+                raise DataError(
+                    "by is 'rater', but the answers do not say who gave them; leave out by 'pair'"
+                )
+            return np.asarray(answers.rater, dtype=np.int64), "rater"
+        if by == "answer":
+            return np.arange(self.num_comparisons), "answer"
+        low, high = np.minimum(answers.winner, answers.loser), np.maximum(answers.winner, answers.loser)
+        return low.astype(np.int64) * self.num_entities + high, "pair"
+
     def with_comparisons(self, table: Any, *, columns: Mapping[str, str] | None = None) -> "PreferenceData":
         """Return the data with other answers in place of these; known raters keep their places.
 

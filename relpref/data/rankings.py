@@ -460,6 +460,13 @@ class Rankings:
         }
         return replace(self, rankers=tuple(self.rankers[row] for row in rows), **picked)
 
+    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+        """Each ranking is a group of its own."""
+        return np.arange(len(self)), "ranking"
+
+    def select_answers(self, chosen: Any) -> "Rankings":
+        return self[chosen]
+
     def __iter__(self) -> Iterator["Rankings"]:
         """Return the rankings one by one."""
         return (self[row] for row in range(len(self)))

@@ -121,6 +121,20 @@ class RelationValues:
             return self.edges is other.edges
         return all(np.array_equal(*ends) for ends in zip(self.edges, other.edges, strict=True))
 
+    def pairs(self, symmetry: Symmetry) -> NDArray[np.int64]:
+        """A number for the two nodes of each edge, under a constraint the same in both directions."""
+        rows, columns = self.rows, self.columns
+        if symmetry != "none":
+            rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
+        return np.asarray(rows * self.shape[1] + columns, dtype=np.int64)
+
+    def distinct(self, symmetry: Symmetry) -> Positions:
+        """Edges that say something of their own, by position: of a constrained relation those with v ≤ w, or v < w if reciprocal."""
+        if symmetry == "none":
+            return np.arange(len(self.values))
+        gap = self.columns - self.rows
+        return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
+
     def transposed(self) -> "RelationValues":
         """The objects as conditioning nodes."""
         shape = (self.shape[1], self.shape[0])
@@ -495,11 +509,21 @@ class RelationData:
     ) -> "RelationData":
         """From what has been read already; parameters and errors as for `from_tables`."""
         constrained, shift = values.constrained(symmetry)
-        distinct = None
-        if symmetry != "none":
-            gap = constrained.columns - constrained.rows
-            distinct = np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
+        distinct = None if symmetry == "none" else constrained.distinct(symmetry)
         return cls(nodes, objects, constrained, symmetry, shift, distinct)
+
+    def answer_groups(self, by: str) -> tuple[NDArray[np.int64], str]:
+        """For each distinct edge the number of its pair of nodes, and what a group is called; edges are not grouped otherwise."""
+        kept = slice(None) if self.distinct is None else self.distinct
+        return self.values.pairs(self.symmetry)[kept], "edge"
+
+    def select_answers(self, chosen: Positions) -> "RelationData":
+        """Some of the distinct edges, in both directions."""
+        if self.distinct is None:
+            return replace(self, values=self.values.select(chosen))
+        pairs = self.values.pairs(self.symmetry)
+        values = self.values.select(np.flatnonzero(np.isin(pairs, pairs[self.distinct[chosen]])))
+        return replace(self, values=values, distinct=values.distinct(self.symmetry))
 
     def without_labels(self) -> "RelationData":
         """The same edges with their labels unobserved, for predictive draws."""

@@ -2,8 +2,11 @@
 
 from relpref.diagnostics.calibration import Calibration, calibrate
 from relpref.diagnostics.certificate import Certificate, certify
+from relpref.diagnostics.comparison import compare, influence, raters
+from relpref.diagnostics.folds import k_fold
+from relpref.diagnostics.held_out import HeldOut
+from relpref.diagnostics.loo import leave_one_out
 from relpref.diagnostics.nuts import Check, check
-from relpref.diagnostics.predictive import HeldOut, compare, influence, k_fold, leave_one_out, raters
 from relpref.diagnostics.relations import evidence_without_each
 
 __all__ = [

@@ -232,10 +232,9 @@ def certify(
     fail although EP is right. `check` compares with NUTS then.
     """
     require_draws(num_samples)
-    if posterior.kind == "relation":
+    if isinstance(posterior, RelationPosterior):
         case = "algebra" if posterior.converged else "unfinished"
         return Certificate._of(case, solver=posterior.solver, why=posterior.result.value)
-    assert isinstance(posterior, Posterior)
     if posterior.empty:
         return Certificate._of("empty", why=posterior.result.value)
     posterior = answered(posterior)

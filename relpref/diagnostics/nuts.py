@@ -120,13 +120,12 @@ def check(
         if number < least:
             raise DataError(f"{name} is {number}; it must be at least {least}")
     result = posterior.result
-    if posterior.kind == "relation":
+    if isinstance(posterior, RelationPosterior):
         return Check(
             "agrees" if result.ok else "undecided",
             "The posterior is the solution of linear equations, not an approximation, so there is nothing that NUTS could tell. "
             + result.value,
         )
-    assert isinstance(posterior, Posterior)
     posterior = answered(posterior)
     if result.empty:
         raise InferenceError(f"there is no posterior to check: {result.name}: {result.value}", result)

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from relpref.data import PreferenceData
-from relpref.diagnostics.predictive.compare import difference_of
-from relpref.diagnostics.predictive.held_out import HeldOut
-from relpref.diagnostics.predictive.leave_one_out import leave_one_out
+from relpref.diagnostics.comparison import difference_of
+from relpref.diagnostics.held_out import HeldOut
+from relpref.diagnostics.loo import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.posterior.base import Origin

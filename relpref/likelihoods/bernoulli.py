@@ -4,6 +4,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from jax.typing import ArrayLike
@@ -30,6 +31,8 @@ class ProbitBernoulli(dist.Distribution):
     arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.boolean
     log_concave: ClassVar[bool] = True
+    outcomes: ClassVar[tuple[Any, Any]] = (np.array([0, 1], dtype=np.int32), np.array([0.0, 1.0]))
+    paired: ClassVar[bool] = False  # an answer is yes or no, and compares nothing
     comparison: ClassVar[type[ProbitComparison] | type[LogisticComparison]] = ProbitComparison
 
     def __init__(

@@ -365,6 +365,14 @@ class SoftComparison(Comparison):
         log_density = -0.5 * (jnp.square(error) / total + jnp.log(total)) - jnp.log(self.scale)
         return TiltedMoments(log_density + 0.5 * jnp.square(report), error / total, 1 / total)
 
+    def log_density_at(self, node: Array, mean: Array, variance: Array) -> Array:
+        """Log density of the report whose Φ⁻¹ lies ``node`` standard deviations above its expectation."""
+        total = variance + jnp.square(self.scale)
+        report = (
+            mean + self.shift + jnp.sqrt(total) * node
+        )  # the density of Φ(report) is the report's own over φ(report)
+        return -0.5 * (jnp.square(node) + jnp.log(total)) + 0.5 * jnp.square(report)
+
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Expectations over the next report, where the gap is N(mean, variance).
 

@@ -111,6 +111,11 @@ class GaussianLikelihood:
         log_normalizer = -0.5 * (jnp.square(error) / total + jnp.log(2 * jnp.pi * total))
         return TiltedMoments(log_normalizer, error / total, 1 / total)
 
+    def log_density_at(self, node: Array, mean: Array, variance: Array) -> Array:
+        """Log density of the value that lies ``node`` standard deviations above its expectation under N(mean, variance) of the predictor."""
+        total = jnp.broadcast_to(variance + jnp.square(self.scale), jnp.shape(mean))
+        return -0.5 * (jnp.square(node) + jnp.log(2 * jnp.pi * total))
+
 
 _NARROW = 1e-2  # width times distance from 0 below which the series in the width is the more exact
 _SHORT = 0.03  # width below which a difference of log Φ would lose digits

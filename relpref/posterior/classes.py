@@ -55,6 +55,20 @@ class ClassPosterior(Posterior):
         antisymmetric = self.data.symmetry == "reciprocal" and not self.data.shift
         return (-1, 1) if antisymmetric else (0, 1)
 
+    def examples(self) -> tuple[pd.DataFrame, NDArray[np.intp]]:
+        """The examples that were learned from, edges in both directions once, with their ``class``; and its position."""
+        labels = _index(self.data).to_frame(index=False)
+        if isinstance(self.data, RelationData):
+            kept = slice(None) if self.data.distinct is None else self.data.distinct
+            labels, number = (
+                labels.iloc[kept].reset_index(drop=True),
+                np.asarray(self.data.values.values)[kept] > 0,
+            )
+        else:
+            number = np.asarray(self.data.label)
+        outcome = number.astype(np.intp)
+        return labels.assign(**{"class": objects(self.classes)[outcome]}), outcome
+
     def predict_proba(self, data: Examples | None = None) -> pd.DataFrame:
         """Probability of each class.
 

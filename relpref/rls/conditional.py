@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
-from relpref.infer.exact.closed import distinct
 from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
 from relpref.infer.exact.solve import EdgeScores, RelationProblem, Scores
 from relpref.infer.relation_posterior import RelationPosterior
@@ -74,7 +73,7 @@ def _closed_evidence(problem: RelationProblem) -> Callable[[float], float]:
 def _edge_evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[float], float]:
     """Up to a constant, from the eigenvalues of the edges' kernel (of contrasts within nodes with the ranking loss)."""
     values = problem.values
-    kept = distinct(values, problem.symmetry)
+    kept = values.distinct(problem.symmetry)
     place = rng.permutation(values.shape[0])
     kept = kept[np.argsort(place[values.rows[kept]], kind="stable")[:_MOST_EDGES]]
     rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]

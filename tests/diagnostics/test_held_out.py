@@ -13,7 +13,7 @@ import pytest
 import relpref
 from relpref.data import PreferenceData
 from relpref.diagnostics import compare, influence, k_fold, leave_one_out, raters
-from relpref.diagnostics.predictive.leave_one_out import Given, labelled
+from relpref.diagnostics.loo import Given
 from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
 from relpref.likelihoods import Logistic
@@ -191,14 +191,16 @@ def test_finished_folds_are_kept(posterior: UtilityPosterior, tmp_path: Path) ->
         return k_fold(posterior, 3, by="answer", folder=tmp_path, progress_bar=False).table
 
     whole = fold()
-    first, *others = sorted(tmp_path.iterdir())
-    written = [file.stat().st_mtime_ns for file in others]
-    first.unlink()
+    (file,) = tmp_path.iterdir()
+    first, *lines = file.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 3
+    file.write_bytes(first + lines[2] + lines[0] + lines[1][:50])  # interrupted, in another order
     pd.testing.assert_frame_equal(fold(), whole, check_exact=True)
-    assert len(others) == 2 and [file.stat().st_mtime_ns for file in others] == written
-    assert sorted(tmp_path.iterdir()) == [first, *others]
-    first.write_bytes(first.read_bytes()[:50])
-    with pytest.raises(StorageError, match=f"{first.name} cannot be read as a fold"):
+    assert file.read_bytes() == first + lines[2] + lines[0] + lines[1]
+    assert k_fold(posterior, 4, by="answer", folder=tmp_path, progress_bar=False).method.startswith("4 folds")
+    assert len(list(tmp_path.iterdir())) == 2
+    file.write_bytes(first + lines[2] + b"{]\n" + lines[1])
+    with pytest.raises(StorageError, match=f"{file.name}: line 3 is damaged"):
         fold()
 
 
@@ -301,6 +303,6 @@ def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(posterior: U
 def test_a_list_leaves_whole_with_its_rater(posterior: UtilityPosterior) -> None:
     given = Given(table("plain"), np.zeros(12, dtype=np.intp), True, np.zeros(12, dtype=bool), np.arange(12))
     composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
-    found = labelled(composed, given, np.full((12, 3), 1 / 3), np.full(12, -1.0), "3 folds", lists_leave=True)
+    found = given.held_out(composed, np.full((12, 3), 1 / 3), np.full(12, -1.0), "3 folds", lists_leave=True)
     assert not found.composed
     assert found.notes == ("9 pairs composed from 2 lists",)

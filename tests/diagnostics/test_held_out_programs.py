@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.diagnostics import influence, k_fold, leave_one_out, raters
-from relpref.diagnostics.predictive.k_fold import fold_of
+from relpref.diagnostics.labels import fold_of
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
 from relpref.likelihoods import ProbitBernoulli, ProbitComparison

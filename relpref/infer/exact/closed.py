@@ -331,14 +331,6 @@ class KroneckerFit:
         )
 
 
-def distinct(values: RelationValues, symmetry: Symmetry) -> Positions:
-    """The labels that say something of their own, by position: of a constrained relation one direction."""
-    if symmetry == "none":
-        return np.arange(len(values.values))
-    gap = values.columns - values.rows
-    return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)
-
-
 class EdgeEvidence:
     """log p(labels | K, G, λ) for any kernels.
 
@@ -362,7 +354,7 @@ class EdgeEvidence:
                 f"the ranking loss of a {symmetry} relation uses every label at both its ends, so it has no evidence to "
                 "maximise; give all hyperparameters with fixed=, or choose them by cross-validation"
             )
-        kept = distinct(values, symmetry)
+        kept = values.distinct(symmetry)
         rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
         require_memory(40.0 * len(rows) ** 2, f"the evidence of a relation with {len(rows)} edges")
         self._sign = SIGN[symmetry]

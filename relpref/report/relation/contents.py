@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from relpref.diagnostics import leave_one_out
 from relpref.errors import RelprefError
 from relpref.infer import RelationPosterior
-from relpref.infer.exact.closed import distinct
 from relpref.kernels import SquaredExponential
 from relpref.posterior.gaussian import Floats
 from relpref.report.blocks import (
@@ -289,7 +288,7 @@ def _labels(subject: Subject) -> tuple[int, int]:
     problem = subject.posterior.problem
     p, m = problem.values.shape
     pairs = {"none": p * m, "symmetric": p * (p + 1) // 2, "reciprocal": p * (p - 1) // 2}
-    return len(distinct(problem.values, problem.symmetry)), pairs[problem.symmetry]
+    return len(problem.values.distinct(problem.symmetry)), pairs[problem.symmetry]
 
 
 def _names(names: list[str]) -> str:

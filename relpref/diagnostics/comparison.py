@@ -1,21 +1,19 @@
-"""Models of the same answers, side by side."""
+"""Models of the same answers side by side, and what single answers and raters add to one."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from scipy.stats import pearson3
 
 from relpref.data.arrays import counted
-from relpref.diagnostics.predictive.held_out import HeldOut
-from relpref.diagnostics.predictive.leave_one_out import LeftOut, leave_one_out, left_out, used_examples
+from relpref.diagnostics.held_out import HeldOut
+from relpref.diagnostics.loo import LeftOut, leave_one_out, left_out
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
+from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.large.answered import answered
 from relpref.infer.sites import DenseRows, Rows
-from relpref.posterior.gaussian import DrawsBelief, Floats
+from relpref.posterior.gaussian import Floats
 from relpref.posterior.update import engine_again
 from relpref.posterior.utility import objects
 
@@ -46,8 +44,9 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
 
     Notes
     -----
-    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other pairs of a choice. A difference of less than two standard errors, or of less than about 4, is none that these answers could tell (Vehtari, Gelman &
-    Gabry 2017; Sivula, Magnusson & Vehtari 2020, "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
+    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other pairs of a choice. A difference of
+    less than two standard errors, or of less than about 4, is none that these answers could tell (Vehtari, Gelman & Gabry 2017; Sivula,
+    Magnusson & Vehtari 2020, "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
     """
     if len(candidates) < 2:
         raise DataError(f"compare has {counted(len(candidates), 'model')}; give two or more, by name")
@@ -90,23 +89,24 @@ def difference_of(one: HeldOut, other: HeldOut) -> tuple[float, float]:
 
 
 def _check_same_answers(first: str, one: HeldOut, second: str, other: HeldOut) -> None:
-    tables = [each.table.loc[:, :"probability"].drop(columns="probability") for each in (one, other)]
-    tables = [table.drop(columns=["mean", "sd"], errors="ignore") for table in tables]
-    if list(tables[0].columns) != list(tables[1].columns):
+    kept = ["probability", "mean", "sd"]
+    tables = [each.table.loc[:, :"probability"].drop(columns=kept, errors="ignore") for each in (one, other)]
+    names, remedy = (repr(first), repr(second)), "compare models of the same answers"
+    columns = [", ".join(table.columns) for table in tables]
+    if columns[0] != columns[1]:
         raise DataError(
-            f"the answers of {first!r} have the columns {', '.join(tables[0].columns)}, those of {second!r} "
-            f"{', '.join(tables[1].columns)}; compare models of the same answers"
+            f"the answers of {names[0]} have the columns {columns[0]}, those of {names[1]} {columns[1]}; {remedy}"
         )
     if len(tables[0]) != len(tables[1]):
         raise DataError(
-            f"{first!r} has {counted(len(tables[0]), 'row')} of answers and {second!r} {len(tables[1])}; compare models of the same answers"
+            f"{names[0]} has {counted(len(tables[0]), 'row')} of answers and {names[1]} {len(tables[1])}; {remedy}"
         )
     same = (tables[0] == tables[1]) | (tables[0].isna() & tables[1].isna())
     if not same.all(axis=None):
         row = int(np.argmin(same.all(axis=1)))
         given = [", ".join(f"{k}={v}" for k, v in table.iloc[row].items()) for table in tables]
         raise DataError(
-            f"row {row} of the answers of {first!r} is {given[0]}, that of {second!r} {given[1]}; compare models of the same answers"
+            f"row {row} of the answers of {names[0]} is {given[0]}, that of {names[1]} {given[1]}; {remedy}"
         )
 
 
@@ -147,61 +147,36 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         )
     posterior = answered(posterior)
     left = left_out(posterior)
-    table = left.given.table.copy()
-    table["probability"], table["log_score"] = np.exp(left.log_score), left.log_score
-    projection = left.question.projection()
-    target = _target(posterior, projection)
+    table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
+    projection, belief = left.question.projection(), posterior.belief
+    matrix = None
+    if posterior.kind == "classes":  # every decision on an example may be moved
+        what, matrix = "example", _rows(projection, slice(None), np.eye(belief.size))
+        sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
+        ends = left.given.table.drop(columns="class").itertuples(index=False, name=None)
+        examples = [end if len(end) > 1 else end[0] for end in ends]
+        labels = [label for label in examples for _ in left.given.classes[1:]]
+    else:
+        reported = posterior.reported()
+        sd, labels = reported["sd"].to_numpy(), reported.index.tolist()
+        what = "entity" if posterior.kind == "utilities" else "latent"
+    if what == "latent":
+        labels = [f"{site}[{at}]" for site, at in labels]
     shift, which = np.zeros(len(table)), np.zeros(len(table), dtype=np.intp)
-    size = max(1, _NUMBERS // max(posterior.belief.size, len(target.sd)))
-    sd = np.where(target.sd > 0, target.sd, np.inf)
+    size = max(1, _NUMBERS // max(belief.size, len(sd)))
     for start in range(0, len(table), size):
         units = slice(start, min(start + size, len(table)))
-        moved = target.of(_moved(posterior, left, projection, units)) / sd
+        moved = _moved(posterior, left, projection, units)
+        if matrix is not None:
+            moved = moved @ matrix.T
+        elif what == "entity":
+            moved = moved - moved.mean(axis=1, keepdims=True)
+        moved = moved / np.where(sd > 0, sd, np.inf)
         which[units] = np.argmax(np.abs(moved), axis=1)
         shift[units] = np.take_along_axis(moved, which[units, None], axis=1)[:, 0]
     table["shift"] = shift
-    table[target.name] = objects(target.labels[at] for at in which.tolist())
+    table[what] = objects(labels[at] for at in which.tolist())
     return table.sort_values("log_score", kind="stable")
-
-
-@dataclass(frozen=True)
-class _Target:
-    """What answers move.
-
-    Attributes
-    ----------
-    name : str
-    labels : sequence, of t things
-    sd : array, shape (t,)
-        Under the posterior.
-    of : callable
-        From changes of the latent vector, shape (k, n), to theirs, shape (k, t).
-    """
-
-    name: str
-    labels: Sequence[Any]
-    sd: Floats
-    of: Callable[[Floats], Floats]
-
-
-def _target(posterior: Posterior, projection: Rows) -> _Target:
-    belief = posterior.belief
-    if isinstance(posterior, UtilityPosterior):
-
-        def centred(moved: Floats) -> Floats:
-            return np.asarray(moved - moved.mean(axis=1, keepdims=True))
-
-        return _Target("entity", posterior.data.entities, belief.centred().sd(), centred)
-    if isinstance(posterior, ClassPosterior):
-        matrix = _rows(projection, slice(None), np.eye(belief.size))
-        sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
-        decisions = len(posterior.classes) - 1
-        labels = [label for label in used_examples(posterior.data) for _ in range(decisions)]
-        return _Target("example", labels, sd, lambda moved: moved @ matrix.T)
-    labels = [
-        f"{site}[{at}]" for site, rows in posterior.slices.items() for at in range(rows.stop - rows.start)
-    ]
-    return _Target("latent", labels, belief.sd(), lambda moved: moved)
 
 
 def _moved(posterior: Posterior, left: LeftOut, projection: Rows, units: slice) -> Floats:
@@ -210,9 +185,9 @@ def _moved(posterior: Posterior, left: LeftOut, projection: Rows, units: slice) 
     first, last = np.searchsorted(unit, (units.start, units.stop))
     starts = np.searchsorted(unit, np.arange(units.start, units.stop))
     weights = left.weights[:, starts].T
-    if isinstance(belief, DrawsBelief):
-        return np.asarray(weights @ belief.draws - belief.mean())
     parts = left.question.components
+    if posterior.sampled:
+        return np.asarray(weights @ parts.location - belief.mean())
     moved = weights @ parts.location - belief.mean() if len(parts.location) > 1 else 0.0
     for scale, steps, weight in zip(parts.scale, step, left.weights, strict=True):
         by_row = (weight * steps)[first:last, None] * _rows(projection, slice(first, last), scale)
@@ -271,21 +246,16 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     """
     if not 0 < false_alarms < 1:
         raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
-    answers = posterior.data.comparisons if isinstance(posterior, UtilityPosterior) else None
-    rater = None if answers is None else answers.rater
-    if answers is None or rater is None:
+    data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
+    if data is None or data.comparisons.rater is None:
         raise DataError("the answers do not say who gave them; fit answers with a column rater")
-    posterior = answered(posterior)
+    posterior, answers = answered(posterior), data.comparisons
     noise = posterior.hyperparameters.get(NOISE)
     usual = {} if noise is None else {NOISE: np.full(np.shape(noise), np.median(noise))}
     left = left_out(posterior, usual)
     origin = posterior.origin
-    if (
-        np.isnan(left.predictive.moments).any()
-        and posterior.hyperparameter_draws
-        and origin
-        and origin.engine
-    ):
+    unknown = np.isnan(left.predictive.moments).any()
+    if unknown and posterior.hyperparameter_draws and origin and origin.engine:
         # The scores of numbers have known moments in one Gaussian only: that at the averages of the hyperparameters.
         engine = engine_again(origin, fixed=posterior.hyperparameters)
         alone = engine.run_from(None, posterior.key, *origin.args, progress_bar=False, **origin.kwargs)
@@ -297,7 +267,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
         )
 
     def total(values: Floats) -> Floats:
-        sums = np.bincount(rater, weights=answers.count * values, minlength=len(answers.raters))
+        sums = np.bincount(answers.rater, weights=answers.count * values, minlength=len(answers.raters))
         return np.asarray(sums, dtype=np.float64)
 
     number = total(np.ones_like(loss))

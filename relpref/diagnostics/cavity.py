@@ -6,7 +6,6 @@ normaliser of its tilted distribution there.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from relpref.diagnostics.predictive.held_out import Outcomes, favours, outcomes
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.evidence import known_sites
 from relpref.infer.program import (
@@ -24,8 +22,6 @@ from relpref.infer.program import (
     Program,
     Reading,
     Values,
-    shapes_of,
-    survey,
 )
 from relpref.infer.sites import DenseRows, Rows, SparseRows
 from relpref.posterior.base import Origin, Posterior
@@ -54,8 +50,7 @@ class Components(NamedTuple):
     shift: Any
 
 
-@dataclass(frozen=True, eq=False)
-class Predictive:
+class Predictive(NamedTuple):
     """What a posterior says of m rows of answers, each row's answer (one of its copies) taken out if it was in.
 
     Attributes
@@ -67,7 +62,9 @@ class Predictive:
     value : array, shape (m,)
         What was answered.
     side : array, shape (m,)
-        Whom it favours, see `relpref.diagnostics.predictive.held_out.favours`.
+        Whom it favours: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers.
+    paired : array of bool, shape (m,)
+        Whether an answer compares two, so that exchanging the two is an accident; not so where answers are yes or no.
     weights : array, shape (K, m)
         Of the components, row by row.
     log_score : array, shape (K, m)
@@ -86,17 +83,18 @@ class Predictive:
     """
 
     site: Any
-    count: Floats
-    value: Floats
-    side: Floats
-    weights: Floats
-    log_score: Floats
-    step: Floats
-    mean: Floats
-    variance: Floats
-    chance: Floats
-    moments: Floats
-    classes: Floats
+    count: Any
+    value: Any
+    side: Any
+    paired: Any
+    weights: Any
+    log_score: Any
+    step: Any
+    mean: Any
+    variance: Any
+    chance: Any
+    moments: Any
+    classes: Any
 
 
 class Question:
@@ -108,8 +106,6 @@ class Question:
     origin : Origin, optional
         How the program is called with the answers in question, which are new to the posterior. Those that it comes from by default;
         then each is taken out before it is predicted.
-    classes : bool
-        Whether the decisions of one row follow each other until one of them ends at a class.
     values : mapping from hyperparameter to value, optional
         At which answers are predicted, instead of those at which the posterior was found.
 
@@ -120,8 +116,6 @@ class Question:
         Of the components.
     observed : tuple of str
         The sites with answers.
-    paired : array of bool
-        Which of them compare two, so that exchanging the two is an accident; not so where answers are yes or no.
 
     Raises
     ------
@@ -136,15 +130,13 @@ class Question:
         posterior: Posterior,
         origin: Origin | None = None,
         *,
-        classes: bool = False,
         values: Mapping[str, Any] | None = None,
     ) -> None:
-        known_origin = _usable(posterior)
+        known_origin, values = _usable(posterior), values or {}
         given = known_origin if origin is None else origin
-        changed = {name: np.asarray(value) for name, value in (values or {}).items()}
-        draws = {n: v for n, v in posterior.hyperparameter_draws.items() if n not in changed}
-        fixed = {name: np.asarray(v) for name, v in posterior.hyperparameters.items() if name not in draws}
-        fixed |= changed
+        draws = {n: v for n, v in posterior.hyperparameter_draws.items() if n not in values}
+        held = {n: v for n, v in posterior.hyperparameters.items() if n not in draws}
+        fixed = {name: np.asarray(value) for name, value in (held | dict(values)).items()}
         with jax.enable_x64(True):
             first = {**fixed, **{name: value[0] for name, value in draws.items()}}
             program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
@@ -153,11 +145,15 @@ class Question:
         if layout.slices != dict(posterior.slices):
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
         self.observed = layout.observed
-        kinds = {site.name: site.kind for site in survey(program.call, shapes_of(program.arrays))}
-        self.paired = np.array([not kinds[name].endswith("Bernoulli") for name in layout.observed])
         self.weights = posterior.belief.weights
-        self.components = _components(posterior, draws, layout.num_rows, taken_out=origin is None)
-        self._classes = classes
+        location, scale = posterior.belief.as_mixture()
+        shape = (len(location), layout.num_rows)
+        sites = [np.zeros(shape)] * 2
+        if origin is None and scale is not None:
+            sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
+        self.components = Components(draws, location, scale, *sites)
+        # The decisions on one example follow each other until one of them ends at a class.
+        self._classes = posterior.kind == "classes"
 
     def answer(self, weights: Floats | None = None) -> Predictive:
         """Ask every component.
@@ -172,7 +168,7 @@ class Question:
             weights = np.repeat(self.weights[:, None], parts.precision.shape[1], axis=1)
         with jax.enable_x64(True):
             found = _ask(self._program, self._classes, parts, weights)
-        return Predictive(weights=weights, **{name: np.asarray(value) for name, value in found.items()})
+        return Predictive(*(np.asarray(value) for value in found))
 
     def projection(self) -> Rows:
         """A, the linear part of the predictors, shape (m, n).
@@ -215,92 +211,62 @@ def _usable(posterior: Posterior) -> Origin:
     return posterior.origin
 
 
-def _components(posterior: Posterior, draws: Values, num_rows: int, *, taken_out: bool) -> Components:
-    location, scale = posterior.belief.as_mixture()
-    shape = (len(location), num_rows)
-    sites = [np.zeros(shape)] * 2
-    if taken_out and scale is not None:
-        sites = [np.reshape(posterior.sites[name], shape) for name in ("precision", "shift")]
-    return Components(draws, location, scale, *sites)
-
-
-class _Totals(NamedTuple):
-    """Sums over the components, each with its weight.
-
-    Attributes
-    ----------
-    mean, square : Array, shape (m,)
-        First and second moment of the predictors.
-    chance : Array, shape (3, m)
-    classes : Array, shape (c, examples)
-    possible : tuple of Array, shape (q, m_site)
-        For each observed site, the probabilities of its outcomes.
-    powers : Array, shape (3, m)
-        Moments of the log scores within components.
-    """
-
-    mean: Array
-    square: Array
-    chance: Array
-    classes: Array
-    possible: tuple[Array, ...]
-    powers: Array
-
-
 @partial(jax.jit, static_argnums=1)
-def _ask(program: Program, classes: bool, components: Components, weights: Array) -> dict[str, Array]:
+def _ask(program: Program, classes: bool, components: Components, weights: Array) -> Predictive:
     def at(part: Components) -> Reading:
         return program.at(part.moving).read()
 
-    def one(part: Components, weight: Array) -> tuple[_Totals, tuple[Array, Array]]:
+    def one(part: Components, weight: Array) -> tuple[dict[str, Any], tuple[Array, Array]]:
+        """What is summed over the components, each with its weight; and what is kept of each: log scores and steps."""
         reading = at(part)
         mean, variance, step = _without_own(reading, program.rows, part)
         found = [
-            _site(observation, mean[its], variance[its])
+            _outcomes(observation, mean[its], variance[its])
             for observation, its in zip(reading.observations, _slices(reading), strict=True)
         ]
-        possible = [outcome.weight for _, outcome in found]
-        log_probability = [outcome.log_probability for _, outcome in found]
-        totals = _Totals(
-            mean=weight * mean,
-            square=weight * (variance + jnp.square(mean)),
-            chance=weight * jnp.concatenate([_by_side(outcome) for _, outcome in found], axis=1),
-            classes=_by_class(reading, found[0][1], weight) if classes else jnp.zeros((0, 0)),
-            possible=tuple(weight[its] * each for each, its in zip(possible, _slices(reading), strict=True)),
-            powers=weight * _powers(possible, log_probability),
-        )
-        return totals, (jnp.concatenate([log_score for log_score, _ in found]), step)
+        possible = [outcome.weight for outcome in found]
+        sums = {
+            "mean": weight * mean,
+            "square": weight * (variance + jnp.square(mean)),
+            "chance": weight * jnp.concatenate([_by_side(outcome) for outcome in found], axis=1),
+            "classes": _by_class(reading, possible[0], weight) if classes else jnp.zeros((0, 0)),
+            "possible": [weight[its] * each for each, its in zip(possible, _slices(reading), strict=True)],
+            "powers": weight * _powers(possible, [outcome.log_probability for outcome in found]),
+        }
+        return sums, (jnp.concatenate([outcome.log_score for outcome in found]), step)
 
-    def add(totals: _Totals, inputs: tuple[Components, Array]) -> tuple[_Totals, tuple[Array, Array]]:
+    def add(sums: Any, inputs: tuple[Components, Array]) -> tuple[Any, tuple[Array, Array]]:
         more, each = one(*inputs)
-        return jax.tree.map(jnp.add, totals, more), each
+        return jax.tree.map(jnp.add, sums, more), each
 
     first = jax.tree.map(lambda leaf: leaf[0], components)
     shapes, _ = jax.eval_shape(one, first, weights[0])
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    totals, (log_score, step) = jax.lax.scan(add, nothing, (components, weights))
+    sums, (log_score, step) = jax.lax.scan(add, nothing, (components, weights))
 
-    reading = at(first)
-    observations = reading.observations
+    observations = at(first).observations
     sizes = np.array([observation.value.size for observation in observations])
-    side = jnp.concatenate([jnp.ravel(favours(o.likelihood, o.value)) for o in observations])
+    side = jnp.concatenate([_side(observation) for observation in observations])
     # Of a mixture the probabilities of outcomes are averages; the density of a number is not known at common nodes.
-    listed = [jnp.log(jnp.where(each > 0, each, 1.0)) for each in totals.possible]
+    listed = [jnp.log(jnp.where(each > 0, each, 1.0)) for each in sums["possible"]]
     single = jnp.where(len(weights) == 1, 0.0, jnp.nan)
-    powers = jnp.where(jnp.isnan(side), totals.powers + single, _powers(totals.possible, listed))
-    return {
-        "site": jnp.asarray(np.repeat(np.arange(len(sizes)), sizes)),
-        "count": jnp.concatenate([observation.counts for observation in observations]),
-        "value": jnp.concatenate([jnp.ravel(jnp.asarray(o.value, float)) for o in observations]),
-        "side": side,
-        "log_score": log_score,
-        "step": step,
-        "mean": totals.mean,
-        "variance": totals.square - jnp.square(totals.mean),
-        "chance": totals.chance,
-        "moments": _central(*powers),
-        "classes": totals.classes,
-    }
+    powers = jnp.where(jnp.isnan(side), sums["powers"] + single, _powers(sums["possible"], listed))
+    paired = np.array([getattr(observation.likelihood, "paired", True) for observation in observations])
+    return Predictive(
+        site=jnp.asarray(np.repeat(np.arange(len(sizes)), sizes)),
+        count=jnp.concatenate([observation.counts for observation in observations]),
+        value=jnp.concatenate([jnp.ravel(jnp.asarray(o.value, float)) for o in observations]),
+        side=side,
+        paired=jnp.asarray(np.repeat(paired, sizes)),
+        weights=weights,
+        log_score=log_score,
+        step=step,
+        mean=sums["mean"],
+        variance=sums["square"] - jnp.square(sums["mean"]),
+        chance=sums["chance"],
+        moments=_central(*powers),
+        classes=sums["classes"],
+    )
 
 
 @jax.jit
@@ -371,31 +337,78 @@ def _without_row(reading: Reading, part: Components) -> tuple[Array, Array]:
     return (mean + rest * part.shift * variance) / left, variance / left
 
 
-def _site(observation: Observation, mean: Array, variance: Array) -> tuple[Array, Outcomes]:
-    """The log score of an observed site's answers, and what else they could have been, rows laid out in one axis."""
+# Of the predictive distribution of a number, whose log density is quadratic here: mean and variance of the score are exact with these.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+class _Outcomes(NamedTuple):
+    """The log score of m answers, and the q possible answers to each question: none where they are not known.
+
+    Attributes
+    ----------
+    log_score : Array, shape (m,)
+    log_probability : Array, shape (q, m)
+        Of each, under N(mean, variance) of the predictor; of numbers the log density at q nodes.
+    weight : Array, shape (q, m)
+        They add up to 1: the probabilities, or the weights of the nodes.
+    side : array, shape (q,)
+        As `Predictive.side`.
+    """
+
+    log_score: Array
+    log_probability: Array
+    weight: Array
+    side: Floats
+
+
+def _outcomes(observation: Observation, mean: Array, variance: Array) -> _Outcomes:
     likelihood, value, _ = observation
     shape = jnp.shape(likelihood.predictor)
     belief = jnp.reshape(mean, shape), jnp.reshape(variance, shape)
-    found = outcomes(likelihood, *belief)
-    flat = Outcomes(*(jnp.reshape(each, (each.shape[0], mean.size)) for each in found))
-    return jnp.ravel(likelihood.tilted(value, *belief).log_normalizer), flat
+
+    def log_probability(value: Any) -> Array:
+        return jnp.ravel(likelihood.tilted(value, *belief).log_normalizer)
+
+    known = getattr(likelihood, "outcomes", None)
+    if known is not None:
+        values, favours = known
+        each = jnp.stack([log_probability(jnp.full(shape, one)) for one in values])
+        return _Outcomes(log_probability(value), each, jnp.exp(each), 2 * favours - 1)
+    density = getattr(likelihood, "log_density_at", None)
+    number = 0 if density is None else len(_NODES)
+    each, weight = jnp.zeros((number, mean.size)), jnp.reshape(jnp.asarray(_WEIGHTS[:number]), (-1, 1))
+    if density is not None:
+        nodes = jnp.asarray(_NODES).reshape(-1, *[1] * len(shape))
+        each = jnp.reshape(density(nodes, *belief), each.shape)
+    return _Outcomes(
+        log_probability(value), each, jnp.broadcast_to(weight, each.shape), np.full(number, np.nan)
+    )
 
 
-def _by_side(found: Outcomes) -> Array:
+def _side(observation: Observation) -> Array:
+    known = getattr(observation.likelihood, "outcomes", None)
+    value = jnp.ravel(jnp.asarray(observation.value))
+    if known is None:
+        return jnp.full(value.shape, jnp.nan)
+    values, favours = known
+    return jnp.asarray(2 * favours - 1)[value.astype(int) - int(values[0])]
+
+
+def _by_side(found: _Outcomes) -> Array:
     """Probability of the outcomes for the second, for neither and for the first, shape (3, m)."""
-    numbers = jnp.isnan(jnp.sum(found.side, axis=0)) | (found.side.shape[0] == 0)
-    chances = [jnp.sum(jnp.where(found.side == side, found.weight, 0.0), axis=0) for side in (-1, 0, 1)]
-    return jnp.where(numbers, jnp.nan, jnp.stack(chances))
+    if not len(found.side) or np.isnan(found.side).any():
+        return jnp.full((3, *jnp.shape(found.log_score)), jnp.nan)
+    return jnp.stack([jnp.sum(found.weight[found.side == side], axis=0) for side in (-1, 0, 1)])
 
 
-def _by_class(reading: Reading, found: Outcomes, weight: Array) -> Array:
+def _by_class(reading: Reading, chance: Array, weight: Array) -> Array:
     """P(class c) = Π_{j<c} P(go on at j) · P(stop at c); the last class is where nothing stopped. Shape (k + 1, examples)."""
     shape = jnp.shape(reading.observations[0].likelihood.predictor)
-    going = jnp.cumprod(jnp.reshape(found.weight[1], shape), axis=1).T
+    going = jnp.cumprod(jnp.reshape(chance[1], shape), axis=1).T
     one = jnp.ones((1, shape[0]), going.dtype)
-    return jnp.reshape(weight, shape)[:, 0] * (
-        jnp.concatenate([one, going]) - jnp.concatenate([going, 0 * one])
-    )
+    change = jnp.concatenate([one, going]) - jnp.concatenate([going, 0 * one])
+    return jnp.reshape(weight, shape)[:, 0] * change
 
 
 def _powers(weights: Any, values: Any) -> Array:
