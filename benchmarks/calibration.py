@@ -139,7 +139,7 @@ def _cell(value: Any) -> str:
 def _picture(found: dict[Any, Any], path: Path) -> None:
     """A panel for each program or likelihood, a curve for each way; hyperparameters are left out."""
     from relpref.diagnostics import Calibration
-    from relpref.diagnostics.calibration.result import draw
+    from relpref.diagnostics.calibration import draw
 
     panels = {}
     for name in dict.fromkeys(name for name, _ in found):

@@ -72,8 +72,8 @@ def simulated(
     import jax
 
     from relpref import infer
-    from relpref.diagnostics.calibration.quantities import Questions, below_truth, usual
-    from relpref.diagnostics.calibration.run import fitted
+    from relpref.diagnostics.sbc import fitted
+    from relpref.diagnostics.simulation import Questions, below_truth, usual
 
     warnings.simplefilter("ignore")
     design, start, number = block
@@ -86,7 +86,7 @@ def simulated(
     for row in range(start, start + number):
         key = jax.random.fold_in(jax.random.key(design), row)
         with jax.enable_x64(True):
-            truth = questions.draw(key[None])[0]
+            truth = questions.draw(key[None]).one(0)
         options = {"draws": 100, "warmup": 100} if way == "nuts" else {}
         posterior, result = fitted(chosen, way, options, questions, truth, key)  # type: ignore[arg-type]
         if posterior is None:

@@ -11,8 +11,8 @@ from relpref.cli.output import document, say, table
 from relpref.cli.rank import opened
 from relpref.data.arrays import label
 from relpref.diagnostics import Calibration, Certificate, Check, calibrate, certify, check
-from relpref.diagnostics.calibration.run import simulated_relation, simulated_utilities
 from relpref.diagnostics.certificate import CHECK
+from relpref.diagnostics.sbc import simulated
 from relpref.errors import DataError
 from relpref.files import made
 from relpref.infer import EP, Exact, Laplace
@@ -124,12 +124,12 @@ def sbc_run(chosen: argparse.Namespace) -> None:
                 f"{chosen.run}: a run of relpref conditional has one kernel and one regularization, without priors; "
                 "leave --engine and --hyperparameters out"
             )
-        engine, (program, args, options) = "exact", simulated_relation(known)
+        engine, (program, args, options) = "exact", simulated(known)
     else:
         _, posterior = opened(chosen.run)
         own = posterior.engine.lower()
         engine = chosen.engine or (own if own in _ENGINES else "ep")
-        program, args, options = simulated_utilities(posterior)
+        program, args, options = simulated(posterior)
     out = _folder(chosen)
     try:
         found = calibrate(

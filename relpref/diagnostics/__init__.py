@@ -1,6 +1,6 @@
 """How far a result can be trusted, and what it rests on."""
 
-from relpref.diagnostics.calibration import Calibration, calibrate
+from relpref.diagnostics.calibration import Calibration
 from relpref.diagnostics.certificate import Certificate, certify
 from relpref.diagnostics.comparison import compare, influence, raters
 from relpref.diagnostics.folds import k_fold
@@ -8,6 +8,7 @@ from relpref.diagnostics.held_out import HeldOut
 from relpref.diagnostics.loo import leave_one_out
 from relpref.diagnostics.nuts import Check, check
 from relpref.diagnostics.relations import evidence_without_each
+from relpref.diagnostics.sbc import calibrate
 
 __all__ = [
     "Calibration",

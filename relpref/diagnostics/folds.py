@@ -14,7 +14,7 @@ from relpref.diagnostics.held_out import HeldOut
 from relpref.diagnostics.labels import fold_of, leave_label_folds_out
 from relpref.diagnostics.loo import Given
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.folders import made
+from relpref.files import made
 from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.large.answered import answered
 from relpref.infer.program import preference_data

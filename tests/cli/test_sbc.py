@@ -22,7 +22,7 @@ def test_a_run_is_simulated_and_goes_on(ask: Callable[..., Any], place: Path) ->
     assert found["verdict"] == "too few" and found["quantities"][0]["simulations"] == 25
     assert (out / "simulations.jsonl").read_bytes().startswith(kept)
     refused = ask("sbc", "run", "--seed", 1)
-    assert refused.code == 2 and "run-sbc/simulations.jsonl: its simulations have key" in refused.err
+    assert refused.code == 2 and "run-sbc/simulations.jsonl: its records have key" in refused.err
     nowhere = ask("sbc", "run", "--scheduler", "many")
     assert nowhere.code == 2 and "--scheduler: 'many' is not 'threads', 'processes'" in nowhere.err
     itself = ask("sbc", "run", "--out", "run")

@@ -162,7 +162,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "sbc.jsonl"
     run = partial(calibrate, LINE, hyperparameters="maximise", simulations=1, file=file)
     run(X, X)
-    with pytest.raises(StorageError, match=r"sbc.jsonl: its simulations have key \[0, 0\], and \[0, 1\]"):
+    with pytest.raises(StorageError, match=r"sbc.jsonl: its records have key \[0, 0\], and \[0, 1\]"):
         run(X, X, key=1)
     with pytest.raises(StorageError, match="have data"):
         run(2 * X, X)
@@ -191,12 +191,12 @@ def test_a_file_of_another_program_engine_or_quantity_is_refused(tmp_path: Path)
     run(program, X, X, engine=fit, quantity=factor(1.0))
     before = file.read_bytes()
     run(partial(line, 1.0, 2.0), X, X, engine=fit, quantity=factor(1.0))  # made again
-    with pytest.raises(StorageError, match="its simulations have program"):
+    with pytest.raises(StorageError, match="its records have program"):
         run(partial(line, 1.0, 3.0), X, X, engine=fit, quantity=factor(1.0))
-    with pytest.raises(StorageError, match="its simulations have quantity"):
+    with pytest.raises(StorageError, match="its records have quantity"):
         run(program, X, X, engine=fit, quantity=factor(2.0))
     scale = 1e-7
-    with pytest.raises(StorageError, match="its simulations have engine"):
+    with pytest.raises(StorageError, match="its records have engine"):
         run(program, X, X, engine=fit, quantity=factor(1.0))
     assert file.read_bytes() == before
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from relpref.diagnostics import Calibration
-from relpref.diagnostics.calibration import result as uniform
+from relpref.diagnostics.calibration import GRID, extremes
 from relpref.errors import DataError
 
 
@@ -43,7 +43,7 @@ def test_the_shape_says_what_is_wrong() -> None:
 
 def test_uniform_transforms_are_seldom_rejected() -> None:
     rng = np.random.default_rng(1)
-    found = [uniform.p_value(rng.uniform(size=50), seed) for seed in range(20)]
+    found = [calibration(rng.uniform(size=50)).p_value(seed=seed) for seed in range(20)]
     assert np.mean(np.array(found) <= 0.1) <= 0.35  # binomial(20, 0.1): more once in 2000
 
 
@@ -52,20 +52,19 @@ def test_counts_are_those_of_the_plain_definition() -> None:
     from scipy.stats import binom
 
     rng = np.random.default_rng(4)
-    pit = np.concatenate([rng.uniform(size=(3, 7)), [np.repeat(uniform.grid()[3], 7)]])
-    for row, found in zip(pit, uniform._extremes(pit), strict=True):
+    pit = np.concatenate([rng.uniform(size=(3, 7)), [np.repeat(GRID[3], 7)]])
+    for row, found in zip(pit, extremes(pit), strict=True):
         tails = []
-        for at in uniform.grid():
+        for at in GRID:
             count = np.sum(row <= at)
             tails.append(min(1.0, 2 * min(binom.cdf(count, 7, at), binom.sf(count - 1, 7, at))))
         assert found == pytest.approx(min(tails), rel=1e-12)
 
 
 def test_the_band_is_as_wide_as_the_test_is_strict() -> None:
-    lower, upper = uniform.band(99, 0.999)
-    grid = uniform.grid()
+    grid, lower, upper = calibration(np.full(99, 0.5)).band(0.999)
     assert np.all((lower <= grid) & (grid <= upper))
-    curves = [uniform.ecdf(pit) for pit in np.random.default_rng(2).uniform(size=(200, 99))]
+    curves = [calibration(pit).ecdf() for pit in np.random.default_rng(2).uniform(size=(200, 99))]
     outside = sum(bool(np.any((curve < lower) | (curve > upper))) for curve in curves)
     assert outside <= 4  # of 200 at 0.001: more once in a million
 

@@ -1,9 +1,9 @@
-"""Numbers that a posterior is asked about: a function of a program's sites, affine in the Gaussian ones, and where its truth falls."""
+"""Simulations of a program, and the numbers that a posterior of them is asked about: affine in the Gaussian sites."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,16 @@ from scipy.special import ndtr
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import RelationPosterior
 from relpref.infer.exact.structure import find_structure
 from relpref.infer.program import Call, Layout, Model, Values, discover, shapes_of, survey
+from relpref.infer.relation_posterior import RelationPosterior
 from relpref.likelihoods import as_likelihood
 from relpref.posterior.base import Posterior
 from relpref.posterior.classes import DECISION
-from relpref.posterior.gaussian import DrawsBelief
+from relpref.posterior.gaussian import Belief
+
+Picked = NDArray[np.intp]
+_UTILITY, _SCORE = "utility", "score"
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,18 @@ class Answered:
     program: Model
 
     def __call__(self, answers: Values, *args: Any, **kwargs: Any) -> None:
-        """Run it with them observed."""
-        args = tuple(_labelled(value, answers) for value in args)
-        kwargs = {name: _labelled(value, answers) for name, value in kwargs.items()}
-        labelled = any(isinstance(value, Rankings) for value in (*args, *kwargs.values()))
-        with handlers.condition(data={} if labelled and DECISION in answers else answers):
+        labelled = False
+        if DECISION in answers:
+            # Rankings get the classes that the decisions lead to: which decisions were taken depends on them.
+            label: Any = jnp.sum(jnp.cumprod(answers[DECISION], axis=1), axis=1).astype(np.int32)
+
+            def with_label(value: Any) -> Any:
+                return replace(value, label=label) if isinstance(value, Rankings) else value
+
+            labelled = any(isinstance(value, Rankings) for value in (*args, *kwargs.values()))
+            args = tuple(with_label(value) for value in args)
+            kwargs = {name: with_label(value) for name, value in kwargs.items()}
+        with handlers.condition(data={} if labelled else answers):
             self.program(*args, **kwargs)
 
 
@@ -110,26 +120,23 @@ class Questions:
         """
         args = tuple(_one_by_one(value) for value in args)
         kwargs = {name: _one_by_one(value) for name, value in kwargs.items()}
-        call, arrays = split(program, args, kwargs)
-        layout = _relation_layout(call, arrays) if relation else _layout(call, arrays, sampled)
+        layout = _layout(*Call.split(program, args, kwargs), relation, sampled)
         hidden = tuple(_hidden(value) for value in args)
         return cls(program, hidden, {name: _hidden(value) for name, value in kwargs.items()}, layout)
 
     def draw(self, keys: Array) -> "Draws":
-        """One simulation for each of s keys."""
-        call, arrays = split(Unanswered(self.program), self.args, self.kwargs)
+        """One simulation for each of s keys; inside of ``enable_x64``."""
+        call, arrays = Call.split(Unanswered(self.program), self.args, self.kwargs)
         sites = jax.tree.map(np.asarray, _draw(call, arrays, keys))
-        known = {name: sites[name] for name, _ in self.layout.hyperparameters}
-        latents = {name: sites[name] for name, _ in self.layout.latents}
-        return Draws(known, latents, {name: sites[name] for name in self.layout.observed})
+        names = ([n for n, _ in part] for part in (self.layout.hyperparameters, self.layout.latents))
+        return Draws(*({name: sites[name] for name in part} for part in (*names, self.layout.observed)))
 
     def call(self, answers: Values) -> tuple[Call, tuple[Any, ...]]:
         """The program with simulated answers, for JAX; the arrays begin with those of the answers."""
-        return split(Answered(self.program), (answers, *self.args), self.kwargs)
+        return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
 
-@dataclass(frozen=True)
-class Draws:
+class Draws(NamedTuple):
     """Simulations.
 
     Attributes
@@ -141,9 +148,8 @@ class Draws:
     latents: Values
     answers: Values
 
-    def __getitem__(self, row: int) -> "Draws":
-        parts = (self.hyperparameters, self.latents, self.answers)
-        return Draws(*({name: value[row] for name, value in part.items()} for part in parts))
+    def one(self, row: int) -> "Draws":
+        return Draws(*({name: value[row] for name, value in part.items()} for part in self))
 
     def vector(self, layout: Layout) -> Any:
         """The joint latent vector of one."""
@@ -159,26 +165,19 @@ def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
     return jax.vmap(one)(keys)
 
 
-def split(program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Call, tuple[Any, ...]]:
-    """A call for JAX, in double precision."""
-    return Call.split(program, args, kwargs)
-
-
-def _layout(call: Call, arrays: tuple[Any, ...], sampled: bool) -> Layout:
-    try:
-        found = discover(call, arrays, {})
-    except UnsupportedProgramError:
-        if not sampled:
-            raise
-        return _relation_layout(call, arrays)
-    if not np.all(np.isin(found.counts, (0.0, 1.0))):
-        raise DataError(
-            "the program gives some of its answers another weight than one, so that they cannot be drawn; calibrate it without weights"
-        )
-    return found.layout
-
-
-def _relation_layout(call: Call, arrays: tuple[Any, ...]) -> Layout:
+def _layout(call: Call, arrays: tuple[Any, ...], relation: bool, sampled: bool) -> Layout:
+    if not relation:
+        try:
+            found = discover(call, arrays, {})
+        except UnsupportedProgramError:
+            if not sampled:
+                raise
+        else:
+            if not np.all(np.isin(found.counts, (0.0, 1.0))):
+                raise DataError(
+                    "the program gives some of its answers another weight than one, so that they cannot be drawn; calibrate it without weights"
+                )
+            return found.layout
     structure = find_structure(call, arrays, {})
     if structure.loss == "ranking" and structure.symmetry != "none":
         raise DataError(
@@ -187,11 +186,9 @@ def _relation_layout(call: Call, arrays: tuple[Any, ...]) -> Layout:
         )
     shapes = {site.name: site.shape for site in survey(call, shapes_of(arrays))}
     hyperparameters = tuple((name, shapes[name]) for name in structure.hyperparameters)
+    latents = ((structure.field, shapes[structure.field]),)
     return Layout(
-        ((structure.field, shapes[structure.field]),),
-        hyperparameters,
-        (structure.label,),
-        num_rows=int(np.prod(shapes[structure.label])),
+        latents, hyperparameters, (structure.label,), num_rows=int(np.prod(shapes[structure.label]))
     )
 
 
@@ -207,32 +204,6 @@ def _hidden(value: Any) -> Any:
     if isinstance(value, PreferenceData):
         return value.without_answers()
     return value.without_labels() if isinstance(value, Rankings) else value
-
-
-def _labelled(value: Any, answers: Values) -> Any:
-    """Rankings with the classes that the decisions lead to: which decisions were taken depends on them."""
-    if not isinstance(value, Rankings) or DECISION not in answers:
-        return value
-    went_on = jnp.cumprod(answers[DECISION], axis=1)  # to stop at the first class is 0
-    label: Any = jnp.sum(went_on, axis=1).astype(np.int32)
-    return replace(value, label=label)
-
-
-Picked = NDArray[np.intp]
-_UTILITY, _SCORE = "utility", "score"
-
-
-class Quantity(Protocol):
-    """A number; hashable, because JAX compiles for it."""
-
-    @property
-    def name(self) -> str: ...
-
-    def pick(self, rng: np.random.Generator) -> Picked:
-        """Which of several alike, at random."""
-
-    def __call__(self, sites: Mapping[str, Any], picked: Any) -> Array:
-        """The number in a trace of the program."""
 
 
 @dataclass(frozen=True)
@@ -301,53 +272,40 @@ class Own:
         return jnp.asarray(self.function({name: site["value"] for name, site in sites.items()}))
 
 
+Quantity = Gap | Predictor | Own  # hashable, because JAX compiles for it
+
+
 def usual(questions: Questions) -> Quantity:
     """The gap of two entities' utilities, the difference of two objects' scores, or the predictor of a random row."""
     layout = questions.layout
-    latents = dict(layout.latents)
+    latents = [name for name, _ in layout.latents]
     for value in (*questions.args, *questions.kwargs.values()):
-        if isinstance(value, PreferenceData) and latents.keys() == {_UTILITY}:
+        if isinstance(value, PreferenceData) and latents == [_UTILITY]:
             return Gap(_UTILITY, 1, value.num_entities)
-        if isinstance(value, RelationData) and latents.keys() == {_SCORE}:
+        if isinstance(value, RelationData) and latents == [_SCORE]:
             return Gap(_SCORE, *value.values.shape, int(SIGN[value.symmetry]), "difference")
     return Predictor(layout.observed, layout.num_rows)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def values_at(
-    quantity: Quantity,
-    call: Call,
-    layout: Layout,
-    arrays: tuple[Any, ...],
-    known: Values,
-    vectors: Array,
-    picked: Any,
-) -> Array:
-    """The quantity at each of s hyperparameters and joint latent vectors, shape (s,)."""
-
-    def one(known: Values, vector: Array) -> Array:
-        return quantity(call.trace(arrays, {**known, **layout.unravel(vector)}), picked)
-
-    return jax.vmap(one)(known, vectors)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def moments_at(
+def _moments(
     quantity: Quantity,
     call: Call,
     layout: Layout,
     arrays: tuple[Any, ...],
     known: Values,
     means: Array,
-    covariances: Array,
+    covariances: Array | None,
     picked: Any,
 ) -> tuple[Array, Array]:
-    """Its mean and variance under each of s hyperparameters and Gaussians, shape (s,) each."""
+    """Mean and variance of the quantity under each of s hyperparameters and Gaussians, or points; shape (s,) each."""
 
-    def one(known: Values, mean: Array, covariance: Array) -> tuple[Array, Array]:
+    def one(known: Values, mean: Array, covariance: Array | None) -> tuple[Array, Array]:
         def at(vector: Array) -> Array:
             return quantity(call.trace(arrays, {**known, **layout.unravel(vector)}), picked)
 
+        if covariance is None:
+            return at(mean), jnp.zeros(())
         value, slope = jax.value_and_grad(at)(mean)
         return value, slope @ covariance @ slope
 
@@ -363,32 +321,54 @@ def below_truth(
     rng: np.random.Generator,
 ) -> float:
     """Posterior probability that the quantity lies below its true value."""
-    call, arrays = questions.call(truth.answers)
-    layout = questions.layout
-    known = {name: np.asarray(value)[None] for name, value in truth.hyperparameters.items()}
-    true = float(values_at(quantity, call, layout, arrays, known, truth.vector(layout)[None], picked)[0])
-    if isinstance(posterior, RelationPosterior):
-        return _below_in_relation(posterior, quantity, picked, true)
-    belief = posterior.belief
-    drawn = posterior.hyperparameter_draws
-    number = len(next(iter(drawn.values()))) if drawn else 1
-    fixed = {name: value for name, value in posterior.hyperparameters.items() if name not in drawn}
-    everywhere = {
-        name: np.broadcast_to(np.asarray(value, float), (number, *np.shape(value)))
+    asked, layout = questions.call(truth.answers), questions.layout
+    if not isinstance(posterior, RelationPosterior):
+        drawn = posterior.hyperparameter_draws
+        fixed = {name: value for name, value in posterior.hyperparameters.items() if name not in drawn}
+        return below(quantity, layout, *asked, truth, picked, rng, posterior.belief, fixed, drawn)
+    # Of the difference of two objects' scores for one node.
+    assert isinstance(quantity, Gap)  # what calibrate() asks an exact posterior about
+    true = _true_value(quantity, layout, *asked, truth, picked)
+    node, columns = int(picked[0]) // quantity.columns, picked % quantity.columns
+    pair = [posterior.objects.labels[column] for column in columns]
+    margins = posterior.belief(posterior.nodes.labels[node], pair).differences(np.array([0]), np.array([1]))
+    return _average_below(true, margins.mean, margins.sd**2, margins.weights)
+
+
+def below(
+    quantity: Quantity,
+    layout: Layout,
+    call: Call,
+    arrays: tuple[Any, ...],
+    truth: Draws,
+    picked: Picked,
+    rng: np.random.Generator,
+    belief: Belief,
+    fixed: Mapping[str, Any],
+    drawn: Mapping[str, Any],
+) -> float:
+    """The same of a belief about the joint latent vector, at fixed and drawn hyperparameters."""
+    true = _true_value(quantity, layout, call, arrays, truth, picked)
+    means, covariances = belief.as_mixture()
+    known = {
+        name: np.broadcast_to(np.asarray(value, float), (len(means), *np.shape(value)))
         for name, value in fixed.items()
     } | {name: np.asarray(value) for name, value in drawn.items()}
-    if isinstance(belief, DrawsBelief):
-        if not drawn:
-            number = len(belief.draws)
-            everywhere = {name: np.repeat(value, number, axis=0) for name, value in everywhere.items()}
-        found = values_at(quantity, call, layout, arrays, everywhere, belief.draws, picked)
-        return rank(np.asarray(found), true, rng)
-    means, covariances = belief.as_mixture()
-    value, variance = moments_at(quantity, call, layout, arrays, everywhere, means, covariances, picked)
-    return average_below(true, np.asarray(value), np.asarray(variance), belief.weights)
+    value, variance = _moments(quantity, call, layout, arrays, known, means, covariances, picked)
+    if covariances is None:
+        return rank(np.asarray(value), true, rng)
+    return _average_below(true, np.asarray(value), np.asarray(variance), belief.weights)
 
 
-def average_below(true: Any, means: Any, variances: Any, weights: Any) -> float:
+def _true_value(
+    quantity: Quantity, layout: Layout, call: Call, arrays: tuple[Any, ...], truth: Draws, picked: Picked
+) -> float:
+    known = {name: np.asarray(value)[None] for name, value in truth.hyperparameters.items()}
+    vector = truth.vector(layout)[None]
+    return float(_moments(quantity, call, layout, arrays, known, vector, None, picked)[0][0])
+
+
+def _average_below(true: Any, means: Any, variances: Any, weights: Any) -> float:
     """Φ((truth − mean)/sd), averaged over the Gaussians."""
     return float(weights @ np.ravel(ndtr((true - means) / np.sqrt(variances))))
 
@@ -397,14 +377,3 @@ def rank(draws: NDArray[np.float64], true: float, rng: np.random.Generator) -> f
     """Where the truth ranks among draws, between 0 and 1: uniform if it is one more of them."""
     below, equal = np.sum(draws < true), np.sum(draws == true)
     return float((below + rng.uniform() * (1 + equal)) / (len(draws) + 1))
-
-
-def _below_in_relation(
-    posterior: RelationPosterior, quantity: Quantity, picked: Picked, true: float
-) -> float:
-    """Of the difference of two objects' scores for one node."""
-    assert isinstance(quantity, Gap)  # what calibrate() asks an exact posterior about
-    node, columns = divmod(int(picked[0]), quantity.columns)[0], picked % quantity.columns
-    pair = [posterior.objects.labels[column] for column in columns]
-    margins = posterior.belief(posterior.nodes.labels[node], pair).differences(np.array([0]), np.array([1]))
-    return average_below(true, margins.mean, margins.sd**2, margins.weights)

@@ -7,10 +7,10 @@ calibrated; one that maximises them is not by design, and what that costs can be
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,8 @@ from jax import Array
 from numpyro import handlers
 
 from relpref.data import PreferenceData, RelationData
-from relpref.diagnostics.calibration.quantities import (
+from relpref.diagnostics.calibration import Calibration
+from relpref.diagnostics.simulation import (
     Answered,
     Draws,
     Known,
@@ -28,80 +29,78 @@ from relpref.diagnostics.calibration.quantities import (
     Picked,
     Quantity,
     Questions,
-    average_below,
+    below,
     below_truth,
-    moments_at,
     rank,
-    split,
     usual,
-    values_at,
 )
-from relpref.diagnostics.calibration.result import Calibration, Journal, Record
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer import EP, Exact, RelationPosterior, UtilityPosterior, from_samples, noncentered
+from relpref.infer import EP, Exact, RelationPosterior, from_samples, noncentered
 from relpref.infer.assemble import latent_moments
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evidence, use_dual_space
-from relpref.infer.program import Call, Layout, Model, Program, Values, broadcast_fixed, discover, running
+from relpref.infer.program import Call, Model, Program, Values, broadcast_fixed, discover, running
 from relpref.infer.result import CODES, Result
 from relpref.infer.search import UNMIXED
 from relpref.infer.sites import Sites
-from relpref.journal import fingerprint
+from relpref.journal import Journal, fingerprint
 from relpref.kernels import Precomputed
 from relpref.models import conditional_ranking
 from relpref.parallel import Scheduler, run_all
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import as_key, key_words
+from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
 
+Hyperparameters = Literal["given", "integrate", "nuts", "maximise"]
+Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
+
+_SAMPLERS = {"nuts": "NUTS", "svi": "SVI mean field"}
+_WORDS = {
+    "given": "given",
+    "integrate": "integrated over",
+    "nuts": "sampled by NUTS",
+    "maximise": "maximised",
+}
 _TOLERANCE, _SWEEPS = 1e-6, 500
-_LARGEST = 100  # simulations at once
-_NUMBERS = 1_000_000  # in their covariances: 8 MB
+_MAX_BLOCK = 100  # simulations at once
+_MAX_NUMBERS = 1_000_000  # in their covariances: 8 MB
+_TOGETHER = 5  # simulations that a worker is handed at a time, where they are fitted one by one
+_NUTS_DRAWS, _NUTS_WARMUP = 400, 300
+_SVI_STEPS, _SVI_DRAWS, _SVI_RATE = 3000, 1000, 0.02
+_SETTLED = 0.5  # nats that the evidence bound may still gain over the last tenth of the steps
 
 
-def block_size(layout: Layout) -> int:
-    """How many simulations are fitted at once; it depends on the problem alone, so that the same ones always are."""
-    return max(1, min(_LARGEST, _NUMBERS // layout.num_latents**2))
-
-
-def below_truths(
+def _below_truths(
     engine: type[GaussianEngine],
     quantity: Quantity,
     questions: Questions,
     draws: Draws,
     picked: list[Picked],
+    rngs: list[np.random.Generator],
     tol: float = _TOLERANCE,
     max_sweeps: int = _SWEEPS,
-) -> list[tuple[float, str]]:
-    """Posterior probability that the quantity lies below its true value, and the result code, of each simulation."""
-    first = draws[0]
+) -> Iterator[tuple[float, str]]:
+    """Posterior probability that the quantity lies below its true value, and the result code, of simulations fitted at once."""
+    first = draws.one(0)
     call, arrays = questions.call(first.answers)
     program = discover(call, arrays, first.hyperparameters)
-    layout = program.layout
-    answered, rest = len(jax.tree.leaves(first.answers)), arrays[len(jax.tree.leaves(first.answers)) :]
-    answers = jax.tree.leaves(draws.answers)
-    assert len(answers) == answered
+    layout, answers = program.layout, jax.tree.leaves(draws.answers)
     found = _evaluate(
         engine.evaluate,
         program,
         tuple(jnp.asarray(value) for value in answers),
-        rest,
+        arrays[len(answers) :],
         draws.hyperparameters,
         tol,
         max_sweeps,
     )
     found = jax.tree.map(np.asarray, found)
-    rows = []
-    for row, pick in enumerate(picked):
+    for row, (pick, rng) in enumerate(zip(picked, rngs, strict=True)):
         evidence: Evidence = jax.tree.map(lambda leaf, row=row: leaf[row], found)
-        result = CODES[int(evidence.info.code)]
-        mean, covariance = latent_moments(layout, evidence)
-        known = {name: value[row : row + 1] for name, value in draws.hyperparameters.items()}
-        at = (quantity, call, layout, arrays, known)
-        true = values_at(*at, draws[row].vector(layout)[None], pick)
-        value, variance = moments_at(*at, mean[None], covariance[None], pick)
-        below = average_below(np.asarray(true), np.asarray(value), np.asarray(variance), np.ones(1))
-        rows.append((np.nan if result.empty else below, result.name))
-    return rows
+        result, truth = CODES[int(evidence.info.code)], draws.one(row)
+        belief = GaussianBelief(*latent_moments(layout, evidence))
+        known = truth.hyperparameters
+        probability = below(quantity, layout, call, arrays, truth, pick, rng, belief, known, {})
+        yield (np.nan if result.empty else probability), result.name
 
 
 @partial(jax.jit, static_argnums=0)
@@ -124,44 +123,16 @@ def _evaluate(
     return jax.vmap(one)(answers, hyperparameters)
 
 
-Hyperparameters = Literal["given", "integrate", "nuts", "maximise"]
-HYPERPARAMETERS = ("given", "integrate", "nuts", "maximise")
-SAMPLERS = ("nuts", "svi")
-Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
-Fit = tuple[Posterior | RelationPosterior | None, str]
-
-_NUTS_DRAWS = 400
-_NUTS_WARMUP = 300
-_SVI_STEPS = 3000
-_SVI_DRAWS = 1000
-_SVI_RATE = 0.02
-_SETTLED = 0.5  # nats that the evidence bound may still gain over the last tenth of the steps
-
-
-def engine_name(engine: Engine) -> str:
-    """How an engine is called in tables and files."""
-    if isinstance(engine, str):
-        return {"nuts": "NUTS", "svi": "SVI mean field"}[engine]
-    named = getattr(engine, "name", None)
-    return str(named) if isinstance(named, str) else f"{engine.__module__}.{engine.__qualname__}"
-
-
-def check_engine(engine: Any, hyperparameters: str) -> None:
-    """Refuse an engine that is none, and what it cannot do.
-
-    Raises
-    ------
-    DataError
-    """
-    if hyperparameters not in HYPERPARAMETERS:
+def _check_engine(engine: Any, hyperparameters: str) -> None:
+    """Refuse an engine that is none, and what it cannot do."""
+    if hyperparameters not in get_args(Hyperparameters):
         raise DataError(
             f"hyperparameters is {hyperparameters!r}; it is 'given', 'integrate', 'nuts' or 'maximise'"
         )
-    if isinstance(engine, str) and engine in SAMPLERS:
-        if hyperparameters not in ("given", "integrate"):
-            raise DataError(f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'")
-        return
-    if not callable(engine):
+    sampler = isinstance(engine, str) and engine in _SAMPLERS
+    if sampler and hyperparameters not in ("given", "integrate"):
+        raise DataError(f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'")
+    if not sampler and not callable(engine):
         raise DataError(
             f"engine is {engine!r}; it is EP, Laplace or Exact, 'nuts' or 'svi', or a function (program, hyperparameters, key, *args, "
             "**kwargs) that returns a posterior"
@@ -179,21 +150,20 @@ def fitted(
     questions: Questions,
     draw: Draws,
     key: Any,
-) -> Fit:
+) -> tuple[Posterior | RelationPosterior | None, str]:
     """The posterior of one simulation, None where there is none, and how the fit ended."""
-    program, args = Answered(questions.program), (draw.answers, *questions.args)
     given = draw.hyperparameters if hyperparameters == "given" else {}
-    call = (key, *args)
+    program, call = Answered(questions.program), (key, draw.answers, *questions.args)
     found: Any
     try:
         if isinstance(engine, str):
             found = _sampled(engine, questions, draw.answers, given, options, key)
-        elif engine is Exact:
-            exact = Exact(program, fixed=given, throw=False, **options)
-            found = exact.run(*call, progress_bar=False, **questions.kwargs)
-        elif isinstance(engine, type) and issubclass(engine, GaussianEngine):
-            strategy: Any = "maximise" if hyperparameters == "given" else hyperparameters
-            fit = engine(program, hyperparameters=strategy, fixed=given, throw=False, **options)
+        elif _is_gaussian(engine) or engine is Exact:
+            chosen: Any = engine
+            if engine is not Exact:
+                strategy = "maximise" if hyperparameters == "given" else hyperparameters
+                options = {"hyperparameters": strategy, **options}
+            fit = chosen(program, fixed=given, throw=False, **options)
             found = fit.run(*call, progress_bar=False, **questions.kwargs)
         else:
             own: Any = engine
@@ -201,6 +171,10 @@ def fitted(
     except InferenceError as error:
         return None, error.result.name
     return (None if found.empty else found), found.result.name
+
+
+def _is_gaussian(engine: Any) -> bool:
+    return isinstance(engine, type) and issubclass(engine, GaussianEngine)
 
 
 def _sampled(
@@ -212,7 +186,7 @@ def _sampled(
     key: Any,
 ) -> Posterior:
     """By numpyro's NUTS, or by its SVI with a normal guide for every entry by itself."""
-    call, arrays = split(questions.program, questions.args, questions.kwargs)
+    call, arrays = Call.split(questions.program, questions.args, questions.kwargs)
     with jax.enable_x64(True):
         observed = {**answers, **given}
         with running:  # the samplers run the program by themselves
@@ -302,9 +276,6 @@ def _mean_field(
     return {name: jnp.asarray(value) for name, value in samples.items()}, losses
 
 
-_TOGETHER = 5  # simulations that a worker is handed at a time, where they are fitted one by one
-
-
 def calibrate(
     program: Model,
     *args: Any,
@@ -374,48 +345,56 @@ def calibrate(
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")
     Scheduler.read(scheduler)
-    check_engine(engine, hyperparameters)
+    _check_engine(engine, hyperparameters)
     if engine is Exact and quantity is not None:
         raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
-    name = f"{_program_name(program)}, {engine_name(engine)}, hyperparameters {_WORDS[hyperparameters]}"
+    inner: Any = program
+    while hasattr(inner, "func"):  # functools.partial
+        inner = inner.func
+    called = _SAMPLERS[engine] if isinstance(engine, str) else getattr(engine, "name", None)
+    if not isinstance(called, str):
+        called = f"{engine.__module__}.{engine.__qualname__}"  # type: ignore[union-attr]
+    what = getattr(inner, "__name__", type(inner).__name__)
+    name = f"{what}, {called}, hyperparameters {_WORDS[hyperparameters]}"
     with jax.enable_x64(True):
         if fixed:
-            call, arrays = split(program, args, kwargs)
-            program, args = Known(program), (broadcast_fixed(call, arrays, dict(fixed)), *args)
+            program, args = (
+                Known(program),
+                (broadcast_fixed(*Call.split(program, args, kwargs), dict(fixed)), *args),
+            )
         questions = Questions.of(
             program, args, kwargs, relation=engine is Exact, sampled=isinstance(engine, str)
         )
     chosen = usual(questions) if quantity is None else Own(quantity)
-    options = dict(engine_options or {})
-    together = hyperparameters == "given" and isinstance(engine, type) and issubclass(engine, GaussianEngine)
-    size = block_size(questions.layout) if together else 1 if scheduler is None else _TOGETHER
-    words = key_words(as_key(key))
+    options, words = dict(engine_options or {}), key_words(as_key(key))
+    together = hyperparameters == "given" and _is_gaussian(engine)
+    size = 1 if scheduler is None else _TOGETHER
+    if together:  # it depends on the problem alone, so that the same ones always are
+        size = max(1, min(_MAX_BLOCK, _MAX_NUMBERS // questions.layout.num_latents**2))
     simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
-    journal = None if file is None else Journal(file, simulator.settings(name))
-    records = {} if journal is None else dict(journal.records)
+    journal = None if file is None else Journal(file, "calibration", simulator.settings(name))
+    records = {} if journal is None else {record["simulation"]: record for record in journal.records}
     starts = [
-        s
-        for s in range(0, simulations, size)
-        if not all(i in records for i in range(s, min(s + size, simulations)))
+        start
+        for start in range(0, simulations, size)
+        if any(number not in records for number in range(start, min(start + size, simulations)))
     ]
     label = f"simulations ({'blocks of ' + str(size) if size > 1 else name})"
-    batches = run_all(simulator, starts, scheduler, label=label, kept=file, progress_bar=progress_bar)
-    for _, found in batches:
-        new = [
-            record for record in found if record.simulation < simulations and record.simulation not in records
-        ]
-        records |= {record.simulation: record for record in new}
+    for _, found in run_all(simulator, starts, scheduler, label=label, kept=file, progress_bar=progress_bar):
+        new = {
+            record["simulation"]: record
+            for record in found
+            if record["simulation"] < simulations and record["simulation"] not in records
+        }
+        records |= new
         if journal is not None:
-            journal.add(new)
-    return _collected([records[row] for row in range(simulations)], name)
-
-
-_WORDS = {
-    "given": "given",
-    "integrate": "integrated over",
-    "nuts": "sampled by NUTS",
-    "maximise": "maximised",
-}
+            journal.add(*new.values())
+    ordered = [records[row] for row in range(simulations)]
+    pits = {
+        name: np.array([np.nan if one["pits"][name] is None else one["pits"][name] for one in ordered], float)
+        for name in ordered[0]["pits"]
+    }
+    return Calibration(pits, tuple(record["result"] for record in ordered), name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,58 +410,55 @@ class _Simulator:
     size: int
     together: bool
 
-    def __call__(self, start: int) -> list[Record]:
+    def __call__(self, start: int) -> list[dict[str, Any]]:
         """The block of simulations that begins there."""
+        numbers = range(start, start + self.size)
+        rngs = [np.random.default_rng([*np.asarray(self.key).tolist(), number]) for number in numbers]
+        picked = [self.quantity.pick(rng) for rng in rngs]
         with jax.enable_x64(True):
-            keys = _keys(jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32)), start, self.size)
-            numbers = range(start, start + self.size)
-            rngs = [np.random.default_rng([*np.asarray(self.key).tolist(), number]) for number in numbers]
-            picked = [self.quantity.pick(rng) for rng in rngs]
+            root = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
+            keys = jax.vmap(lambda number: jax.random.fold_in(root, number))(np.asarray(numbers))
             if self.together:
-                assert isinstance(self.engine, type) and issubclass(self.engine, GaussianEngine)
+                engine: Any = self.engine
                 draws = self.questions.draw(keys)
-                found = below_truths(
-                    self.engine, self.quantity, self.questions, draws, picked, **self.options
-                )
+                at = (engine, self.quantity, self.questions, draws, picked, rngs)
                 return [
-                    Record(number, result, {self.quantity.name: _plain(below)})
-                    for number, (below, result) in zip(numbers, found, strict=True)
+                    _record(number, result, {self.quantity.name: probability})
+                    for number, (probability, result) in zip(
+                        numbers, _below_truths(*at, **self.options), strict=True
+                    )
                 ]
         # Drawn one by one, so that a simulation does not depend on how many are done together.
         return [self._one(*each) for each in zip(numbers, keys, picked, rngs, strict=True)]
 
-    def _one(self, number: int, key: Array, picked: Any, rng: np.random.Generator) -> Record:
+    def _one(self, number: int, key: Array, picked: Any, rng: np.random.Generator) -> dict[str, Any]:
+        questions = self.questions
         with jax.enable_x64(True):
-            draw = self.questions.draw(key[None])[0]
+            draw = questions.draw(key[None]).one(0)
         posterior, result = fitted(
-            self.engine, self.hyperparameters, self.options, self.questions, draw, jax.random.fold_in(key, 1)
+            self.engine, self.hyperparameters, self.options, questions, draw, jax.random.fold_in(key, 1)
         )
-        names = [self.quantity.name, *self._hyperparameter_names()]
-        if posterior is None:
-            return Record(number, result, dict.fromkeys(names))
-        with jax.enable_x64(True):
-            below = below_truth(self.quantity, posterior, self.questions, draw, picked, rng)
-        pits = {self.quantity.name: _plain(below)}
-        if self.hyperparameters in ("integrate", "nuts"):
-            drawn = posterior.hyperparameter_draws  # type: ignore[union-attr]
-            weights = posterior.belief.weights  # type: ignore[union-attr]
-            for site, shape in self.questions.layout.hyperparameters:
-                values = np.asarray(drawn[site]).reshape(-1, int(np.prod(shape)))
-                truths = np.ravel(draw.hyperparameters[site])
-                for column, title in enumerate(_titles(site, shape)):
-                    true = float(truths[column])
-                    if np.ptp(weights):
-                        pits[title] = _plain(float(weights @ (values[:, column] < true)))
-                    else:
-                        pits[title] = _plain(rank(values[:, column], true, rng))
-        return Record(number, result, pits)
-
-    def _hyperparameter_names(self) -> list[str]:
+        pits = {self.quantity.name: np.nan}
+        if posterior is not None:
+            with jax.enable_x64(True):
+                pits[self.quantity.name] = below_truth(self.quantity, posterior, questions, draw, picked, rng)
         if self.hyperparameters not in ("integrate", "nuts"):
-            return []
-        return [
-            title for site, shape in self.questions.layout.hyperparameters for title in _titles(site, shape)
-        ]
+            return _record(number, result, pits)
+        fit: Any = posterior
+        for site, shape in questions.layout.hyperparameters:
+            for index in np.ndindex(*shape):
+                title = site + "".join(f"[{at}]" for at in index)
+                pits[title] = np.nan
+                if posterior is None:
+                    continue
+                values, true = (
+                    np.asarray(fit.hyperparameter_draws[site])[:, *index],
+                    float(draw.hyperparameters[site][index]),
+                )
+                weights = fit.belief.weights
+                weighted = bool(np.ptp(weights))
+                pits[title] = float(weights @ (values < true)) if weighted else rank(values, true, rng)
+        return _record(number, result, pits)
 
     def settings(self, name: str) -> dict[str, Any]:
         """What must be the same for simulations to belong together, as plain values."""
@@ -500,99 +476,53 @@ class _Simulator:
         }
 
 
-def _collected(records: list[Record], name: str) -> Calibration:
-    pits = {
-        quantity: np.array([np.nan if r.pits[quantity] is None else r.pits[quantity] for r in records], float)
-        for quantity in records[0].pits
-    }
-    return Calibration(pits, tuple(record.result for record in records), name)
+def _record(number: int, result: str, pits: Mapping[str, float]) -> dict[str, Any]:
+    plain = {name: float(value) if np.isfinite(value) else None for name, value in pits.items()}
+    return {"simulation": number, "result": result, "pits": plain}
 
 
-def _keys(root: Array, start: int, size: int) -> Array:
-    """One for each simulation, whatever their number."""
-    return jax.vmap(lambda number: jax.random.fold_in(root, number))(np.arange(start, start + size))
+def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """What `calibrate` takes to simulate from the model of a posterior: program, arguments, keywords.
 
-
-def _titles(site: str, shape: tuple[int, ...]) -> list[str]:
-    return [site + "".join(f"[{at}]" for at in index) for index in np.ndindex(*shape)]
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _program_name(program: Any) -> str:
-    inner = program
-    while hasattr(inner, "func"):  # functools.partial
-        inner = inner.func
-    return str(getattr(inner, "__name__", type(inner).__name__))
-
-
-Problem = tuple[Any, tuple[Any, ...], dict[str, Any]]
-
-
-def simulated_utilities(posterior: UtilityPosterior) -> Problem:
-    """The program with the posterior's entities, relations and questions; hyperparameters that were fixed stay so.
+    With its entities, relations and questions, and the hyperparameters that were fixed; of a relation with its kernels and known pairs,
+    at the scale and noise that were found.
 
     Raises
     ------
     UnsupportedProgramError
-        If it is not known any more.
+        If the program is not known any more.
     """
-    origin = posterior.origin
-    if origin is None or not origin.complete:
-        raise UnsupportedProgramError(
-            "the posterior does not know its program with all of its priors, which a file cannot hold; call relpref.diagnostics.calibrate "
-            "with the program"
-        )
-    call = origin.unbound()
-    args = tuple(posterior.data if isinstance(value, PreferenceData) else value for value in call.args)
-    return call.program, args, {**call.kwargs, "fixed": dict(origin.engine.get("fixed", {}))}
-
-
-def simulated_relation(posterior: RelationPosterior) -> Problem:
-    """A relation with the posterior's kernels and known pairs; scale and noise are those that were found."""
-    problem = posterior.problem
-    left, right = problem.nodes, problem.objects
-    one = left is right
-    data = RelationData(
-        _named(left.labels),
-        None if one else _named(right.labels),
-        problem.values,
-        problem.symmetry,
-        posterior.shift,
-        _distinct(posterior),
-    )
+    if not isinstance(posterior, RelationPosterior):
+        origin = posterior.origin
+        if origin is None or not origin.complete:
+            raise UnsupportedProgramError(
+                "the posterior does not know its program with all of its priors, which a file cannot hold; call "
+                "relpref.diagnostics.calibrate with the program"
+            )
+        call, data = origin.unbound(), posterior.datasets().get("data")
+        args = tuple(data if isinstance(value, PreferenceData) else value for value in call.args)
+        return call.program, args, {**call.kwargs, "fixed": dict(origin.engine.get("fixed", {}))}
+    problem, nodes, kernels = posterior.problem, [], {}
+    sides = {"node_kernel": problem.nodes, "object_kernel": problem.objects}
+    if problem.nodes is problem.objects:
+        del sides["object_kernel"]
+    for name, side in sides.items():
+        gram = np.asarray(side.gram, dtype=np.float64)
+        kernels[name] = Precomputed(0.5 * (gram + gram.T))
+        index = pd.Index(list(side.labels), tupleize_cols=False)
+        # The attribute is not looked at, since the kernel is known.
+        table = pd.DataFrame({"number": np.arange(len(index), dtype=float)}, index=index)
+        nodes.append(PreferenceData.from_tables(table))
+    values, symmetry = problem.values, problem.symmetry
+    distinct = None if symmetry == "none" else values.distinct(symmetry)
+    second = nodes[1] if len(nodes) == 2 else None
+    relation = RelationData(nodes[0], second, values, symmetry, posterior.shift, distinct)
     scale = posterior.noise / posterior.solution.regularization
     # One set of nodes: the amplitude is squared in both factors of the product.
-    fixed = {"attributes_amplitude": scale ** (0.25 if one else 0.5), "noise": np.sqrt(posterior.noise)}
-    kernels = {"node_kernel": Precomputed(_symmetric(left.gram))}
-    if not one:
-        kernels["object_kernel"] = Precomputed(_symmetric(right.gram))
+    amplitude = scale ** (0.5 if len(nodes) == 2 else 0.25)
+    fixed = {"attributes_amplitude": amplitude, "noise": np.sqrt(posterior.noise)}
     return (
         conditional_ranking,
-        (data,),
+        (relation,),
         {"loss": problem.loss, "standardize": False, **kernels, "fixed": fixed},
     )
-
-
-def _named(labels: Any) -> PreferenceData:
-    """Nodes of these labels; their attribute is not looked at, since the kernel is known."""
-    index = pd.Index(list(labels), tupleize_cols=False)
-    return PreferenceData.from_tables(
-        pd.DataFrame({"number": np.arange(len(index), dtype=float)}, index=index)
-    )
-
-
-def _symmetric(gram: Any) -> Any:
-    matrix = np.asarray(gram, dtype=np.float64)
-    return 0.5 * (matrix + matrix.T)
-
-
-def _distinct(posterior: RelationPosterior) -> Any:
-    """Each pair of nodes once, as `RelationData.of_values` has it."""
-    values, symmetry = posterior.problem.values, posterior.problem.symmetry
-    if symmetry == "none":
-        return None
-    gap = values.columns - values.rows
-    return np.flatnonzero(gap >= 0 if symmetry == "symmetric" else gap > 0)

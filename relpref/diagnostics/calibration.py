@@ -1,0 +1,239 @@
+"""Where the truth fell in the posteriors of many simulations, and what that says of an engine."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from relpref.errors import DataError
+from relpref.files import replaced
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.99  # of the band that pictures show and words go by
+GRID = np.arange(1, 101) / 101  # where cumulative distributions are looked at
+_REPLICATES = 10_000  # of the null distribution
+_MAX_NUMBERS = 1_000_000  # of its numbers at a time
+_FEWEST = 50  # simulations of which silence says something
+_MISSING = 0.01  # share of fits without a posterior: more say that the engine cannot be used there
+_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "relpref", "font.size": 9}
+_WHY = {
+    "calibrated": "No sign of miscalibration of the {}",
+    "too few": "Too few simulations to tell whether the {} is calibrated",
+    "too narrow": "Not calibrated: intervals of the {} are too narrow",
+    "too wide": "Not calibrated: intervals of the {} are too wide",
+    "shifted": "Not calibrated: estimates of the {} are shifted to one side",
+}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Where the truth fell.
+
+    Attributes
+    ----------
+    pits : dict from quantity to array, shape (s,)
+        Posterior probability that a quantity lies below its true value, for each of s simulations; the first is the latent one, the
+        others are hyperparameters. NaN where a fit ended without a posterior.
+    results : tuple of str, length s
+        How each fit ended.
+    name : str
+        What was tried, such as ``"xpgp, EP, hyperparameters given"``.
+    """
+
+    pits: Mapping[str, Floats]
+    results: tuple[str, ...]
+    name: str = ""
+
+    @property
+    def pit(self) -> Floats:
+        """Of the latent quantity, shape (s,)."""
+        return self._of(None)
+
+    @property
+    def not_converged(self) -> int:
+        """How many fits did not converge; they are counted like the others, those without a posterior as misses."""
+        return sum(result != "converged" for result in self.results)
+
+    def coverage(self, probability: float, quantity: str | None = None) -> tuple[float, float]:
+        """How often a central interval held the truth.
+
+        Parameters
+        ----------
+        probability : float
+            Of the interval.
+        quantity : str, optional
+            Of ``pits``; the first by default.
+
+        Returns
+        -------
+        share, standard_error : float
+            The error is the binomial one of a calibrated engine.
+        """
+        pit = self._of(quantity)
+        held = np.abs(np.where(np.isnan(pit), 1.0, pit) - 0.5) <= probability / 2
+        return float(np.mean(held)), float(np.sqrt(probability * (1 - probability) / len(pit)))
+
+    def p_value(self, quantity: str | None = None, *, seed: int = 0) -> float:
+        """Of the hypothesis that the transforms are uniform, over the whole cumulative distribution at once (10,000 replicates)."""
+        pit = self._finite(quantity)
+        null = _null(len(pit), seed)
+        return float((1 + np.sum(null <= extremes(pit[None])[0])) / (1 + len(null)))
+
+    def band(self, level: float = LEVEL, quantity: str | None = None) -> tuple[Floats, Floats, Floats]:
+        """Where the empirical cumulative distribution of a calibrated engine lies as a whole, with the given probability.
+
+        Returns
+        -------
+        grid, lower, upper : array, shape (100,)
+            Simultaneous, by simulation (Säilynoja, Bürkner & Vehtari 2022).
+        """
+        size = len(self._finite(quantity))
+        tail = float(np.quantile(_null(size, 0), 1 - level))
+        return GRID, binom.ppf(tail / 2, size, GRID) / size, binom.ppf(1 - tail / 2, size, GRID) / size
+
+    def ecdf(self, quantity: str | None = None) -> Floats:
+        """The empirical cumulative distribution on the grid of `band`."""
+        pit = self._finite(quantity)
+        return np.searchsorted(np.sort(pit), GRID, side="right") / len(pit)
+
+    def inside(self, level: float = LEVEL, quantity: str | None = None) -> bool:
+        """Whether the empirical cumulative distribution stays inside that band."""
+        _, lower, upper = self.band(level, quantity)
+        curve = self.ecdf(quantity)
+        return bool(np.all((lower <= curve) & (curve <= upper)))
+
+    def summary(self) -> pd.DataFrame:
+        """One row for each quantity.
+
+        Returns
+        -------
+        DataFrame
+            By quantity: ``simulations``, ``not_converged``, ``p_value``, the share of central intervals of 50, 80 and 95 % that held
+            the truth with its binomial standard error (``coverage_50``, ``se_50`` ...), and ``verdict``.
+        """
+        rows = {}
+        for quantity, pit in self.pits.items():
+            row: dict[str, object] = {"simulations": len(pit), "not_converged": self.not_converged}
+            row["p_value"] = self.p_value(quantity)
+            for percent in (50, 80, 95):
+                row[f"coverage_{percent}"], row[f"se_{percent}"] = self.coverage(percent / 100, quantity)
+            rows[quantity] = row | {"verdict": self.verdict(quantity)}
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
+
+    def verdict(self, quantity: str | None = None) -> str:
+        """In two words.
+
+        ``not usable`` where more than one fit in a hundred left no posterior; ``calibrated`` where p is at least 0.01, or ``too few`` of less
+        than 50 simulations; otherwise what the shape says: ``too narrow``, ``too wide`` or ``shifted``.
+        """
+        if self.missing > _MISSING * len(self._of(quantity)):
+            return "not usable"
+        if self.p_value(quantity) >= 1 - LEVEL:
+            return "calibrated" if len(self._finite(quantity)) >= _FEWEST else "too few"
+        pit = self._finite(quantity)
+        # In standard errors of uniform numbers: their mean has variance 1/12n, their mean square distance from ½ 1/180n.
+        shift = (np.mean(pit) - 0.5) * np.sqrt(12 * len(pit))
+        spread = (np.mean(np.square(pit - 0.5)) - 1 / 12) * np.sqrt(180 * len(pit))
+        if abs(shift) > abs(spread):
+            return "shifted"
+        return "too narrow" if spread > 0 else "too wide"
+
+    @property
+    def missing(self) -> int:
+        """Fits that left no posterior; coverage counts them as misses, the distribution is without them."""
+        return int(np.sum(~np.isfinite(self.pit)))
+
+    @property
+    def sentence(self) -> str:
+        """The verdict on the latent quantity in plain words."""
+        number, quantity = len(self.pit), next(iter(self.pits))
+        held, error = self.coverage(0.8)
+        facts = f"80 % intervals held the truth in {100 * held:.1f} % of {number} simulations (± {100 * error:.1f})"
+        failed = self.not_converged
+        also = f"; {failed} of the fits did not converge" if failed else ""
+        if self.verdict() == "not usable":
+            return f"Not usable: {self.missing} of {number} fits left no posterior: {facts}{also}."
+        why = _WHY[self.verdict()].format(quantity)
+        return f"{why}: {facts}, p = {self.p_value():.3g}{also}."
+
+    def picture(self, path: str | os.PathLike[str]) -> Path:
+        """Write the difference of empirical and uniform distribution, with the band, as SVG; the same bytes for the same transforms."""
+        return draw({self.name: self}, path)
+
+    def _of(self, quantity: str | None) -> Floats:
+        if quantity is None:
+            return next(iter(self.pits.values()))
+        if quantity not in self.pits:
+            raise DataError(f"quantity is {quantity!r}; there are {', '.join(self.pits)}")
+        return self.pits[quantity]
+
+    def _finite(self, quantity: str | None) -> Floats:
+        pit = self._of(quantity)
+        known = pit[np.isfinite(pit)]
+        if not len(known):
+            raise DataError(
+                f"none of {len(pit)} fits ended with a posterior: {', '.join(sorted(set(self.results)))}"
+            )
+        return known
+
+
+# ArviZ has such a picture (plot_ecdf_pit), with an envelope in 0.x and with points marked by another test (POT-C) in 1.x: neither is
+# the band that the p-value here belongs to, and one picture for all versions is wanted.
+def draw(found: Mapping[str, Calibration], path: str | os.PathLike[str], *, columns: int = 3) -> Path:
+    """Write one panel for each calibration as SVG, under its title: every quantity's curve and the band of the first."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    wide = min(columns, len(found))
+    high = -(-len(found) // wide)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(0.8 + 3.2 * wide, 0.6 + 2.4 * high), layout="constrained")
+        FigureCanvasSVG(figure)
+        panels = figure.subplots(high, wide, squeeze=False, sharex=True, sharey=True).ravel()
+        for panel, (title, calibration) in zip(panels, found.items(), strict=False):
+            grid, lower, upper = calibration.band()
+            panel.fill_between(grid, lower - grid, upper - grid, color="0.88", lw=0)
+            panel.axhline(0.0, color="0.6", lw=0.6)
+            for row, quantity in reversed(list(enumerate(calibration.pits))):
+                curve = calibration.ecdf(quantity)
+                panel.plot(grid, curve - grid, f"C{row % 10}", lw=0.9 if row else 1.6, label=quantity)
+            panel.set_title(title.replace("$", r"\$"), fontsize=9)
+            if len(calibration.pits) > 1:
+                panel.legend(fontsize=7, frameon=False)
+        for panel in panels[len(found) :]:
+            panel.set_visible(False)
+        figure.supxlabel("posterior probability below the truth", fontsize=9)
+        figure.supylabel("empirical less uniform", fontsize=9)
+        with replaced(path) as part:
+            # No date and no version: the same bytes for the same numbers.
+            figure.savefig(part, format="svg", metadata={"Date": None, "Creator": None})
+    return Path(path)
+
+
+@lru_cache(maxsize=16)
+def _null(size: int, seed: int) -> Floats:
+    """The extremes of replicates of as many uniform numbers."""
+    rng, rows = np.random.default_rng(seed), max(1, _MAX_NUMBERS // size)
+    parts = [min(rows, _REPLICATES - start) for start in range(0, _REPLICATES, rows)]
+    return np.concatenate([extremes(rng.uniform(size=(part, size))) for part in parts])
+
+
+def extremes(pit: Floats) -> Floats:
+    """The smallest two-sided binomial tail probability over the grid, for each row."""
+    size, points = pit.shape[1], len(GRID)
+    # How many of a row lie at or below each point, by counting what falls between two points.
+    cells = np.searchsorted(GRID, pit, side="left") + (points + 1) * np.arange(len(pit))[:, None]
+    between = np.bincount(cells.ravel(), minlength=len(pit) * (points + 1)).reshape(len(pit), -1)
+    counts = np.cumsum(between, axis=1)[:, :points]
+    numbers = np.arange(size + 1)[:, None]
+    below, above = binom.cdf(numbers, size, GRID), binom.sf(numbers - 1, size, GRID)
+    tails = np.minimum(1.0, 2 * np.minimum(below, above))
+    return np.asarray(tails[counts, np.arange(points)].min(axis=1))
