@@ -1,6 +1,6 @@
 """Nodes, objects and what is known of the relation between them, for numpyro programs."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from relpref.data.arrays import counted, shown
+from relpref.data.arrays import counted, refuse_first, shown
 from relpref.data.columns import numbers
 from relpref.data.entities import read_entities
 from relpref.data.labels import LabelIndex, plain_labels
@@ -275,7 +275,6 @@ class RelationValues:
 
 
 EDGE_COLUMNS = ("source", "target", "value")
-_NAME = "relation"
 
 
 def read_relation(
@@ -297,23 +296,22 @@ def read_relation(
     DataError
         If the shape or the labels do not fit, a value is not a finite number, or nothing is known.
     """
-    shape = (len(nodes), len(nodes) if objects is None else len(objects))
-    if isinstance(relation, Table) or (
-        isinstance(relation, pd.DataFrame)
-        and _looks_like_edges(relation, nodes if objects is None else objects)
-    ):
-        values = _from_edges(as_table(relation, _NAME), nodes, objects, shape)
-    elif isinstance(relation, pd.DataFrame):
-        values = _from_frame(relation, nodes, objects)
+    others = nodes if objects is None else objects
+    shape = (len(nodes), len(others))
+    if isinstance(relation, Table | pd.DataFrame):
+        values = _labelled(relation, nodes, others, shape)
     elif issparse(relation):
         entries = relation.tocoo()
         _check_shape(entries.shape, shape)
-        _check_finite(entries.data, entries.row, entries.col)
+        found = np.asarray(entries.data, np.float64)
+        refuse_first(
+            ~np.isfinite(found),
+            lambda at: (
+                f"relation: the entry ({entries.row[at]}, {entries.col[at]}) is {found[at]}; leave out what is not known"
+            ),
+        )
         values = RelationValues.of_edges(
-            shape,
-            entries.row.astype(np.intp),
-            entries.col.astype(np.intp),
-            np.asarray(entries.data, np.float64),
+            shape, entries.row.astype(np.intp), entries.col.astype(np.intp), found
         )
     else:
         values = _from_array(relation, shape)
@@ -321,12 +319,6 @@ def read_relation(
         raise DataError("relation: not one label is known; give at least one value")
     values.values.flags.writeable = False
     return values
-
-
-def _looks_like_edges(frame: pd.DataFrame, objects: Sequence[Hashable]) -> bool:
-    """Whether columns are those of an edge table, or most likely meant to be, and not labels of objects."""
-    columns = list(frame.columns)
-    return bool(set(EDGE_COLUMNS) & {str(c) for c in columns}) and not set(columns) <= set(objects)
 
 
 def _from_array(relation: Any, shape: tuple[int, int]) -> RelationValues:
@@ -354,65 +346,48 @@ def _check_shape(given: tuple[int, ...], shape: tuple[int, int]) -> None:
         )
 
 
-def _check_finite(values: Any, rows: Any, columns: Any) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        edge = int(np.argmax(bad))
-        raise DataError(
-            f"relation: the entry ({rows[edge]}, {columns[edge]}) is {values[edge]}; leave out what is not known"
-        )
-
-
-def _from_frame(
-    frame: pd.DataFrame, nodes: Sequence[Hashable], objects: Sequence[Hashable] | None
+def _labelled(
+    relation: Table | pd.DataFrame,
+    nodes: Sequence[Hashable],
+    others: Sequence[Hashable],
+    shape: tuple[int, int],
 ) -> RelationValues:
-    """A matrix with labels, in any order; nodes that it lacks are unobserved."""
-    row_index = _index(nodes, "node")
-    column_index = row_index if objects is None else _index(objects, "object")
-    rows = _located(frame.index, row_index, "row")
-    columns = _located(frame.columns, column_index, "column")
-    matrix = np.full((len(nodes), len(column_index)), np.nan)
-    cells = [
-        numbers(
-            frame.iloc[:, j].fillna(0.0),
+    """From an edge table, or a matrix with labels in any order; nodes that it lacks are unobserved."""
+    indices = (
+        LabelIndex(nodes, lambda at: f"node {at}"),
+        LabelIndex(others, lambda at: f"object {at}"),
+    )
+    table = as_table(relation, "relation")
+    frame = table.frame
+    columns = list(frame.columns)
+    # Columns are those of an edge table, or most likely meant to be, and not labels of objects.
+    meant = bool(set(EDGE_COLUMNS) & set(map(str, columns))) and not set(columns) <= set(others)
+    if isinstance(relation, Table) or meant:
+        check_columns(table, EDGE_COLUMNS, ())
+        rows, targets = (
+            index.locate(
+                table.labels(name), table.cell(name), f"every {name} must be one of the labels given"
+            )
+            for name, index in zip(EDGE_COLUMNS[:2], indices, strict=True)
+        )
+        values = table.numbers("value", "leave out rows not known")
+        return RelationValues.of_edges(shape, rows.astype(np.intp), targets.astype(np.intp), values)
+    ends = [
+        _located(labels, index, kind)
+        for labels, index, kind in zip((frame.index, frame.columns), indices, ("row", "column"), strict=True)
+    ]
+    matrix, block = np.full(shape, np.nan), np.empty(frame.shape)
+    for column, name in enumerate(columns):
+        block[:, column] = numbers(
+            frame.iloc[:, column].fillna(0.0),
             str(name),
             lambda row: f"relation, row {row}",
             text=False,
             remedy="give numbers",
         )
-        for j, name in enumerate(frame.columns)
-    ]
-    block = np.column_stack(cells) if cells else np.zeros((len(rows), 0))
     block[frame.isna().to_numpy()] = np.nan
-    matrix[np.ix_(rows, columns)] = block
+    matrix[np.ix_(*ends)] = block
     return RelationValues.of_matrix(matrix)
-
-
-def _from_edges(
-    table: Table, nodes: Sequence[Hashable], objects: Sequence[Hashable] | None, shape: tuple[int, int]
-) -> RelationValues:
-    check_columns(table, EDGE_COLUMNS, ())
-    row_index = _index(nodes, "node")
-    column_index = row_index if objects is None else _index(objects, "object")
-    ends = []
-    for name, index in (("source", row_index), ("target", column_index)):
-        labels = plain_labels(table.frame[name], table.place)
-        ends.append(
-            index.locate(labels, _in_column(table, name), f"every {name} must be one of the labels given")
-        )
-    values = numbers(
-        table.frame["value"], "value", table.place, text=table.text, remedy="leave out rows not known"
-    )
-    rows, columns = (end.astype(np.intp) for end in ends)
-    return RelationValues.of_edges(shape, rows, columns, values)
-
-
-def _in_column(table: Table, name: str) -> Callable[[int], str]:
-    return lambda row: f"{table.place(row)}, column {name!r}"
-
-
-def _index(labels: Sequence[Hashable], kind: str) -> LabelIndex:
-    return LabelIndex(labels, lambda position: f"{kind} {position}")
 
 
 def _located(labels: Any, index: LabelIndex, kind: str) -> Positions:
