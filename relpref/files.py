@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from relpref.errors import DataError, StorageError
+from relpref.limits import MAX_DECOMPRESSED_GB
 
-# Gigabytes that a compressed file may become, unless the environment says otherwise.
-MAX_DECOMPRESSED, _GIGABYTES = "RELPREF_MAX_DECOMPRESSED", 2.0
+MAX_DECOMPRESSED = "RELPREF_MAX_DECOMPRESSED"
 _AT_FDCWD = -100
 _SWAP = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
 
@@ -181,7 +181,7 @@ def check_decompressed(file: Path, size: float) -> None:
     """Refuse a compressed file that becomes too large: a small one may become thousands of times as large."""
     text = os.environ.get(MAX_DECOMPRESSED, "").strip()
     try:
-        limit = float(text) if text else _GIGABYTES
+        limit = float(text) if text else MAX_DECOMPRESSED_GB
     except ValueError:
         limit = -1.0
     if not limit > 0:

@@ -36,6 +36,7 @@ OPEN = (
     "description",
     "errors",
     "files",
+    "limits",
     "journal",
     "pytree",
     "folders",

@@ -8,10 +8,10 @@ from typing import Any
 
 from relpref.data import PreferenceData
 from relpref.data.arrays import shown
-from relpref.data.entities import MOST_ATTRIBUTES
 from relpref.data.labels import LabelIndex, is_missing
 from relpref.data.tables import read_table
 from relpref.errors import DataError
+from relpref.limits import MAX_ATTRIBUTES
 
 _OWN = ("text", "image", "link")
 
@@ -64,7 +64,7 @@ def read_items(path: str | os.PathLike[str], entities: Sequence[Any]) -> tuple[s
     UnknownLabelError
         If a label is no entity.
     """
-    table = read_table(path, max_columns=MOST_ATTRIBUTES + len(_OWN) + 1)
+    table = read_table(path, max_columns=MAX_ATTRIBUTES + len(_OWN) + 1)
     names = [str(name) for name in table.frame.columns]
     cells = [[_cell(cell) for cell in table.frame.iloc[:, column]] for column in range(len(names))]
     printed = {str(label): label for label in entities}

@@ -14,6 +14,7 @@ from relpref.data.arrays import counted, listed, nearest, read_only, refuse_firs
 from relpref.data.labels import LabelIndex, is_missing, label_column
 from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
+from relpref.limits import MAX_STRENGTHS
 from relpref.pytree import register
 
 NAME = "comparisons"
@@ -182,8 +183,6 @@ def chosen_rows(chosen: ArrayLike, size: int) -> NDArray[np.int64]:
 register(Comparisons, leaves=COLUMNS, static=("num_raters", "strengths"), untraced=("raters",))
 
 
-# More steps than people can tell apart; scores of games are to be binned.
-MOST_STRENGTHS = 20
 _WINNER_FORM = ("winner", "loser")
 _PAIR_FORM = ("first", "second")
 _EITHER = ("count", "rater", "shown_first", "list")
@@ -345,9 +344,9 @@ def _strengths(table: Table, tie: NDArray[np.bool_] | None) -> NDArray[np.int64]
     strength = np.zeros(len(cells), dtype=np.int64)
     strength[rows] = table.counts("strength", "write how strongly: 1, 2, 3, ... from slightly upwards", rows)
     refuse_first(
-        strength > MOST_STRENGTHS,
+        strength > MAX_STRENGTHS,
         lambda row: (
-            f"{table.cell('strength')(row)}: {shown(cells[row])} is above {MOST_STRENGTHS}, the most grades that are told "
+            f"{table.cell('strength')(row)}: {shown(cells[row])} is above {MAX_STRENGTHS}, the most grades that are told "
             "apart; group the strengths into fewer"
         ),
     )

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, shown
 from relpref.data.columns import NumberColumn
-from relpref.data.graph import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
 from relpref.data.tables import Table, check_columns
 from relpref.errors import DataError
+from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT
 
 Label = Callable[[int], object]
 

@@ -15,9 +15,8 @@ from relpref.data.columns import NumberColumn
 from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
 from relpref.data.tables import Table, read_pieces
 from relpref.errors import DataError
+from relpref.limits import MAX_ATTRIBUTE, MAX_ATTRIBUTES
 
-MOST_ATTRIBUTES = 5000
-_LARGEST_VALUE = 1e100
 _NAME = "entities"
 _Columns = dict[str, NumberColumn]
 
@@ -47,7 +46,7 @@ class Entities:
 def read_entities(value: Any) -> Entities:
     """Read labels and attributes."""
     if isinstance(value, Path):
-        return _from_pieces(read_pieces(value, max_columns=MOST_ATTRIBUTES + 1))
+        return _from_pieces(read_pieces(value, max_columns=MAX_ATTRIBUTES + 1))
     if isinstance(value, Table):
         return _from_table(value, {})
     if isinstance(value, pd.DataFrame):
@@ -99,9 +98,9 @@ def _from_table(table: Table, readers: _Columns) -> Entities:
 def _from_frame(index: Any, columns: Any, table: Table, readers: _Columns) -> Entities:
     if len(columns) == 0:
         raise DataError(f"{table.name}: the table has no rows; give at least one entity")
-    if columns.shape[1] > MOST_ATTRIBUTES:
+    if columns.shape[1] > MAX_ATTRIBUTES:
         raise DataError(
-            f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of {MOST_ATTRIBUTES}; "
+            f"{table.name}: {counted(columns.shape[1], 'attribute')} are more than the limit of {MAX_ATTRIBUTES}; "
             "select columns, or reduce them (for example with a truncated singular value decomposition)"
         )
     labels = plain_labels(index, table.place)
@@ -128,11 +127,11 @@ def _from_frame(index: Any, columns: Any, table: Table, readers: _Columns) -> En
     for position, name in enumerate(names):
         reader = readers.setdefault(name, NumberColumn(name, text=table.text, remedy=remedy))
         values = reader.read(columns.iloc[:, position], where)
-        large = np.abs(values) > _LARGEST_VALUE
+        large = np.abs(values) > MAX_ATTRIBUTE
         if large.any():
             row = int(np.argmax(large))
             raise DataError(
-                f"{where(row)}, column {name!r}: {values[row]} is beyond {_LARGEST_VALUE} in size; rescale the column"
+                f"{where(row)}, column {name!r}: {values[row]} is beyond {MAX_ATTRIBUTE} in size; rescale the column"
             )
         attributes[:, position] = values
     return Entities(labels, attributes, names, where)

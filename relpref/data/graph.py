@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import read_only
 from relpref.errors import DataError
+from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from relpref.memory import require_memory
 from relpref.pytree import register
 
@@ -147,48 +148,48 @@ def circulation(links: Any, teleport: float) -> Projected:
 def maximal_cliques(num_nodes: int, source: Iterable[int], target: Iterable[int]) -> list[list[int]]:
     """Triangulate a graph and list its maximal cliques; the numbers of the nodes do not matter.
 
-    The triangulation is that of greedy elimination (Rose 1972): remove a node after joining all its neighbours, until none is
+    The triangulation is that of greedy elimination (Rose 1972): remove a node after joining all its neighbors, until none is
     left. What is joined to a node when it goes is a clique with it, and every maximal clique arises so. First go nodes whose
-    neighbours are joined already, so that a chordal graph stays as it is; then those with the fewest neighbours; of these the first
+    neighbors are joined already, so that a chordal graph stays as it is; then those with the fewest neighbors; of these the first
     by color refinement (Weisfeiler & Leman 1968), which sees the graph and not the numbers. Nodes that it cannot tell apart go at
-    the same time. Where these are linked, they are joined with one another and all their neighbours, because any choice
+    the same time. Where these are linked, they are joined with one another and all their neighbors, because any choice
     among them would depend on the numbers: a ring of equal nodes becomes a clique.
     """
-    neighbours: dict[int, set[int]] = {node: set() for node in range(num_nodes)}
+    neighbors: dict[int, set[int]] = {node: set() for node in range(num_nodes)}
     for low, high in zip(source, target, strict=True):
-        neighbours[int(low)].add(int(high))
-        neighbours[int(high)].add(int(low))
-    colours = _colours(neighbours)
+        neighbors[int(low)].add(int(high))
+        neighbors[int(high)].add(int(low))
+    colors = _colors(neighbors)
     later: dict[int, set[int]] = {}  # in the order of elimination
     keys: dict[int, tuple[bool, int, int]] = {}
-    changed = set(neighbours)
-    while neighbours:
+    changed = set(neighbors)
+    while neighbors:
         looked_at: dict[frozenset[int], bool] = {}  # nodes of one clique share the answer
         for node in changed:
-            joined = neighbours[node]
+            joined = neighbors[node]
             closed = frozenset(joined | {node})
             if closed not in looked_at:
-                looked_at[closed] = all(closed <= neighbours[other] | {other} for other in joined)
-            keys[node] = (not looked_at[closed], len(joined), colours[node])
+                looked_at[closed] = all(closed <= neighbors[other] | {other} for other in joined)
+            keys[node] = (not looked_at[closed], len(joined), colors[node])
         least = min(keys.values())
-        if least[1] == len(neighbours) - 1:  # what is left is a clique
-            node = next(iter(neighbours))
-            later[node] = neighbours[node]
+        if least[1] == len(neighbors) - 1:  # what is left is a clique
+            node = next(iter(neighbors))
+            later[node] = neighbors[node]
             break
         ends: set[int] = set()
-        for block in _components({node for node, key in keys.items() if key == least}, neighbours):
-            together = block.union(*(neighbours[node] for node in block))
+        for block in _components({node for node, key in keys.items() if key == least}, neighbors):
+            together = block.union(*(neighbors[node] for node in block))
             for node in together:
-                neighbours[node] |= together - {node}
+                neighbors[node] |= together - {node}
             for node in block:
-                later[node] = neighbours.pop(node)
+                later[node] = neighbors.pop(node)
                 del keys[node]
                 for other in later[node]:
-                    neighbours[other].discard(node)
+                    neighbors[other].discard(node)
             ends |= together - block
-        changed = ends.union(*(neighbours[node] for node in ends))
+        changed = ends.union(*(neighbors[node] for node in ends))
     place = {node: position for position, node in enumerate(later)}
-    # The clique of a node's first later neighbour holds the others too; it is not maximal if it holds nothing else.
+    # The clique of a node's first later neighbor holds the others too; it is not maximal if it holds nothing else.
     inside = set()
     for joined in later.values():
         if joined:
@@ -198,21 +199,21 @@ def maximal_cliques(num_nodes: int, source: Iterable[int], target: Iterable[int]
     return [sorted({node, *joined}) for node, joined in later.items() if node not in inside]
 
 
-def _colours(neighbours: Mapping[int, set[int]]) -> dict[int, int]:
+def _colors(neighbors: Mapping[int, set[int]]) -> dict[int, int]:
     """Numbers that nodes share if color refinement cannot tell them apart, in an order that the graph alone decides."""
-    found, number = dict.fromkeys(neighbours, 0), 1
+    found, number = dict.fromkeys(neighbors, 0), 1
     while True:
         seen = {
             node: (found[node], tuple(sorted(found[other] for other in joined)))
-            for node, joined in neighbours.items()
+            for node, joined in neighbors.items()
         }
-        places = {colour: place for place, colour in enumerate(sorted(set(seen.values())))}
+        places = {color: place for place, color in enumerate(sorted(set(seen.values())))}
         if len(places) <= number:
             return found
-        found, number = {node: places[colour] for node, colour in seen.items()}, len(places)
+        found, number = {node: places[color] for node, color in seen.items()}, len(places)
 
 
-def _components(nodes: set[int], neighbours: Mapping[int, set[int]]) -> Iterator[set[int]]:
+def _components(nodes: set[int], neighbors: Mapping[int, set[int]]) -> Iterator[set[int]]:
     """Those of the nodes that are linked through one another."""
     left = set(nodes)
     while left:
@@ -220,7 +221,7 @@ def _components(nodes: set[int], neighbours: Mapping[int, set[int]]) -> Iterator
         reached = {left.pop()}
         while reached:
             block |= reached
-            reached = set().union(*(neighbours[node] for node in reached)) & left
+            reached = set().union(*(neighbors[node] for node in reached)) & left
             left -= reached
         yield block
 
@@ -231,10 +232,6 @@ def clique_counts(num_nodes: int, source: Any, target: Any) -> NDArray[np.float6
     for clique in maximal_cliques(num_nodes, source, target):
         counts[np.ix_(clique, clique)] += 1
     return counts
-
-
-# Beyond these the degrees or the eigenvalues of the Laplacian leave the range of float64.
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 
 
 class ScaleReference(NamedTuple):

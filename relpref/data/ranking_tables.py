@@ -22,18 +22,18 @@ from relpref.data.preference import PreferenceData, unanswered
 from relpref.data.tables import Table, as_table, check_columns, renamed
 from relpref.errors import DataError
 from relpref.files import reading
+from relpref.limits import MAX_POSITIONS
 
 # From the narrowest to the widest: each kind is a special case of the next.
 KINDS = ("full", "top-k", "exhaustive", "non-exhaustive")
-_MOST_CELLS = 10**9
 
 
 def check_size(rankings: int, items: int) -> None:
     """Refuse more positions than a machine holds, before they are made."""
-    if rankings * items > _MOST_CELLS:
+    if rankings * items > MAX_POSITIONS:
         raise DataError(
             f"rankings: {counted(rankings, 'ranking')} of {counted(items, 'item')} are {rankings * items:.1e} positions, "
-            f"more than the limit of {_MOST_CELLS:.0e}; keep fewer rankings, or only the items that most of them rank"
+            f"more than the limit of {MAX_POSITIONS:.0e}; keep fewer rankings, or only the items that most of them rank"
         )
 
 

@@ -77,7 +77,7 @@ def _classes(labels: Sequence[Any], classes: Any) -> list[Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rankings:
-    """Ordered partitions of labelled items: validated, immutable.
+    """Ordered partitions of labeled items: validated, immutable.
 
     Make one with `from_orders`, `from_table`, `from_scores` or `from_preflib`; the constructor itself checks nothing. It has a
     shape and is indexed by arrays, so that scikit-learn splits it; it is a JAX pytree, whose arrays are leaves.

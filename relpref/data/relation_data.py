@@ -182,7 +182,7 @@ class RelationValues:
                 "only a relation of one set of nodes with itself can be"
             )
         sign = SIGN[symmetry]
-        shift = self._centre() if symmetry == "reciprocal" else 0.0
+        shift = self._center() if symmetry == "reciprocal" else 0.0
         shifted = replace(self, values=self.values - shift)
         shifted._check_constraint(sign, shift)
         return shifted._both_ways(sign), shift
@@ -199,7 +199,7 @@ class RelationValues:
         there = keys[found] == back if len(keys) else np.zeros(0, dtype=bool)
         return place[there], place[found[there]]
 
-    def _centre(self) -> float:
+    def _center(self) -> float:
         """Half of what the labels of two nodes in both directions add up to: ½ or 0."""
         edge, opposite = self._opposites()
         sums = (self.values[edge] + self.values[opposite])[edge != opposite]
@@ -299,7 +299,7 @@ def read_relation(
     others = nodes if objects is None else objects
     shape = (len(nodes), len(others))
     if isinstance(relation, Table | pd.DataFrame):
-        values = _labelled(relation, nodes, others, shape)
+        values = _labeled(relation, nodes, others, shape)
     elif issparse(relation):
         entries = relation.tocoo()
         _check_shape(entries.shape, shape)
@@ -346,7 +346,7 @@ def _check_shape(given: tuple[int, ...], shape: tuple[int, int]) -> None:
         )
 
 
-def _labelled(
+def _labeled(
     relation: Table | pd.DataFrame,
     nodes: Sequence[Hashable],
     others: Sequence[Hashable],
@@ -516,7 +516,7 @@ class RelationData:
         return replace(self, values=values, distinct=None, observed=False)
 
     def extended(self, nodes: pd.DataFrame | None, objects: pd.DataFrame | None = None) -> "RelationData":
-        """With new nodes or objects, of which no label is known; standardisation stays that of the known ones."""
+        """With new nodes or objects, of which no label is known; standardization stays that of the known ones."""
         first = self.nodes if nodes is None else self.nodes.extend(nodes)
         second = self.objects
         if objects is not None and second is not None:

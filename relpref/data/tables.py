@@ -18,10 +18,8 @@ from relpref.data.columns import numbers
 from relpref.data.labels import Place, is_missing, plain_labels
 from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed
+from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
 
-# Cells of a CSV file, and rows of a Parquet file, that are in memory at a time.
-CELLS = 1 << 20
-ROWS_AT_ONCE = 1 << 19
 _FEW = 256  # rows that are turned into columns together: with many more, Python's garbage collector looks at each of them
 _INT32_MAX = int(np.iinfo(np.int32).max)
 
@@ -245,7 +243,7 @@ def _read_csv(file: Path, text: Iterator[str], max_columns: int | None) -> Itera
     reader = csv.reader(_without_zeros(file, text), strict=True)
     line, header = 1, list[str]()
     columns, lines, some = list[list[str]](), list[int](), list[list[str]]()
-    most, found = CELLS, False
+    most, found = MAX_CELLS_AT_ONCE, False
     try:
         for cells in reader:
             begins, line = line, reader.line_num + 1
@@ -253,7 +251,7 @@ def _read_csv(file: Path, text: Iterator[str], max_columns: int | None) -> Itera
                 continue
             if not header:
                 header = _checked_header(file, cells, max_columns)
-                columns, most = [[] for _ in header], max(1, CELLS // len(header))
+                columns, most = [[] for _ in header], max(1, MAX_CELLS_AT_ONCE // len(header))
                 continue
             if len(cells) != len(header):
                 raise DataError(
@@ -350,7 +348,7 @@ def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, who
         raise DataError(f"{file}: this is not a readable Parquet file ({error}); write it again") from error
     # What is repeated takes no room in a Parquet file.
     rows = opened.metadata.num_rows
-    check_decompressed(file, 8.0 * width * (rows if whole else min(ROWS_AT_ONCE, rows)))
+    check_decompressed(file, 8.0 * width * (rows if whole else min(MAX_ROWS_AT_ONCE, rows)))
     _check_width(file, width, max_columns)
     first = 0
     for frame in _frames(file, opened, whole=whole or not rows):
@@ -365,7 +363,7 @@ def _frames(file: Path, opened: Any, *, whole: bool) -> Iterator[Any]:
         if whole:
             yield opened.read().to_pandas()
             return
-        for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE):
+        for batch in opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE):
             if batch.num_rows:
                 yield batch.to_pandas()
     except Exception as error:

@@ -25,7 +25,7 @@ class ModeChoice:
     Attributes
     ----------
     entities : DataFrame, 840 rows
-        The four alternatives of each traveller, labelled like ``t017:train``; columns ``terminal_time`` and ``travel_time``
+        The four alternatives of each traveller, labeled like ``t017:train``; columns ``terminal_time`` and ``travel_time``
         (minutes) and ``cost`` (dollars), typical of that mode on that kind of trip.
     comparisons : DataFrame, 630 rows
         ``winner`` is what a traveller chose, ``loser`` each of the other three. The three rows of one traveller are one
@@ -65,7 +65,7 @@ def load_modechoice() -> ModeChoice:
     it: equal for the traveller who did and for the one who did not. The two kinds of trips, A and B, are told apart by the
     terminal times of the timetable.
 
-    Generalised cost is left out: it is cost plus time at a fixed rate. Income and party size are no attributes of an alternative
+    Generalized cost is left out: it is cost plus time at a fixed rate. Income and party size are no attributes of an alternative
     either: they are the same for all four alternatives of a traveller, so they matter only together with the mode.
     They decide who resembles whom, and so which alternatives the relation joins.
 

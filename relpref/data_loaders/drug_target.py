@@ -25,7 +25,7 @@ class DrugTarget:
     interactions : DataFrame, shape (drugs, targets)
         1 where an interaction is known, 0 elsewhere: that none is known, not that there is none.
     drug_similarity, target_similarity : DataFrame
-        Symmetric and positive semidefinite, so that they are kernels: of chemical structures (SIMCOMP) and of sequences (normalised
+        Symmetric and positive semidefinite, so that they are kernels: of chemical structures (SIMCOMP) and of sequences (normalized
         Smith-Waterman).
     notes : tuple of str
         What was changed in the similarities to make them kernels.

@@ -95,7 +95,7 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     Returns
     -------
     DataFrame
-        ``source``, ``target`` and ``weight``: the cosine of the standardised attributes, in (0, 1]. Pairs whose cosine is not
+        ``source``, ``target`` and ``weight``: the cosine of the standardized attributes, in (0, 1]. Pairs whose cosine is not
         positive are not joined. Equal cosines are told apart by the order of the entities.
 
     Raises
@@ -108,7 +108,7 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     values = attributes.to_numpy(np.float64)
     scale = values.std(axis=0)
     unit = (values - values.mean(axis=0)) / np.where(scale > 0, scale, 1)
-    # Without the centring every document of a query would resemble every other: the features are positive.
+    # Without the centering every document of a query would resemble every other: the features are positive.
     norms = np.linalg.norm(unit, axis=1, keepdims=True)
     unit = unit / np.where(norms > 0, norms, 1)
     cosine = unit @ unit.T

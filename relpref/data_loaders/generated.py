@@ -44,7 +44,7 @@ def rank_dishes(number: int, noise: float, seed: int | tuple[int, ...] = 0) -> R
     Returns
     -------
     Rankings
-        Labelled ``"sweet"`` or ``"juicy"`` (the paper's types one and two), with the attributes of the dishes.
+        Labeled ``"sweet"`` or ``"juicy"`` (the paper's types one and two), with the attributes of the dishes.
 
     Raises
     ------
@@ -319,8 +319,8 @@ def _smooth(rng: np.random.Generator, adjacency: Any) -> NDArray[np.float64]:
 
 
 def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    centred = values - values.mean()
-    return np.asarray(centred / (centred.std() or 1.0))
+    centered = values - values.mean()
+    return np.asarray(centered / (centered.std() or 1.0))
 
 
 def _answers(

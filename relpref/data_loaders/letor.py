@@ -34,7 +34,7 @@ class LetorQuery:
     features : DataFrame, shape (n, d)
         By document; columns ``feature_1`` to ``feature_d``.
     relevance : Series of int, length n
-        Judgement of each document, 0 for irrelevant; the larger, the more relevant.
+        Judgment of each document, 0 for irrelevant; the larger, the more relevant.
     part : str
         ``training``, ``validation`` or ``test``: where the fold puts the query.
     """
@@ -178,7 +178,7 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
                     f"{where}: the document {document} of query {qid} was on line {documents[document][0]} already; "
                     "keep one of the two"
                 )
-            documents[document] = number, _judgement(label, where), values
+            documents[document] = number, _judgment(label, where), values
     if not queries:
         raise DataError(f"{file}: the file holds no documents; it should hold lines of the form {_SHAPE}")
     columns = [f"feature_{number}" for number in range(1, (width or 0) + 1)]
@@ -243,10 +243,10 @@ def _values(cells: list[str], where: str, width: int | None) -> list[float]:
     return values
 
 
-def _judgement(label: str, where: str) -> int:
+def _judgment(label: str, where: str) -> int:
     if not label.isascii() or not label.isdigit():
         remedy = "leave out what nobody judged" if label == "-1" else "correct the line"
-        raise DataError(f"{where}: the label {shown(label)} is not a judgement 0, 1, 2, ...; {remedy}")
+        raise DataError(f"{where}: the label {shown(label)} is not a judgment 0, 1, 2, ...; {remedy}")
     return int(label)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data_loaders.registry import find
 from relpref.errors import DataError
+from relpref.limits import MAX_MESSAGE_BYTES
 
 ARCHIVE = "20news-bydate.tar.gz"
 # The two groups of newsgroups of Pahikkala et al. 2010: no group is in both.
@@ -31,7 +32,6 @@ SET_2 = (
 SIMILAR = (r"comp\..*", r"rec\.sport\..*", r"rec\.(autos|motorcycles)")
 SAME_GROUP, SIMILAR_GROUP, OTHER_GROUP = 1.0, 0.5, 0.0
 _PARTS = {"20news-bydate-train": "train", "20news-bydate-test": "test"}
-_LARGEST_MESSAGE = 1 << 22  # bytes; the longest is a tenth of that
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +231,7 @@ def _messages(file: Path, wanted: set[str] | None) -> Iterator[tuple[str, str, s
                         f"{file}: {shown(member.name)} is not a message {'/'.join([*_PARTS][:1])}/GROUP/NUMBER; "
                         "give the archive as it is distributed"
                     )
-                if member.size > _LARGEST_MESSAGE:
+                if member.size > MAX_MESSAGE_BYTES:
                     raise DataError(
                         f"{file}: {shown(member.name)} has {member.size} bytes, more than any message; "
                         "give the archive as it is distributed"

@@ -34,10 +34,10 @@ class Sushi:
     Attributes
     ----------
     rankings : Rankings
-        Labelled ``"east"`` or ``"west"``, the half of Japan where the user lived longest before the age of 15 (foreign countries
+        Labeled ``"east"`` or ``"west"``, the half of Japan where the user lived longest before the age of 15 (foreign countries
         count as west, as in the files). Items are called by their Japanese names in Roman letters; their attributes are ``style``
         (0 maki, 1 otherwise), ``major_group`` (0 seafood, 1 otherwise), ``oiliness`` (0 to 4, 0 the oiliest), ``eaten`` (0 to 3, 3
-        the most frequently), ``price`` (normalised) and ``sold`` (0 to 1, 1 the most frequently). Rankers are the users' numbers.
+        the most frequently), ``price`` (normalized) and ``sold`` (0 to 1, 1 the most frequently). Rankers are the users' numbers.
     items : DataFrame
         The same attributes and ``minor_group``, a category (0 blue-skinned fish, 1 red meat, 2 white meat, 3 with sauce, 4 shells, 5
         squid and octopus, 6 shrimps and crabs, 7 roe, 8 other seafood, 9 egg, 10 other meat, 11 vegetables).

@@ -30,8 +30,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Pieces of a few bytes and rows."""
 
     def make(size: int) -> None:
-        monkeypatch.setattr(tables, "CELLS", size)
-        monkeypatch.setattr(tables, "ROWS_AT_ONCE", size)
+        monkeypatch.setattr(tables, "MAX_CELLS_AT_ONCE", size)
+        monkeypatch.setattr(tables, "MAX_ROWS_AT_ONCE", size)
         monkeypatch.setattr(tables, "_FEW", 2)
 
     return make
@@ -97,7 +97,7 @@ def test_pieces_are_what_the_whole_is(
     file.write_bytes(content)
     whole = outcome(lambda: whole_and_lines([read_table(file)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "CELLS", size)
+        patch.setattr(tables, "MAX_CELLS_AT_ONCE", size)
         patch.setattr(tables, "_FEW", 2)
         assert outcome(lambda: whole_and_lines(read_pieces(file))) == whole
         assert outcome(lambda: whole_and_lines([read_table(file)])) == whole
