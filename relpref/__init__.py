@@ -6,7 +6,7 @@ Tables in (who or what is compared, how they are related, what was answered); ca
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from relpref._version import __version__ as __version__
 
 # Everything is imported when it is first used: ``import relpref`` alone loads none of JAX, pandas or ArviZ.
 _NAMES = {

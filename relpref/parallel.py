@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
-from relpref import __version__
+from relpref._version import __version__
 from relpref.errors import ClusterError, DataError
 
 _lock = threading.Lock()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from relpref.data.matrix_files import Files
 from relpref.data.relation import path_and_kind
@@ -25,7 +25,7 @@ from relpref.data.tables import suffix_of
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest, previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
-from relpref.posterior.storage import conform
+from relpref.posterior.codec import conform
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"
@@ -35,35 +35,18 @@ _FILE = re.compile(r"posterior(-\d+)?\.nc|answers\.sqlite")  # what a record may
 _PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
 
 
-class _Table(TypedDict):
-    file: str
-    given: str
-    sha256: str
-
-
-class _Posterior(TypedDict):
-    file: str
-    sha256: str
-
-
-class _Answers(TypedDict):
-    file: str
-    store: str
-    version: int
-
-
-class _Record(TypedDict):
-    """The content of ``run.json``."""
-
-    relpref_run: int
-    command: NotRequired[str]
-    model: NotRequired[str]
-    seed: NotRequired[int]
-    options: NotRequired[dict[str, Any]]
-    tables: NotRequired[list[_Table]]
-    posterior: NotRequired[_Posterior]
-    versions: NotRequired[dict[str, str]]
-    answers: NotRequired[_Answers]
+# The content of ``run.json``, as `relpref.posterior.codec.conform` checks it.
+_RECORD = {
+    "relpref_run": int,
+    "command?": str,
+    "model?": str,
+    "seed?": int,
+    "options?": dict[str, Any],
+    "tables?": [{"file": str, "given": str, "sha256": str}],
+    "posterior?": {"file": str, "sha256": str},
+    "versions?": dict[str, str],
+    "answers?": {"file": str, "store": str, "version": int},
+}
 
 
 @dataclass(frozen=True)
@@ -292,7 +275,7 @@ def read_record(folder: Path) -> dict[str, Any]:
             "install a newer one: pip install --upgrade relpref"
         )
     parts = [record[part] for part in ("posterior", "answers") if part in record]
-    if not conform(record, _Record) or not all(_FILE.fullmatch(part["file"]) for part in parts):
+    if not conform(record, _RECORD) or not all(_FILE.fullmatch(part["file"]) for part in parts):
         raise StorageError(f"{file}: the file is damaged: it is not what relpref writes; {_again(folder)}")
     return record
 
@@ -311,7 +294,7 @@ def _own_record(folder: Path) -> dict[str, Any] | None:
         record = _parsed((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
-    return record if conform(record, _Record) else None
+    return record if conform(record, _RECORD) else None
 
 
 def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:
@@ -344,7 +327,7 @@ def record_text(record: Mapping[str, Any]) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from relpref import __version__
+    from relpref._version import __version__
 
     return {
         "relpref": __version__,

@@ -33,6 +33,7 @@ LEVEL = {
     "runs": 3,
 }
 OPEN = (
+    "_version",
     "description",
     "errors",
     "files",

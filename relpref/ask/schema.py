@@ -210,7 +210,7 @@ def schema_of(connection: sqlite3.Connection, place: str) -> int:
 
 def migrate(connection: sqlite3.Connection, have: int) -> None:
     """Bring a file from the schema that it has to the newest, inside the transaction that is open."""
-    from relpref import __version__
+    from relpref._version import __version__
 
     for version, statements in enumerate(_STEPS[have:], start=have + 1):
         for statement in statements:

@@ -39,8 +39,8 @@ from relpref.data.labels import LabelIndex, is_missing, label_column
 from relpref.data.tables import read_table
 from relpref.errors import DataError, StorageError
 from relpref.files import flush, replaced
-from relpref.posterior.storage import decode_label, encode_label
-from relpref.posterior.utility import objects
+from relpref.posterior.codec import decode_label, encode_label
+from relpref.posterior.tables import objects
 
 # Of an answer, in the table ``event``.
 COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")

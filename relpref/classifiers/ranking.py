@@ -36,7 +36,7 @@ from relpref.kernels.mallows import kendall_diagonal, mallows_variances
 from relpref.kernels.positions import in_double
 from relpref.linalg import cholesky
 from relpref.models import ranking_classifier
-from relpref.posterior.utility import objects
+from relpref.posterior.tables import objects
 
 Floats = NDArray[np.float64]
 

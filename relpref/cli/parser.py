@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from relpref import __version__
+from relpref._version import __version__
 from relpref.errors import DataError
 from relpref.parallel import FORMS, Scheduler
 

@@ -14,8 +14,7 @@ from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.large.answered import answered
 from relpref.infer.sites import DenseRows, Rows
 from relpref.posterior.gaussian import Floats
-from relpref.posterior.update import engine_again
-from relpref.posterior.utility import objects
+from relpref.posterior.tables import objects
 
 Candidate = Posterior | RelationPosterior | HeldOut
 
@@ -257,8 +256,7 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     unknown = np.isnan(left.predictive.moments).any()
     if unknown and posterior.hyperparameter_draws and origin and origin.engine:
         # The scores of numbers have known moments in one Gaussian only: that at the averages of the hyperparameters.
-        engine = engine_again(origin, fixed=posterior.hyperparameters)
-        alone = engine.run_from(None, posterior.key, *origin.args, progress_bar=False, **origin.kwargs)
+        alone = origin.run(None, posterior.key, fixed=posterior.hyperparameters)
         left = left_out(alone, usual)
     loss, moments = -left.log_score, left.predictive.moments
     if np.isnan(moments).any():

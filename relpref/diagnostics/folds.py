@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from relpref import __version__
+from relpref._version import __version__
 from relpref.diagnostics.cavity import Predictive, Question
 from relpref.diagnostics.held_out import HeldOut
 from relpref.diagnostics.labels import fold_of, leave_label_folds_out
@@ -22,7 +22,6 @@ from relpref.journal import Journal, fingerprint
 from relpref.parallel import run_all
 from relpref.posterior.base import Origin
 from relpref.posterior.gaussian import generator
-from relpref.posterior.update import engine_again
 
 By = Literal["pair", "answer", "rater"]
 
@@ -116,7 +115,7 @@ def k_fold(
     groups, name = data.answer_groups(by)
     fold = fold_of(groups, folds, rng, name)
     draws = dict(posterior.hyperparameter_draws) if hyperparameters == "keep" else {}
-    known = posterior.hyperparameters if hyperparameters == "keep" else origin.engine.get("fixed") or {}
+    known = posterior.hyperparameters if hyperparameters == "keep" else origin.fixed
     fixed = {name: value for name, value in known.items() if name not in draws}
     journal = None
     if folder is not None:
@@ -155,7 +154,7 @@ def _predict(
 ) -> Predictive:
     """What a fit to the answers at some positions says of all."""
     less = origin.with_argument(data, data.select_answers(trained))
-    engine = engine_again(origin, fixed=fixed, padding=True)
+    engine = origin.engine.changed(fixed=fixed, padding=True)
     if draws:
         given = {"prior_log_weights": posterior.prior_log_weights, **less.kwargs}
         fitted = engine.run_at_draws(draws, posterior.key, *less.args, **given)

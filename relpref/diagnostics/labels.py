@@ -19,7 +19,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.exact.solve import opposites
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.posterior.gaussian import Floats
-from relpref.posterior.utility import objects
+from relpref.posterior.tables import objects
 
 Positions = NDArray[np.intp]
 

@@ -17,7 +17,7 @@ from relpref.infer import ClassPosterior, Posterior, RelationPosterior
 from relpref.infer.large.answered import answered
 from relpref.infer.psis import FEWEST, smoothed, threshold
 from relpref.posterior.gaussian import Floats
-from relpref.posterior.utility import objects
+from relpref.posterior.tables import objects
 
 _SIBLINGS = (
     "a pair leaves alone, and the others of its choice or list, which stay, all but tell who won: the scores are no measure of "

@@ -24,7 +24,6 @@ from relpref.infer.reweighting import Target, directions, log_likelihood, whiten
 from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Belief, DrawsBelief, Floats, GaussianBelief, as_key
-from relpref.posterior.update import engine_again
 
 _AGREE, _ENOUGH = 1.02, 200  # largest R-hat and fewest effective draws with which NUTS may judge
 _PROBABILITY = 0.05  # by which a probability may be off
@@ -213,7 +212,7 @@ def sample(
     if free:
         assert posterior.origin is not None  # or there were no target
         origin = posterior.origin
-        known = dict(origin.engine.get("fixed", {}))
+        known = dict(origin.fixed)
         program = Program.of(origin.program, origin.args, origin.kwargs, known)
         theta = program.unconstrained(posterior.hyperparameters)
     prior = target.covariance[np.ix_(chosen, chosen)]
@@ -301,8 +300,8 @@ def _subject(
     chosen = well_answered(data, most_entities)
     smaller = data.select_comparisons(np.isin(data.winner, chosen) & np.isin(data.loser, chosen))
     part = origin.with_argument(data, smaller)
-    engine = engine_again(part) if refit else engine_again(part, fixed=posterior.hyperparameters)
-    again = engine.run_from(None, posterior.key, *part.args, progress_bar=progress_bar, **part.kwargs)
+    changes = {} if refit else {"fixed": posterior.hyperparameters}
+    again = part.run(None, posterior.key, progress_bar=progress_bar, **changes)
     how = "hyperparameters fitted again" if refit else "the same hyperparameters"
     note = (
         f"Compared on {len(chosen)} of {size} entities, which have many answers among themselves, by {smaller.num_answers} of "

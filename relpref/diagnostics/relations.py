@@ -15,7 +15,6 @@ from relpref.diagnostics.loo import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, UtilityPosterior
 from relpref.posterior.base import Origin
-from relpref.posterior.update import engine_again
 
 ATTRIBUTES, INDIVIDUAL = "attributes", "individual"
 
@@ -128,14 +127,14 @@ def _refit(
     fixed = {
         site: value for site, value in _fixed(posterior, origin).items() if site_part(posterior, site) != part
     }
-    engine = engine_again(origin, _unbound(origin.program), fixed=fixed, throw=True)
+    engine = origin.engine.changed(_unbound(origin.program), fixed=fixed, throw=True)
     try:
         with warnings.catch_warnings():
             # That groups of entities come apart without the part is what the evidence is about to show.
             warnings.simplefilter("ignore", UserWarning)
             fitted = engine.run(posterior.key, *args, progress_bar=progress_bar, **kwargs)
     except InferenceError as error:
-        return None, f"{origin.engine['engine']} on the rest ended with {error.result.name}"
+        return None, f"{origin.engine.name} on the rest ended with {error.result.name}"
     except DataError as error:
         return None, str(error)
     if fitted.log_evidence is None or part in parts_of(fitted):
@@ -180,5 +179,4 @@ def _fixed(posterior: UtilityPosterior, origin: Origin) -> Mapping[str, Any]:
     """The hyperparameters that were not searched for."""
     if not posterior.searched:
         return {site: np.asarray(value) for site, value in posterior.hyperparameters.items()}
-    known: Mapping[str, Any] = origin.engine.get("fixed") or {}
-    return known
+    return origin.fixed

@@ -36,9 +36,8 @@ from relpref.diagnostics.simulation import (
 )
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Exact, RelationPosterior, from_samples, noncentered
-from relpref.infer.assemble import latent_moments
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.evidence import Evidence, use_dual_space
+from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
 from relpref.infer.program import Call, Model, Program, Values, broadcast_fixed, discover, running
 from relpref.infer.result import CODES, Result
 from relpref.infer.search import UNMIXED
@@ -462,7 +461,7 @@ class _Simulator:
 
     def settings(self, name: str) -> dict[str, Any]:
         """What must be the same for simulations to belong together, as plain values."""
-        from relpref import __version__
+        from relpref._version import __version__
 
         return {
             "what": name,
@@ -501,7 +500,7 @@ def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any,
             )
         call, data = origin.unbound(), posterior.datasets().get("data")
         args = tuple(data if isinstance(value, PreferenceData) else value for value in call.args)
-        return call.program, args, {**call.kwargs, "fixed": dict(origin.engine.get("fixed", {}))}
+        return call.program, args, {**call.kwargs, "fixed": dict(origin.fixed)}
     problem, nodes, kernels = posterior.problem, [], {}
     sides = {"node_kernel": problem.nodes, "object_kernel": problem.objects}
     if problem.nodes is problem.objects:

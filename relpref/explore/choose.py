@@ -18,8 +18,7 @@ from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
 from relpref.posterior.gaussian import generator
-from relpref.posterior.update import about
-from relpref.posterior.utility import expectations, objects, of_one_rater, pairs_of_labels, questions
+from relpref.posterior.tables import expectations, objects, of_one_rater, pairs_of_labels, questions
 from relpref.registry import find, names
 
 
@@ -176,7 +175,7 @@ def narrowed(
     ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
     inside = np.isin(ends, positions).all(axis=1)
     limits = replace(limits, avoid=[avoid[row] for row in np.flatnonzero(inside)])
-    some = about(posterior, positions.astype(np.int64), parts=False)
+    some = posterior.subset(positions.astype(np.int64), parts=False)
     return some, limits, appearances(data)[positions]
 
 

@@ -9,7 +9,7 @@ from scipy.optimize import isotonic_regression
 from relpref.errors import DataError
 from relpref.explore.choose import whole_number
 from relpref.explore.pairs import Floats
-from relpref.posterior.utility import check_interval
+from relpref.posterior.tables import check_interval
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from relpref.journal import Journal, fingerprint
 from relpref.models import xpgp
 from relpref.parallel import run_all
 from relpref.posterior.gaussian import Belief
-from relpref.posterior.utility import expectations, questions
+from relpref.posterior.tables import expectations, questions
 
 Pair = tuple[int, int]
 

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.comparisons import COMPOSED
 from relpref.data.marginal import MarginalGraph
-from relpref.infer.evidence import Evidence
+from relpref.infer.evidence import Evidence, latent_moments
 from relpref.infer.program import Layout, Values, preference_data
 from relpref.infer.result import Result, warn_user
+from relpref.infer.search import CHAINS
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.linalg import cholesky
 from relpref.posterior.base import Origin, Parts, Posterior
@@ -23,7 +23,6 @@ from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief, ke
 from relpref.posterior.utility import UtilityPosterior
 
 _UTILITY = "utility"
-CHAINS = 2  # of draws of the hyperparameters
 # Variance of a gap, relative to that of a utility, below which two entities are one; correlation of two parts that are told apart no more.
 _EQUAL, _ALIKE, _MOST_COMPARED = 1e-8, 0.95, 2000
 MOST_NUMBERS = 30_000_000  # in the covariances of a mixture: 240 MB
@@ -131,24 +130,6 @@ def positive_definite(evidence: Evidence) -> bool:
     """Whether every site's prior covariance is one, up to jitter; EP in gap space factorises none of them."""
     totals = [sum(np.asarray(part) for part in parts.values()) for parts in evidence.blocks.values()]
     return all(bool(np.all(np.isfinite(np.asarray(cholesky(total).lower)))) for total in totals)
-
-
-def latent_moments(layout: Layout, evidence: Evidence) -> tuple[Floats, Floats]:
-    """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
-    alpha = np.asarray(evidence.alpha)
-    totals = {
-        site: np.sum([np.asarray(part) for part in parts.values()], axis=0)
-        for site, parts in evidence.blocks.items()
-    }
-    mean = np.array(evidence.location)
-    for site, rows in layout.slices.items():
-        mean[rows] += totals[site] @ alpha[rows]
-    if evidence.white is not None:
-        white = np.asarray(evidence.white)
-        return np.asarray(evidence.location) + np.asarray(evidence.drift), white @ white.T
-    total = block_diag(*(totals[site] for site in layout.slices))  # JAX sorts dictionaries
-    covariance = total - total @ np.asarray(evidence.weights) @ total
-    return mean, 0.5 * (covariance + covariance.T)
 
 
 def named_parts(layout: Layout, evidence: Evidence, covariance: Floats) -> dict[str, Parts]:

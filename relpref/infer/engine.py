@@ -103,6 +103,7 @@ class GaussianEngine:
     """
 
     name: ClassVar[str]
+    at_mode: ClassVar[bool] = False  # sites touch the likelihood at the mean, instead of matching moments
     evaluate: ClassVar[Callable[..., Evidence]]
 
     def __init__(
@@ -418,6 +419,10 @@ class GaussianEngine:
             layout, fixed, components, kept, *weights, info, key, self.origin(args, kwargs)
         )
 
+    def changed(self, program: Model | None = None, **options: Any) -> "GaussianEngine":
+        """The same engine with other options, or for another program."""
+        return type(self)(program or self.program, **{**self.options, "fixed": self.fixed, **options})
+
     def origin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Origin:
         """How a posterior of this engine comes about."""
-        return Origin(self.program, args, kwargs, {"engine": self.name, **self.options, "fixed": self.fixed})
+        return Origin(self.program, args, kwargs, self)

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from relpref.infer.program import Layout, Observation, Program, Reading, Values
 from relpref.infer.result import Result, code
@@ -319,3 +321,21 @@ def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) ->
     pull = jnp.outer(dual, mean) - spread
     identity = jnp.eye(len(mean), dtype=mean.dtype)
     return lambda moving: prior(moving) + jnp.vdot(pull, moving.projection.rows(identity))
+
+
+def latent_moments(layout: Layout, evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
+    alpha = np.asarray(evidence.alpha)
+    totals = {
+        site: np.sum([np.asarray(part) for part in parts.values()], axis=0)
+        for site, parts in evidence.blocks.items()
+    }
+    mean = np.array(evidence.location)
+    for site, rows in layout.slices.items():
+        mean[rows] += totals[site] @ alpha[rows]
+    if evidence.white is not None:
+        white = np.asarray(evidence.white)
+        return np.asarray(evidence.location) + np.asarray(evidence.drift), white @ white.T
+    total = block_diag(*(totals[site] for site in layout.slices))  # JAX sorts dictionaries
+    covariance = total - total @ np.asarray(evidence.weights) @ total
+    return mean, 0.5 * (covariance + covariance.T)

@@ -185,6 +185,7 @@ class Laplace(GaussianEngine):
     """
 
     name: ClassVar[str] = "Laplace"
+    at_mode: ClassVar[bool] = True
     evaluate = staticmethod(partial(evaluate, laplace))
 
     @classmethod

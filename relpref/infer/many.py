@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref import __version__
+from relpref._version import __version__
 from relpref.errors import InferenceError
 from relpref.files import made
 from relpref.infer.engine import GaussianEngine

@@ -1,6 +1,5 @@
 """The posterior of a relation: scores of objects, conditional on a node, with the user's own labels."""
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,10 +15,16 @@ from relpref.errors import DataError
 from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Asked, Domain
 from relpref.infer.exact.solve import RelationProblem, Scores
+from relpref.infer.relation_storage import PROBLEM, decode_problem, encode_problem
 from relpref.likelihoods import CentredNormal
-from relpref.posterior.base import PosteriorBase
+from relpref.posterior.arviz import CHAINS, Groups, native, plain_coordinates, sample_stats, tree
+from relpref.posterior.base import PosteriorBase, checked_info, stored_hyperparameters
+from relpref.posterior.codec import Stored, checked
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator
-from relpref.posterior.utility import objects, pairs_of_labels, ranking_table
+from relpref.posterior.tables import objects, pairs_of_labels, ranking_table
+
+_PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
+_CONTENT = {"kind": str, "plain": _PLAIN, "info": dict[str, Any], "hyperparameters": list[str], **PROBLEM}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -254,27 +259,58 @@ class RelationPosterior(PosteriorBase):
         xarray.DataTree
             Groups as of `Posterior.to_datatree`; ``log_likelihood`` and ``observed_data`` where labels are known.
         """
-        from relpref.posterior.arviz import relation_to_datatree
-
-        return relation_to_datatree(self, query, objects, num_samples, key)
+        return tree(self, self.groups(num_samples, key, query, objects))
 
     def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
-        from relpref.posterior.arviz import native
-
         return native(self.to_datatree(query, objects, num_samples, key))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.
+    def groups(self, num_samples: int, key: Any, query: Any = None, objects: Any = None) -> Groups:
+        rng = generator(self.key if key is None else key)
+        per_chain = max(num_samples // CHAINS, 1)
+        draws = self.belief(query, objects).draw(CHAINS * per_chain, rng).reshape(CHAINS, per_chain, -1)
+        replicated = draws + np.sqrt(self.label_variance) * rng.standard_normal(draws.shape)
+        numbers = {
+            name: np.broadcast_to(np.asarray(value), (CHAINS, per_chain, *np.shape(value)))
+            for name, value in self.hyperparameters.items()
+        }
+        groups: dict[str, dict[str, Any]] = {
+            "posterior": {"score": draws, **numbers},
+            "posterior_predictive": {"next_label": replicated},
+            "sample_stats": sample_stats(self, CHAINS, per_chain),
+        }
+        names = plain_coordinates(self.objects.ask(objects).labels)
+        coords = {"object": names}
+        known, labels = self.labels_of(query, objects)
+        if len(known):
+            groups["posterior_predictive"]["label"] = replicated[..., known]
+            groups["log_likelihood"] = {"label": self.log_likelihood(draws[..., known], labels)}
+            groups["observed_data"] = {"label": labels}
+            coords["labelled"] = [names[position] for position in known]
+        groups["constant_data"] = {"label_sd": np.sqrt(self.label_variance)}
+        dims = {"score": ["object"], "next_label": ["object"], "label": ["labelled"]}
+        return Groups(groups, coords, dims)
 
-        Raises
-        ------
-        StorageError
-            If a label or a kernel cannot be stored, or the file cannot be written.
-        """
-        from relpref.posterior.storage import save
+    def arrays(self) -> Stored:
+        arrays, content = encode_problem(self.problem, self.solution)
+        arrays |= {"key": self.key}
+        arrays |= {f"hyperparameters/{name}": np.asarray(v) for name, v in self.hyperparameters.items()}
+        return arrays, {
+            **content,
+            "kind": "relation",
+            "plain": {name: getattr(self, name) for name in _PLAIN},
+            "info": dict(self.info),
+            "hyperparameters": list(self.hyperparameters),
+        }
 
-        save(self, path)
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], content: Any, program: Any = None) -> "RelationPosterior":
+        """The inverse of `arrays`; ``program`` is the caller's own."""
+        checked(content, _CONTENT, "the posterior")
+        hyperparameters, plain = stored_hyperparameters(arrays, content), content["plain"]
+        problem, solution = decode_problem(arrays, content, plain["shift"], hyperparameters, program)
+        info = checked_info(content["info"])
+        return cls(problem, solution, hyperparameters, plain["log_evidence"], info, arrays["key"])
 
     def __repr__(self) -> str:
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"

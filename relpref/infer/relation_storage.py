@@ -1,10 +1,10 @@
-"""Posteriors of relations in netCDF files: labels, features and options; closed forms are solved again when they are asked."""
+"""The problem of a relation in files: labels, features and options of its nodes, and the program that their kernels come from."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
+from scipy.sparse import issparse
 
 from relpref.data import PreferenceData, RelationData, RelationValues
 from relpref.data.relation_data import Symmetry
@@ -13,149 +13,95 @@ from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Domain, NodeKernel
 from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores, Solver
 from relpref.infer.exact.structure import ProgramKernel
-from relpref.infer.relation_posterior import RelationPosterior
 from relpref.posterior.base import Origin
-from relpref.posterior.storage import (
-    StoredData,
+from relpref.posterior.codec import (
+    DATA,
+    Stored,
     checked,
-    checked_info,
     decode,
+    decode_data,
     decode_labels,
-    decode_origin,
+    decode_values,
     encode,
+    encode_data,
     encode_labels,
-    encode_origin,
-    pack_data,
-    positions,
-    sparse_rows,
-    unpack_data,
+    sparse_arrays,
+    sparse_matrix,
 )
 
-_OPTIONS = ("loss", "symmetry", "pair_kernel", "solver")
-_PLAIN = ("noise", "shift", "log_evidence")
-_Side = Literal["nodes", "objects"]
+_OPTIONS = {"loss": Loss, "symmetry": Symmetry, "pair_kernel": str, "solver": Solver}
+_DOMAIN = {
+    "labels": str,
+    "name": str,
+    "feature_names": list[str] | None,
+    "kernel": Any,
+    "sparse": list[int] | None,
+    "standardize?": bool,
+}
+_PROGRAM = {
+    "origin": str,
+    "field": str,
+    "nodes": DATA,
+    "objects": dict[str, Any] | None,
+    "symmetry": Symmetry,
+    "shift": float,
+}
+PROBLEM = {
+    "shape": list[int],
+    "options": _OPTIONS,
+    "regularization": float,
+    "scale": float,
+    "nodes": _DOMAIN,
+    "objects": dict[str, Any] | None,
+    "program": dict[str, Any] | None,
+    "stopped?": bool,
+}
 
 
-class _Options(TypedDict):
-    """Of `RelationProblem`."""
-
-    loss: Loss
-    symmetry: Symmetry
-    pair_kernel: str
-    solver: Solver
-
-
-class _Plain(TypedDict):
-    """Of `RelationPosterior`."""
-
-    noise: float
-    shift: float
-    log_evidence: float | None
-
-
-class _Domain(TypedDict):
-    """Of `Domain`."""
-
-    labels: str
-    name: str
-    feature_names: list[str] | None
-    kernel: Any
-    sparse: list[int] | None
-    standardize: NotRequired[bool]
-
-
-class _Program(TypedDict):
-    """Of `ProgramKernel`."""
-
-    origin: str
-    field: str
-    nodes: StoredData
-    objects: StoredData | None
-    symmetry: Symmetry
-    shift: float
-
-
-class _Stored(TypedDict):
-    """What JSON holds."""
-
-    kind: str
-    shape: list[int]
-    options: _Options
-    plain: _Plain
-    regularization: float
-    scale: float
-    info: dict[str, Any]
-    hyperparameters: list[str]
-    nodes: _Domain
-    objects: _Domain | None
-    program: _Program | None
-    stopped: NotRequired[bool]
-
-
-def pack(posterior: RelationPosterior) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arrays by name, and what JSON can hold."""
-    problem, solution = posterior.problem, posterior.solution
-    arrays: dict[str, Any] = {"key": posterior.key, "values": problem.values.values}
-    if problem.values.edges is not None:
-        arrays["rows"], arrays["columns"] = problem.values.edges
-    arrays |= {f"hyperparameters/{name}": np.asarray(v) for name, v in posterior.hyperparameters.items()}
-    more = {"stopped": solution.stopped} if solution.arrays() else {}
-    arrays |= solution.arrays()
+def encode_problem(problem: RelationProblem, solution: Scores) -> Stored:
+    """A problem and its solution; closed forms are solved again when they are asked."""
+    values = problem.values
+    arrays: dict[str, Any] = {"values": values.values}
+    if values.edges is not None:
+        arrays["rows"], arrays["columns"] = values.edges
     content: dict[str, Any] = {
-        "kind": "relation",
-        "shape": list(problem.values.shape),
+        "shape": list(values.shape),
         "options": {name: getattr(problem, name) for name in _OPTIONS},
-        "plain": {name: getattr(posterior, name) for name in _PLAIN},
         "regularization": solution.regularization,
         "scale": solution.scale,
-        "info": dict(posterior.info),
-        "hyperparameters": list(posterior.hyperparameters),
-        "nodes": _pack_domain(problem.nodes, "nodes", arrays),
+        "nodes": _encode_domain(problem.nodes, "nodes", arrays),
         "objects": None,
-        "program": _pack_program(problem.nodes, arrays),
-        **more,
+        "program": _encode_program(problem.nodes, arrays),
     }
     if problem.objects is not problem.nodes:
-        content["objects"] = _pack_domain(problem.objects, "objects", arrays)
-    return arrays, content
+        content["objects"] = _encode_domain(problem.objects, "objects", arrays)
+    if solved := solution.arrays():
+        content["stopped"] = solution.stopped
+    return arrays | solved, content
 
 
-def unpack(arrays: Mapping[str, Any], content: dict[str, Any], own: Any = None) -> RelationPosterior:
-    """The inverse of `pack`; ``own`` is the caller's program."""
-    checked(content, _Stored, "the posterior")
-    checked_info(content["info"])
-    p, m = content["shape"]
-    edges = None
-    if "rows" in arrays:
-        edges = (positions(arrays, "rows", p), positions(arrays, "columns", m))
-    values = RelationValues((p, m), arrays["values"], edges)
-    program = content["program"]
-    found = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
-    hyperparameters = {name: float(v) if v.ndim == 0 else v for name, v in found.items()}
-    origin = None if program is None else _unpack_program(arrays, program, values, own)
-    nodes = _unpack_domain(arrays, content["nodes"], "nodes", origin, hyperparameters, program)
+def decode_problem(
+    arrays: Mapping[str, Any],
+    content: Mapping[str, Any],
+    shift: float,
+    hyperparameters: dict[str, Any],
+    own: Any,
+) -> tuple[RelationProblem, Scores]:
+    """The inverse of `encode_problem`; ``own`` is the caller's program."""
+    values = decode_values(arrays, content["shape"])
+    kernel = _decode_program(arrays, content["program"], values, hyperparameters, own)
+    nodes = _decode_domain(arrays, content["nodes"], "nodes", kernel)
     objects = nodes
     if content["objects"] is not None:
-        objects = _unpack_domain(arrays, content["objects"], "objects", origin, hyperparameters, program)
-    plain = content["plain"]
-    problem = RelationProblem(nodes, objects, values, **content["options"], shift=plain["shift"])
-    regularization, scale = content["regularization"], content["scale"]
-    solution: Scores
+        objects = _decode_domain(arrays, content["objects"], "objects", kernel)
+    problem = RelationProblem(nodes, objects, values, **content["options"], shift=shift)
+    scales = content["regularization"], content["scale"]
     if "dual" in arrays:
-        solution = EdgeScores(problem, regularization, scale, arrays["dual"], content["stopped"])
-    else:
-        solution = ClosedScores(problem, regularization, scale)
-    return RelationPosterior(
-        problem=problem,
-        solution=solution,
-        hyperparameters=hyperparameters,
-        info=content["info"],
-        key=arrays["key"],
-        log_evidence=plain["log_evidence"],
-    )
+        return problem, EdgeScores(problem, *scales, arrays["dual"], content["stopped"])
+    return problem, ClosedScores(problem, *scales)
 
 
-def _pack_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {
         "labels": encode_labels(domain.labels),
         "name": domain.name,
@@ -174,91 +120,69 @@ def _pack_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str,
             f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of relpref.kernels on "
             "attributes can: or give the kernel matrix with kernel='precomputed'"
         ) from None
-    features = domain.features
-    if sparse.issparse(features):
-        rows = sparse.csr_array(features)
-        content["sparse"] = list(rows.shape)
-        arrays |= {
-            f"{side}_data": rows.data.astype(np.float64),
-            f"{side}_indices": rows.indices,
-            f"{side}_indptr": rows.indptr,
-        }
+    if issparse(domain.features):
+        content["sparse"] = list(domain.features.shape)
+        arrays |= sparse_arrays(domain.features.astype(np.float64), f"{side}_")
     else:
-        arrays[f"{side}_features"] = np.asarray(features, dtype=np.float64)
+        arrays[f"{side}_features"] = np.asarray(domain.features, dtype=np.float64)
     return content
 
 
-def _unpack_domain(
-    arrays: Mapping[str, Any],
-    content: dict[str, Any],
-    side: _Side,
-    origin: tuple[Origin, RelationData] | None,
-    hyperparameters: dict[str, Any],
-    program: dict[str, Any] | None,
+def _decode_domain(
+    arrays: Mapping[str, Any], content: Any, side: Literal["nodes", "objects"], from_program: Any
 ) -> Domain:
-    labels = decode_labels(content["labels"])
+    checked(content, _DOMAIN, f"the {side}")
+    labels, name = decode_labels(content["labels"]), content["name"]
     names = content["feature_names"] and tuple(content["feature_names"])
     if content["kernel"] is None:
-        matrix = arrays[f"{side}_kernel"]
-        source: Any = None
-        arguments: tuple[Any, Any] = ((), {})
-        data = None
-        if origin is not None:
-            source, arguments, data = origin[0].program, (origin[0].args, origin[0].kwargs), origin[1]
-        field = "" if program is None else program["field"]
-        kernel = ProgramKernel(source, arguments, data, hyperparameters, field, side, matrix)
-        return Domain(labels, None, kernel, content["name"], names)
+        return Domain(labels, None, from_program(side), name, names)
     if content["sparse"] is None:
         features = arrays[f"{side}_features"]
     else:
-        parts = [arrays[f"{side}_{name}"] for name in ("data", "indices", "indptr")]
         rows, columns = content["sparse"]
-        features = sparse_rows(parts, (rows, columns))
+        features = sparse_matrix(arrays, f"{side}_", (rows, columns))
     kernel = checked(decode(content["kernel"]), NodeKernel, f"the kernel of the {side}")
     standardize = content.get("standardize", False)  # earlier files have the features as they were given
-    return Domain(labels, features, kernel, content["name"], names, standardize)
+    return Domain(labels, features, kernel, name, names, standardize)
 
 
-def _pack_program(domain: Domain, arrays: dict[str, Any]) -> dict[str, Any] | None:
+def _encode_program(domain: Domain, arrays: dict[str, Any]) -> dict[str, Any] | None:
     """The program and its data, where a later session can call it: for nodes that come later."""
     kernel: Any = domain.kernel
     if domain.features is not None or kernel.data is None:
         return None
-    origin = encode_origin(Origin(kernel.program, *kernel.arguments))
+    origin, data = Origin(kernel.program, *kernel.arguments).encoded(), kernel.data
     if origin is None:
         return None
-    data = kernel.data
-    more, nodes = pack_data(data.nodes, "nodes")
-    arrays |= more
-    objects = None
-    if data.objects is not None:
-        more, objects = pack_data(data.objects, "objects")
+    content = {"origin": origin, "field": kernel.field, "symmetry": data.symmetry, "shift": data.shift}
+    for side in ("nodes", "objects"):
+        entities: PreferenceData | None = getattr(data, side)
+        more, content[side] = ({}, None) if entities is None else encode_data(entities, side)
         arrays |= more
     if data.distinct is not None:
         arrays["distinct"] = data.distinct
-    return {
-        "origin": origin,
-        "field": kernel.field,
-        "nodes": nodes,
-        "objects": objects,
-        "symmetry": data.symmetry,
-        "shift": data.shift,
-    }
+    return content
 
 
-def _unpack_program(
-    arrays: Mapping[str, Any], content: dict[str, Any], values: RelationValues, program: Any
-) -> tuple[Origin, RelationData] | None:
-    objects: PreferenceData | None = None
-    if content["objects"] is not None:
-        objects = unpack_data(arrays, content["objects"], "objects")
-    data = RelationData(
-        unpack_data(arrays, content["nodes"], "nodes"),
-        objects,
-        values,
-        content["symmetry"],
-        content["shift"],
-        arrays.get("distinct"),
-    )
-    origin = decode_origin(content["origin"], data, program=program)
-    return None if origin is None else (origin, data)
+def _decode_program(
+    arrays: Mapping[str, Any], content: Any, values: RelationValues, hyperparameters: dict[str, Any], own: Any
+) -> Any:
+    """From a side to its kernel, for nodes that come later where the program is known."""
+    data = origin = None
+    if content is not None:
+        checked(content, _PROGRAM, "the program")
+        nodes, objects = (
+            content[side] and decode_data(arrays, content[side], side) for side in ("nodes", "objects")
+        )
+        distinct = arrays.get("distinct")
+        data = RelationData(nodes, objects, values, content["symmetry"], content["shift"], distinct)
+        origin = Origin.decoded(content["origin"], data, program=own)
+    field = "" if content is None else content["field"]
+    program: Any = origin and origin.program
+    arguments = (origin.args, origin.kwargs) if origin else ((), {})
+    data = data if origin else None
+
+    def kernel(side: Literal["nodes", "objects"]) -> ProgramKernel:
+        return ProgramKernel(program, arguments, data, hyperparameters, field, side, arrays[f"{side}_kernel"])
+
+    return kernel

@@ -24,7 +24,6 @@ from relpref.infer.samples import from_samples
 from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator
-from relpref.posterior.update import engine_again
 
 MIN_DRAWS = 100  # from which a tail can be fitted
 MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look so by luck
@@ -231,8 +230,7 @@ def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, f
         values = {**posterior.hyperparameters, **moving}
         target, origin = Target.of(posterior, values), posterior.origin
         assert origin is not None  # or there were no target
-        engine = engine_again(origin, fixed=values)
-        again = engine.run_from(None, 0, *origin.args, progress_bar=False, **origin.kwargs)
+        again = origin.run(None, 0, fixed=values)
         assert again.log_evidence is not None  # EP and Laplace compute it
         yield target, belief.components[at], again.log_evidence - float(np.log(times)), values
 

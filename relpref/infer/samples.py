@@ -1,17 +1,18 @@
 """From the samples of numpyro's own inference (NUTS, SVI, anything) to the same posterior surface as the engines'."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from relpref.errors import DataError
 from relpref.infer.assemble import choose
-from relpref.infer.program import BASE, MATRICES, Model
+from relpref.infer.program import BASE, MATRICES, Call, Layout, Model, Values, gaussian_parts
 from relpref.linalg import fits, require_memory
-from relpref.posterior.arviz import latent_parts, prepare
 from relpref.posterior.base import Origin, Parts, Posterior
 from relpref.posterior.gaussian import DrawsBelief, as_key, key_words
 
@@ -60,7 +61,8 @@ def from_samples(
     told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
     with jax.enable_x64(True):
         origin = Origin(program, args, kwargs)
-        call, arrays, layout = prepare(origin)
+        given = origin.read()
+        call, arrays, layout = given.call, given.arrays, given.layout
         needed = [name for name, _ in layout.hyperparameters]
         needed += [name if name in samples else name + BASE for name, _ in layout.latents]
         missing = [name for name in needed if name not in samples]
@@ -82,7 +84,7 @@ def from_samples(
             require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
             # At one value of the hyperparameters one factor of the covariance will do.
             fixed = all(np.all(draws[name] == draws[name][0]) for name, _ in layout.hyperparameters)
-            latents, parts = latent_parts(call, layout, arrays, draws, fixed)
+            latents, parts = _latent_parts(call, layout, arrays, draws, fixed)
     values = {name: np.asarray(latents[name]).reshape(len(latents[name]), -1) for name, _ in layout.latents}
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
     averages = {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()}
@@ -110,3 +112,41 @@ def _summarise(total: Any, parts: Mapping[str, Any]) -> Parts:
     arrays = {name: np.asarray(value) for name, value in parts.items()}
     covariances = {name: (centred * value).sum(axis=0) / (len(total) - 1) for name, value in arrays.items()}
     return Parts({name: value.mean(axis=0) for name, value in arrays.items()}, covariances)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 4))
+def _latent_parts(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, fixed: bool = False
+) -> tuple[Values, dict[str, dict[str, Array]]]:
+    """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u.
+
+    A site that was sampled whitened, as ``<site>_base``, is multiplied by the root of its covariance. With ``fixed`` hyperparameters are
+    those of the first draw.
+    """
+
+    def one(values: Values) -> tuple[Values, dict[str, dict[str, Array]]]:
+        placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}
+        sites = call.trace(arrays, {**placeholder, **values})
+        latents, parts = {}, {}
+        for name, shape in layout.latents:
+            location, covariance = gaussian_parts(sites[name]["fn"])
+            root = covariance.root().lower
+            value = (
+                jnp.ravel(values[name])
+                if name in values
+                else location + root @ jnp.ravel(values[name + BASE])
+            )
+            latents[name] = jnp.reshape(value, shape)
+            alpha = jax.scipy.linalg.cho_solve((root, True), value - location)
+            named = getattr(covariance, "parts", {})
+            raw = {part: operator.matmul(alpha) for part, operator in named.items()}
+            # Jitter, where the covariance needed it, belongs to no part: share it out so that the parts add up to u.
+            missing = (value - location - sum(raw.values(), jnp.zeros_like(value))) / max(len(raw), 1)
+            parts[name] = {part: mean + missing for part, mean in raw.items()}
+        return latents, parts
+
+    if fixed:
+        known = {name: draws[name][0] for name, _ in layout.hyperparameters}
+        moving = {name: value for name, value in draws.items() if name not in known}
+        return jax.vmap(lambda values: one({**known, **values}))(moving)
+    return jax.lax.map(one, draws)

@@ -12,12 +12,13 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.assemble import CHAINS, latent_moments
-from relpref.infer.evidence import Evidence, needs_latent_space, tilted, use_dual_space
+from relpref.infer.evidence import Evidence, latent_moments, needs_latent_space, tilted, use_dual_space
 from relpref.infer.importance import inverse_root
 from relpref.infer.program import Layout, Program, Values
 from relpref.infer.result import CODES, InferenceWarning, Progress, Result, code, warn_user
 from relpref.infer.sites import Info, Sites
+
+CHAINS = 2  # of draws of the hyperparameters
 
 # While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
 # so its error is of second order in the residual, and the gradient's of first.

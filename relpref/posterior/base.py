@@ -1,20 +1,40 @@
 """What an engine hands back: beliefs about a program's Gaussian sites, and how they were found."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data import PreferenceData, Rankings, RelationData
-from relpref.errors import DataError
+from relpref.data.arrays import shown
+from relpref.errors import DataError, StorageError
+from relpref.infer.program import Program
 from relpref.infer.result import InferenceWarning, Result, warn_user
-from relpref.posterior.gaussian import Belief, Floats, generator
+from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinates, tree
+from relpref.posterior.codec import (
+    Keep,
+    Restore,
+    Stored,
+    check_arguments,
+    checked,
+    decode,
+    dump,
+    encode,
+    registered,
+    write,
+)
+from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
+from relpref.registry import name_of
+
+_SCORE = "score"  # the site of `relpref.models.conditional_ranking`
+_CALL = {"program": str, "kwargs": dict[str, Any], "engine": dict[str, Any], "complete": bool}
 
 
 @dataclass(frozen=True)
@@ -26,8 +46,8 @@ class Origin:
     program : callable
     args, kwargs
         As the program was called.
-    engine : dict
-        Options of the engine, ``fixed`` among them.
+    engine : GaussianEngine or None
+        What fitted it, with its options; None of draws made elsewhere.
     complete : bool
         False where priors of the user's own were lost because a file cannot hold them: fitting again with other
         hyperparameters would then be another model.
@@ -36,8 +56,13 @@ class Origin:
     program: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    engine: Mapping[str, Any] = field(default_factory=dict)
+    engine: Any = None
     complete: bool = True
+
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        """Hyperparameters that were known to the engine."""
+        return self.engine.fixed if self.engine else {}
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -66,6 +91,97 @@ class Origin:
         kwargs = {name: new if argument is old else argument for name, argument in self.kwargs.items()}
         return replace(self, args=args, kwargs=kwargs)
 
+    def run(
+        self,
+        sites: Mapping[str, Any] | None,
+        key: Any,
+        *,
+        progress_bar: bool = False,
+        at: Any = None,
+        **changes: Any,
+    ) -> Any:
+        """The posterior by the same engine with some options changed, from given sites."""
+        engine = self.engine.changed(**changes)
+        return engine.run_from(sites, key, *self.args, progress_bar=progress_bar, at=at, **self.kwargs)
+
+    def run_at_draws(
+        self,
+        draws: Mapping[str, Any],
+        key: Any,
+        info: Mapping[str, Any],
+        prior_log_weights: Any,
+        **changes: Any,
+    ) -> Any:
+        """The mixture over given hyperparameters by the same engine with some options changed."""
+        given = {"info": info, "prior_log_weights": prior_log_weights, **self.kwargs}
+        return self.engine.changed(**changes).run_at_draws(draws, key, *self.args, **given)
+
+    def read(self) -> Program:
+        """The program as it was called, with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
+        return Program.for_samples(self.program, self.args, self.kwargs)
+
+    def encoded(self, keep: Keep | None = None) -> str | None:
+        """For a file, if a later session can call the program the same way.
+
+        That is: with the data as its only positional argument, and options that are plain values, arrays (if there is a place to
+        ``keep`` them), or registered kernels and likelihoods. Priors are left out, and the origin is marked as incomplete then. Of a
+        program that is not registered only what it is called is kept.
+        """
+        origin = self.unbound()
+        if len(origin.args) != 1:
+            return None
+        kwargs = {name: value for name, value in origin.kwargs.items() if name != "priors"}
+        name = name_of("program", origin.program)
+        called = getattr(origin.program, "__qualname__", type(origin.program).__name__)
+        engine = self.engine
+        try:
+            return dump(
+                {
+                    "program": f"program:{name}" if name else called,
+                    "kwargs": encode(kwargs, keep),
+                    "engine": {"engine": engine.name, **engine.options, "fixed": engine.fixed}
+                    if engine
+                    else {},
+                    "complete": origin.complete and not origin.kwargs.get("priors"),
+                }
+            )
+        except TypeError:
+            return None
+
+    @classmethod
+    def decoded(
+        cls, stored: str | None, data: Any, restore: Restore | None = None, program: Any = None
+    ) -> "Origin | None":
+        """The inverse of `encoded`; None where the program is not registered and none is given.
+
+        Parameters
+        ----------
+        stored : str or None
+        data
+            The program's argument.
+        restore : callable, optional
+            Gives back what was kept.
+        program : callable, optional
+            The caller's own, in place of the one that the file names.
+        """
+        if stored is None:
+            return None
+        content = checked(json.loads(stored), _CALL, "the call of the program")
+        kwargs = checked(decode(content["kwargs"], restore), dict[str, Any], "the program's arguments")
+        if (
+            program is None and ":" in content["program"]
+        ):  # one that was not registered has no kind before its name
+            program = registered(("program",), content["program"])
+        if program is None:
+            return None
+        check_arguments(program, kwargs, "the program")
+        engine = None
+        if options := dict(content["engine"]):
+            made = registered(("engine",), f"engine:{options.pop('engine', None)}")
+            check_arguments(made, options, made.__name__)
+            engine = made(program, **options)
+        return cls(program, (data,), kwargs, engine, content["complete"])
+
     def unbound(self) -> "Origin":
         """The same call with the keywords that were bound to the program among the others, and the data by position."""
         program = self.program
@@ -92,13 +208,43 @@ class Parts:
     covariances: Mapping[str, Floats]
 
 
+_CONTENT = {
+    "kind?": Literal["class"],
+    "slices": dict[str, list[int]],
+    "parts": dict[str, list[str]],
+    "hyperparameters": list[str],
+    "sites": list[str],
+    "log_evidence": float | None,
+    "info": dict[str, Any],
+    "origin": str | None,
+    "data": dict[str, Any] | None,
+    "likelihood?": dict[str, Any],
+}
+
+
+def checked_info(info: dict[str, Any]) -> dict[str, Any]:
+    """An ``info`` from a file, which names its engine and result."""
+    checked(info.get("engine"), str, "the engine")
+    if info.get("result") not in Result.__members__:
+        raise StorageError(
+            f"the result is {shown(info.get('result'))}, which no engine ends with; the file is damaged"
+        )
+    return info
+
+
+def stored_hyperparameters(arrays: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyperparameters from a file: floats and arrays."""
+    values = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
+    return {name: float(value) if value.ndim == 0 else value for name, value in values.items()}
+
+
 class PosteriorBase:
     """What every posterior offers, whatever its values are.
 
     Attributes
     ----------
     kind : str
-        ``"utilities"``, ``"relation"``, ``"classes"``; ``"sites"`` where a program of one's own has another form.
+        ``"utilities"``, ``"relation"``, ``"classes"``; ``"program"`` where a program of one's own has another form.
     hyperparameters : dict from site to array or float
     log_evidence : float or None
     info : dict
@@ -107,7 +253,7 @@ class PosteriorBase:
         Random key of Monte Carlo answers.
     """
 
-    kind: ClassVar[str] = "sites"
+    kind: ClassVar[str] = "program"
     hyperparameters: Mapping[str, Any]
     log_evidence: float | None
     info: Mapping[str, Any]
@@ -193,6 +339,30 @@ class PosteriorBase:
     def datasets(self) -> dict[str, Any]:
         """The data that the posterior comes from, by the name of the program's argument."""
         return {}
+
+    def arrays(self) -> Stored:
+        """What a file holds: arrays by name, and the rest as JSON.
+
+        Raises
+        ------
+        StorageError
+            If a label or an option cannot be stored.
+        """
+        raise NotImplementedError
+
+    def groups(self, num_samples: int, key: Any) -> Groups:
+        """What ArviZ is given: groups of arrays, with their coordinates and dimensions."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.
+
+        Raises
+        ------
+        StorageError
+            If a label, kernel or option cannot be stored, or the file cannot be written.
+        """
+        write(path, *self.arrays())
 
     def _warn_if_not_converged(self) -> None:
         if not self.converged:
@@ -324,8 +494,7 @@ class Posterior(PosteriorBase):
         ------
         InferenceError
             If the weights cannot be relied on (k-hat above 0.7, or fewer than 100 effective draws).
-        UnsupportedProgramError
-            If the posterior does not know its program.
+                    If the posterior does not know its program.
         """
         found: Posterior = import_module("relpref.infer.reweighting").reweighted(self, num_samples, key)
         return found
@@ -356,18 +525,6 @@ class Posterior(PosteriorBase):
         index = pd.MultiIndex.from_tuples(places, names=["site", "position"])
         return pd.DataFrame({"mean": belief.mean()[order], "sd": belief.sd()[order]}, index=index)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to one netCDF file, replacing it whole or not at all; `relpref.load` reads it back.
-
-        Raises
-        ------
-        StorageError
-            If a label or an option cannot be stored, or the file cannot be written.
-        """
-        from relpref.posterior.storage import save
-
-        save(self, path)
-
     def to_datatree(self, num_samples: int = 1000, key: Any = None) -> Any:
         """Draws and data as a DataTree, which the packages arviz-base, arviz-stats and arviz-plots work on on every Python.
 
@@ -384,16 +541,75 @@ class Posterior(PosteriorBase):
             ``sample_stats`` (of EP and Laplace: ``sweeps``, ``damping``, ``residual``, and ``code``, the position of the result among
             `relpref.infer.Result`), with the user's labels as coordinates and versions and random key as attributes.
         """
-        from relpref.posterior.arviz import to_datatree
-
         self._warn_if_not_converged()
-        return to_datatree(self, num_samples, key)
+        return tree(self, self.groups(num_samples, key))
 
     def to_arviz(self, num_samples: int = 1000, key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
-        from relpref.posterior.arviz import native
-
         return native(self.to_datatree(num_samples, key))
+
+    def groups(self, num_samples: int, key: Any) -> Groups:
+        groups, coords, dims = draw_groups(self, num_samples, key)
+        relation = next((d for d in self.datasets().values() if isinstance(d, RelationData)), None)
+        scores = groups["posterior"].get(_SCORE)
+        if relation is not None and scores is not None:
+            # Every pair's score, by the labels of its conditioning node and object.
+            coords["node"] = plain_coordinates(relation.nodes.entities)
+            coords["object"] = plain_coordinates((relation.objects or relation.nodes).entities)
+            if scores.shape[2:] == (len(coords["node"]) * len(coords["object"]),):
+                groups["posterior"][_SCORE] = scores.reshape(*scores.shape[:2], len(coords["node"]), -1)
+                dims[_SCORE] = ["node", "object"]
+                if "label" in groups.get("observed_data", {}):
+                    dims["label"] = ["edge"]
+        return Groups(groups, coords, dims)
+
+    def arrays(self) -> Stored:
+        arrays: dict[str, Any] = {"key": self.key, **self.belief.arrays()}
+        if self.prior_log_weights is not None:
+            arrays["prior_log_weights"] = self.prior_log_weights
+        for group in ("sites", "hyperparameters", "hyperparameter_draws"):
+            arrays |= {f"{group}/{name}": np.asarray(value) for name, value in getattr(self, group).items()}
+        for row, parts in enumerate(self.parts.values()):
+            for kind, named in (("mean", parts.means), ("covariance", parts.covariances)):
+                arrays |= {f"parts/{kind}_{row}_{at}": values for at, values in enumerate(named.values())}
+        return arrays, {
+            "slices": {name: [rows.start, rows.stop] for name, rows in self.slices.items()},
+            "parts": {site: list(parts.means) for site, parts in self.parts.items()},
+            "hyperparameters": list(self.hyperparameters),
+            "sites": list(self.sites),
+            "log_evidence": self.log_evidence,
+            "info": dict(self.info),
+            "origin": None,
+            "data": None,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], content: Any, program: Any = None) -> "Posterior":
+        """The inverse of `arrays`; ``program`` is the caller's own."""
+        return cls(**cls._stored_fields(arrays, content))
+
+    @staticmethod
+    def _stored_fields(arrays: Mapping[str, Any], content: Any) -> dict[str, Any]:
+        checked(content, _CONTENT, "the posterior")
+        parts = {}
+        for row, (site, names) in enumerate(content["parts"].items()):
+            means = {name: arrays[f"parts/mean_{row}_{at}"] for at, name in enumerate(names)}
+            shares = {name: arrays.get(f"parts/covariance_{row}_{at}") for at, name in enumerate(names)}
+            parts[site] = Parts(means, {name: value for name, value in shares.items() if value is not None})
+        hyperparameters = stored_hyperparameters(arrays, content)
+        drawn = {name: arrays.get(f"hyperparameter_draws/{name}") for name in hyperparameters}
+        return {
+            "belief": belief_from(arrays),
+            "hyperparameter_draws": {name: value for name, value in drawn.items() if value is not None},
+            "prior_log_weights": arrays.get("prior_log_weights"),
+            "slices": {name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
+            "parts": parts,
+            "hyperparameters": hyperparameters,
+            "log_evidence": content["log_evidence"],
+            "info": checked_info(content["info"]),
+            "sites": {name: arrays[f"sites/{name}"] for name in content["sites"]},
+            "key": arrays["key"],
+        }
 
     def __repr__(self) -> str:
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
@@ -416,7 +632,7 @@ class Posterior(PosteriorBase):
         self._warn_if_not_converged()
         rows = self.slices[self._site(site)]
         whole = len(self.slices) == 1
-        belief = self.belief if whole else self.belief.project(np.eye(self.belief.size)[rows])
+        belief = self.belief if whole else self.belief.subset(np.arange(rows.start, rows.stop))
         if weights is None:
             return belief
         matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))

@@ -1,8 +1,9 @@
 """The posterior of classifiers: probabilities of classes, with the user's own labels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +16,21 @@ from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Values
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
-from relpref.posterior.base import Posterior
+from relpref.posterior.arviz import Groups, plain_coordinates
+from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.codec import (
+    DATA,
+    Stored,
+    checked,
+    conform,
+    decode_data,
+    decode_labels,
+    decode_values,
+    encode_data,
+    encode_labels,
+)
 from relpref.posterior.gaussian import Belief, Floats
-from relpref.posterior.utility import objects
+from relpref.posterior.tables import objects
 
 DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)
 Examples = Rankings | RelationData
@@ -157,21 +170,62 @@ class ClassPosterior(Posterior):
 
     def _decide_some(self, asked: Examples) -> tuple[Floats, ...]:
         assert self.origin is not None
-        args = tuple(asked if argument is self.data else argument for argument in self.origin.args)
-        kwargs = {
-            name: asked if argument is self.data else argument
-            for name, argument in self.origin.kwargs.items()
-        }
+        origin = self.origin.with_argument(self.data, asked)
         fixed = {n: v for n, v in self.hyperparameters.items() if n not in self.hyperparameter_draws}
         sites = sorted(self.slices.items(), key=lambda site: site[1].start)
         layout = tuple((name, rows.stop - rows.start) for name, rows in sites)
         location, scale = self.belief.as_mixture()
         with jax.enable_x64(True):
-            call, arrays = Call.split(self.origin.program, args, kwargs)
+            call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
             values = {name: jnp.asarray(value) for name, value in fixed.items()}
             moving = dict(self.hyperparameter_draws)
             found = _decisions(call, layout, arrays, values, moving, location, scale)
             return tuple(np.asarray(part) for part in found)
+
+    def arrays(self) -> Stored:
+        arrays, content = super().arrays()
+
+        def keep(value: Any) -> Any:
+            """Store what JSON cannot hold, and return how to find it again."""
+            number = len(kept)
+            if isinstance(value, Rankings | RelationData):
+                prefix = f"kept{number}"
+                more, described = encode_examples(value, prefix)
+                kept.update(more)
+                return {"prefix": prefix, **described}
+            if hasattr(value, "__array__") and np.asarray(value).dtype != object:
+                kept[f"kept{number}/array"] = np.asarray(value)
+                return {"array": f"kept{number}/array"}
+            return None
+
+        kept: dict[str, Any] = {}
+        more, data = encode_examples(self.data, "data")
+        origin = None if self.origin is None else self.origin.encoded(keep)
+        return {**arrays, **kept, **more}, {**content, "kind": "class", "data": data, "origin": origin}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], content: Any, program: Any = None) -> "ClassPosterior":
+        def restore(kept: Any) -> Any:
+            if conform(kept, dict[str, str]):
+                return arrays[kept["array"]]
+            return decode_examples(arrays, kept, kept["prefix"])
+
+        stored = cls._stored_fields(arrays, content)
+        data = decode_examples(arrays, content["data"], "data")
+        origin = Origin.decoded(content["origin"], data, restore, program)
+        return cls(**stored, data=data, origin=origin)
+
+    def groups(self, num_samples: int, key: Any) -> Groups:
+        groups, coords, dims = super().groups(num_samples, key)
+        # An example is one observation, however many decisions led to its class.
+        coords["example"] = plain_coordinates(example_labels(self.data))
+        coords["class"] = plain_coordinates(self.classes[:-1])
+        dims |= {DECISION: ["example", "class"], "intercept": ["class"], "weight": ["class", "feature"]}
+        if "log_likelihood" in groups:
+            decisions = groups["log_likelihood"].pop(DECISION)
+            groups["log_likelihood"]["label"] = decisions.sum(axis=-1)
+            dims["label"] = ["example"]
+        return Groups(groups, coords, dims)
 
     def __repr__(self) -> str:
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
@@ -289,3 +343,59 @@ def _index(data: Examples) -> pd.Index:
     second = first if data.objects is None else objects(data.objects.entities)
     codes = [data.values.rows, data.values.columns]
     return pd.MultiIndex([first, second], codes, names=["source", "target"], verify_integrity=False)
+
+
+_RANKINGS = {"prefix?": str, "items": DATA, "rankers": str, "classes": str}
+_RELATION = {
+    "prefix?": str,
+    "nodes": DATA,
+    "objects": dict[str, Any] | None,
+    "shape": list[int],
+    "symmetry": Literal["none", "symmetric", "reciprocal"],
+    "shift": float,
+    "observed": bool,
+}
+_OF_RANKINGS = ("label", "features", "residual")
+
+
+def encode_examples(data: Examples, prefix: str) -> Stored:
+    """Arrays by name, in groups that begin with the prefix, and what JSON can hold."""
+    if isinstance(data, Rankings):
+        arrays, items = encode_data(data.items, f"{prefix}_items")
+        arrays[f"{prefix}/positions"] = data.positions
+        optional = {name: getattr(data, name) for name in _OF_RANKINGS}
+        content: dict[str, Any] = {"items": items, "rankers": encode_labels(data.rankers)}
+        content["classes"] = encode_labels(data.classes)
+    else:
+        arrays, nodes = encode_data(data.nodes, f"{prefix}_nodes")
+        content = {"nodes": nodes, "objects": None, "shape": list(data.values.shape)}
+        content |= {name: getattr(data, name) for name in ("symmetry", "shift", "observed")}
+        if data.objects is not None:
+            more, content["objects"] = encode_data(data.objects, f"{prefix}_objects")
+            arrays |= more
+        arrays[f"{prefix}/values"] = data.values.values
+        rows, columns = data.values.edges or (None, None)
+        optional = {"rows": rows, "columns": columns, "distinct": data.distinct}
+    return arrays | {f"{prefix}/{n}": value for n, value in optional.items() if value is not None}, content
+
+
+def decode_examples(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str) -> Examples:
+    """The inverse of `encode_examples`."""
+    if "items" in content:
+        checked(content, _RANKINGS, "the examples")
+        optional: dict[str, Any] = {name: arrays.get(f"{prefix}/{name}") for name in _OF_RANKINGS}
+        for name in ("rankers", "classes"):
+            optional[name] = decode_labels(content[name])
+        items = decode_data(arrays, content["items"], f"{prefix}_items")
+        return Rankings(items=items, positions=arrays[f"{prefix}/positions"], **optional)
+    checked(content, _RELATION, "the examples")
+    objects = None
+    if content["objects"] is not None:
+        objects = decode_data(arrays, content["objects"], f"{prefix}_objects")
+    return RelationData(
+        nodes=decode_data(arrays, content["nodes"], f"{prefix}_nodes"),
+        objects=objects,
+        values=decode_values(arrays, content["shape"], f"{prefix}/"),
+        distinct=arrays.get(f"{prefix}/distinct"),
+        **{name: content[name] for name in ("symmetry", "shift", "observed")},
+    )

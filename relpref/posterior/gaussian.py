@@ -42,6 +42,9 @@ class Belief(Protocol):
     def project(self, weights: Floats) -> "Belief":
         """The belief about ``weights @ u``, for a (k, n) array."""
 
+    def subset(self, positions: NDArray[np.integer[Any]]) -> "Belief":
+        """The belief about some entries."""
+
     def centred(self) -> "Belief":
         """The belief about every entry less the average of all."""
 
@@ -63,6 +66,9 @@ class Belief(Protocol):
 
     def as_mixture(self) -> tuple[Floats, Floats | None]:
         """What it is a mixture of: s means, shape (s, n), and covariances, shape (s, n, n), or None of points."""
+
+    def arrays(self) -> dict[str, Any]:
+        """What a file holds of it, by name."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,9 @@ class GaussianBelief:
         """The belief about ``weights @ u``."""
         return GaussianBelief(weights @ self.location, weights @ self.scale @ weights.T)
 
+    def subset(self, positions: NDArray[np.integer[Any]]) -> "GaussianBelief":
+        return GaussianBelief(self.location[positions], self.scale[np.ix_(positions, positions)])
+
     def centred(self) -> "GaussianBelief":
         """The belief about every entry less the average, O(n²)."""
         averages = self.scale.mean(axis=0)
@@ -163,6 +172,9 @@ class GaussianBelief:
     def as_mixture(self) -> tuple[Floats, Floats]:
         return self.location[None], self.scale[None]
 
+    def arrays(self) -> dict[str, Any]:
+        return {"mean": self.location, "covariance": self.scale}
+
 
 @dataclass(frozen=True, eq=False)
 class DrawsBelief:
@@ -194,6 +206,9 @@ class DrawsBelief:
     def project(self, weights: Floats) -> "DrawsBelief":
         """The draws of ``weights @ u``."""
         return DrawsBelief(self.draws @ weights.T)
+
+    def subset(self, positions: NDArray[np.integer[Any]]) -> "DrawsBelief":
+        return DrawsBelief(self.draws[:, positions])
 
     def centred(self) -> "DrawsBelief":
         """The draws of every entry less their average."""
@@ -228,6 +243,9 @@ class DrawsBelief:
     def as_mixture(self) -> tuple[Floats, None]:
         """The draws, which have no spread."""
         return self.draws, None
+
+    def arrays(self) -> dict[str, Any]:
+        return {"draws": self.draws} | {f"sampler/{name}": value for name, value in self.sampler.items()}
 
 
 def generator(key: Any) -> np.random.Generator:
@@ -292,6 +310,10 @@ class MixtureBelief:
         """The belief about ``weights @ u``."""
         return MixtureBelief(self.locations @ weights.T, weights @ self.scales @ weights.T, self.weights)
 
+    def subset(self, positions: NDArray[np.integer[Any]]) -> "MixtureBelief":
+        scales = self.scales[:, positions][:, :, positions]
+        return MixtureBelief(self.locations[:, positions], scales, self.weights)
+
     def centred(self) -> "MixtureBelief":
         """The belief about every entry less the average."""
         each = [component.centred() for component in self.components]
@@ -339,6 +361,9 @@ class MixtureBelief:
     def as_mixture(self) -> tuple[Floats, Floats]:
         return self.locations, self.scales
 
+    def arrays(self) -> dict[str, Any]:
+        return {"means": self.locations, "covariances": self.scales, "weights": self.weights}
+
     def _quantile(self, level: float) -> Floats:
         """By bisection between the smallest and the largest quantile of the components."""
         sds = np.sqrt(np.maximum(np.diagonal(self.scales, axis1=1, axis2=2), 0.0))
@@ -350,3 +375,17 @@ class MixtureBelief:
             below = self.weights @ ndtr((middle - self.locations) / spread) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(0.5 * (low + high))
+
+
+def belief_from(arrays: Mapping[str, Any]) -> Any:
+    """From the arrays of a file; None where it holds a covariance that is evaluated by the prior of a program."""
+    if "draws" in arrays:
+        told = {name.split("/")[1]: arrays[name] for name in arrays if name.startswith("sampler/")}
+        return DrawsBelief(arrays["draws"], told)
+    if "means" in arrays:
+        means = arrays["means"]
+        equal = np.full(len(means), 1 / len(means))  # of files from before there were weights
+        return MixtureBelief(means, arrays["covariances"], arrays.get("weights", equal))
+    if "dual/weights" in arrays or "sparse/weights" in arrays:
+        return None
+    return GaussianBelief(arrays["mean"], arrays["covariance"])

@@ -1,310 +1,63 @@
 """The posterior of preference programs: utilities with the user's own labels."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jax import Array
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from relpref.data import Comparisons, PreferenceData
-from relpref.data.arrays import listed, nearest, shown
-from relpref.errors import DataError, UnknownLabelError, UnsupportedProgramError
-from relpref.infer.large.covariance import ImplicitBelief
-from relpref.infer.result import warn_user
+from relpref.data.comparisons import Change, added, withdrawn
+from relpref.data.marginal import induced
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
+from relpref.infer.importance import MIN_EFFECTIVE, POINTS_INFO, effective
+from relpref.infer.result import InferenceWarning, warn_user
+from relpref.infer.search import DRAWS_INFO
 from relpref.kernels import Precomputed
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.likelihoods.models import PLATES
-from relpref.linalg import real
-from relpref.posterior.base import Parts, Posterior
-from relpref.posterior.gaussian import Belief, Margins
+from relpref.likelihoods.tilted import unwrap
+from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
+from relpref.posterior.base import Origin, Parts, Posterior
+from relpref.posterior.codec import Stored, checked, decode, decode_data, encode, encode_data
+from relpref.posterior.gaussian import Belief, Floats
+from relpref.posterior.quick import ImplicitRankOne, RankOne, Site, match, quick_error, stacked
+from relpref.posterior.tables import (
+    check_interval,
+    expectations,
+    objects,
+    pairs_of_labels,
+    questions,
+    ranking_of_the_best,
+    ranking_table,
+)
 
-Positions = NDArray[np.int32]
+Hyperparameters = Literal["keep", "refit", "schedule"]
 
+# Of ``info``: answers that came by rank-one changes since EP last settled, and answers when hyperparameters were last fitted.
+QUICK, FITTED = "quick_answers", "answers_at_fit"
+QUICK_ERROR = "quick_error"  # see `quick_error`
+GUESSED = "guessed"  # hyperparameters that were never fitted
+_MAX_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
+_CHECKED = 4  # heaviest components of a mixture, whose error is estimated
+_SAME_SITE = 1e-2  # relative difference of sites that are one but for the tolerance they were found with
+_SEARCH_INFO = (
+    "hyperparameters",
+    "evaluations",
+    "gradient_norm",
+    "failed_evaluations",
+    "log_prior",
+    "searched_answers",
+    "at_boundary",
+    "alike_parts",
+)
+_MIXTURE_INFO = (*DRAWS_INFO, *POINTS_INFO)
 
-def questions(
-    data: PreferenceData, first: Positions, second: Positions, rater: Any, shown_first: Any
-) -> Comparisons:
-    """Pairs as answers of the data's kind, by a typical rater and with no position known where none is named.
-
-    Parameters
-    ----------
-    data : PreferenceData
-    first, second : array of int32, shape (k,)
-    rater : label or None
-    shown_first : iterable of k labels or None
-
-    Raises
-    ------
-    DataError
-        If the data does not speak of raters or positions, or a label is none of the pair.
-    UnknownLabelError
-        If the rater never answered.
-    """
-    known = data.comparisons
-    columns: dict[str, Any] = {
-        name: np.zeros(len(first), column.dtype) for name, column in known.columns.items()
-    }
-    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None}
-    if rater is not None:
-        columns["rater"] = np.full(len(first), _rater(known, rater), dtype=np.int32)
-    if shown_first is not None:
-        if known.shown_first is None:
-            raise DataError(
-                "shown_first is given, but the answers do not say which entity was shown first; leave it out, "
-                "or fit answers with a column shown_first"
-            )
-        columns["shown_first"] = _shown_first(data, first, second, shown_first)
-    return Comparisons(**columns, raters=known.raters, strengths=known.strengths)
-
-
-def of_one_rater(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
-    """Answers of one rater, or of a typical one, without all the others: how many there are must not matter to what is compiled.
-
-    Parameters
-    ----------
-    asked : Comparisons
-    parameters : mapping from site to array
-        Those of raters have one entry for each along the last axis.
-    """
-    if asked.rater is None:
-        known = {site: value for site, value in parameters.items() if site not in PLATES}
-        return replace(asked, raters=()), known
-    rater = int(asked.rater[0])
-    known = {
-        site: np.asarray(value)[..., rater : rater + 1] if site in PLATES else value
-        for site, value in parameters.items()
-    }
-    alone: dict[str, Any] = {"rater": np.zeros_like(asked.rater), "raters": asked.raters[rater : rater + 1]}
-    return replace(asked, **alone), known
-
-
-def expectations(
-    posterior: Posterior, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
-) -> dict[str, Any]:
-    """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from.
-
-    Raises
-    ------
-    DataError
-        If the posterior's program does not have the parameters of the likelihood.
-    """
-    draws = posterior.hyperparameter_draws
-    parameters = {}
-    for site in model.parameters(answers):
-        if site not in posterior.hyperparameters:
-            raise DataError(
-                f"the posterior has no hyperparameter {site!r}, so nobody knows what its program makes of the columns of the answers; "
-                "use a program of relpref.models, or leave the columns out"
-            )
-        parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
-    asked, parameters = of_one_rater(asked, parameters)
-    with jax.enable_x64(True):
-        found = _expectations(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
-        columns = {name: np.asarray(value) for name, value in found.items()}
-    if asked.tie is None:
-        columns.pop("tie", None)
-    return columns
-
-
-@partial(jax.jit, static_argnums=0)
-def _expectations(
-    model: AnswerModel,
-    asked: Comparisons,
-    parameters: Mapping[str, Array],
-    means: Array,
-    variances: Array,
-    weights: Array,
-) -> dict[str, Array]:
-    def one(parameters: Mapping[str, Array], mean: Array, variance: Array) -> dict[str, Array]:
-        return model(real(mean), asked, **parameters).predict(real(mean), real(variance))
-
-    # A fixed parameter beside draws of the others has one value for all.
-    size = len(means)
-    spread = {site: jnp.broadcast_to(value, (size, *value.shape[1:])) for site, value in parameters.items()}
-    found = jax.lax.map(lambda each: one(*each), (spread, means, variances))
-    return {name: jnp.asarray(weights) @ value for name, value in found.items()}
-
-
-def _rater(known: Comparisons, rater: Any) -> int:
-    if known.rater is None:
-        raise DataError(
-            f"rater is {shown(rater)}, but the answers do not say who gave them; leave it out, or fit answers with a column rater"
-        )
-    if rater not in known.raters:
-        close = nearest(rater, known.raters)
-        hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(known.raters)}"
-        raise UnknownLabelError(
-            f"rater: {shown(rater)} has given no answer; {hint}; leave rater out for a typical one"
-        )
-    return known.raters.index(rater)
-
-
-def _shown_first(
-    data: PreferenceData, first: Positions, second: Positions, labels: Iterable[Any]
-) -> NDArray[np.int8]:
-    given = [labels] if isinstance(labels, str) else list(labels)
-    if len(given) != len(first):
-        raise DataError(f"shown_first has {len(given)} labels for {len(first)} pairs; give one for each")
-    ends = np.full(len(given), -1, dtype=np.int32)
-    named = [row for row, label in enumerate(given) if label is not None]
-    ends[named] = data.index([given[row] for row in named])
-    for row in named:
-        if ends[row] not in (first[row], second[row]):
-            raise DataError(
-                f"shown_first[{row}] is {shown(given[row])}, which is not in the pair; name one of its two"
-            )
-    return np.where(ends < 0, 0, np.where(ends == first, 1, -1)).astype(np.int8)
-
-
-# Draws behind ranks: the error of a probability is at most 0.8 percentage points (one standard error).
-RANK_DRAWS = 4000
-
-
-def ranking_table(
-    belief: Belief,
-    labels: Iterable[Hashable],
-    interval: float,
-    rng: np.random.Generator | None,
-    name: str,
-) -> pd.DataFrame:
-    """The entries of a belief, highest first.
-
-    Parameters
-    ----------
-    belief : Belief
-        About n values.
-    labels : iterable of n labels
-    interval : float
-        Probability of the intervals, between 0 and 1.
-    rng : numpy Generator or None
-        For the ranks, which come from 4000 draws; None leaves them out.
-    name : str
-        Of the index.
-
-    Returns
-    -------
-    DataFrame
-        ``mean``, ``sd``, ``lower``, ``upper``, ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``.
-
-    Raises
-    ------
-    DataError
-        If ``interval`` is no probability.
-    """
-    check_interval(interval)
-    lower, upper = belief.interval(interval)
-    columns = {"mean": belief.mean(), "sd": belief.sd(), "lower": lower, "upper": upper}
-    index = pd.Index(objects(labels), name=name, tupleize_cols=False)
-    ranks = {} if rng is None else _rank_columns(belief, interval, rng)
-    table = pd.DataFrame(columns | ranks, index=index)
-    return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
-
-
-def ranking_of_the_best(
-    belief: ImplicitBelief, labels: Sequence[Hashable], interval: float, top: int
-) -> pd.DataFrame:
-    """The entities, highest mean first, with intervals for the best.
-
-    Parameters
-    ----------
-    belief : ImplicitBelief
-        About n utilities.
-    labels : sequence of n labels
-    interval : float
-        Probability of the intervals.
-    top : int
-        How many get one, from 0.
-
-    Returns
-    -------
-    DataFrame
-        ``mean``, ``sd``, ``lower``, ``upper``, less the average of all; the last three NaN below the first ``top``.
-
-    Raises
-    ------
-    DataError
-        If ``top`` is no whole number from 0.
-    """
-    if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
-        raise DataError(
-            f"top is {top!r}; give a whole number from 0, of how many of the best intervals are wanted"
-        )
-    means = belief.mean() - belief.mean().mean()
-    order = np.argsort(-means, kind="stable")
-    columns = {name: np.full(belief.size, np.nan) for name in ("sd", "lower", "upper")}
-    best = order[:top]
-    if len(best) and np.all(np.isfinite(means)):
-        mean, sd = belief.relative(best)
-        reach = float(ndtri(0.5 + interval / 2)) * sd
-        known = {"sd": sd, "lower": mean - reach, "upper": mean + reach}
-        for name, values in known.items():
-            columns[name][: len(best)] = values
-    index = pd.Index(objects(labels[at] for at in order), name="entity", tupleize_cols=False)
-    return pd.DataFrame({"mean": means[order], **columns}, index=index)
-
-
-def check_interval(interval: float) -> None:
-    """Refuse what is no probability."""
-    if not 0 < interval < 1:
-        raise DataError(f"interval is {interval}; it is a probability between 0 and 1, such as 0.9")
-
-
-def objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
-    """Labels as they are, tuples included."""
-    listed = list(labels)
-    array = np.empty(len(listed), dtype=object)
-    for row, label in enumerate(listed):
-        array[row] = label
-    return array
-
-
-def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> dict[str, Any]:
-    """Summaries of the rank of every entry, from draws."""
-    draws = belief.draw(RANK_DRAWS, rng)
-    if not np.all(np.isfinite(draws)):
-        nothing = np.full(belief.size, np.nan)
-        return dict.fromkeys(("expected_rank", "rank_lower", "rank_upper", "p_best"), nothing)
-    ranks = _ranks(draws, rng)
-    tail = (1 - interval) / 2
-    lower, upper = np.quantile(ranks, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
-    return {
-        "expected_rank": ranks.mean(axis=0),
-        "rank_lower": lower,
-        "rank_upper": upper,
-        "p_best": (ranks == 1).mean(axis=0),
-    }
-
-
-def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Rank of every entry in every draw, 1 = highest; ties in random order, so that none of them is the best for certain."""
-    order = np.argsort(-draws, axis=1, kind="stable")
-    if np.any(np.diff(np.take_along_axis(draws, order, axis=1), axis=1) == 0):
-        order = np.lexsort((rng.random(draws.shape), -draws), axis=1)
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(1, draws.shape[1] + 1)[None, :], axis=1)
-    return ranks
-
-
-def pairs_of_labels(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """The pairs that a question is about.
-
-    Raises
-    ------
-    DataError
-        If something is not a pair.
-    """
-    listed = list(pairs)
-    for row, pair in enumerate(listed):
-        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-            raise DataError(f"pairs[{row}] is {pair!r}; each pair is two labels, for example ('a', 'b')")
-    return [(pair[0], pair[1]) for pair in listed]
+_Step = tuple[bool, Comparisons, Change]  # whether answers were added, which, and what they came to
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -381,9 +134,33 @@ class UtilityPosterior(Posterior):
         UnknownLabelError
             If a label is no entity.
         """
-        from relpref.posterior.update import about
+        return self.subset(np.unique(self.data.index(labels)).astype(np.int64))
 
-        return about(self, np.unique(self.data.index(labels)).astype(np.int64))
+    def subset(self, positions: NDArray[np.int64], *, parts: bool = True) -> "UtilityPosterior":
+        """As `about`, for ascending positions; what utilities are made of costs as much again as their covariance."""
+        if len(positions) < 2:
+            raise DataError(
+                f"about takes two entities or more, not {len(positions)}: only differences mean something"
+            )
+        data, rows = induced(self.data, positions)
+        (site,) = self.slices
+        return replace(
+            self,
+            belief=self.belief.subset(positions),
+            slices={site: slice(0, len(positions))},
+            parts={name: self._parts_at(known, positions) for name, known in self.parts.items() if parts},
+            info={**self.info, "about": f"{len(positions)} of {self.data.num_entities} entities"},
+            sites={name: np.asarray(value)[..., rows] for name, value in self.sites.items()},
+            origin=None,
+            data=data,
+        )
+
+    def _parts_at(self, parts: Parts, positions: NDArray[Any]) -> Parts:
+        means = {name: mean[positions] for name, mean in parts.means.items()}
+        if self.large:
+            large: Any = self.belief
+            return Parts(means, large.shares(positions))
+        return Parts(means, {name: value[positions] for name, value in parts.covariances.items()})
 
     def utilities(self, interval: float = 0.9) -> pd.DataFrame:
         """Raw utilities in the data's order: ``mean``, ``sd``, ``lower``, ``upper``; of too many entities for a matrix the mean alone."""
@@ -531,9 +308,231 @@ class UtilityPosterior(Posterior):
         InferenceError
             As for `GaussianEngine.run`.
         """
-        from relpref.posterior.update import update
+        if hyperparameters not in ("keep", "refit", "schedule"):
+            raise DataError(f"hyperparameters is {hyperparameters!r}; it is 'keep', 'refit' or 'schedule'")
+        self._refuse_without_engine("update")
+        if quick and hyperparameters != "keep":
+            raise DataError(
+                f"hyperparameters is {hyperparameters!r}; quick=True keeps them: leave one of the two out"
+            )
+        steps: list[_Step] = []
+        data = self.data
+        for table, change in ((answers, added), (withdraw, withdrawn)):
+            if table is not None:
+                given = _answers(data, table)
+                changed = change(data.comparisons, given, data.entities)
+                data = replace(data, comparisons=changed.answers, answered=True)
+                steps.append((change is added, given, changed))
+        values = self._values(data.comparisons)
+        if quick:
+            return self._update_quickly(data, steps, values)
+        return self._update_fully(data, steps, values, hyperparameters, progress_bar)
 
-        return update(self, answers, withdraw, quick, hyperparameters, progress_bar)
+    def _refuse_without_engine(self, what: str) -> None:
+        if self.origin is None or not self.origin.engine:
+            raise UnsupportedProgramError(
+                f"{what} needs a posterior from EP or Laplace that knows its program; "
+                "fit with one of them in this session, or with a program of relpref.models before saving"
+            )
+
+    @property
+    def answers_at_fit(self) -> int:
+        """Number of answers when hyperparameters were last fitted."""
+        return int(self.info.get(FITTED, self.data.num_answers))
+
+    def refit_is_due(self, answers: int) -> bool:
+        """Whether hyperparameters are to be fitted again: the answers have changed by a quarter, and by five at least."""
+        return abs(answers - self.answers_at_fit) >= max(5, self.answers_at_fit / 4)
+
+    def _values(self, answers: Comparisons) -> dict[str, Any]:
+        """The hyperparameters; those of columns, raters and strengths that nobody knew before are at their prior's median."""
+        values = dict(self.hyperparameters)
+        for site, prior in self.likelihood.parameters(answers).items():
+            shape = (len(answers.raters),) if site in PLATES else prior.shape()
+            known = np.asarray(values.get(site, np.zeros((0,) if shape else ())), dtype=np.float64)
+            if site in values and (known.shape == shape or not known.shape):
+                continue
+            # A vector's prior is that of each of its entries.
+            middle = float(np.ravel(unwrap(prior).icdf(jnp.asarray(0.5)))[0])
+            values[site] = (
+                np.concatenate([known, np.full(shape[0] - len(known), middle)]) if shape else middle
+            )
+        return values
+
+    def _guessed(self, values: dict[str, Any]) -> dict[str, list[str]]:
+        """Hyperparameters that are new, and those that were before; a rater who is new is a typical one for a while."""
+        new = values.keys() - self.hyperparameters.keys()
+        names = sorted(new | set(self.info.get(GUESSED, ())))
+        return {GUESSED: names} if names else {}
+
+    def _with_answers(self, data: PreferenceData) -> Origin:
+        """How the program was called, with other data."""
+        assert self.origin is not None  # checked
+        return self.origin.with_argument(self.data, data)
+
+    def _update_quickly(
+        self, data: PreferenceData, steps: list[_Step], values: dict[str, Any]
+    ) -> "UtilityPosterior":
+        """One rank-one change for every answer; see `relpref.posterior.quick`."""
+        at_mode = self._with_answers(data).engine.at_mode
+        self._check_gaps(at_mode)
+        kind: Any = ImplicitRankOne if self.large else RankOne
+        moving = kind(self.belief)
+        sites = {name: np.atleast_2d(value) for name, value in self.sites.items()}
+        parameters = self._by_component(values, data.comparisons)
+        known, number, gained = self.data.comparisons, 0, 0.0
+        for is_more, given, (answers, before, rows) in steps:
+            precision, shift = stacked(sites, before)
+            copies = np.zeros(len(before))
+            if len(known.count):
+                copies[before >= 0] = known.count[before[before >= 0]]
+            for at, row in enumerate(rows):
+                ends = int(given.winner[at]), int(given.loser[at])
+                for _ in range(int(given.count[at])):
+                    number += 1
+                    if not is_more:
+                        moving.remove(*ends, Site(sites["precision"][:, row], sites["shift"][:, row]))
+                    site, chance = match(self.likelihood, parameters, given, at, moving.gap(*ends))
+                    gained += moving.weigh(chance if is_more else -chance)
+                    if not is_more:
+                        continue
+                    moving.add(*ends, site)
+                    # Copies of an answer share one site: what they say together stays as it is.
+                    copies[row] += 1
+                    precision[:, row] += (site.precision - precision[:, row]) / copies[row]
+                    shift[:, row] += (site.shift - shift[:, row]) / copies[row]
+            sites, known = {"precision": precision, "shift": shift}, answers
+        belief = moving.belief()
+        error = float("nan")  # of many entities it would take a solve for each answer
+        if not self.large:
+            error = max(
+                quick_error(
+                    self.likelihood,
+                    {name: value[at] for name, value in parameters.items()},
+                    data.comparisons,
+                    {name: value[at] for name, value in sites.items()},
+                    belief.components[at],
+                    at_mode,
+                )
+                for at in np.argsort(-belief.weights)[:_CHECKED]
+            )
+            if error > _MAX_ERROR:
+                return self._update_fully(data, steps, values, "keep", False)
+        info = {
+            **self.info,
+            FITTED: self.answers_at_fit,
+            QUICK: self.quick_answers + number,
+            "residual": float("nan"),
+            QUICK_ERROR: error,
+            **self._guessed(values),
+        }
+        log_evidence, draws = None, self.hyperparameter_draws
+        if draws:
+            averages = {name: np.tensordot(belief.weights, value, axes=1) for name, value in draws.items()}
+            values |= {name: float(value) if value.ndim == 0 else value for name, value in averages.items()}
+            info["effective_points"] = effective(np.log(belief.weights))
+            log_evidence = None if self.log_evidence is None else self.log_evidence + gained
+        return replace(
+            self,
+            data=data,
+            belief=belief,
+            parts={},
+            sites=sites if draws else {name: value[0] for name, value in sites.items()},
+            hyperparameters=values,
+            log_evidence=log_evidence,
+            info=info,
+            origin=self._with_answers(data),
+        )
+
+    def _by_component(self, values: Mapping[str, Any], answers: Comparisons) -> dict[str, Any]:
+        """Parameters of the likelihood in each of the K components, shape (K, ...)."""
+        number, draws, parameters = len(self.belief.weights), self.hyperparameter_draws, {}
+        for site in self.likelihood.parameters(answers):
+            if site in values:
+                value = np.asarray(values[site], dtype=np.float64)
+                same = np.broadcast_to(value, (number, *value.shape))
+                parameters[site] = _widened(draws[site], value) if site in draws else same
+        return parameters
+
+    def _check_gaps(self, at_mode: bool) -> None:
+        """Refuse a program of one's own whose answers do not look at plain gaps by the posterior's likelihood.
+
+        At a fixed point the sites say so themselves: each is what `match` makes of its cavity.
+        """
+        answers, sites = self.data.comparisons, self.sites
+        if self.quick_answers or not len(answers.winner):
+            return
+        parameters = self._by_component(self.hyperparameters, answers)
+        for row in {0, len(answers.winner) // 2, len(answers.winner) - 1}:
+            margins = self.belief.differences(answers.winner[row : row + 1], answers.loser[row : row + 1])
+            mean, variance = margins.means[:, 0], margins.variances[:, 0]
+            site = Site(*(np.atleast_2d(sites[name])[:, row] for name in ("precision", "shift")))
+            left = 1 - variance * site.precision
+            cavity = ((mean - variance * site.shift) / left, variance / left)
+            if at_mode:  # Laplace: the curvature at the mode
+                cavity = (mean, np.zeros_like(mean))
+            matching, _ = match(self.likelihood, parameters, answers, row, cavity)
+            if not np.allclose(matching, site, rtol=_SAME_SITE, atol=1e-2 * _SAME_SITE):
+                raise UnsupportedProgramError(
+                    "quick=True is for programs whose answers look at gaps of utilities by the likelihood that they are given, as those of "
+                    "relpref.models do; leave quick out"
+                )
+
+    def _update_fully(
+        self,
+        data: PreferenceData,
+        steps: list[_Step],
+        values: dict[str, Any],
+        hyperparameters: Hyperparameters,
+        progress_bar: bool,
+    ) -> "UtilityPosterior":
+        """The engine again, from the sites of the answers that stay; nothing is known yet of new ones."""
+        origin, draws = self._with_answers(data), self.hyperparameter_draws
+        guessed = self._guessed(values)
+        scheduled = hyperparameters == "schedule"
+        refit = hyperparameters == "refit" or (scheduled and (guessed or self.refit_is_due(data.num_answers)))
+        sites = dict(self.sites)
+        for _, _, change in steps:
+            sites = dict(zip(("precision", "shift"), stacked(sites, change.before), strict=True))
+
+        def refitted() -> "UtilityPosterior":
+            start = None if draws else sites
+            again = origin.run(start, self.key, progress_bar=progress_bar, at=values, padding=True)
+            return replace(again, origin=origin)
+
+        if refit and (self.searched or draws):
+            return refitted()
+        told = self._kept_info(_SEARCH_INFO)
+        told |= {FITTED: data.num_answers if refit else self.answers_at_fit, **guessed}
+        with warnings.catch_warnings():
+            if draws and scheduled:
+                warnings.simplefilter("ignore", InferenceWarning)  # of weights that a refit is about to mend
+            again = self._run_again(origin, sites, values, told, progress_bar, padding=True)
+        if draws and scheduled and again.info.get("effective_points", np.inf) < MIN_EFFECTIVE:
+            return refitted()
+        return replace(again, origin=origin, info={**again.info, **told})
+
+    def _kept_info(self, names: Iterable[str]) -> dict[str, Any]:
+        """What ``info`` says of how hyperparameters were found, which stays true while they are kept."""
+        names = (*names, *_MIXTURE_INFO) if self.hyperparameter_draws else names
+        return {name: self.info[name] for name in names if name in self.info}
+
+    def _run_again(
+        self,
+        origin: Origin,
+        sites: Mapping[str, Any],
+        values: Mapping[str, Any],
+        told: dict[str, Any],
+        progress_bar: bool,
+        **options: Any,
+    ) -> "UtilityPosterior":
+        """The engine with other data at these hyperparameters; a mixture keeps its draws of them."""
+        draws = {name: _widened(draw, values[name]) for name, draw in self.hyperparameter_draws.items()}
+        options["fixed"] = {name: value for name, value in values.items() if name not in draws}
+        if not draws:
+            return origin.run(sites, self.key, progress_bar=progress_bar, **options)
+        again = origin.run_at_draws(draws, self.key, told, self.prior_log_weights, **options)
+        return again if self.log_evidence is not None else replace(again, log_evidence=None)
 
     def extend(
         self, entities: Any = None, relations: Mapping[str, Any] | None = None, *, progress_bar: bool = False
@@ -559,42 +558,61 @@ class UtilityPosterior(Posterior):
         UnsupportedProgramError
             If the posterior does not know its program (draws from MCMC, or a program of one's own read back from a file).
         """
-        if self.origin is None or not self.origin.engine:
-            raise UnsupportedProgramError(
-                "extend needs a posterior from EP or Laplace that knows its program; "
-                "fit with one of them in this session, or with a program of relpref.models before saving"
-            )
-        from relpref.infer.importance import POINTS_INFO
-        from relpref.infer.search import DRAWS_INFO
-        from relpref.posterior.update import engine_again
-
+        self._refuse_without_engine("extend")
         data = self.data.extend(entities, relations)
-        keywords = self.origin.keywords
+        origin = self._with_answers(data)
+        keywords = origin.keywords
         kernels = [keywords.get("attribute_kernel"), *(keywords.get("relation_kernels") or {}).values()]
         if any(isinstance(kernel, Precomputed) for kernel in kernels):
             raise UnsupportedProgramError(
                 "extend: a Precomputed covariance has no entries for newcomers; fit anew with the larger matrix"
             )
-        origin = self.origin.with_argument(self.data, data)
-        draws = self.hyperparameter_draws
-        known = {name: value for name, value in self.hyperparameters.items() if name not in draws}
-        engine = engine_again(self.origin, fixed=known)
-        if draws:
-            told = {
-                name: self.info[name]
-                for name in ("hyperparameters", *DRAWS_INFO, *POINTS_INFO)
-                if name in self.info
-            }
-            given = {"info": told, "prior_log_weights": self.prior_log_weights, **origin.kwargs}
-            extended = engine.run_at_draws(draws, self.key, *origin.args, **given)
-            if self.log_evidence is None:
-                extended = replace(extended, log_evidence=None)
-        else:
-            extended = engine.run_from(
-                self.sites, self.key, *origin.args, progress_bar=progress_bar, **origin.kwargs
-            )
-        assert isinstance(extended, UtilityPosterior)
-        return extended
+        told = self._kept_info(("hyperparameters",))
+        return self._run_again(origin, self.sites, self.hyperparameters, told, progress_bar)
+
+    def arrays(self) -> Stored:
+        arrays, content = super().arrays()
+        more, content["data"] = encode_data(self.data)
+        content["origin"] = None if self.origin is None else self.origin.encoded()
+        try:
+            content["likelihood"] = encode(self.likelihood)
+        except TypeError:  # nobody could predict answers from the file
+            raise StorageError(
+                f"the likelihood {type(self.likelihood).__name__} cannot be stored; those of relpref.likelihoods can, and others after "
+                "relpref.register('likelihood', name, class)"
+            ) from None
+        return arrays | more, content
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], content: Any, program: Any = None) -> "UtilityPosterior":
+        stored = cls._stored_fields(arrays, content)
+        data = decode_data(arrays, content["data"])
+        origin = Origin.decoded(content["origin"], data, program=program)
+        likelihood = checked(decode(content["likelihood"]), AnswerModel, "the likelihood")
+        return cls(**stored, data=data, origin=origin, likelihood=likelihood)
+
+    def groups(self, num_samples: int, key: Any) -> Groups:
+        # Every answer in a row of its own: a row of count k has k replicates, not one k times.
+        data = replace(self.data, comparisons=self.data.comparisons.single())
+        origin = None if self.origin is None else self._with_answers(data)
+        groups, coords, dims = draw_groups(replace(self, data=data, origin=origin), num_samples, key)
+        labels, answers = plain_coordinates(data.entities), data.comparisons
+        raters = plain_coordinates(answers.raters)
+        coords |= {"entity": labels, "attribute": list(data.attribute_names), "rater": raters}
+        dims |= {"utility": ["entity"], "attributes": ["entity", "attribute"], "rater_noise": ["rater"]}
+        if np.ndim(self.hyperparameters.get("attributes_lengthscale", 0.0)) == 1:
+            dims["attributes_lengthscale"] = ["attribute"]
+        if "observed_data" in groups:
+            names = np.asarray(labels)
+            constants = {"winner": names[answers.winner], "loser": names[answers.loser]}
+            if answers.rater is not None:
+                constants["rater"] = np.asarray(raters)[answers.rater]
+            dims |= {name: ["comparison"] for name in (*groups["observed_data"], *constants)}
+            coords["comparison"] = np.arange(data.num_comparisons)
+            if data.attributes.shape[1]:
+                constants["attributes"] = data.attributes
+            groups["constant_data"] = constants
+        return Groups(groups, coords, dims)
 
     def _labels(self) -> pd.Index:
         return pd.Index(objects(self.data.entities), name="entity", tupleize_cols=False)
@@ -615,3 +633,29 @@ class UtilityPosterior(Posterior):
         if not parts.means:
             raise DataError("this posterior's prior has no named parts to explain it by")
         return parts
+
+
+def _answers(data: PreferenceData, table: Any) -> Comparisons:
+    """A table of answers, or a list of pairs, winner first; raters that are known keep their places."""
+    if not isinstance(table, pd.DataFrame):
+        if isinstance(table, str) or not isinstance(table, Iterable):
+            raise DataError(
+                f"answers is {table!r}; give a table with the columns winner and loser, or a list of pairs, winner first"
+            )
+        pairs = pairs_of_labels(table)
+        table = pd.DataFrame(
+            {name: objects(pair[end] for pair in pairs) for end, name in enumerate(("winner", "loser"))}
+        )
+    if not len(table):
+        return data.select_comparisons([]).comparisons
+    return data.with_comparisons(table).comparisons
+
+
+def _widened(draws: Floats, value: Any) -> Floats:
+    """Draws of a vector that has grown: what is new is the same in all of them."""
+    size, shape = len(draws), np.shape(value)
+    if draws.shape[1:] == shape:
+        return draws
+    grown = np.array(np.broadcast_to(value, (size, *shape)))
+    grown[:, : draws.shape[1]] = draws
+    return grown

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from relpref import __version__
+from relpref._version import __version__
 from relpref.infer import Posterior
 from relpref.report.blocks import Block, Cell, Chapter, Items, Text
 from relpref.report.foreign import AnyPosterior

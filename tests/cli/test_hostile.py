@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from relpref.posterior.storage import SCHEMA
+from relpref.posterior.codec import SCHEMA
 
 ENTITIES = "tables/entities.csv"
 COMPARISONS = "tables/comparisons.csv"

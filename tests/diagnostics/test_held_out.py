@@ -18,7 +18,6 @@ from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer import EP, InferenceWarning, Laplace, UtilityPosterior, from_samples
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp
-from relpref.posterior.update import engine_again
 
 LABELS = list("abcdef")
 HYPERPARAMETERS: dict[str, Any] = {
@@ -74,7 +73,7 @@ def without(posterior: UtilityPosterior, row: int) -> UtilityPosterior:
     count[row] -= 1
     fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.entities)
     smaller = origin.with_argument(data, replace(data, comparisons=fewer))
-    engine = engine_again(origin, fixed=posterior.hyperparameters)
+    engine = origin.engine.changed(fixed=posterior.hyperparameters)
     found = engine.run(0, *smaller.args, progress_bar=False, **smaller.kwargs)
     assert isinstance(found, UtilityPosterior)
     return found
@@ -178,7 +177,7 @@ def test_repeated_answers_leave_together(posterior: UtilityPosterior) -> None:
     others = np.flatnonzero(np.arange(len(pairs)) != row)
     origin, data = posterior.origin, posterior.data
     assert origin is not None
-    smaller = engine_again(origin).run(0, data.select_comparisons(others), progress_bar=False)
+    smaller = origin.engine.changed().run(0, data.select_comparisons(others), progress_bar=False)
     assert isinstance(smaller, UtilityPosterior)
     answer = (found.table["winner"][row], found.table["loser"][row])
     assert found.table["probability"][row] == pytest.approx(smaller.prefer([answer])["probability"][0])

@@ -20,7 +20,6 @@ from relpref.infer import EP, ClassPosterior, Posterior, RelationPosterior, Util
 from relpref.likelihoods import ProbitBernoulli, ProbitComparison
 from relpref.models import edge_landmarks, kronecker_classifier, preference_gp, ranking_classifier
 from relpref.posterior.gaussian import generator
-from relpref.posterior.update import engine_again
 from relpref.rls import ConditionalRanker
 
 LABELS = list("abcdef")
@@ -130,7 +129,7 @@ def test_an_example_leaves_with_all_its_decisions() -> None:
     moved = influence(posterior)
     for row in (0, 3, 20):
         others = data[[other for other in range(len(data)) if other != row]]
-        without = engine_again(posterior.origin).run(0, others, progress_bar=False)
+        without = posterior.origin.engine.changed().run(0, others, progress_bar=False)
         assert isinstance(without, ClassPosterior)
         chances = without.predict_proba(data[[row]]).to_numpy()[0]
         np.testing.assert_allclose(found.chances[row], chances, atol=0.02)

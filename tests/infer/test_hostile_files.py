@@ -26,8 +26,8 @@ from relpref.infer import EP, Exact
 from relpref.kernels import HiddenCommonCause, Kendall, Landmarks, Matern32, SquaredExponential
 from relpref.likelihoods import Logistic
 from relpref.models import conditional_ranking, ranking_classifier, xpgp
-from relpref.posterior import storage
-from relpref.posterior.storage import dump
+from relpref.posterior import codec, storage
+from relpref.posterior.codec import dump
 from relpref.rls import ConditionalRanker
 from relpref.runs import copied, load_run, save_run
 
@@ -153,9 +153,9 @@ def check(file: tuple[dict[str, Any], str], what: str) -> bool:
             assert len(str(error)) < 1000
             return True
     if what.startswith("'program:"):  # the program of somebody, which a file does not know
-        assert "program:" not in dump(storage.pack(found)[1])
+        assert "program:" not in dump(found.arrays()[1])
         return False
-    again, content = storage.pack(found)
+    again, content = found.arrays()
     assert again.keys() == arrays.keys(), what
     assert json.loads(dump(content)) == json.loads(text), what
     return False
@@ -192,7 +192,7 @@ KINDS = ("utilities", "classes", "relation", "ranker")
 
 
 def walk(posterior: Any, hostile: Callable[[int], list[str]]) -> tuple[int, int]:
-    arrays, content = storage.pack(posterior)
+    arrays, content = posterior.arrays()
     text = dump(content)
     storage.unpack(arrays, text)  # imports what a clean load imports
     assert not check((arrays, text), "the file itself")
@@ -230,7 +230,7 @@ def reseal(path: Path, arrays: dict[str, Any], text: str) -> None:
 
     def change(file: Any) -> None:
         file.attrs["relpref"] = text
-        file.attrs["relpref_sha256"] = storage._checksum(arrays, text)
+        file.attrs["relpref_sha256"] = codec.checksum(arrays, text)
 
     with h5netcdf.File(path, "a") as file:
         change(file)
@@ -259,7 +259,7 @@ def test_arguments_are_of_the_types_that_are_declared(
 ) -> None:
     path = tmp_path / "run.nc"
     saved["utilities"].save(path)
-    arrays, content = storage.pack(saved["utilities"])
+    arrays, content = saved["utilities"].arrays()
     call = json.loads(content["origin"])
     call["kwargs"]["mapping"]["attribute_kernel"] = forged
     reseal(path, arrays, dump(content | {"origin": dump(call)}))
@@ -283,7 +283,7 @@ def test_arguments_are_of_the_types_that_are_declared(
     ],
 )
 def test_options_of_the_engine_are_checked(name: str, value: Any, saved: dict[str, Any]) -> None:
-    arrays, content = storage.pack(saved["utilities"])
+    arrays, content = saved["utilities"].arrays()
     call = json.loads(content["origin"])
     call["engine"][name] = value
     with pytest.raises(StorageError):
@@ -292,7 +292,7 @@ def test_options_of_the_engine_are_checked(name: str, value: Any, saved: dict[st
 
 @pytest.mark.parametrize("name", ["data/winner", "data/relation_0_source", "data/relation_0_weight"])
 def test_positions_that_lead_nowhere(name: str, saved: dict[str, Any]) -> None:
-    arrays, content = storage.pack(saved["utilities"])
+    arrays, content = saved["utilities"].arrays()
     bad = -arrays[name] if "weight" in name else arrays[name] + 12
     with pytest.raises(StorageError):
         storage.unpack(arrays | {name: bad}, dump(content))
@@ -303,7 +303,7 @@ def test_sparse_features_are_checked_before_they_are_used(tmp_path: Path) -> Non
 
     features = sparse.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
     ranker = ConditionalRanker("gaussian", loss="regression").fit(features, np.arange(25.0).reshape(5, 5))
-    arrays, content = storage.pack(ranker.posterior_)
+    arrays, content = ranker.posterior_.arrays()
     for name, value in (("nodes_indices", 2**30), ("nodes_indptr", 2**30), ("nodes_indices", -5)):
         bad = arrays[name].copy()
         bad[-1] = value
@@ -340,13 +340,13 @@ def test_a_file_that_says_it_is_huge(saved: dict[str, Any], tmp_path: Path) -> N
 
 def test_files_from_before_the_registry(saved: dict[str, Any], tmp_path: Path) -> None:
     for posterior in saved.values():
-        arrays, content = storage.pack(posterior)
+        arrays, content = posterior.arrays()
         text = dump(content)
         old = text
         for earlier, (kind, name) in registry.EARLIER.items():
             old = old.replace(f'{kind}:{name}\\"', f'{earlier}\\"').replace(f'{kind}:{name}"', f'{earlier}"')
         assert old != text
-        assert dump(storage.pack(storage.unpack(arrays, old))[1]) == text
+        assert dump(storage.unpack(arrays, old).arrays()[1]) == text
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ def test_a_program_of_ones_own(saved: dict[str, Any], tmp_path: Path) -> None:
     posterior, path = saved["utilities"], tmp_path / "own.nc"
     origin = replace(posterior.origin, program=partial(own_program, standardize=False), kwargs={})
     replace(posterior, origin=origin).save(path)
-    assert '"own_program' in json.loads(storage._read(path)[1]["relpref"])["origin"]
+    assert '"own_program' in json.loads(codec.read(path)[1]["relpref"])["origin"]
     alone: Any = relpref.load(path)
     assert alone.origin is None
     pd.testing.assert_frame_equal(alone.ranking(), posterior.ranking())
@@ -398,9 +398,9 @@ def test_a_program_of_ones_own(saved: dict[str, Any], tmp_path: Path) -> None:
 def test_a_kernel_of_ones_own(saved: dict[str, Any]) -> None:
     posterior = saved["utilities"]
     own = replace(posterior, origin=replace(posterior.origin, kwargs={"attribute_kernel": Wide(3.0)}))
-    assert storage.pack(own)[1]["origin"] is None  # nobody could find it again
+    assert own.arrays()[1]["origin"] is None  # nobody could find it again
     relpref.register("kernel", "Wide", Wide)
-    arrays, content = storage.pack(own)
+    arrays, content = own.arrays()
     found: Any = storage.unpack(arrays, dump(content))
     assert found.origin.kwargs == {"attribute_kernel": Wide(3.0)}
     with pytest.raises(StorageError, match="factor"):

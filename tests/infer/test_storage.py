@@ -24,7 +24,7 @@ from relpref.infer import EP, Posterior, UtilityPosterior, from_samples
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 from relpref.models import xpgp
-from relpref.posterior import storage
+from relpref.posterior import codec
 
 
 def measuring(values: Any) -> None:
@@ -183,8 +183,8 @@ def replace_in_content(path: Path, old: str, new: str) -> None:
 
 def reseal(path: Path) -> None:
     """Make the checksum fit again, as somebody who forges a file would."""
-    arrays, attributes = storage._read(path)
-    checksum = storage._checksum(arrays, attributes["relpref"])
+    arrays, attributes = codec.read(path)
+    checksum = codec.checksum(arrays, attributes["relpref"])
 
     def change(file: Any) -> None:
         file.attrs["relpref_sha256"] = checksum
@@ -339,9 +339,9 @@ OLD = Path(__file__).parent / "files" / "posterior_schema_2.nc"
 def test_a_file_of_schema_2_is_read_updated_and_refitted_without_individual_parts() -> None:
     old: Any = relpref.load(OLD)
     assert old.origin.kwargs["individual"] is False
-    assert old.origin.engine["tol"] == 1e-7
-    assert old.origin.engine["max_sweeps"] == 300
-    assert old.origin.engine["padding"] is True
+    assert old.origin.engine.options["tol"] == 1e-7
+    assert old.origin.engine.options["max_sweeps"] == 300
+    assert old.origin.engine.options["padding"] is True
     assert list(old.explain().columns[:2]) == ["attributes", "beside"]
     again = old.update()  # with the stored hyperparameters
     assert set(again.hyperparameters) == set(old.hyperparameters)
@@ -355,6 +355,6 @@ def test_a_file_of_schema_2_is_read_updated_and_refitted_without_individual_part
 def test_an_old_file_saved_again_says_itself_that_it_has_no_individual_parts(tmp_path: Path) -> None:
     relpref.load(OLD).save(tmp_path / "new.nc")
     with h5netcdf.File(tmp_path / "new.nc", "r") as file:
-        assert int(file.attrs["relpref_schema"]) == storage.SCHEMA == 3
+        assert int(file.attrs["relpref_schema"]) == codec.SCHEMA == 3
     new: Any = relpref.load(tmp_path / "new.nc")
     assert new.origin.kwargs["individual"] is False

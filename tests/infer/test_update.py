@@ -14,8 +14,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples
 from relpref.infer import program as padding
 from relpref.models import xpgp
-from relpref.posterior import update
-from relpref.posterior import update as quick
+from relpref.posterior import quick
 
 MORE = pd.DataFrame({"winner": ["e3", "e1", "e3"], "loser": ["e7", "e2", "e7"], "count": [1, 1, 2]})
 
@@ -111,7 +110,7 @@ def plain(number: int) -> list[tuple[str, str]]:
 def test_the_error_of_quick_updates_is_estimated(
     answers: Any, posterior: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update, "_MOST_ERROR", np.inf)
+    monkeypatch.setattr("relpref.posterior.utility._MAX_ERROR", np.inf)
     assert quick.quick_error(*_arguments(posterior)) < 1e-6
     found = posterior
     for answer in answers:
@@ -158,7 +157,7 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a matrix was factorised")
 
-    monkeypatch.setattr(update, "_MOST_ERROR", np.inf)
+    monkeypatch.setattr("relpref.posterior.utility._MAX_ERROR", np.inf)
     monkeypatch.setattr(quick, "_matched", watched)
     for module, name in (
         (np.linalg, "cholesky"),
@@ -204,8 +203,8 @@ def test_raters_who_are_new_are_typical(
 
 def test_hyperparameters_are_fitted_on_schedule(maximised: Any) -> None:
     answers = maximised.data.num_answers
-    assert not update.due(maximised, answers + answers // 4 - 1)
-    assert update.due(maximised, answers + answers // 4 + 1)
+    assert not maximised.refit_is_due(answers + answers // 4 - 1)
+    assert maximised.refit_is_due(answers + answers // 4 + 1)
     few = maximised.update(MORE, hyperparameters="schedule")
     for name, value in maximised.hyperparameters.items():
         np.testing.assert_array_equal(few.hyperparameters[name], value)

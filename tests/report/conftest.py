@@ -77,7 +77,7 @@ def make_posterior(data: PreferenceData | None = None, **changes: Any) -> Utilit
         },
         sites={"precision": np.ones(data.num_comparisons), "shift": np.ones(data.num_comparisons)},
         key=np.array([0, 3], dtype=np.uint32),
-        origin=Origin(xpgp, (data,), {}, {}),
+        origin=Origin(xpgp, (data,), {}),
         data=data,
     )
     return replace(posterior, **changes)

@@ -9,7 +9,6 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.large.covariance import ImplicitBelief
 from relpref.infer.large.problem import LargeProblem, constant, touched
 from relpref.posterior.base import Posterior
-from relpref.posterior.update import about
 from relpref.posterior.utility import UtilityPosterior
 
 MOST = 2000  # entities that answers are about, of which there is a matrix then
@@ -55,8 +54,8 @@ def answered(posterior: Asked) -> Asked:
         }
         data = problem.with_tables(positions, tables)
     args, kwargs = problem.called_with(data)
-    engine = {**origin.engine, "structure": "dense", "fixed": dict(posterior.hyperparameters)}
-    some = about(posterior, positions)
+    engine = origin.engine.changed(structure="dense", fixed=dict(posterior.hyperparameters))
+    some = posterior.subset(positions)
     # Nothing is searched for any more.
     info = {name: value for name, value in some.info.items() if name != "evaluations"}
     found: Any = replace(

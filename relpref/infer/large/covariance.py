@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.special import ndtri
 
-from relpref.errors import DataError, InferenceError
+from relpref.errors import DataError, InferenceError, StorageError
 from relpref.infer.result import Result
 from relpref.linalg import Covariance, NamedSum
+from relpref.posterior.codec import sparse_arrays
 from relpref.posterior.gaussian import Floats, GaussianBelief, Margins
 
 _FEW = 1000  # entries of which covariances with the others are looked up
@@ -27,6 +28,12 @@ class PosteriorCovariance(Covariance):
     def shares(self, rows: Any) -> dict[str, Floats]:
         """Covariance of each part of the prior with the total of some entries, shape (r,); none where it is not known."""
         return {}
+
+    def arrays(self) -> dict[str, Any]:
+        """What a file holds of it, by name."""
+        raise StorageError(
+            "so many entities without a covariance cannot be stored; fit again, and save what converged"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +105,10 @@ class Conditioned(PosteriorCovariance):
             seen = part.block(rows, self.touched) @ self.projection.T
             found[name] = part.variances(rows) - np.sum(seen * pulled, axis=1)
         return found
+
+    def arrays(self) -> dict[str, Any]:
+        dual = {"touched": self.touched, "weights": self.weights, **sparse_arrays(self.projection, "")}
+        return {f"dual/{name}": value for name, value in dual.items()}
 
     def _seen(self, rows: ArrayLike) -> Floats:
         return np.asarray((self.projection @ self.prior.block(self.touched, rows)).T)
@@ -236,11 +247,15 @@ class ImplicitBelief:
     def mean(self) -> Floats:
         return self.location
 
-    def about(self, positions: NDArray[np.integer[Any]]) -> GaussianBelief:
+    def subset(self, positions: NDArray[np.integer[Any]]) -> GaussianBelief:
         """The belief about some entries."""
         positions = np.asarray(positions)
         scale = self.implicit.block(positions, positions)
         return GaussianBelief(self.location[positions], 0.5 * (scale + scale.T))
+
+    def shares(self, positions: NDArray[np.integer[Any]]) -> dict[str, Floats]:
+        """Covariance of each part of the prior with the total of some entries."""
+        return self.implicit.shares(positions)
 
     def relative(self, positions: NDArray[np.integer[Any]]) -> tuple[Floats, Floats]:
         """Mean and standard deviation of some entries less the average of all."""
@@ -257,13 +272,13 @@ class ImplicitBelief:
     def _differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
         positions, places = np.unique(np.concatenate([first, second]), return_inverse=True)
         places = places.reshape(2, -1)
-        return self.about(positions).differences(places[0], places[1])
+        return self.subset(positions).differences(places[0], places[1])
 
     def project(self, weights: Floats) -> GaussianBelief:
         """The belief about ``weights @ u``, whose entries that are not 0 must be few."""
         used = np.flatnonzero(np.any(weights != 0, axis=0))
         self._check(len(used), "weights that are not 0 for")
-        return self.about(used).project(weights[:, used])
+        return self.subset(used).project(weights[:, used])
 
     def covariance(self) -> Floats:
         """Covariance, of a few thousand entries at most."""
@@ -294,9 +309,12 @@ class ImplicitBelief:
         """Mean and covariance, of a few thousand entries at most."""
         return self._whole("the covariance of").as_mixture()
 
+    def arrays(self) -> dict[str, Any]:
+        return {"mean": self.location, **self.implicit.arrays()}
+
     def _whole(self, what: str) -> GaussianBelief:
         self._check(self.size, what)
-        return self.about(np.arange(self.size))
+        return self.subset(np.arange(self.size))
 
     def _check(self, number: int, what: str) -> None:
         if number > _WHOLE:

@@ -7,7 +7,7 @@ precision is sparse (`relpref.infer.large.fit`).
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,8 +46,7 @@ from relpref.linalg import Covariance, KernelMatrix, nystrom
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 
-if TYPE_CHECKING:
-    from relpref.infer.engine import GaussianEngine
+GaussianEngine = Any  # of `relpref.infer.engine`, which builds on this module
 
 
 class Fitted(NamedTuple):
@@ -78,7 +77,7 @@ _ROUND = 256  # a few touched entities more are not to compile everything anew
 
 
 def fit_reduced(
-    engine: "GaussianEngine",
+    engine: GaussianEngine,
     problem: LargeProblem,
     reading: LargeReading,
     positions: Positions,
@@ -115,7 +114,7 @@ def fit_reduced(
     return Fitted(means, Conditioned(reading.prior, positions, *dual), log_evidence, sites, result, info)
 
 
-def _in_gap_space(engine: "GaussianEngine", answers: int, entities: int) -> bool:
+def _in_gap_space(engine: GaussianEngine, answers: int, entities: int) -> bool:
     """By the numbers without anything that fills them up."""
     space = engine.options["space"]
     return bool(answers <= entities if space == "auto" else space == "gap")
@@ -143,7 +142,7 @@ class Found(NamedTuple):
 
 
 def search(
-    engine: "GaussianEngine",
+    engine: GaussianEngine,
     problem: LargeProblem,
     fixed: Mapping[str, Any],
     key: Any,
@@ -200,7 +199,7 @@ _MUCH = 0.05  # a share that is worth a warning
 
 
 def fit_many(
-    engine: "GaussianEngine",
+    engine: GaussianEngine,
     reading: LargeReading,
     start: Mapping[str, Any] | None,
     key: Any,
@@ -305,7 +304,7 @@ def is_large(structure: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 
 def fit(
-    engine: "GaussianEngine",
+    engine: GaussianEngine,
     start: Mapping[str, Any] | None,
     key: Any,
     args: tuple[Any, ...],

@@ -575,6 +575,10 @@ class SparsePosterior(PosteriorCovariance):
             weights,
         )
 
+    def arrays(self) -> dict[str, Any]:
+        """What a file holds of it, by name."""
+        return {"sparse/weights": self.weights}
+
     @classmethod
     def under(cls, latents: Latents, relations: Solver, weights: Floats) -> Self:
         if not latents.factors:
