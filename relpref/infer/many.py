@@ -22,9 +22,9 @@ from relpref.infer.program import preference_data
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.journal import fingerprint
 from relpref.parallel import run_all
+from relpref.posterior import storage
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import as_key, key_words
-from relpref.posterior.storage import load
 from relpref.posterior.utility import UtilityPosterior
 
 Found = Posterior | RelationPosterior
@@ -131,7 +131,7 @@ def _file_name(problem: _Problem, known: str) -> str:
 
 def _read(file: Path, engine: GaussianEngine | Exact, problem: _Problem, kwargs: Mapping[str, Any]) -> Found:
     """From a file, which knows programs of relpref alone: this is the caller's."""
-    posterior = load(file)
+    posterior = storage.load(file)
     if not isinstance(posterior, UtilityPosterior) or not isinstance(engine, GaussianEngine):
         return posterior
     origin = engine.origin(problem.args, kwargs)
