@@ -120,7 +120,7 @@ def _unknown(left: Any, right: Any = None) -> Floats:
 
 
 def _as_given(labels: tuple[Any, ...], matrix: Floats) -> PreferenceData:
-    """A kernel matrix as attributes, which nothing standardises."""
+    """A kernel matrix as attributes, which nothing standardizes."""
     data = _as_data(labels, matrix, tuple(map(str, range(len(labels)))))
     return replace(data, attribute_center=np.zeros(len(labels)), attribute_scale=np.ones(len(labels)))
 
@@ -152,7 +152,7 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
     kernel : str, callable or kernel of `relpref.kernels`
         Of nodes: ``"linear"``, ``"polynomial"``, ``"gaussian"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`. The
         hyperparameters of a kernel of the package on attributes, such as ``SquaredExponential()``, are learned from the data (with
-        attributes standardised), unless ``kernel_params`` gives them.
+        attributes standardized), unless ``kernel_params`` gives them.
     object_kernel : as ``kernel``, optional
         Where objects are of another kind; the same as ``kernel`` by default.
     gamma, degree, coef0, kernel_params

@@ -385,7 +385,7 @@ class CutFeatures(RankingTransformer):
     Parameters
     ----------
     graph : array, shape (n, n), or str, optional
-        Weights between items, or the name of a relation of theirs; by default a squared exponential of their standardised attributes.
+        Weights between items, or the name of a relation of theirs; by default a squared exponential of their standardized attributes.
     lengthscale : "median" or float
         Of that squared exponential.
     keep : float, optional

@@ -1,4 +1,4 @@
-"""Regularised least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
+"""Regularized least squares (RLS) and its ranking variant, with cross-validation from the same decomposition."""
 
 from relpref.rls.conditional import ConditionalRanker
 from relpref.rls.conditional_cv import ConditionalRankerCV

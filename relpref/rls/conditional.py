@@ -32,7 +32,7 @@ _MOST_EDGES = 1500  # of an incomplete relation whose evidence is looked at; its
 
 
 def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
-    """The λ that maximises the evidence, at the scale that maximises it given λ.
+    """The λ that maximizes the evidence, at the scale that maximizes it given λ.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
     """
     if problem.symmetry != "none":
         problem = replace(problem, loss="regression")
-    evidence = _closed_evidence(problem) if problem.closed else _edge_evidence(problem, rng)
-    unit = float(np.mean(np.diagonal(problem.nodes.gram)) * np.mean(np.diagonal(problem.objects.gram)))
+    evidence = _evidence(problem, rng)
+    unit = float(np.mean(problem.nodes.own) * np.mean(problem.objects.own))
     grid = np.log(unit) + np.linspace(np.log(_LEAST), np.log(_MOST), _STEPS)
     values = [evidence(float(np.exp(at))) for at in grid]
     best = int(np.argmax(values))
@@ -60,18 +60,16 @@ def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
     return float(np.exp(found.x if -found.fun >= values[best] else grid[best]))
 
 
-def _closed_evidence(problem: RelationProblem) -> Callable[[float], float]:
-    system = problem.system()
+def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[float], float]:
+    """Up to a constant; of edges from the eigenvalues of their kernel (of contrasts within nodes with the ranking loss)."""
+    if problem.closed:
+        system = problem.system()
 
-    def evidence(regularization: float) -> float:
-        fit = system.solve(regularization)
-        return fit.log_evidence(fit.scale)
+        def closed(regularization: float) -> float:
+            fit = system.solve(regularization)
+            return fit.log_evidence(fit.scale)
 
-    return evidence
-
-
-def _edge_evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[float], float]:
-    """Up to a constant, from the eigenvalues of the edges' kernel (of contrasts within nodes with the ranking loss)."""
+        return closed
     values = problem.values
     kept = values.distinct(problem.symmetry)
     place = rng.permutation(values.shape[0])
@@ -217,9 +215,9 @@ class RelationRanker(BaseEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConditionalRanker(RelationEstimator, RelationRanker):
-    """Ranks all objects for a given node by regularised least squares on edges, exactly (Pahikkala et al. 2010, 2013).
+    """Ranks all objects for a given node by regularized least squares on edges, exactly (Pahikkala et al. 2010, 2013).
 
-    Minimises Σ (y_e − h(e))² + λ‖h‖² over the observed edges (``loss="regression"``), or the same with labels and scores centred
+    Minimizes Σ (y_e − h(e))² + λ‖h‖² over the observed edges (``loss="regression"``), or the same with labels and scores centered
     within each conditioning node's edges (``loss="ranking"``, CR10 eq. 12: the squared loss of all differences, each node of equal
     weight). As a Gaussian model λ is the variance of a label's noise, and with the ranking loss every conditioning node has an
     unknown offset; that gives each score its posterior variance.
@@ -234,7 +232,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
     standardize : bool
         Whether features are brought to mean 0 and standard deviation 1 over the nodes of the training before a kernel by name sees them;
-        new nodes by the same. Sparse features are scaled and not centred.
+        new nodes by the same. Sparse features are scaled and not centered.
     object_kernel_params : dict, optional
         Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as ``kernel_params`` by default.
     pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
@@ -243,7 +241,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
     symmetry : {"none", "symmetric", "reciprocal"}
         Of the relation between nodes of one kind; predictions obey it. Reciprocal labels in [0, 1] add up to 1 in both directions.
     regularization : float, optional
-        λ, in units of K⊗G. By default the one that maximises the evidence, between 1e-4 and 1e4 times the mean prior variance of a
+        λ, in units of K⊗G. By default the one that maximizes the evidence, between 1e-4 and 1e4 times the mean prior variance of a
         pair: in closed form where there is one, else from at most 1500 edges; of the ranking loss under a constraint, which has no
         evidence, from that of the regression. 0 is possible with ``solver="cg"`` or early stopping.
     condition : {"first", "second"}
@@ -416,13 +414,13 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
             tol=self.tol,
             max_iterations=self.max_iter,
             callback=None if callback is None and stopping is None else each,
-            # Few iterations regularise, and then those of the smallest residual do it better.
+            # Few iterations regularize, and then those of the smallest residual do it better.
             minimise="residual" if early else "error",
         )
         info |= solver
         if found is None:
             return scores
-        # Without regularisation the number of iterations takes its place, and the smallest residual is a solution.
+        # Without regularization the number of iterations takes its place, and the smallest residual is a solution.
         if found.reason == "breakdown" and not early:
             require_converged(found, regularization)
         ended = found.reason in ("converged", "stopped") or (

@@ -1,4 +1,4 @@
-"""Choosing the regularisation of conditional rankings by cross-validation."""
+"""Choosing the regularization of conditional rankings by cross-validation."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -22,6 +22,7 @@ from relpref.rls.hold_out import (
     nodes_out,
     splits_out,
 )
+from relpref.rls.ridge import positive
 from relpref.rls.splits import EdgeKFold, Measure, PerNode, concordance, per_node
 
 Floats = NDArray[np.float64]
@@ -33,7 +34,7 @@ REGULARIZATIONS = tuple(2.0**power for power in range(-15, 6, 2))
 
 @dataclass(eq=False, repr=False)
 class ConditionalRankerCV(RelationRanker):
-    """A `ConditionalRanker` whose regularisation is chosen by cross-validation.
+    """A `ConditionalRanker` whose regularization is chosen by cross-validation.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class ConditionalRankerCV(RelationRanker):
     ----------
     regularization_ : float
     scores_ : array, shape (r,)
-        Of each regularisation; NaN, and a warning, where conjugate gradients did not converge.
+        Of each regularization; NaN, and a warning, where conjugate gradients did not converge.
     held_out_ : array, shape (r, p, m), or None
         Held-out scores, conditioning nodes in rows; NaN where none was held out. None for pairs. With the ranking loss those of
         single edges and splitters include the offset of the conditioning node, as its training labels tell it; that of a
@@ -88,12 +89,10 @@ class ConditionalRankerCV(RelationRanker):
         DataError
             If an option does not exist or does not fit, or nothing could be scored.
         InferenceError
-            If conjugate gradients converge at none of the regularisations.
+            If conjugate gradients converge at none of the regularizations.
         """
         ranker = ConditionalRanker() if self.estimator is None else clone(self.estimator)
-        values = np.asarray(self.regularizations, dtype=np.float64)
-        if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values > 0)):
-            raise DataError(f"regularizations are {self.regularizations!r}; give positive numbers")
+        values = positive(self.regularizations)
         self._check_folds()
         problem = ranker.problem(nodes, relation, objects)
         if isinstance(self.cv, str) and self.cv == "pair":

@@ -94,7 +94,7 @@ def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) ->
         gram = problem.objects.gram
         centred = gram - gram.mean(axis=0)
         centred -= centred.mean(axis=1, keepdims=True)
-        # Centring removes what the objects have in common but not its rounding, which has the scale of G.
+        # Centering removes what the objects have in common but not its rounding, which has the scale of G.
         scale = float(np.linalg.norm(gram))
         basis = symmetric_eigen(0.5 * (centred + centred.T), "centred kernel matrix", scale=scale)
 
@@ -472,7 +472,7 @@ def splits_out(
 
 
 def _offsets(solution: Scores, unknown: float) -> Floats:
-    """Mean residual of each conditioning node, where the centred loss has its minimum; shape (p,)."""
+    """Mean residual of each conditioning node, where the centered loss has its minimum; shape (p,)."""
     values = solution.problem.values
     residuals = values.values - solution.at(values.rows, values.columns)
     counts = values.row_counts

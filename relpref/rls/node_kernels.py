@@ -237,7 +237,7 @@ def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool =
     name : {"node", "object"}
         What errors call one of them.
     standardize : bool
-        Whether a kernel by name sees standardised features, see `Domain`; a kernel matrix stays as it is.
+        Whether a kernel by name sees standardized features, see `Domain`; a kernel matrix stays as it is.
 
     Raises
     ------

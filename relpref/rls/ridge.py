@@ -1,4 +1,4 @@
-"""Regularised least squares for scores and for their order, as scikit-learn estimators."""
+"""Regularized least squares for scores and for their order, as scikit-learn estimators."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         return queries
 
     def _solve(self, regularization: float) -> Self:
-        self.regularization_ = float(_positive(regularization)[0])
+        self.regularization_ = float(positive(regularization)[0])
         dual = self._spectrum.dual(self._spectrum.weights(self.regularization_))
         self.dual_coef_ = dual[:, 0] if self._single_output else dual
         return self
@@ -76,7 +76,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         return self._kernel_to(X) @ self.dual_coef_
 
     def predict_path(self, X: Any, regularizations: ArrayLike) -> Floats:
-        """Scores for many values of the regularisation, without another training.
+        """Scores for many values of the regularization, without another training.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         array, shape (r, n) or (r, n, outputs)
         """
         kernel, own = self._kernel_to(X), self._spectrum
-        duals = np.array([own.dual(own.weights(value)) for value in _positive(regularizations)])
+        duals = np.array([own.dual(own.weights(value)) for value in positive(regularizations)])
         return (kernel @ duals)[self._index(regularizations)]
 
     def _kernel_to(self, X: Any) -> Floats:
@@ -149,7 +149,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
 
         Notes
         -----
-        One m x m product for each regularisation, then O(m²); memory of a few m x m matrices.
+        One m x m product for each regularization, then O(m²); memory of a few m x m matrices.
         """
         values = self._hold_out(regularizations, 2, "leave_pair_out")
         return spectrum.leave_pair_out(self._spectrum, values, self._index(regularizations))
@@ -159,10 +159,10 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         if (count := len(self._spectrum.labels)) <= out:
             raise DataError(f"{method} leaves nothing to train on: there are {count} examples")
         require_memory(4 * 8.0 * count**2, f"{method} of {count} examples")
-        return _positive(self.regularization_ if regularizations is None else regularizations)
+        return positive(self.regularization_ if regularizations is None else regularizations)
 
     def _index(self, regularizations: ArrayLike | None) -> Any:
-        """Of arrays with an axis for the regularisations first and one for the outputs last, what was asked for."""
+        """Of arrays with an axis for the regularizations first and one for the outputs last, what was asked for."""
         one = regularizations is None or np.ndim(regularizations) == 0
         return (0 if one else slice(None), ..., 0 if self._single_output else slice(None))
 
@@ -177,7 +177,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RLS(KernelRegressor):
-    """Regularised least squares (kernel ridge regression): minimises ‖y − f‖² + λ‖f‖².
+    """Regularized least squares (kernel ridge regression): minimizes ‖y − f‖² + λ‖f‖².
 
     Parameters
     ----------
@@ -219,10 +219,10 @@ class RLS(KernelRegressor):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RankRLS(KernelRegressor):
-    """Regularised least squares on the differences of labels (RankRLS): learns an order and the size of its gaps.
+    """Regularized least squares on the differences of labels (RankRLS): learns an order and the size of its gaps.
 
-    Minimises Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the Laplacian m I − 11ᵀ). With
-    ``groups``, the queries of the examples, it minimises Σ_q ‖C_q (y_q − f_q)‖² + λ‖f‖² with the centring C_q = I − 11ᵀ/l of a
+    Minimizes Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the Laplacian m I − 11ᵀ). With
+    ``groups``, the queries of the examples, it minimizes Σ_q ‖C_q (y_q − f_q)‖² + λ‖f‖² with the centering C_q = I − 11ᵀ/l of a
     query of l examples (CR10 eq. 12): pairs of different queries are not compared, and those of a query are weighted by 1/l. So
     one query of m examples at λ is the same as none at mλ.
 
@@ -284,7 +284,7 @@ class RankRLS(KernelRegressor):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ChosenRegularization(KernelRegressor):
-    """One decomposition, scores of many regularisations, a solution for the best."""
+    """One decomposition, scores of many regularizations, a solution for the best."""
 
     regularizations: ArrayLike = REGULARIZATIONS
     cv: str | None = None
@@ -292,7 +292,7 @@ class ChosenRegularization(KernelRegressor):
     _least_examples: ClassVar = 3
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Choose the regularisation and fit.
+        """Choose the regularization and fit.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class ChosenRegularization(KernelRegressor):
             raise DataError(f"cv is {cv!r}; {type(self).__name__} has {', '.join(self._criteria)}")
         if cv == "leave_group_out" and groups is None:
             raise DataError('cv="leave_group_out" needs groups=, the group of each example')
-        values = _positive(self.regularizations)
+        values = positive(self.regularizations)
         numbers = self._fit(X, y, groups)
         if cv == "leave_pair_out":
             self.cv_scores_ = self._pair_scores(values)
@@ -331,11 +331,11 @@ class ChosenRegularization(KernelRegressor):
 
     @abstractmethod
     def _score(self, predicted: Floats, groups: Indices | None) -> Floats:
-        """Score of the held-out predictions (r, m, outputs) at each regularisation; greater is better."""
+        """Score of the held-out predictions (r, m, outputs) at each regularization; greater is better."""
 
 
 class RLSCV(ChosenRegularization, RLS):
-    """`RLS` whose regularisation is chosen by exact hold-outs.
+    """`RLS` whose regularization is chosen by exact hold-outs.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ class RLSCV(ChosenRegularization, RLS):
 
 
 class RankRLSCV(ChosenRegularization, RankRLS):
-    """`RankRLS` whose regularisation is chosen by exact hold-outs.
+    """`RankRLS` whose regularization is chosen by exact hold-outs.
 
     Parameters
     ----------
@@ -400,8 +400,8 @@ class RankRLSCV(ChosenRegularization, RankRLS):
         return np.asarray(np.nanmean(means, axis=1))
 
 
-def _positive(regularization: ArrayLike) -> Floats:
-    """Checked values of the regularisation, shape (r,)."""
+def positive(regularization: ArrayLike) -> Floats:
+    """Checked values of the regularization, shape (r,)."""
     values = np.atleast_1d(np.asarray(regularization, dtype=np.float64))
     if values.ndim != 1 or values.size == 0:
         raise DataError(f"regularizations have shape {values.shape}; give a vector of positive numbers")

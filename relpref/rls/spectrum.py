@@ -1,4 +1,4 @@
-"""Regularised least squares from one eigendecomposition, and exact predictions for examples by a training without them (after LPO)."""
+"""Regularized least squares from one eigendecomposition, and exact predictions for examples by a training without them (after LPO)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ _TIE = 1e-10
 class RidgeSpectrum:
     """P = W diag(1/(σ_i + μ)) Wᵀ for every μ, and the labels y; the dual solution is P y.
 
-    Regression: W diag(σ) Wᵀ = K, so that P = (K + μI)⁻¹. Ranking: U diag(σ) Uᵀ = CKC and W = CU with the centring C within each
+    Regression: W diag(σ) Wᵀ = K, so that P = (K + μI)⁻¹. Ranking: U diag(σ) Uᵀ = CKC and W = CU with the centering C within each
     query, so that P = M − ME(EᵀME)⁻¹EᵀM with M = (K + μI)⁻¹ and the indicators E of the queries, whose offsets are projected
     out. In both, (P_UU)⁻¹ (P y)_U are the labels of a set U minus their predictions, offset included, by a training without U.
 
@@ -35,7 +35,7 @@ class RidgeSpectrum:
     values, vectors : array, shape (m,) and (m, m)
         σ and W.
     labels : array, shape (m, d)
-        y; centred within each query for ranking.
+        y; centered within each query for ranking.
     queries : array of int, shape (m,)
         Number of each example's query; all 0 where there is one.
     query_means : array, shape (number of queries, m), optional
@@ -59,7 +59,7 @@ class RidgeSpectrum:
 
     @classmethod
     def ranking(cls, kernel: Floats, labels: Floats, queries: Indices | None = None) -> Self:
-        """For the loss of all pairs (LPO eq. 5) or, with queries, of labels centred within each (CR10 eq. 12)."""
+        """For the loss of all pairs (LPO eq. 5) or, with queries, of labels centered within each (CR10 eq. 12)."""
         numbers = np.zeros(len(labels), dtype=np.intp) if queries is None else queries
         sizes = np.bincount(numbers)
         places = (numbers, np.arange(len(numbers)))
@@ -69,7 +69,7 @@ class RidgeSpectrum:
             return matrix - (average @ matrix)[numbers]
 
         inner = centred(centred(kernel).T)
-        # Centring removes what the examples have in common but not its rounding, which has the scale of K.
+        # Centering removes what the examples have in common but not its rounding, which has the scale of K.
         scale = float(np.linalg.norm(kernel))
         values, vectors = symmetric_eigen(0.5 * (inner + inner.T), "centred kernel matrix", scale=scale)
         vectors = centred(vectors)
@@ -127,7 +127,7 @@ class RidgeSpectrum:
 
 
 def leave_one_out(spectrum: RidgeSpectrum, regularizations: Floats) -> Floats:
-    """What a training on all others predicts for each of m examples, shape (r, m, d) for r regularisations and d outputs."""
+    """What a training on all others predicts for each of m examples, shape (r, m, d) for r regularizations and d outputs."""
     queries, sizes = spectrum.queries, spectrum.sizes
     alone = sizes[queries] == 1
     squares = np.square(spectrum.vectors)
@@ -148,7 +148,7 @@ def leave_one_out(spectrum: RidgeSpectrum, regularizations: Floats) -> Floats:
 def leave_group_out(spectrum: RidgeSpectrum, groups: Indices, regularizations: Floats) -> Floats:
     """What a training on all other groups predicts for the examples of each, shape (r, m, d); groups are numbers from 0, shape (m,).
 
-    O(m u²) for a group of u examples and each regularisation, instead of a training.
+    O(m u²) for a group of u examples and each regularization, instead of a training.
     """
     predictions = np.empty((len(regularizations), *spectrum.labels.shape))
     order = np.argsort(groups, kind="stable")
@@ -176,7 +176,7 @@ class HeldOutPairs(NamedTuple):
     first, second : array of int, shape (q,)
         The two examples of each pair, first < second.
     predicted_first, predicted_second : array, shape (q,), (q, d), (r, q) or (r, q, d)
-        What ``predict`` gives for them after a training without both: an axis for the regularisations where several were
+        What ``predict`` gives for them after a training without both: an axis for the regularizations where several were
         given, one for the outputs where there are several. Of a ranking loss only the differences are identified.
     """
 
@@ -238,9 +238,9 @@ class LeavePairOut:
 
 
 def leave_pair_out(spectrum: RidgeSpectrum, regularizations: Floats, index: Any = ...) -> LeavePairOut:
-    """Leave out every pair: one m x m product for each regularisation, then O(m² d).
+    """Leave out every pair: one m x m product for each regularization, then O(m² d).
 
-    ``index`` is what to take of arrays that have an axis for the regularisations first and one for the outputs last.
+    ``index`` is what to take of arrays that have an axis for the regularizations first and one for the outputs last.
     """
     score = np.zeros((len(regularizations), spectrum.labels.shape[1]))
     different = np.zeros(spectrum.labels.shape[1])
@@ -258,7 +258,7 @@ def leave_pair_out(spectrum: RidgeSpectrum, regularizations: Floats, index: Any 
 
 
 class PairSystems:
-    """(P_UU) r = (P y)_U for all pairs U of u examples at one regularisation; ``vectors`` are their rows of W."""
+    """(P_UU) r = (P y)_U for all pairs U of u examples at one regularization; ``vectors`` are their rows of W."""
 
     def __init__(
         self, spectrum: RidgeSpectrum, members: Indices, vectors: Floats, regularization: float

@@ -272,7 +272,7 @@ def auc(labels: ArrayLike, scores: ArrayLike) -> float:
 
 
 def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float:
-    """Normalised discounted cumulative gain with the labels as gains (Järvelin & Kekäläinen 2002).
+    """Normalized discounted cumulative gain with the labels as gains (Järvelin & Kekäläinen 2002).
 
     Parameters
     ----------

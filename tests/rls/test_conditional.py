@@ -403,7 +403,7 @@ def test_ties_are_no_certainty() -> None:
 def test_features_far_off_are_told() -> None:
     rng = np.random.default_rng(11)
     nodes, relation = rng.normal(size=(9, 2)), rng.normal(size=(9, 9))
-    with pytest.warns(InferenceWarning, match="centre or standardise"):
+    with pytest.warns(InferenceWarning, match="center or standardize"):
         Ranker("linear").fit(nodes + 1e6, relation)
     with pytest.raises(DataError, match="rescale"):
         Ranker("linear").fit(nodes * 1e80, relation)

@@ -3,7 +3,7 @@
 Scores are a Gaussian field over all pairs of a conditioning node v and an object w with covariance K(v, v') G(w, w'), labels are
 scores plus noise of variance λ; with the ranking loss each conditioning node has a flat, infinite-variance offset besides.
 With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in the basis V ⊗ U, but for that offset, which is a correction
-of rank one for each eigenvector of K. No decomposition of the centred kernel is needed (CR10 Prop. 1 asks for one).
+of rank one for each eigenvector of K. No decomposition of the centered kernel is needed (CR10 Prop. 1 asks for one).
 
 Kernels of few features have few eigenvalues that are not 0, and V and U may hold those alone: what lies outside their range is
 told by λ only, and enters below through norms.
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.kernels.edge_landmarks import edge_kernel
 from relpref.linalg import Eigen, cholesky, require_memory
 
 Floats = NDArray[np.float64]
@@ -133,7 +134,7 @@ class KroneckerSystem:
         return float(p * (m - 1) if self.loss == "ranking" else p * m)
 
     def solve(self, regularization: float) -> "KroneckerFit":
-        """The minimiser of CR10 (2) with the loss (6) or (12).
+        """The minimizer of CR10 (2) with the loss (6) or (12).
 
         Parameters
         ----------
@@ -175,14 +176,14 @@ class KroneckerFit:
 
     @cached_property
     def offsets(self) -> Floats:
-        """o_i = 1ᵀ(κ_i G + λ)⁻¹y_i / c_i, shape (r,), of the centred labels; zeros with the regression loss."""
+        """o_i = 1ᵀ(κ_i G + λ)⁻¹y_i / c_i, shape (r,), of the centered labels; zeros with the regression loss."""
         system = self.system
         if system.loss == "regression":
             return np.zeros(len(system.left.values))
         known = np.einsum("ij,ij,j->i", self.shrinkage, system.rotated, system.ones)
         if (
             system.ones_outside
-        ):  # labels are centred: what 1 and y share outside is minus what they share inside
+        ):  # labels are centered: what 1 and y share outside is minus what they share inside
             known -= system.rotated @ system.ones / self.regularization
         return np.asarray(known / self.offset_precision)
 
@@ -265,7 +266,7 @@ class KroneckerFit:
 
     @cached_property
     def quadratic(self) -> float:
-        """yᵀ(K⊗G + λ)⁻¹y, of the centred labels with the ranking loss."""
+        """yᵀ(K⊗G + λ)⁻¹y, of the centered labels with the ranking loss."""
         inside = float(np.vdot(self.system.rotated, self.rotated_dual))
         outside = self.system.labels_outside
         if self.system.ones_outside:
@@ -274,7 +275,7 @@ class KroneckerFit:
 
     @property
     def scale(self) -> float:
-        """s², the common factor of prior and noise that maximises the evidence; it multiplies variances and no mean."""
+        """s², the common factor of prior and noise that maximizes the evidence; it multiplies variances and no mean."""
         return self.quadratic / self.system.size
 
     def log_evidence(self, scale: float = 1.0) -> float:
@@ -385,10 +386,7 @@ def _value_and_gradient(
     share: Array,
 ) -> tuple[Array, tuple[Array, Array, Array]]:
     def evidence(left: Array, right: Array, noise: Array) -> Array:
-        covariance = left[rows[:, None], rows] * right[columns[:, None], columns]
-        if sign:
-            swapped = left[rows[:, None], columns] * right[columns[:, None], rows]
-            covariance = 0.5 * (covariance + sign * swapped)
+        covariance = edge_kernel(left, right, sign, (rows, columns), (rows, columns))
         lower = cholesky(covariance + jnp.diag((noise + edge_floor(left, right)) * share)).lower
         white = jax.scipy.linalg.solve_triangular(lower, labels, lower=True)
         log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(lower)))

@@ -70,7 +70,7 @@ class Domain:
         Columns that a DataFrame of new nodes must have; all different.
     standardize : bool
         Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes, and those of new nodes on the same
-        scale. Sparse features are scaled and not centred, so that they stay sparse.
+        scale. Sparse features are scaled and not centered, so that they stay sparse.
     """
 
     labels: tuple[Hashable, ...]
@@ -136,29 +136,25 @@ class Domain:
         return self.eigen if self._factor is None else factor_eigen(self._factor)
 
     @property
-    def is_zero(self) -> bool:
-        return not self._own.max(initial=0.0) > 0
-
-    @property
     def is_constant(self) -> bool:
         """Whether all nodes are one and the same to K."""
         if self._factor is not None:
             gaps = np.square(self._factor - self._factor.mean(axis=0)).sum(axis=1)
         else:
             rows = self.gram.mean(axis=1)
-            gaps = self._own - 2 * rows + rows.mean()
-        return bool(gaps.max(initial=0.0) <= _ROUNDING * self._own.max(initial=0.0))
+            gaps = self.own - 2 * rows + rows.mean()
+        return bool(gaps.max(initial=0.0) <= _ROUNDING * self.own.max(initial=0.0))
 
     @property
     def is_one_direction(self) -> bool:
         """Whether K has rank 1 or less: its nodes are multiples of one another, such as of the one with the largest variance."""
-        first = int(np.argmax(self._own))
+        first = int(np.argmax(self.own))
         row = self._factor @ self._factor[first] if self._factor is not None else self.gram[first]
-        left = np.abs(self._own * self._own[first] - np.square(row))
-        return bool(left.max(initial=0.0) <= _ROUNDING * self._own[first] ** 2)
+        left = np.abs(self.own * self.own[first] - np.square(row))
+        return bool(left.max(initial=0.0) <= _ROUNDING * self.own[first] ** 2)
 
     @cached_property
-    def _own(self) -> Floats:
+    def own(self) -> Floats:
         """The diagonal of K, shape (p,)."""
         if self._factor is not None:
             return np.asarray(np.square(self._factor).sum(axis=1))

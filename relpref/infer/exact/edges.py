@@ -1,4 +1,4 @@
-"""Regularised least squares on edges by conjugate gradients, on this machine or shared out to several devices."""
+"""Regularized least squares on edges by conjugate gradients, on this machine or shared out to several devices."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ _SWAPS: dict[type, Swap] = {Kronecker: "none", Symmetric: "symmetric", Reciproca
 
 
 class EdgeSolution(NamedTuple):
-    """Regularised least squares on edges.
+    """Regularized least squares on edges.
 
     Attributes
     ----------
@@ -48,10 +48,10 @@ def solve_edges(
     progress: Callable[[int, float], Any] | None = None,
     mesh: Any = None,
 ) -> EdgeSolution:
-    """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centred within each group of edges.
+    """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centered within each group of edges.
 
     Without groups this is regression, (K + λ) a = y. With each edge's conditioning node as its group it is the ranking
-    loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of C, the quasi-diagonal centring of CR10 eq. 11: every
+    loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of C, the quasi-diagonal centering of CR10 eq. 11: every
     conditioning node has the same weight, whatever the number of its edges. As Gaussian models: the posterior mean with
     noise variance λ, in the second case with a flat, infinitely wide offset for each group.
 
@@ -61,14 +61,14 @@ def solve_edges(
         The kernel matrix K of the q edges.
     labels : array, shape (q,)
     regularization : float
-        λ, not negative. With 0 the problem is regularised by stopping early (``max_iterations`` or ``callback``).
+        λ, not negative. With 0 the problem is regularized by stopping early (``max_iterations`` or ``callback``).
     groups : array of int, shape (q,), optional
         Numbers from 0, ``gram.rows`` for conditional ranking. To use each edge of a symmetric or reciprocal relation in
         the rankings of both its ends (CR10, end of section 3), give every edge in both directions.
     start : array, shape (q,), optional
         Coefficients to start from, such as those for another λ.
     minimise, tol, max_iterations, callback
-        As for `relpref.linalg.cg`; see `EarlyStopping`. Where stopping early is all the regularisation,
+        As for `relpref.linalg.cg`; see `EarlyStopping`. Where stopping early is all the regularization,
         ``minimise="residual"`` is the better choice by far.
     progress : callable, optional
         ``progress(iteration, residual)`` after each iteration; on a mesh now and then.
@@ -132,7 +132,7 @@ def _on_devices(
         why = "edges are dealt out by their conditioning node, and the groups are others; leave the mesh out"
     elif minimise != "error":
         why = (
-            "the iterations on several devices do not regularise by ending early; take a positive regularization, or leave the "
+            "the iterations on several devices do not regularize by ending early; take a positive regularization, or leave the "
             "mesh out"
         )
     if swap is None or why:

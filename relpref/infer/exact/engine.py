@@ -46,7 +46,7 @@ class ExactEvidence(NamedTuple):
 class Exact:
     """Exact posterior of a program whose labels are Gaussian around scores with a Kronecker covariance.
 
-    It recognises, from the program alone, which pair each label is about, whether the relation is complete, symmetric or reciprocal, and
+    It recognizes, from the program alone, which pair each label is about, whether the relation is complete, symmetric or reciprocal, and
     whether labels have unknown offsets for each conditioning node (the ranking loss). A complete relation is solved in closed form
     (symmetric and reciprocal ones for regression); anything else by conjugate gradients, with variances from a factor of
     the edges' kernel.
@@ -55,8 +55,8 @@ class Exact:
     ----------
     program : callable
         Such as `relpref.models.conditional_ranking`.
-    hyperparameters : {"maximise"}
-        They maximise log evidence plus log prior, by the exact gradient.
+    hyperparameters : {"maximize"}
+        They maximize log evidence plus log prior, by the exact gradient.
     fixed : mapping from site to value, optional
         Hyperparameters that are known; scalars are broadcast.
     solver : {"auto", "closed", "cg"}
@@ -79,7 +79,7 @@ class Exact:
 
     program: Model
     _: KW_ONLY
-    hyperparameters: Literal["maximise"] = "maximise"
+    hyperparameters: Literal["maximise", "maximize"] = "maximize"
     fixed: Mapping[str, Any] | None = None
     solver: Solver = "auto"
     tol: float = 1e-10
@@ -95,9 +95,9 @@ class Exact:
             raise DataError(
                 f"program is {self.program!r}; Exact takes a numpyro program, such as relpref.models.conditional_ranking"
             )
-        if self.hyperparameters != "maximise":
+        if self.hyperparameters not in ("maximise", "maximize"):
             raise DataError(
-                f"hyperparameters is {self.hyperparameters!r}; Exact maximises the evidence: 'maximise'"
+                f"hyperparameters is {self.hyperparameters!r}; Exact maximizes the evidence: 'maximize'"
             )
         if self.solver not in SOLVERS:
             raise DataError(f"solver is {self.solver!r}; it is 'auto', 'closed' or 'cg'")
@@ -136,7 +136,7 @@ class Exact:
                 require_mesh(self.mesh, structure.values.shape[0], self.callback)
             search: Search | None = None
             if structure.hyperparameters:
-                with Progress("exact: maximising the evidence", progress_bar) as progress:
+                with Progress("exact: maximizing the evidence", progress_bar) as progress:
                     search = maximise(
                         evaluation(structure),
                         structure.medians,
@@ -199,7 +199,7 @@ class Exact:
         converged = found is None or found.reason == "converged"
         wanted = found is not None and found.reason == "stopped"  # by the callback
         if search is not None and not converged and not wanted:
-            # The search has factorised this kernel many times.
+            # The search has factorized this kernel many times.
             scores, converged = scores.by_edges(), True
             info["solver"] = "factor of the edges' kernel"
         info["result"] = "converged" if converged else "iterations_not_converged"

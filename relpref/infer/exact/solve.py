@@ -1,4 +1,4 @@
-"""Regularised least squares for conditional ranking: closed form where there is one, conjugate gradients elsewhere."""
+"""Regularized least squares for conditional ranking: closed form where there is one, conjugate gradients elsewhere."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ PAIR_KERNELS: dict[tuple[str, str], PairwiseKernel] = {
 
 @dataclass(frozen=True, eq=False)
 class RelationProblem:
-    """What is to be solved, for any regularisation.
+    """What is to be solved, for any regularization.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class RelationProblem:
         return max(q, 1)
 
     def system(self, *, full: bool = False) -> KroneckerSystem:
-        """For the closed form; serves every regularisation, and is made once.
+        """For the closed form; serves every regularization, and is made once.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class RelationProblem:
         if np.any(regularization < rounding):
             warn_user(
                 f"the regularization {regularization:g} is below the rounding of the kernel of pairs, {rounding[0]:.1e}, so that scores "
-                "and their uncertainty may be wrong; centre or standardise the features, or raise it",
+                "and their uncertainty may be wrong; center or standardize the features, or raise it",
                 InferenceWarning,
             )
         return ClosedScores(self, regularization, scale)
@@ -230,7 +230,7 @@ class RelationProblem:
         return self.pair_kernel == "kronecker" and self.symmetry == "none"
 
     def _require_memory(self) -> None:
-        """Of the iterations: vectors over edges, products of pairs, and G once more where it is centred; measured."""
+        """Of the iterations: vectors over edges, products of pairs, and G once more where it is centered; measured."""
         (p, m), q = self.values.shape, len(self.values.values)
         vectors, again = (10, m * m) if self.loss == "ranking" else (8, 0)
         require_memory(
@@ -250,7 +250,7 @@ class RelationProblem:
         kernel = f"the {self.pair_kernel if self.symmetry == 'none' else self.symmetry} kernel of pairs"
         remedy = f"give {objects.name}s features that differ, or another kernel"
         for side in (nodes, objects):
-            if side.is_zero and self.pair_kernel != "cartesian":
+            if not side.own.max(initial=0.0) > 0 and self.pair_kernel != "cartesian":
                 raise DataError(
                     f"{kernel} is 0 for every pair: so is the kernel of the {side.name}s; {remedy}"
                 )
@@ -527,7 +527,7 @@ class EdgeScores(Scores):
     dual : array, shape (q,)
     stopped : bool
         Whether the iterations ended before the solution and the scale was to be estimated from it: there are no variances then. (Where
-        stopping early regularises there is no Gaussian model that they could come from.)
+        stopping early regularizes there is no Gaussian model that they could come from.)
     """
 
     def __init__(
