@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -283,6 +283,9 @@ class Graph:
     DataError
         If an end is out of range, an edge is a loop or occurs twice, or a weight is not positive.
     """
+
+    partial: ClassVar[bool] = False
+    """Whether it stands for some nodes of a larger graph, whose links are not known."""
 
     num_nodes: int
     # Any: given as anything like an array, stored as NumPy, traced under a compiled function.

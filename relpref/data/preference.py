@@ -146,8 +146,6 @@ class PreferenceData:
         False if only the questions are meant, see `without_answers`.
     notes : tuple of str
         What was tidied while reading, one sentence each.
-    implicit : bool
-        Whether covariances are to be evaluated where they are wanted, see `relpref.data.marginal`.
     """
 
     entities: tuple[Any, ...]
@@ -160,7 +158,6 @@ class PreferenceData:
     _links: dict[str, Links] = field(default_factory=dict)
     answered: bool = True
     notes: tuple[str, ...] = ()
-    implicit: bool = False
 
     @classmethod
     def from_tables(
@@ -557,7 +554,7 @@ def _order_graphs(data: PreferenceData) -> None:
 register(
     PreferenceData,
     leaves=("attributes", "attribute_center", "attribute_scale", "comparisons", "_graphs"),
-    static=("answered", "attribute_names", "_structure", "implicit"),
+    static=("answered", "attribute_names", "_structure"),
     untraced=("entities", "notes", "_links"),
     restored=_order_graphs,
 )

@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.comparisons import COMPOSED
-from relpref.data.marginal import MarginalGraph
 from relpref.infer.evidence import Evidence, latent_moments
 from relpref.infer.program import Layout, Values, preference_data
 from relpref.infer.result import Result, warn_user
@@ -49,7 +48,7 @@ def _likelihood(origin: Origin) -> AnswerModel:
 
 def group_notes(data: PreferenceData) -> dict[str, Any]:
     """What connects the entities, for ``info``, with a warning where nothing does."""
-    if any(isinstance(graph, MarginalGraph) for graph in data.relations.values()):
+    if any(graph.partial for graph in data.relations.values()):
         return {}  # links lead through others
     groups = len(np.unique(data.groups()))
     if groups == 1:

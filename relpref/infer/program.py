@@ -411,8 +411,11 @@ class Program:
             for name in self.layout.observed
         )
 
-    def read(self, unconstrained: Values | None = None) -> Reading:
-        """The program at given unconstrained hyperparameters; differentiable in them."""
+    def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Reading:
+        """The program at given unconstrained hyperparameters; differentiable in them.
+
+        Without ``in_memory`` covariances stay as the program made them, to be evaluated where they are wanted.
+        """
         given = unconstrained or {}
         origin = jnp.zeros(self.layout.num_latents)
         sites = self.sites(origin, given)
@@ -424,7 +427,7 @@ class Program:
         transpose = jax.linear_transpose(apply, location)
         return Reading(
             hyperparameters=hyperparameters,
-            covariance=BlockDiagonal(tuple(covariance for _, covariance in parts)),
+            covariance=BlockDiagonal(tuple(one.in_memory() if in_memory else one for _, one in parts)),
             location=location,
             offset=offset,
             projection=Map(apply, lambda vector: transpose(vector)[0]),

@@ -130,6 +130,7 @@ def _latent_parts(
         latents, parts = {}, {}
         for name, shape in layout.latents:
             location, covariance = gaussian_parts(sites[name]["fn"])
+            covariance = covariance.in_memory()
             root = covariance.root().lower
             value = (
                 jnp.ravel(values[name])

@@ -1,7 +1,9 @@
 """Kernels on relation graphs."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -16,7 +18,6 @@ from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
 from relpref.data import Graph, ScaleReference
-from relpref.data.marginal import ImplicitGraph, MarginalGraph
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.linalg import (
@@ -82,103 +83,146 @@ _SOLVERS: WeakKeyDictionary[Graph, LaplacianSolver] = WeakKeyDictionary()
 _HEATS: WeakKeyDictionary[Graph, HeatKernel] = WeakKeyDictionary()
 
 
-def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Array) -> Covariance:
-    """The covariance that a kernel gives the nodes of a graph, in the form that the graph asks for.
+class KernelCovariance(Covariance):
+    """A covariance that remembers its kernel, what that looks at and its hyperparameters, and is evaluated when an engine asks.
+
+    ``in_memory`` and ``dense`` are matrices, which JAX can trace; products and chosen entries are evaluated without one,
+    by NumPy and at known hyperparameters.
+    """
+
+    values: Mapping[str, Any]
+    scale: Any
+
+    def scaled(self, factor: Any) -> Any:
+        return replace(self, scale=factor * self.scale)  # type: ignore[type-var]
+
+    @property
+    @abstractmethod
+    def without_matrix(self) -> Covariance:
+        """The form for more values than a matrix has room for."""
+
+    def dense(self) -> Any:
+        return self.in_memory().dense()
+
+    def matmul(self, vectors: Any) -> Any:
+        return self.without_matrix.matmul(vectors)
+
+    def block(self, rows: Any, columns: Any) -> Any:
+        return self.without_matrix.block(rows, columns)
+
+    def row_means(self, rows: Any) -> Any:
+        return self.without_matrix.row_means(rows)
+
+    def average(self) -> float:
+        return self.without_matrix.average()
+
+    def showing(self, progress: Callable[[], Any]) -> Covariance:
+        return self.without_matrix.showing(progress)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class GraphCovariance(KernelCovariance):
+    """The covariance of a graph's nodes, see `graph_covariance`."""
+
+    kernel: Any
+    graph: Any
+    values: Mapping[str, Any]
+    normalize: bool = field(metadata={"static": True})
+    scale: Any = 1.0
+
+    depends_on_others = True
+
+    @property
+    def size(self) -> int:
+        return int(self.graph.num_nodes)
+
+    def in_memory(self) -> Covariance:
+        found: Covariance = self.kernel(self.graph, normalize=self.normalize, **self.values)
+        return found.scaled(self.scale)
+
+    def at(self, values: Mapping[str, Any]) -> "GraphCovariance":
+        """At other hyperparameters of the kernel, and not scaled."""
+        return replace(self, values=values, scale=1.0)
+
+    @cached_property
+    def without_matrix(self) -> Covariance:
+        form = getattr(self.kernel, "implicit", None)
+        if form is None:
+            raise DataError(
+                f"{type(self.kernel).__name__} has no form for so many entities; RegularizedLaplacian, Diffusion and HiddenCommonCause "
+                "have, or fit with structure='dense'"
+            )
+        known = {name: float(value) for name, value in self.values.items()}
+        found: Covariance = form(self.graph, normalize=self.normalize, **known)
+        return found.scaled(float(self.scale))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class AttributeCovariance(KernelCovariance):
+    """The covariance of attribute vectors, see `attribute_covariance`."""
+
+    kernel: Any
+    attributes: Any
+    values: Mapping[str, Any]
+    scale: Any = 1.0
+
+    @property
+    def size(self) -> int:
+        return int(self.attributes.shape[0])
+
+    def in_memory(self) -> Covariance:
+        found: Covariance = self.kernel(self.attributes, **self.values)
+        return found.scaled(self.scale)
+
+    @cached_property
+    def without_matrix(self) -> Covariance:
+        cross = getattr(self.kernel, "cross", None)
+        if cross is None:
+            raise DataError(
+                f"{type(self.kernel).__name__} has no method cross(rows, columns, **hyperparameters) for the covariances of some entities "
+                "with others, which so many entities need; write it, or fit with structure='dense'"
+            )
+        compiled = jax.jit(cross)
+
+        def some(rows: Floats, columns: Floats) -> Floats:
+            with jax.enable_x64(True):
+                found = compiled(_filled(rows), _filled(columns), **self.values)
+                return np.asarray(found)[: len(rows), : len(columns)]
+
+        return KernelMatrix(some, np.asarray(self.attributes), float(self.scale))
+
+
+def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Any) -> GraphCovariance:
+    """The covariance that a kernel gives the nodes of a graph, evaluated when an engine asks.
 
     Parameters
     ----------
     kernel : GraphKernel
-    graph : Graph, MarginalGraph or ImplicitGraph
+    graph : Graph
     normalize : bool
         See `RegularizedLaplacian`.
     **values
         Hyperparameters of the kernel by name.
-
-    Raises
-    ------
-    DataError
-        If there are too many nodes for a matrix and the kernel has no other form.
     """
-    if isinstance(graph, MarginalGraph):
-        return _looked_up(kernel, graph, normalize, values)
-    if isinstance(graph, ImplicitGraph):
-        known = {name: float(value) for name, value in values.items()}
-        lazy: Any = graph_implicit(kernel, graph.graph, normalize, known)
-        return lazy  # programs only hand it on
-    found = kernel(graph, normalize=normalize, **values)
-    return found
+    return GraphCovariance(kernel, graph, values, normalize)
 
 
-def graph_implicit(kernel: Any, graph: Graph, normalize: bool, values: Mapping[str, float]) -> Covariance:
-    """The covariance of all nodes at known hyperparameters, to be evaluated where it is wanted.
-
-    Raises
-    ------
-    DataError
-        If the kernel has no such form.
-    """
-    form = getattr(kernel, "implicit", None)
-    if form is None:
-        raise DataError(
-            f"{type(kernel).__name__} has no form for so many entities; RegularizedLaplacian, Diffusion and HiddenCommonCause have, or fit with "
-            "structure='dense'"
-        )
-    found: Covariance = form(graph, normalize=normalize, **values)
-    return found
+def attribute_covariance(kernel: Any, attributes: Any, **values: Any) -> AttributeCovariance:
+    """The covariance that a kernel gives attribute vectors, shape (n, d), evaluated when an engine asks."""
+    return AttributeCovariance(kernel, attributes, values)
 
 
-def attribute_covariance(kernel: Any, attributes: Any, implicit: bool, **values: Array) -> Covariance:
-    """The covariance that a kernel gives attribute vectors, shape (n, d); evaluated where it is wanted if ``implicit``."""
-    if not implicit:
-        found = kernel(attributes, **values)
-        return found
-    cross = getattr(kernel, "cross", None)
-    if cross is None:
-        raise DataError(
-            f"{type(kernel).__name__} has no method cross(rows, columns, **hyperparameters) for the covariances of some entities with "
-            "others, which so many entities need; write it, or fit with structure='dense'"
-        )
-
-    compiled = jax.jit(cross)
-
-    def some(rows: Floats, columns: Floats) -> Floats:
-        shape = len(rows), len(columns)
-        with jax.enable_x64(True):
-            return np.asarray(compiled(_filled(rows), _filled(columns), **values))[: shape[0], : shape[1]]
-
-    lazy: Any = KernelMatrix(some, np.asarray(attributes))
-    return lazy
-
-
-def individual_covariance(size: int, implicit: bool) -> Covariance:
-    """The identity on n entities; no matrix if ``implicit``."""
-    if not implicit:
-        return Dense(jnp.eye(size))
-    lazy: Any = Identity(size)
-    return lazy
+def individual_covariance(size: int) -> Identity:
+    """The identity on n entities."""
+    return Identity(size)
 
 
 def _filled(points: Floats) -> Floats:
     """Points, the last of them repeated up to a round number, so that few shapes are compiled for."""
     step = max(64, 1 << max(0, len(points).bit_length() - 3))
     return np.pad(points, ((0, -len(points) % step), (0, 0)), mode="edge") if len(points) else points
-
-
-def _looked_up(kernel: Any, graph: MarginalGraph, normalize: bool, values: dict[str, Array]) -> Covariance:
-    table = graph.table
-    if table is None:
-        graph.requests.append((kernel, normalize, tuple(values)))
-        return Dense(jnp.eye(graph.num_nodes))
-    coefficients = real(table.coefficients)
-    if len(coefficients) == 1:
-        return Dense(coefficients[0])
-    (value,) = values.values()
-    place = jnp.clip((jnp.log(value) - table.centre) / table.reach, -1.0, 1.0)
-    # T_k(y) by its recurrence: arccos has no slope at the ends.
-    terms = [jnp.ones(()), place]
-    while len(terms) < len(coefficients):
-        terms.append(2 * place * terms[-1] - terms[-2])
-    return Dense(jnp.tensordot(jnp.stack(terms), coefficients, 1))
 
 
 def solver_of(graph: Graph) -> LaplacianSolver:
@@ -214,16 +258,6 @@ def gap_scale(reference: ScaleReference, function: Any) -> float:
     """What brings the mean gap variance of a function of the Laplacian to 2; 1 where there is no gap in a component."""
     variance = float(np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues))))
     return 2 / variance if variance > 0 else 1.0
-
-
-def as_implicit(covariance: Any) -> Covariance:
-    """What a program that ran on implicit data made, as what it is."""
-    if isinstance(covariance, Dense | Spectral):
-        raise DataError(
-            f"a part of the prior is a {type(covariance).__name__}, a matrix of all entities; make the parts of a program for so many as those "
-            "of relpref.models do, or fit with structure='dense'"
-        )
-    return covariance
 
 
 class GraphKernel(Protocol):
@@ -469,6 +503,9 @@ class HiddenCommonCause:
             )
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
+        """None; the graph is checked."""
+        if not graph.partial:
+            self._check(graph)
         return {}
 
     def __call__(self, graph: Graph, *, normalize: bool = True) -> Dense:

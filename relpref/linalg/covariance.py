@@ -41,6 +41,10 @@ class Covariance(ABC):
     ``matmul``; everything else follows from these.
     """
 
+    is_matrix: ClassVar[bool] = False
+    """Whether it holds a matrix of all values."""
+    depends_on_others: ClassVar[bool] = False
+    """Whether covariances among some values cannot be told without the others, as those of a graph's nodes."""
     _together: ClassVar[int] = 1000  # values whose variances are looked at together
 
     if TYPE_CHECKING:  # a field or a property
@@ -104,9 +108,9 @@ class Covariance(ABC):
         """The same, its long solves reporting to a progress of their own."""
         return self
 
-    def low_rank(self, most: int, tol: float, rng: np.random.Generator) -> "Covariance":
-        """A covariance of low rank near to a kernel matrix, see `nystrom`; others stay as they are."""
-        return self
+    def low_rank(self, most: int, tol: float, rng: np.random.Generator) -> "LowRank | None":
+        """What `nystrom` makes of a kernel matrix; None for others, which have sparse forms."""
+        return None
 
 
 @jax.tree_util.register_dataclass
@@ -119,6 +123,7 @@ class Dense(Covariance):
     matrix : Array, shape (n, n)
     """
 
+    is_matrix: ClassVar[bool] = True
     matrix: Any
 
     @property
@@ -145,6 +150,7 @@ class Spectral(Covariance):
         V; its columns are orthonormal.
     """
 
+    is_matrix: ClassVar[bool] = True
     values: Array
     vectors: Array
 

@@ -62,7 +62,7 @@ class Hyperparameters:
         amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR)
         defaults = kernel.parameters(data.attributes.shape[1])
         values = {name: self.sample(f"{prefix}attributes_{name}", prior) for name, prior in defaults.items()}
-        covariance = attribute_covariance(kernel, attributes, getattr(data, "implicit", False), **values)
+        covariance = attribute_covariance(kernel, attributes, **values)
         return covariance.scaled(jnp.square(amplitude))
 
     def relation_part(
@@ -89,7 +89,7 @@ class Hyperparameters:
         """b² I: what is to be said of an entity itself; ``only`` if the utilities have no other part."""
         prior = AMPLITUDE_PRIOR if only else ADDED_AMPLITUDE_PRIOR
         amplitude = self.sample(f"{INDIVIDUAL}_amplitude", prior)
-        covariance = individual_covariance(data.attributes.shape[0], getattr(data, "implicit", False))
+        covariance = individual_covariance(data.attributes.shape[0])
         return covariance.scaled(jnp.square(amplitude))
 
     def answer_part(self, data: PreferenceData, model: AnswerModel) -> dict[str, Array]:

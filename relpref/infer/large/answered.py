@@ -7,7 +7,8 @@ import jax
 
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.large.covariance import ImplicitBelief
-from relpref.infer.large.problem import LargeProblem, constant, touched
+from relpref.infer.large.problem import Known, LargeProblem, touched
+from relpref.infer.program import preference_data
 from relpref.posterior.base import Posterior
 from relpref.posterior.utility import UtilityPosterior
 
@@ -47,19 +48,21 @@ def answered(posterior: Asked) -> Asked:
         )
     problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
     with jax.enable_x64(True):
-        values = problem.known(posterior.hyperparameters)
-        tables = {
-            name: constant(name, problem.data.relations[name], request, positions, values, False)
-            for name, request in problem.requests(values).items()
-        }
-        data = problem.with_tables(positions, tables)
-    args, kwargs = problem.called_with(data)
-    engine = origin.engine.changed(structure="dense", fixed=dict(posterior.hyperparameters))
+        reading = problem.read(problem.known(posterior.hyperparameters))
+        blocks = {name: part.block(positions, positions) for name, part in reading.prior.parts.items()}
+    tables = {name: Known(0.5 * (block + block.T)) for name, block in blocks.items()}
+    program, args, kwargs = problem.reduced(positions, tables)
+    data = preference_data(args, kwargs)
+    assert data is not None  # as it was among those of the whole program
+    engine = origin.engine.changed(program, structure="dense", fixed=dict(posterior.hyperparameters))
     some = posterior.subset(positions)
     # Nothing is searched for any more.
     info = {name: value for name, value in some.info.items() if name != "evaluations"}
     found: Any = replace(
-        some, data=data, origin=replace(origin, args=args, kwargs=kwargs, engine=engine), info=info
+        some,
+        data=data,
+        origin=replace(origin, program=program, args=args, kwargs=kwargs, engine=engine),
+        info=info,
     )
     return found
 

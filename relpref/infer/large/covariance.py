@@ -173,38 +173,6 @@ def dual_weights(
         raise InferenceError(f"{result.name}: {result.value}", result) from None
 
 
-def entries_of(probes: Floats, answers: Floats, ends: NDArray[np.integer[Any]]) -> Floats | None:
-    """With which weights answers look at their two entities, if they look at no others.
-
-    Parameters
-    ----------
-    probes : array, shape (3, n)
-        Random vectors.
-    answers : array, shape (3, m)
-        What the projection makes of them.
-    ends : array of int, shape (2, m)
-        The entities of each answer.
-
-    Returns
-    -------
-    array, shape (2, m), or None
-        None if an answer looks at others, too.
-    """
-    first, second = probes[:, ends[0]], probes[:, ends[1]]
-    determinant = first[0] * second[1] - first[1] * second[0]
-    here = np.array(
-        [
-            (answers[0] * second[1] - answers[1] * second[0]) / determinant,
-            (first[0] * answers[1] - first[1] * answers[0]) / determinant,
-        ]
-    )
-    slack = 1e-6 * (1 + np.abs(answers[2]))
-    if np.any(np.abs(here[0] * first[2] + here[1] * second[2] - answers[2]) > slack):
-        return None
-    rounded = np.round(here)
-    return np.where(np.abs(here - rounded) < 1e-6, rounded, here)  # a comparison's are 1 and −1
-
-
 def means_by_part(parts: Mapping[str, Covariance], touched: Positions, alpha: Floats) -> dict[str, Floats]:
     """E[part | answers] = K_p α for all entities."""
     found = {}

@@ -26,13 +26,10 @@ from relpref.infer.large.covariance import (
 )
 from relpref.infer.large.problem import (
     NODES,
-    UTILITY,
+    Known,
     LargeProblem,
     LargeReading,
     Positions,
-    at_boundary,
-    constant,
-    interpolated,
     touched,
 )
 from relpref.infer.large.sparse import SparseFit
@@ -42,7 +39,7 @@ from relpref.infer.result import Progress, Result, warn_user
 from relpref.infer.search import fit_hyperparameters
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
-from relpref.linalg import Covariance, KernelMatrix, nystrom
+from relpref.linalg import Covariance
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 
@@ -87,16 +84,14 @@ def fit_reduced(
     progress_bar: bool,
 ) -> Fitted:
     data = problem.data
-    tables = {
-        name: constant(name, data.relations[name], request, positions, values, progress_bar)
-        for name, request in problem.requests(values).items()
-    }
+    blocks = {name: part.block(positions, positions) for name, part in reading.prior.parts.items()}
     concave = all(is_log_concave(one.likelihood) for one in reading.observations)
     gap_space = concave and _in_gap_space(engine, data.num_comparisons, len(positions))
     # In gap space nobody minds how many entities there are, so their number may be a round one.
     spare = -len(positions) % _ROUND if gap_space else 0
-    args, kwargs = problem.called_with(problem.with_tables(positions, tables, spare))
-    prepared = Program.of(engine.program, args, kwargs, values, padding=gap_space)
+    tables = {name: Known(0.5 * (block + block.T)).padded(spare) for name, block in blocks.items()}
+    model, args, kwargs = problem.reduced(positions, tables, spare)
+    prepared = Program.of(model, args, kwargs, values, padding=gap_space)
     space = "gap" if gap_space else "entity"
     evidence, result, info, *_ = fit_hyperparameters(
         engine, prepared, start, key, progress_bar, None, None, space
@@ -108,7 +103,7 @@ def fit_reduced(
         nothing = dict.fromkeys(reading.prior.parts, np.full(data.num_entities, np.nan))
         return Fitted(nothing, None, log_evidence, sites, result, info)
     means = means_by_part(reading.prior.parts, positions, alpha)
-    covariance = reading.prior.block(positions, positions)
+    covariance = sum(blocks.values())
     precision = reading.counts * sites["precision"]
     dual = dual_weights(covariance, reading.projection(positions), precision, gap_space)
     return Fitted(means, Conditioned(reading.prior, positions, *dual), log_evidence, sites, result, info)
@@ -155,22 +150,11 @@ def search(
     some = problem.subset(most, _MOST_ANSWERS, generator(key))
     positions = touched(some)
     part = LargeProblem(problem.program, *problem.called_with(some), some, problem.scale_error)
-    requests = part.requests(fixed)
-    sites = part.sites(part.sample, fixed)
-    free = [
-        name
-        for name, site in sites.items()
-        if site["type"] == "sample" and not site["is_observed"] and name != UTILITY and name not in fixed
-    ]
-    if not free:
+    if not problem.free(fixed):
         return Found({}, {}, None)
-    tables = {
-        name: interpolated(name, some.relations[name], request, positions, fixed, sites, progress_bar)
-        for name, request in requests.items()
-    }
-    small = part.with_tables(positions, tables)
-    args, kwargs = part.called_with(small)
-    prepared = Program.of(engine.program, args, kwargs, fixed)
+    learnable = part.learnable(fixed)
+    tables = {name: one.table(positions, fixed, progress_bar) for name, one in learnable.items()}
+    prepared = Program.of(*part.reduced(positions, tables), fixed)
     # In gap space an interpolated covariance need not be positive definite.
     whole = False if engine.options["hyperparameters"] == "em" else None  # EM looks at them
     settled = fit_hyperparameters(engine, prepared, None, key, progress_bar, at_first, whole, "gap")
@@ -183,9 +167,9 @@ def search(
     info["searched_answers"] = some.num_answers
     edges = [
         site
-        for name, request in requests.items()
-        for site in request.sites.values()
-        if site in values and at_boundary(tables[name], float(values[site]))
+        for name, one in learnable.items()
+        for site in one.sites.values()
+        if site in values and tables[name].ends_at(float(values[site]))
     ]
     if edges:
         info["at_boundary"] = ", ".join(edges)
@@ -266,11 +250,9 @@ def low_rank_parts(reading: LargeReading, key: Any) -> tuple[dict[str, Covarianc
     found: dict[str, Covariance] = {}
     left_out: float | None = None
     for name, part in reading.prior.parts.items():
-        if isinstance(part, KernelMatrix):
-            few = nystrom(part, INDUCING, LEFT_OUT, rng=generator(key))
-            found[name], left_out = few, few.left_out
-        else:
-            found[name] = part
+        few = part.low_rank(INDUCING, LEFT_OUT, generator(key))
+        found[name] = few or part
+        left_out = few.left_out if few else left_out
     return found, left_out
 
 
@@ -342,7 +324,7 @@ def fit(
     }
     if len(positions) <= _MOST_NOTED and not result.empty:
         blocks = {name: part.block(positions, positions) for name, part in reading.prior.parts.items()}
-        info |= prior_notes(problem.data, {UTILITY: blocks}, positions)
+        info |= prior_notes(problem.data, {problem.latent: blocks}, positions)
     if engine.options["hyperparameters"] == "integrate" and searched.values:
         info["integration"] = _NOT_INTEGRATED
     if problem.scale_error:
@@ -352,11 +334,11 @@ def fit(
     covariance = Unknown(number) if fitted.covariance is None or result.empty else fitted.covariance
     common = {
         "belief": ImplicitBelief(np.asarray(sum(means.values())), covariance),
-        "parts": {UTILITY: Parts(means, {})},
+        "parts": {problem.latent: Parts(means, {})},
         "hyperparameters": {name: plain(value) for name, value in values.items()},
         "log_evidence": np.nan if result.empty else fitted.log_evidence,
         "info": info,
         "sites": fitted.sites,
         "key": key_words(key),
     }
-    return choose(engine.origin(problem.args, problem.kwargs), {UTILITY: slice(0, number)}, common)
+    return choose(engine.origin(problem.args, problem.kwargs), {problem.latent: slice(0, number)}, common)

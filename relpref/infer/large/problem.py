@@ -1,7 +1,7 @@
 """A program's call with data that is too large for matrices, and what stands in for them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -9,47 +9,36 @@ from weakref import WeakKeyDictionary
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
+from numpyro.primitives import Messenger
 
 from relpref.data import Graph, PreferenceData, ScaleReference
-from relpref.data.marginal import MarginalGraph, Table, implicit, marginal, with_references
+from relpref.data.marginal import PartialGraph, marginal, with_references
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.large.covariance import entries_of
 from relpref.infer.program import (
     Call,
+    Layout,
     Model,
     Observation,
+    Program,
     Values,
     broadcast_fixed,
     preference_data,
+    shapes_of,
+    survey,
 )
 from relpref.infer.result import Solves
-from relpref.kernels.graph import as_implicit, graph_implicit, scale_reference, share_solver
-from relpref.likelihoods import as_likelihood
-from relpref.linalg import Covariance, HeatKernel, NamedSum, SparsePrecision
+from relpref.infer.sites import SparseRows
+from relpref.kernels import GaussianProcess
+from relpref.kernels.graph import scale_reference, share_solver
+from relpref.linalg import Dense, Identity, NamedSum, real
 from relpref.posterior.gaussian import Floats
 
-UTILITY = "utility"
 _REFERENCES: WeakKeyDictionary[Graph, tuple[ScaleReference, float]] = WeakKeyDictionary()
 
 Positions = NDArray[np.integer[Any]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a program makes of a relation.
-
-    Attributes
-    ----------
-    kernel : GraphKernel
-    normalize : bool
-    sites : dict from the kernel's hyperparameter to the program's site
-    """
-
-    kernel: Any
-    normalize: bool
-    sites: Mapping[str, str]
 
 
 class LargeReading(NamedTuple):
@@ -134,103 +123,119 @@ class LargeProblem:
 
     def known(self, fixed: Mapping[str, Any]) -> Values:
         """Fixed hyperparameters in the shapes of their sites; errors as of `broadcast_fixed`."""
-        args, kwargs = self.called_with(self.sample)
-        call, arrays = Call.split(self.program, args, kwargs)
+        call, arrays = self._sample
         return broadcast_fixed(call, arrays, dict(fixed))
 
-    def sites(
-        self, data: PreferenceData, values: Mapping[str, Any], utility: Any = None
-    ) -> dict[str, dict[str, Any]]:
-        """Every site of the program on other data, at given values (and utilities, or none); run as it is, not compiled."""
-        args, kwargs = self.called_with(data)
-        call, nothing = Call.split(partial(self.program, *args, **kwargs), (), {})
-        at = jnp.zeros(data.num_entities) if utility is None else jnp.asarray(utility)
-        found = call.trace(nothing, {**values, UTILITY: at})
-        if UTILITY not in found:
-            raise UnsupportedProgramError(
-                f"the program has no site {UTILITY!r}, which programs for so many entities need; name the utilities so"
-            )
-        return found
+    @cached_property
+    def _sample(self) -> tuple[Call, tuple[Any, ...]]:
+        """The program with a single answer, from which it can be told what it is."""
+        one = self.data.select_comparisons([0])
+        args, kwargs = self.called_with(marginal(one, touched(one)))
+        call, arrays = Call.split(Reduced(self.program), args, {**kwargs, "tables": None})
+        try:
+            survey(call, shapes_of(arrays))
+        except AttributeError as error:
+            if isinstance(error.obj, PartialGraph):
+                raise UnsupportedProgramError(
+                    f"the program asks a relation for its {error.name}, which there is not for so many entities; make its parts as the "
+                    "programs of relpref.models do (relpref.kernels.graph_covariance), or fit with structure='dense'"
+                ) from None
+            raise
+        return call, arrays
 
     @cached_property
-    def sample(self) -> PreferenceData:
-        """The data of one answer, from which it can be told what the program is."""
-        one = self.data.select_comparisons([0])
-        return marginal(one, touched(one))
+    def latent(self) -> str:
+        """Name of the site of the utilities."""
+        processes = [
+            site.name for site in survey(*_shaped(self._sample)) if site.process and not site.observed
+        ]
+        if len(processes) != 1:
+            raise UnsupportedProgramError(
+                f"the program has {len(processes)} sites of a GaussianProcess ({', '.join(processes) or 'none'}), and programs for so "
+                "many entities have one, the utilities; fit with structure='dense'"
+            )
+        return processes[0]
 
-    def requests(self, values: Mapping[str, Any]) -> dict[str, Request]:
-        """What the program makes of each relation."""
-        data = replace(self.sample, _graphs=fresh(self.sample.relations))
-        sites = self.sites(data, values)
-        found: dict[str, Request] = {}
-        for name, graph in data.relations.items():
-            assert isinstance(graph, MarginalGraph)
-            if not graph.requests:
-                continue  # as preference_gp, which ranks by attributes alone
-            if len(graph.requests) != 1:
-                raise UnsupportedProgramError(
-                    f"the program makes {len(graph.requests)} covariances of the relation {name!r}; for so many entities it is to make one "
-                    "(relpref.kernels.graph_covariance): merge them, or fit with structure='dense'"
-                )
-            kernel, normalize, keys = graph.requests[0]
-            named = {key: _sites_called(f"{name}_{key}", sites) for key in keys}
-            lost = [key for key, candidates in named.items() if len(candidates) != 1]
-            if lost:
-                raise UnsupportedProgramError(
-                    f"relation {name!r}: no site of the program is called {name}_{lost[0]}, so nobody knows what is to be learned"
-                )
-            found[name] = Request(kernel, normalize, {key: sites_of[0] for key, sites_of in named.items()})
+    def free(self, fixed: Mapping[str, Any]) -> list[str]:
+        """Hyperparameters that are to be found."""
+        sites = survey(*_shaped(self._sample))
+        return [s.name for s in sites if not s.observed and s.name != self.latent and s.name not in fixed]
+
+    def _whole(self, values: Mapping[str, Any]) -> Program:
+        """The program with all data, closed over: their graphs are too large to be flattened."""
+        call, _ = Call.split(partial(self.program, *self.args, **self.kwargs), (), {})
+        observed = tuple(site.name for site in survey(*_shaped(self._sample)) if site.observed)
+        return Program(
+            call, Layout(((self.latent, (self.data.num_entities,)),), (), observed), (), dict(values)
+        )
+
+    def learnable(self, fixed: Mapping[str, Any]) -> dict[str, "Learnable"]:
+        """The parts of the prior whose covariances among some entities depend on all."""
+        program = self._whole(fixed)
+        sites = program.sites(jnp.zeros(self.data.num_entities))
+        found = {}
+        for name, part in self._parts(sites[self.latent]["fn"].covariance).items():
+            if part.depends_on_others:
+                named = {
+                    key: next((site for site, at in sites.items() if at["value"] is value), None)
+                    for key, value in part.values.items()
+                }
+                lost = [key for key, site in named.items() if site is None]
+                if lost:
+                    raise UnsupportedProgramError(
+                        f"part {name!r} of the prior: no site of the program is the {lost[0]} of its kernel as it stands, so nobody knows "
+                        "what is to be learned"
+                    )
+                priors = {site: sites[site]["fn"] for site in named.values() if site}
+                found[name] = Learnable(name, part, {key: str(site) for key, site in named.items()}, priors)
         return found
 
-    def with_tables(
-        self, positions: Positions, tables: Mapping[str, Table], spare: int = 0
-    ) -> PreferenceData:
-        """The data of some entities, with their covariances by every relation.
+    def _parts(self, covariance: Any) -> Mapping[str, Any]:
+        """Parts by name, none of them a matrix of all entities."""
+        parts: Mapping[str, Any] = getattr(covariance, "parts", {self.latent: covariance})
+        for name, part in parts.items():
+            if part.is_matrix:
+                raise DataError(
+                    f"the part {name!r} of the prior is a {type(part).__name__}, a matrix of all entities; make the parts of a program for "
+                    "so many as those of relpref.models do, or fit with structure='dense'"
+                )
+        return parts
+
+    def reduced(
+        self, positions: Positions, tables: Mapping[str, Any], spare: int = 0
+    ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
+        """The program of some entities, with what covariances of parts of its prior are among these.
 
         ``spare`` entities more, which no answer is about, change nothing but the shape, for which a program is compiled.
         """
-        data = marginal(self.data, positions, spare)
-        graphs: Any = {
-            name: MarginalGraph(
-                data.num_entities,
-                graph.reference,
-                padded(tables[name], spare) if name in tables else None,
-            )
-            for name, graph in self.data.relations.items()
-        }
-        return replace(data, _graphs=graphs)
+        args, kwargs = self.called_with(marginal(self.data, positions, spare))
+        program = self.program
+        while isinstance(program, partial):  # keywords are looked at, such as the likelihood
+            args, kwargs, program = (*program.args, *args), {**program.keywords, **kwargs}, program.func
+        return Reduced(program), args, {**kwargs, "tables": dict(tables)}
 
-    def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> "LargeReading":
+    def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> LargeReading:
         """What the program is at given hyperparameters; with a line for each long solve, now and later, if ``progress_bar``.
 
         Raises
         ------
         UnsupportedProgramError
-            If an answer looks at more than the utilities of its two entities.
+            If an answer looks at more than two utilities.
         """
-        data = implicit(self.data)
-        sites = self.sites(data, values)
-        observed = [name for name, site in sites.items() if site["type"] == "sample" and site["is_observed"]]
-        observations = tuple(Observation.of(sites[name]) for name in observed)
-
-        def predictors(found: Mapping[str, dict[str, Any]]) -> Floats:
-            return np.concatenate([np.ravel(as_likelihood(found[name]["fn"]).predictor) for name in observed])
-
-        offset = predictors(sites)
-        probes = np.random.default_rng(0).standard_normal((3, self.data.num_entities))
-        looked = np.stack([predictors(self.sites(data, values, probe)) - offset for probe in probes])
-        ends = np.stack([self.data.winner, self.data.loser])
-        entries = entries_of(probes, looked, ends) if looked.shape[1] == ends.shape[1] else None
-        if entries is None:
+        reading = self._whole(values).read(in_memory=False)
+        number = len(reading.offset)
+        rows = SparseRows.find(
+            lambda vector: reading.projection.apply(jnp.asarray(vector)), (number, self.data.num_entities)
+        )
+        if rows is None:
             raise UnsupportedProgramError(
-                "an answer of the program looks at other utilities than those of its two entities, which programs for so many entities "
+                "an answer of the program looks at other utilities than those of two entities, which programs for so many entities "
                 "may not do; fit with structure='dense'"
             )
-        covariance = sites[UTILITY]["fn"].covariance
-        parts: dict[str, Covariance] = {
-            name: shown(as_implicit(part), name, progress_bar) for name, part in covariance.parts.items()
-        }
-        return LargeReading(NamedSum(parts), observations, offset, ends, entries)
+        parts = self._parts(reading.covariance.blocks[0])
+        prior = {name: shown(part, name, progress_bar) for name, part in parts.items()}
+        ends, entries = np.asarray(rows.column).T, np.asarray(rows.entry).T
+        return LargeReading(NamedSum(prior), reading.observations, np.asarray(reading.offset), ends, entries)
 
     def subset(self, most_touched: int, most_answers: int, rng: np.random.Generator) -> PreferenceData:
         """The data with so many answers, drawn at random, that no more than so many entities are touched."""
@@ -249,31 +254,106 @@ class LargeProblem:
         return data.select_comparisons(np.sort(rows))
 
 
-def shown(covariance: Covariance, name: str, progress_bar: bool) -> Covariance:
-    """A covariance that tells how far its solves are."""
-    if not isinstance(covariance, SparsePrecision | HeatKernel):
-        return covariance
-    return replace(covariance, progress=Solves(f"covariances by {name}", progress_bar))
+def shown(covariance: Any, name: str, progress_bar: bool) -> Any:
+    """A covariance without a matrix, which tells how far its solves are."""
+    try:
+        return covariance.showing(lambda: Solves(f"covariances by {name}", progress_bar))
+    except DataError as error:
+        raise DataError(f"part {name!r} of the prior: {error}") from None
 
 
-def _sites_called(name: str, sites: Mapping[str, Any]) -> list[str]:
-    """The site of a name, or those of the name after a prefix; a relation's name may be the end of another's."""
-    return [name] if name in sites else [site for site in sites if site.endswith(name)]
+def _shaped(sample: tuple[Call, tuple[Any, ...]]) -> tuple[Call, Any]:
+    return sample[0], shapes_of(sample[1])
 
 
-def fresh(graphs: Mapping[str, Any]) -> Any:
-    """The graphs of a sample, of which nothing was asked yet."""
-    return {name: MarginalGraph(graph.num_nodes, graph.reference) for name, graph in graphs.items()}
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Known:
+    """Covariances of some entities by a part of the prior, whatever its hyperparameters are.
+
+    Attributes
+    ----------
+    matrix : array, shape (t, t)
+    """
+
+    matrix: Any
+
+    def at(self, part: Any) -> Dense:
+        return Dense(real(self.matrix))
+
+    def padded(self, spare: int) -> "Known":
+        """With entities more that are independent of all others."""
+        return Known(scipy.linalg.block_diag(self.matrix, np.eye(spare))) if spare else self
 
 
-def padded(table: Table, spare: int) -> Table:
-    """A table with entities more that are independent of all others."""
-    if not spare:
-        return table
-    grown = np.pad(np.asarray(table.coefficients), ((0, 0), (0, spare), (0, spare)))
-    at = np.arange(grown.shape[1] - spare, grown.shape[1])
-    grown[0, at, at] = 1.0
-    return replace(table, coefficients=grown)
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Table:
+    """Covariances of t entities as a function of a kernel's one hyperparameter v, Σ_k T_k(y) C_k with Chebyshev's polynomials T_k.
+
+    Attributes
+    ----------
+    centre, reach : float
+        y = (log v − centre)/reach, which is held within −1 and 1.
+    coefficients : array, shape (k, t, t)
+        C; a single one where there is nothing to be learned.
+    """
+
+    centre: Any
+    reach: Any
+    coefficients: Any
+
+    def at(self, part: Any) -> Dense:
+        """At the hyperparameters of a part of the prior, scaled as it is."""
+        coefficients = real(self.coefficients)
+        if len(coefficients) == 1:
+            return Dense(coefficients[0]).scaled(part.scale)
+        (value,) = part.values.values()
+        place = jnp.clip((jnp.log(value) - self.centre) / self.reach, -1.0, 1.0)
+        # T_k(y) by its recurrence: arccos has no slope at the ends.
+        terms = [jnp.ones(()), place]
+        while len(terms) < len(coefficients):
+            terms.append(2 * place * terms[-1] - terms[-2])
+        return Dense(jnp.tensordot(jnp.stack(terms), coefficients, 1)).scaled(part.scale)
+
+    def ends_at(self, value: float) -> bool:
+        """Whether a hyperparameter was found where the range ends."""
+        place = (np.log(value) - self.centre) / self.reach
+        return len(self.coefficients) > 1 and bool(abs(place) > 0.995)
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A program of some entities of many.
+
+    ``tables`` hold what parts of its prior are among these; with None of them utilities are independent, for whoever
+    only looks at the sites.
+    """
+
+    program: Model
+
+    def __call__(self, *args: Any, tables: Mapping[str, Any] | None, **kwargs: Any) -> None:
+        with _Replaced(tables):
+            self.program(*args, **kwargs)
+
+
+class _Replaced(Messenger):
+    """Puts covariances from tables in place of those that a program makes of all entities."""
+
+    def __init__(self, tables: Mapping[str, Any] | None) -> None:
+        super().__init__()
+        self.tables = tables
+
+    def process_message(self, msg: Any) -> None:
+        if msg["type"] != "sample" or not isinstance(msg["fn"], GaussianProcess):
+            return
+        covariance = msg["fn"].covariance
+        if self.tables is None:
+            msg["fn"] = GaussianProcess(Identity(covariance.size))
+            return
+        parts = getattr(covariance, "parts", {msg["name"]: covariance})
+        known = {name: table.at(parts[name]) for name, table in self.tables.items()}
+        msg["fn"] = GaussianProcess(NamedSum({**parts, **known}))
 
 
 def touched(data: PreferenceData) -> NDArray[np.int64]:
@@ -306,58 +386,62 @@ NODES = 12
 _LOWER, _UPPER, _DRAWS = 0.0062, 0.9938, 4000
 
 
-def constant(
-    name: str,
-    graph: Graph,
-    request: Request,
-    positions: NDArray[Any],
-    values: Mapping[str, Any],
-    progress_bar: bool,
-) -> Table:
-    known = {key: float(values[site]) for key, site in request.sites.items()}
-    return Table(0.0, 1.0, _covariance(name, graph, request, positions, known, progress_bar)[None])
+class Learnable(NamedTuple):
+    """A part of the prior whose covariances among some entities depend on all, and what is to be learned of it.
 
-
-def interpolated(
-    name: str,
-    graph: Graph,
-    request: Request,
-    positions: NDArray[Any],
-    fixed: Mapping[str, Any],
-    sites: Mapping[str, Any],
-    progress_bar: bool,
-) -> Table:
-    """Over the range of the hyperparameter that is to be found; at the known ones if none is.
-
-    Raises
-    ------
-    DataError
-        If several hyperparameters of the kernel are to be found, or one that is no positive scalar.
+    Attributes
+    ----------
+    name : str
+    part : GraphCovariance
+    sites : dict from the kernel's hyperparameter to the program's site
+    priors : dict from site to distribution
     """
-    free = [key for key, site in request.sites.items() if site not in fixed]
-    if not free:
-        return constant(name, graph, request, positions, fixed, progress_bar)
-    prior = sites[request.sites[free[0]]]["fn"]
-    if len(request.sites) > 1 or prior.shape():
-        raise DataError(
-            f"relation {name!r}: {type(request.kernel).__name__} has the hyperparameters {', '.join(request.sites)}; for so many entities "
-            "one positive number can be learned: fix them with fixed={site: value}"
-        )
-    lower, upper = _range(prior)
-    if not 0 < lower < upper < np.inf:
-        raise DataError(
-            f"relation {name!r}: the prior of {request.sites[free[0]]} reaches from {lower} to {upper}; give one of a positive number"
-        )
-    centre, reach = 0.5 * np.log(lower * upper), 0.5 * np.log(upper / lower)
-    angles = np.pi * (np.arange(NODES) + 0.5) / NODES
-    coefficients = np.zeros((NODES, len(positions), len(positions)))
-    for node, angle in enumerate(angles):
-        value = float(np.exp(centre + reach * np.cos(angle)))
-        label = f"{name}, {node + 1} of {NODES}"
-        covariance = _covariance(label, graph, request, positions, {free[0]: value}, progress_bar)
-        for order in range(NODES):
-            coefficients[order] += (2 - (order == 0)) / NODES * np.cos(order * angle) * covariance
-    return Table(centre, reach, coefficients)
+
+    name: str
+    part: Any
+    sites: Mapping[str, str]
+    priors: Mapping[str, Any]
+
+    def table(self, positions: Positions, fixed: Mapping[str, Any], progress_bar: bool) -> Table:
+        """Covariances of some entities over the range of the hyperparameter to be found; at the known ones if none is.
+
+        Raises
+        ------
+        DataError
+            If several hyperparameters of the kernel are to be found, or one that is no positive scalar.
+        """
+        free = [key for key, site in self.sites.items() if site not in fixed]
+        if not free:
+            known = {key: float(fixed[site]) for key, site in self.sites.items()}
+            return Table(0.0, 1.0, self._among(self.name, positions, known, progress_bar)[None])
+        site = self.sites[free[0]]
+        prior = self.priors[site]
+        if len(self.sites) > 1 or prior.shape():
+            raise DataError(
+                f"relation {self.name!r}: {type(self.part.kernel).__name__} has the hyperparameters {', '.join(self.sites)}; for so many "
+                "entities one positive number can be learned: fix them with fixed={site: value}"
+            )
+        lower, upper = _range(prior)
+        if not 0 < lower < upper < np.inf:
+            raise DataError(
+                f"relation {self.name!r}: the prior of {site} reaches from {lower} to {upper}; give one of a positive number"
+            )
+        centre, reach = 0.5 * np.log(lower * upper), 0.5 * np.log(upper / lower)
+        angles = np.pi * (np.arange(NODES) + 0.5) / NODES
+        coefficients = np.zeros((NODES, len(positions), len(positions)))
+        for node, angle in enumerate(angles):
+            value = float(np.exp(centre + reach * np.cos(angle)))
+            label = f"{self.name}, {node + 1} of {NODES}"
+            covariance = self._among(label, positions, {free[0]: value}, progress_bar)
+            for order in range(NODES):
+                coefficients[order] += (2 - (order == 0)) / NODES * np.cos(order * angle) * covariance
+        return Table(centre, reach, coefficients)
+
+    def _among(
+        self, label: str, positions: Positions, values: Mapping[str, float], progress_bar: bool
+    ) -> Floats:
+        covariance = shown(self.part.at(values), label, progress_bar).block(positions, positions)
+        return np.asarray(0.5 * (covariance + covariance.T))
 
 
 def _range(prior: Any) -> tuple[float, float]:
@@ -367,22 +451,3 @@ def _range(prior: Any) -> tuple[float, float]:
     except (NotImplementedError, ImportError):  # numpyro says it in both ways
         draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)))
         return float(np.quantile(draws, _LOWER)), float(np.quantile(draws, _UPPER))
-
-
-def _covariance(
-    label: str,
-    graph: Graph,
-    request: Request,
-    positions: NDArray[Any],
-    values: Mapping[str, float],
-    progress_bar: bool,
-) -> NDArray[np.float64]:
-    form = shown(graph_implicit(request.kernel, graph, request.normalize, values), label, progress_bar)
-    covariance = form.block(positions, positions)
-    return np.asarray(0.5 * (covariance + covariance.T))
-
-
-def at_boundary(table: Table, value: float) -> bool:
-    """Whether a hyperparameter was found where the range ends."""
-    place = (np.log(value) - table.centre) / table.reach
-    return len(table.coefficients) > 1 and bool(abs(place) > 0.995)
