@@ -1,10 +1,10 @@
-"""What a page is made of. The template knows these and nothing of statistics."""
+"""What a page is made of: chapters, tables, pictures, and numbers and names as text."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -189,19 +189,12 @@ def listed(words: Sequence[str], most: int = 12) -> str:
     """``a``, ``a and b``, ``a, b and c``, ``a, b and 7 more``."""
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return "".join(words) if len(words) < 2 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
-
-    Attributes
-    ----------
-    text : str
-    title : str, optional
-        The whole text, where ``text`` is cut.
-    """
+    """One cell of a table: ``title`` is the whole text, where ``text`` is cut."""
 
     text: str
     title: str | None = None
@@ -213,38 +206,9 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A paragraph; small print if ``small``."""
-
-    kind: ClassVar[str] = "text"
-    text: str
-    small: bool = False
-
-
-@dataclass(frozen=True)
-class Items:
-    """A list of sentences."""
-
-    kind: ClassVar[str] = "items"
-    items: Sequence[str]
-
-
-@dataclass(frozen=True)
 class Grid:
-    """A table.
+    """A table; ``heading`` is the column that names the row, ``numeric`` are columns of numbers, set flush right."""
 
-    Attributes
-    ----------
-    caption : str
-    columns : sequence of str
-    rows : sequence of sequence of Cell
-    heading : int
-        Position of the column that names the row.
-    numeric : frozenset of int
-        Columns of numbers, set flush right.
-    """
-
-    kind: ClassVar[str] = "grid"
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -254,52 +218,74 @@ class Grid:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG picture that is safe to put into the page.
+    """An SVG picture that is safe to put into the page; ``narrow`` is the same for small screens."""
 
-    Attributes
-    ----------
-    svg : str
-    caption : str
-    narrow : str, optional
-        The same for small screens.
-    own_colours : bool
-        It does not follow the page into the dark, so it stands on a light panel.
-    """
-
-    kind: ClassVar[str] = "picture"
     svg: str
-    caption: str = ""
     narrow: str | None = None
-    own_colours: bool = False
-
-
-Block = Text | Items | Grid | Picture
+    own_colors: bool = False  # it does not follow the page into the dark, so it stands on a light panel
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A heading and what stands under it."""
-
-    title: str
-    blocks: Sequence[Block]
-
-
-@dataclass(frozen=True)
-class Contents:
-    """A page about one kind of posterior, less what every page has.
+    """A heading, and numbers for the sentences under it.
 
     Attributes
     ----------
     title : str
-        Unless the caller gives another.
-    lead : sequence of str
-        Paragraphs under it.
-    chapters : sequence of Chapter
-    methods : sequence of str
-        Paragraphs on what was done, with sources as `relpref.report.methods` knows them.
+    macro : str
+        Where the sentences are: a template and its macro, such as ``utilities.html:ranking``.
+    facts : mapping
+        What the macro is called with.
     """
 
     title: str
-    lead: Sequence[str]
-    chapters: Sequence[Chapter]
-    methods: Sequence[str]
+    macro: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The page of one kind of posterior, less what every page has: its title, the paragraphs under it, chapters and methods."""
+
+    title: str
+    summary: Chapter
+    chapters: Sequence[Chapter | None]
+    methods: Chapter
+
+
+MOST_ROWS, MOST_COLUMNS = 200, 30  # of a user's table
+_LONGEST_CELL = 60
+
+
+def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
+    """Any value; long text is cut and kept whole in the title."""
+    if isinstance(value, float | np.floating):
+        return Cell(significant(float(value)))
+    full = "–" if value is None or value is pd.NA or value is pd.NaT else clean(value)
+    short = shorten(full, longest)
+    return Cell(short, None if short == full else full)
+
+
+def grid(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell | str]],
+    numeric: Iterable[int] = (),
+    heading: int = 0,
+) -> Grid:
+    """A table from cells and plain text."""
+    filled = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
+    return Grid(caption, columns, filled, heading, frozenset(numeric))
+
+
+def from_frame(frame: pd.DataFrame, caption: str) -> Grid:
+    """The first rows and columns of a user's DataFrame."""
+    head = frame.iloc[:MOST_ROWS, :MOST_COLUMNS]
+    columns = [clean(name) for name in head.columns]
+    values: list[list[Any]] = [head.iloc[:, position].tolist() for position in range(head.shape[1])]
+    numeric = [place for place, dtype in enumerate(head.dtypes) if pd.api.types.is_numeric_dtype(dtype)]
+    if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
+        columns = [", ".join(clean(name) for name in frame.index.names if name is not None), *columns]
+        values = [head.index.tolist(), *values]
+        numeric = [position + 1 for position in numeric]
+    return grid(caption, columns, ([cell(one) for one in row] for row in zip(*values, strict=True)), numeric)

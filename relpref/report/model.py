@@ -1,19 +1,39 @@
-"""What is known of a posterior's model, and what its parts say of themselves."""
+"""What is known of a posterior's model: hyperparameters, computation, and what kernels, likelihood and engine say of themselves."""
 
+import platform
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from inspect import Parameter, signature
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from relpref._version import __version__
 from relpref.description import Description, describe
-from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, parts_of
-from relpref.infer import Posterior, UtilityPosterior
+from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, parts_of, site_part
+from relpref.infer.search import UNMIXED
 from relpref.kernels import RegularizedLaplacian, SquaredExponential
 from relpref.models import preference_gp, xpgp
 from relpref.models.xpgp import kernels_by_part
+from relpref.posterior.gaussian import Floats
 from relpref.registry import find
+from relpref.report import plots
+from relpref.report.blocks import Chapter, cell, clean, fixed, grid, percent, significant
+
+_MOST_ROWS = 40
+_MOST_DRAWN = 12
+_COPIES = 50  # of the value with the largest weight, where draws have weights
+_NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "entity itself"}
 
 
-def program_of(posterior: Posterior) -> Any:
+def options_of(posterior: Any) -> dict[str, Any]:
+    """Keywords of the program, as far as they are known."""
+    return {} if posterior.origin is None else posterior.origin.keywords
+
+
+def _program_of(posterior: Any) -> Any:
     """The program, without the keywords that are bound to it; None where it is not known."""
     program = None if posterior.origin is None else posterior.origin.program
     while isinstance(program, partial):
@@ -21,14 +41,9 @@ def program_of(posterior: Posterior) -> Any:
     return program
 
 
-def options_of(posterior: Posterior) -> dict[str, Any]:
-    """Keywords of the program, as far as they are known."""
-    return {} if posterior.origin is None else posterior.origin.keywords
-
-
-def kernels_of(posterior: UtilityPosterior) -> dict[str, Description]:
+def kernels_of(posterior: Any) -> dict[str, Description]:
     """What the kernel of each part says of itself; none where the program is not one whose kernels are known."""
-    if program_of(posterior) not in (xpgp, preference_gp):
+    if posterior.kind != "utilities" or _program_of(posterior) not in (xpgp, preference_gp):
         return {}
     options = options_of(posterior)
     used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
@@ -37,9 +52,14 @@ def kernels_of(posterior: UtilityPosterior) -> dict[str, Description]:
     return {part: describe(used.get(part, RegularizedLaplacian())) for part in parts}
 
 
-def likelihood_of(posterior: UtilityPosterior) -> Description:
-    """What the likelihood says of itself and of the columns of answers; that of a program that takes none is not known."""
-    program = program_of(posterior)
+def likelihood_of(posterior: Any) -> Description | None:
+    """What the likelihood says of itself and of the columns of answers; None where there are none of utilities.
+
+    That of a program that takes no likelihood is not known.
+    """
+    if posterior.kind != "utilities":
+        return None
+    program = _program_of(posterior)
     if program is not None:
         taken = signature(program).parameters
         if "likelihood" in taken or any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
@@ -48,21 +68,277 @@ def likelihood_of(posterior: UtilityPosterior) -> Description:
     return Description(f"How an answer follows from utilities is up to the program {name}.")
 
 
-def engine_of(posterior: Posterior) -> Description | None:
+def engine_of(posterior: Any) -> Description | None:
     """What the engine says of itself; None where the posterior is made of draws."""
     if posterior.sampled:
         return None
     engine = find("engine", posterior.engine)
-    return (
-        Description(f"The posterior was computed by {posterior.engine}.")
-        if engine is None
-        else describe(engine)
-    )
+    if engine is None:
+        return Description(f"The posterior was computed by {clean(posterior.engine)}.")
+    return describe(engine)
 
 
-def citations(posterior: Any) -> set[str]:
-    """Sources in full that engine, likelihood and kernels name."""
-    described = [engine_of(posterior)]
-    if isinstance(posterior, UtilityPosterior):
-        described += [likelihood_of(posterior), *kernels_of(posterior).values()]
-    return {one.citation for one in described if one is not None and one.citation}
+def methods(posterior: Any, macro: str, **facts: Any) -> Chapter:
+    """The chapter on what was done; ``macro`` says it of the kind of posterior."""
+    engine, likelihood, kernels = engine_of(posterior), likelihood_of(posterior), kernels_of(posterior)
+    described = [one for one in (engine, likelihood, *kernels.values()) if one is not None]
+    facts |= {
+        "posterior": posterior,
+        "engine": engine,
+        "likelihood": likelihood,
+        "cited": sorted({one.citation for one in described if one.citation}),
+    }
+    return Chapter("Methods", macro, facts)
+
+
+def part_name(part: str, posterior: Any) -> str:
+    """A part of the covariance in words."""
+    if part in _NAMES:
+        return _NAMES[part]
+    related = posterior.kind == "utilities" and part in posterior.data.relations
+    return f"relation {part}" if related else clean(part)
+
+
+def hyperparameters(posterior: Any) -> Chapter | None:
+    """The chapter; None where there are no hyperparameters."""
+    if not posterior.hyperparameters:
+        return None
+    utilities = posterior.kind == "utilities"
+    draws = getattr(posterior, "hyperparameter_draws", {})
+    picked = _resampled(posterior) if draws else slice(None)
+    rows, meanings, drawn = [], [], {}
+    for name, value in posterior.hyperparameters.items():
+        array = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        part = site_part(posterior, name) if utilities else None
+        kind = name if part is None else name.removeprefix(f"{part}_")
+        owners, numbers = _owners(posterior, part, kind, array), array.ravel()
+        columns = (
+            np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1) if name in draws else None
+        )
+        for entry in np.argsort(numbers, kind="stable") if kind == "lengthscale" else range(array.size):
+            shown = significant(numbers[entry])
+            if columns is not None:
+                lower, upper = np.quantile(columns[picked, entry], [0.05, 0.95])
+                shown += f" ({significant(lower)} to {significant(upper)})"
+            reading = _reading(posterior, part, kind, float(numbers[entry]))
+            rows.append((name, owners[entry], shown, reading))
+        if columns is not None:
+            for owner, values in zip(owners, columns.T, strict=True):
+                if np.ptp(values) > 0:
+                    drawn[f"{kind}, {owner}" if array.size > 1 else name] = values[picked]
+        meanings.append(_meaning(posterior, part, kind))
+    kept = [column for column in range(4) if any(row[column] for row in rows)]
+    columns_kept = [("Name", "Of", "Value", "Reading")[column] for column in kept]
+    table = [[cell(row[column], 400 if column == 3 else 60) for column in kept] for row in rows]
+    drawn = dict(list(drawn.items())[:_MOST_DRAWN])
+    facts = {
+        "averaged": bool(draws),
+        "searched": posterior.searched,
+        "unanswered": utilities and not posterior.data.num_answers,
+        "converged": posterior.converged,
+        "follow": posterior.kind == "relation",
+        "picture": plots.both(plots.densities, "hyperparameters", drawn) if drawn else None,
+        "table": grid(
+            "Values of the hyperparameters", columns_kept, table[:_MOST_ROWS], (columns_kept.index("Value"),)
+        ),
+        "shown": min(_MOST_ROWS, len(rows)),
+        "total": len(rows),
+        "meanings": [text for text in dict.fromkeys(meanings) if text],
+    }
+    return Chapter("Hyperparameters", "common.html:hyperparameters", facts)
+
+
+def _resampled(posterior: Any) -> Any:
+    """Positions of the values of the hyperparameters, each as often as its weight says."""
+    weights = posterior.belief.weights
+    if not np.ptp(weights):
+        return slice(None)
+    counts = np.round(_COPIES * weights / weights.max()).astype(int)
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[str]:
+    """What each entry of a hyperparameter belongs to."""
+    if part == ATTRIBUTES and kind == "lengthscale":
+        names = posterior.data.attribute_names
+        if array.shape == (len(names),):
+            return [f"attribute {clean(name)}" for name in names]
+        if array.size == 1:
+            return ["all attributes"]
+    if part is not None:
+        return [part_name(part, posterior)] * array.size
+    if kind == "rater_noise" and posterior.kind == "utilities":
+        raters = posterior.data.comparisons.raters
+        if array.shape == (len(raters),):
+            return [f"rater {clean(label)}" for label in raters]
+    return [""] if array.size == 1 else [f"entry {entry + 1}" for entry in range(array.size)]
+
+
+_AMPLITUDE = (
+    "Amplitude: the size of a part. Two entities that this part treats as unrelated differ by about 1.4 times as much, "
+    "in the unit of the answers' noise. Near 0 the part is switched off."
+)
+
+
+def _meaning(posterior: Any, part: str | None, kind: str) -> str:
+    """What a hyperparameter means, as far as what it belongs to says so."""
+    if part is None:
+        likelihood = likelihood_of(posterior)
+        return "" if likelihood is None else likelihood.parameters.get(kind, "")
+    kernel = kernels_of(posterior).get(part)
+    if kernel is None and part != INDIVIDUAL:
+        return ""
+    return _AMPLITUDE if kind == "amplitude" or kernel is None else kernel.parameters.get(kind, "")
+
+
+def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
+    """A value in words, where it is known what it belongs to."""
+    if posterior.kind == "relation":
+        # A program has the standard deviation of the labels' noise for a hyperparameter; beside λ it is the variance that λ stands for.
+        noise = "variance" if "regularization" in posterior.hyperparameters else "standard deviation"
+        return {
+            "regularization": "λ: how much labels are distrusted; larger means smoother scores",
+            "scale": "common factor of prior and noise, estimated from the labels",
+            "noise": f"{noise} of the error of one label",
+        }.get(kind, "")
+    if kind == "lapse":
+        return f"{percent(number)} of the answers are given at random"
+    if kind == "tie_margin":
+        return f"two equals tie in {percent(float(2 * ndtr(number) - 1))} of the answers"
+    if part == INDIVIDUAL:
+        return f"two entities typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
+    kernel = None if part is None else kernels_of(posterior).get(part)
+    if kernel is None or part is None:
+        return ""
+    scaled = options_of(posterior).get("standardize" if part == ATTRIBUTES else "normalize", True)
+    if kind == "amplitude":
+        known = kernel.unit and (scaled or part == ATTRIBUTES)
+        return f"{kernel.unit} typically differ by {fixed(np.sqrt(2) * number)}" if known else ""
+    if kind not in kernel.readings or (part == ATTRIBUTES and not scaled):
+        return ""
+    return kernel.readings[kind](number, posterior.data.relations.get(part))
+
+
+# What an engine reports in ``info`` -> (words, how to read it).
+_READINGS = {
+    "iterations": ("Sweeps", "rounds over all answers in the last run"),
+    "residual": (
+        "Residual",
+        "the largest mismatch that is left; 0 at the solution, and below 10⁻⁶ nothing to worry about",
+    ),
+    "damping": (
+        "Damping",
+        "fraction of each update that was taken at the end; 1 is undamped, small values mean a hard problem",
+    ),
+    "space": (
+        "Space",
+        "where the algebra was done: over answers (gap) or over entities (entity); it changes nothing but speed",
+    ),
+    "structure": ("Structure", "sparse: without a matrix of all entities"),
+    "entities": ("Entities", "of which there is a belief"),
+    "touched": ("Compared", "entities that answers are about"),
+    "scale_error": ("Scale", "relative standard error of a relation's scale, which was estimated"),
+    "searched_answers": ("Answers of the search", "by which hyperparameters were found"),
+    "at_boundary": ("At a boundary", "hyperparameters that were found where the range of the search ends"),
+    "variances": ("Variances", "how those of the gaps that were asked about were found"),
+    "gap_sd_error": ("Their error", "the largest relative one of a gap's standard deviation"),
+    "mean_error": ("Error of means", "that follows from it, the largest"),
+    "log_evidence_error": ("Error of the evidence", "standard error of the log evidence"),
+    "attributes_left_out": (
+        "Left out",
+        "share of the attributes' variance that a few representatives do not tell",
+    ),
+    "jitter": ("Jitter", "added to the prior's diagonal to make it positive definite; 0 if none was needed"),
+    "evaluations": ("Evaluations", "of the evidence while searching for hyperparameters"),
+    "failed_evaluations": (
+        "Failed evaluations",
+        "tried hyperparameters at which the engine failed; the search turned back from them",
+    ),
+    "gradient_norm": ("Gradient", "largest slope that is left at the hyperparameters found; 0 at a maximum"),
+    "log_prior": ("Log prior", "log density of the hyperparameters under their prior"),
+    "chains": ("Chains", "independent runs of the sampler"),
+    "draws": ("Draws", "of the hyperparameters, all chains together"),
+    "r_hat": (
+        "R-hat",
+        f"of the hyperparameters, the largest: 1 where the chains agree, above {UNMIXED} they do not yet",
+    ),
+    "ess": (
+        "Effective draws",
+        "of the hyperparameters, the fewest: so many independent draws would say as much",
+    ),
+    "solver": ("Solver", "how the scores were found; all ways lead to the same"),
+    "edges": ("Labels used", "those of a symmetric or reciprocal relation count in both directions"),
+    "complete": ("Complete", "whether there is a label for every pair"),
+    "held_out_edges": ("Labels held out", "to tell when to end the iterations"),
+    "held_out_concordance": (
+        "Held-out order",
+        "share of the pairs of those labels that came in the right order",
+    ),
+    "best_iteration": ("Best iteration", "the one at which they did"),
+    "stopped": ("Ended", "why the iterations did"),
+    "divergences": ("Divergences", "steps the sampler could not follow; a few in a hundred are too many"),
+}
+_ITERATIONS = {
+    "sampled": ("Draws", "from the posterior, all chains together"),
+    "relation": ("Iterations", "of conjugate gradients; 0 where there is a closed form"),
+}
+_ELSEWHERE = ("engine", "result", "groups", "hyperparameters")
+_LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers aside, is a note under it
+
+
+def computation(posterior: Any) -> Chapter:
+    """The chapter on how the computation went, from what the engine reports."""
+    info, result, sampled = posterior.info, posterior.result, posterior.sampled
+    meaning = "draws from the posterior, made by a sampler" if sampled else "see Methods"
+    ended = "taken as it is" if sampled and result.ok else result.value
+    rows = [
+        ["Engine", cell(posterior.engine), meaning],
+        ["Result", cell(result.name.replace("_", " ")), cell(ended, 400)],
+    ]
+    if posterior.log_evidence is not None:
+        reading = "how probable the answers are under the model, on the log scale; for comparing models on the same answers"
+        rows.append(["Log evidence", fixed(posterior.log_evidence), reading])
+    kind = "sampled" if sampled else posterior.kind
+    words = _READINGS | ({"iterations": _ITERATIONS[kind]} if kind in _ITERATIONS else {})
+    notes = []
+    for name in [*words, *sorted(info.keys() - words.keys())]:  # in one order, before and after it was saved
+        value = info.get(name)
+        if name in _ELSEWHERE or not isinstance(value, str | int | float | bool):
+            continue
+        title, reading = words.get(name, (clean(name), ""))
+        if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+            notes.append(f"{title}: {value}" if name in words else value)
+        else:
+            rows.append([cell(title), _value(value), reading])
+    table = grid("Diagnostics and how to read them", ("What", "Value", "How to read it"), rows, (1,))
+    return Chapter("How the computation went", "common.html:computation", {"table": table, "items": notes})
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return fixed(value, 0) if value.is_integer() and abs(value) < 1e6 else significant(value)
+    return cell(value).text
+
+
+def versions(posterior: Any) -> Chapter:
+    """What one needs to make the same page again."""
+    rows = [["relpref", __version__], ["Python", platform.python_version()]]
+    rows += [[name, _version(name)] for name in ("jax", "numpyro", "numpy")]
+    rows.append(["Random key", _key(posterior.key)])
+    table = grid("Versions and random key", ("What", "Value"), rows)
+    return Chapter("Versions", "common.html:versions", {"table": table})
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _key(words: NDArray[Any]) -> str:
+    """A key made by ``jax.random.key(seed)`` as its seed, another by its words."""
+    numbers = [int(word) for word in words]
+    return f"seed {numbers[1]}" if len(numbers) == 2 and numbers[0] == 0 else " ".join(map(str, numbers))

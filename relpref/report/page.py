@@ -1,34 +1,41 @@
 """Writes the page."""
 
 import os
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from relpref.errors import DataError
 from relpref.files import replaced
-from relpref.infer import ClassPosterior, InferenceWarning, RelationPosterior, UtilityPosterior
-from relpref.infer.large.covariance import ImplicitBelief
-from relpref.report import plain
-from relpref.report.blocks import Block, Chapter, Contents, Picture, Section, Text, clean
-from relpref.report.classes import contents as classes
-from relpref.report.foreign import AnyPosterior, banner, computation, foreign
-from relpref.report.methods import methods, versions
-from relpref.report.model import citations
-from relpref.report.plots import from_frame
-from relpref.report.relation import contents as relation
-from relpref.report.utilities import contents as utilities
-from relpref.report.utilities import methods as large
+from relpref.infer import InferenceWarning, Posterior, RelationPosterior
+from relpref.registry import find, names
+from relpref.report import blocks, classes, plots, relation, utilities
+from relpref.report.blocks import (
+    Chapter,
+    Contents,
+    Grid,
+    Section,
+    cell,
+    clean,
+    counted,
+    from_frame,
+    grid,
+    significant,
+)
+from relpref.report.model import computation, hyperparameters, methods, versions
+from relpref.report.trust import Checked
 
 _LONGEST_PARAGRAPH = 20_000
 
 
 def write(
-    posterior: AnyPosterior,
+    posterior: Posterior | RelationPosterior,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
@@ -42,7 +49,7 @@ def write(
     Parameters
     ----------
     posterior : Posterior or RelationPosterior
-        Each kind has the chapters that matter there.
+        Each kind has the chapters that matter there, and those registered for it (`relpref.register`).
     path : path
         File to write; its folder must exist.
     title : str, optional
@@ -74,7 +81,7 @@ def write(
 
 
 def render(
-    posterior: AnyPosterior,
+    posterior: Posterior | RelationPosterior,
     *,
     title: str | None = None,
     sections: Sequence[Section] = (),
@@ -86,52 +93,120 @@ def render(
             raise DataError(
                 f"sections: got a {type(section).__name__}; each must be a relpref.report.Section"
             )
-    page = _contents(posterior, relations_evidence)
-    added = [_chapter(section, number) for number, section in enumerate(sections, start=1)]
-    closing = [computation(posterior), methods(page.methods, citations(posterior)), versions(posterior)]
-    return _template().render(
+    kinds: Mapping[str, Callable[[Any, Any], Contents]] = {
+        "utilities": utilities.contents,
+        "relation": relation.contents,
+        "classes": classes.contents,
+    }
+    page = kinds.get(posterior.kind, _sites)(posterior, relations_evidence)
+    added = [*sections, *_registered(posterior)]
+    extra = [_chapter(section, number) for number, section in enumerate(added, start=1)]
+    chapters = [*extra[: len(sections)], *page.chapters, *extra[len(sections) :]]
+    chapters += [computation(posterior), page.methods, versions(posterior)]
+    environment = _environment()
+    bodies = [(chapter.title, _body(environment, chapter)) for chapter in chapters if chapter is not None]
+    text: str = environment.get_template("page.html").render(
         title=clean(title or page.title),
-        banner=banner(posterior),
-        lead=page.lead,
-        chapters=[*added, *page.chapters, *closing],
-        css=files("relpref.report").joinpath("report.css").read_text("utf-8"),
+        result=posterior.result,
+        summary=_body(environment, page.summary),
+        chapters=bodies,
+        css=files("relpref.report").joinpath("templates/report.css").read_text("utf-8"),
     )
+    return text
 
 
-def _contents(posterior: AnyPosterior, relations_evidence: bool | pd.DataFrame | None) -> Contents:
-    """What is particular to the kind of posterior."""
-    if isinstance(posterior, UtilityPosterior) and isinstance(posterior.belief, ImplicitBelief):
-        return large.contents(posterior, relations_evidence)
-    if isinstance(posterior, UtilityPosterior):
-        return utilities.contents(posterior, relations_evidence)
-    if isinstance(posterior, ClassPosterior):
-        return classes.contents(posterior)
-    if isinstance(posterior, RelationPosterior):
-        return relation.contents(posterior)
-    return plain.contents(posterior)
+def _registered(posterior: Any) -> list[Section]:
+    """The sections that registered chapters have for this kind of posterior."""
+    found = []
+    for name in names("chapter"):
+        if name.partition(".")[0] == posterior.kind:
+            section = find("chapter", name)(posterior)
+            if section is not None and not isinstance(section, Section):
+                raise DataError(
+                    f"the chapter {name!r} returned a {type(section).__name__}; return a relpref.report.Section, or None"
+                )
+            found += [] if section is None else [section]
+    return found
 
 
 def _chapter(section: Section, number: int) -> Chapter:
     """A section of the caller as a chapter."""
-    blocks: list[Block] = [Text(clean(text, _LONGEST_PARAGRAPH)) for text in section.paragraphs]
-    if section.figure is not None:
-        svg, own_colours = foreign(section.figure, f"extra{number}", clean(section.title))
-        blocks.append(Picture(svg, own_colours=own_colours))
-    if section.table is not None:
-        blocks += from_frame(section.table, clean(section.title))
-    if section.note is not None:
-        blocks.append(Text(clean(section.note, _LONGEST_PARAGRAPH), small=True))
-    return Chapter(clean(section.title), blocks)
+    title, table = clean(section.title), section.table
+    facts = {
+        "title": title,
+        "paragraphs": [clean(text, _LONGEST_PARAGRAPH) for text in section.paragraphs],
+        "picture": None if section.figure is None else plots.foreign(section.figure, f"extra{number}", title),
+        "table": None if table is None else from_frame(table, title),
+        "note": None if section.note is None else clean(section.note, _LONGEST_PARAGRAPH),
+    }
+    if table is not None:
+        head = table.iloc[: blocks.MOST_ROWS, : blocks.MOST_COLUMNS]
+        facts |= {"of": table.shape, "kept": head.shape, "cut": head.shape != table.shape}
+    return Chapter(title, "common.html:section", facts)
 
 
-def _template() -> Any:
+_SITE_ROWS = 50
+
+
+def _sites(posterior: Any, wanted: object) -> Contents:
+    """The page of a program without labelled entities: its sites."""
+    sizes = {site: where.stop - where.start for site, where in posterior.slices.items()}
+    widest = float(np.max([np.max(posterior.sd(site=site), initial=0.0) for site in sizes], initial=0.0))
+    inside = [f"{clean(site)} ({counted(size, 'value')})" for site, size in sizes.items()]
+    tables = [_site(posterior, site, size) for site, size in sizes.items()]
+    chapters = [
+        Chapter("Posterior", "sites.html:sites", {"tables": tables}),
+        Chapter("How far to trust it", "sites.html:trust", Checked(posterior).facts()),
+        hyperparameters(posterior),
+    ]
+    summary = Chapter("", "sites.html:summary", {"sites": inside, "widest": widest})
+    return Contents("Posterior report", summary, chapters, methods(posterior, "sites.html:methods"))
+
+
+def _site(posterior: Any, site: str, size: int) -> Grid:
+    """Mean and standard deviation of the values of a Gaussian site."""
+    means, sds = posterior.mean(site=site)[:_SITE_ROWS], posterior.sd(site=site)[:_SITE_ROWS]
+    rows = [
+        [cell(row), significant(mean), significant(sd)]
+        for row, (mean, sd) in enumerate(zip(means, sds, strict=True))
+    ]
+    caption = f"Site {clean(site)}: {counted(size, 'value')}"
+    caption += f", the first {_SITE_ROWS} are shown" if size > _SITE_ROWS else ""
+    return grid(caption, ("Position", "Mean", "Standard deviation"), rows, (0, 1, 2))
+
+
+# What templates call numbers and names by.
+_WORDS = (
+    *("clean", "counted", "counted_share", "fixed", "isolated", "listed", "percent", "sentence"),
+    *("signed_percent", "significant", "unbroken", "whole"),
+)
+_LINES = re.compile(r"<(p|li|figcaption)\b.*?</\1>", re.DOTALL)
+_BREAK = re.compile(r"\s*\n\s*")
+
+
+def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("relpref.report", package_path=""),
+        loader=PackageLoader("relpref.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2")
+    environment.globals |= {name: getattr(blocks, name) for name in _WORDS}
+    return environment
+
+
+def _body(environment: Any, chapter: Chapter) -> Any:
+    """What the macro of a chapter makes of its facts, each paragraph on one line."""
+    from markupsafe import Markup
+
+    template, _, macro = chapter.macro.partition(":")
+    text = str(getattr(environment.get_template(template).module, macro)(chapter.facts)).strip()
+    return Markup(_LINES.sub(_on_one_line, text))
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    text = _BREAK.sub(" ", found[0])
+    return re.sub(r"(<\w[^>]*>) | (</\w+>$)", r"\1\2", text)

@@ -1,29 +1,29 @@
-"""The shape of a picture, and shares as bars, which ArviZ does not draw.
+"""Pictures of the page: one style of matplotlib, and SVG that is checked and made fit to stand beside others.
 
 Each picture is drawn twice, for a screen as wide as a page and for one as narrow as a phone; the style sheet shows the one that fits.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from io import StringIO
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
-import pandas as pd
 from markupsafe import escape
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.data.arrays import shown
+from relpref.errors import DataError
 from relpref.posterior.gaussian import Floats
-from relpref.report.blocks import Cell, Grid, Text, clean, fixed, shorten, signed_percent, significant
+from relpref.report.blocks import Picture, fixed, shorten, signed_percent
 
-# Matplotlib draws with these colours; on the page each becomes a variable of the style sheet, so that a picture follows
+# Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so that a picture follows
 # the reader into the dark.
 INK, MUTED, FAINT, ACCENT, AGAINST = "#010101", "#020202", "#030303", "#040404", "#050505"
 _VARIABLES = {INK: "--ink", MUTED: "--muted", FAINT: "--line", ACCENT: "--accent", AGAINST: "--against"}
-
 _TOKEN = re.compile(r"@@(\d+)@@")
 _STYLE = {
     "svg.fonttype": "none",  # real text: searchable, readable aloud, in the reader's own font
@@ -34,6 +34,7 @@ _STYLE = {
     "axes.edgecolor": MUTED,
     "axes.labelcolor": MUTED,
     "axes.unicode_minus": True,
+    "axes.labelpad": 8.0,
     "xtick.color": MUTED,
     "xtick.labelcolor": MUTED,
     "ytick.color": MUTED,
@@ -63,6 +64,16 @@ class Canvas:
         self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
         FigureCanvasSVG(self.figure)
 
+    def axes(self, left: float, bottom: float, across: float, up: float, *, rows: bool = True) -> Any:
+        """Axes in a rectangle in points; of ``rows`` the caller writes the names himself."""
+        width, height = self._size
+        axes = self.figure.add_axes((left / width, bottom / height, across / width, up / height))
+        axes.tick_params(length=4)
+        axes.patch.set_visible(False)
+        if rows:
+            axes.set_yticks([])
+        return axes
+
     def words(self, text: str, title: str | None = None) -> str:
         """A token to draw in place of ``text``.
 
@@ -88,14 +99,12 @@ class Canvas:
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self.figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
         body = buffer.getvalue()
-        body = body[body.index(">", body.index("<svg")) + 1 :]
-        body = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
-        body = prefixed(body, name)
+        body = _cleaned(body[body.index(">", body.index("<svg")) + 1 :], name)
         body = re.sub(r" ?font-family:[^;\"]*;", "", body)
         body = re.sub(r"font: (?:[^;\"']*? )?([\d.]+px) [^;\"]*", r"font-size: \1", body)
         body = re.sub(r' transform="rotate\(-?0 [^"]*"', "", body)
-        for colour, variable in _VARIABLES.items():
-            body = body.replace(colour, f"var({variable})")
+        for color, variable in _VARIABLES.items():
+            body = body.replace(color, f"var({variable})")
         body = _TOKEN.sub(self._word, body)
         width, height = self._size
         return (
@@ -118,37 +127,81 @@ def canvas(width: float, height: float) -> Iterator[Canvas]:
         yield Canvas(width, height)
 
 
-def prefixed(body: str, name: str) -> str:
-    """Make the ids of a picture unique on the page."""
-    body = re.sub(r'(\sid=["\'])', rf"\g<1>{name}-", body)
-    body = re.sub(r'(href=["\']#)', rf"\g<1>{name}-", body)
-    body = re.sub(r'(aria-(?:labelledby|describedby)=")([^"]*)', partial(_each_prefixed, name), body)
-    return re.sub(r"(url\(['\"]?#)", rf"\g<1>{name}-", body)
+def _cleaned(body: str, name: str) -> str:
+    """SVG without comments and metadata, whose ids are unique on the page."""
+    body = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
+    body = re.sub(r'(\sid=["\']|href=["\']#|url\([\'"]?#)', rf"\g<1>{name}-", body)
+
+    def each(attribute: re.Match[str]) -> str:
+        return attribute[1] + " ".join(f"{name}-{one}" for one in attribute[2].split())
+
+    return re.sub(r'(aria-(?:labelledby|describedby)=")([^"]*)', each, body)
 
 
-def _each_prefixed(name: str, attribute: re.Match[str]) -> str:
-    return attribute[1] + " ".join(f"{name}-{one}" for one in attribute[2].split())
+_FORBIDDEN = ("script", "foreignobject", "iframe", "object", "embed", "audio", "video", "handler", "listener")
+_ADDRESS = re.compile(r"url\(\s*['\"]?(?!#|data:)|@import|expression\(", re.IGNORECASE)
 
 
-def axes_of(figure: Any, rectangle: tuple[float, float, float, float]) -> Any:
-    """Axes in a rectangle in points: left, bottom, width, height."""
-    width, height = figure.get_size_inches() * 72
-    left, bottom, across, up = rectangle
-    axes = figure.add_axes((left / width, bottom / height, across / width, up / height))
-    axes.tick_params(length=4)
-    axes.patch.set_visible(False)
-    return axes
+def foreign(figure: str, name: str, title: str) -> Picture:
+    """A picture that comes from the caller, checked.
+
+    Parameters
+    ----------
+    figure : str
+        SVG, with or without an XML header.
+    name : str
+        Put before its ids, which must be unique on the page.
+    title : str
+        What it shows, if it does not say so itself.
+
+    Raises
+    ------
+    DataError
+        If it is not one SVG picture, or it holds scripts or addresses.
+    """
+    start, end = figure.find("<svg"), figure.rfind("</svg>")
+    if start < 0 or end < 0:
+        raise DataError(
+            f"figure: {shown(figure)} is not SVG; give the text of one picture, from <svg to </svg>"
+        )
+    body = _cleaned(figure[start : end + len("</svg>")], name)
+    _check(body)
+    opening, _, rest = body.partition(">")
+    own = 'class="plot' not in opening
+    if "role=" not in opening:
+        opening += f' role="img" aria-label="{escape(title)}"'
+    return Picture(f"{opening}>{rest}", own_colors=own)
 
 
-def axes_without_y(figure: Any, rectangle: tuple[float, float, float, float]) -> Any:
-    """The same; the caller names the rows itself."""
-    axes = axes_of(figure, rectangle)
-    axes.set_yticks([])
-    return axes
-
-
-LETTER = 6.9  # mean width of a letter, in points, at the size of the row names
-BOTTOM = 46.0  # room for the numbers and the words under the axis
+def _check(body: str) -> None:
+    if "xmlns:xlink" not in body:  # HTML knows it without a declaration
+        body = body.replace("<svg", '<svg xmlns:xlink="http://www.w3.org/1999/xlink"', 1)
+    try:
+        root = ElementTree.fromstring(body)
+    except ElementTree.ParseError as error:
+        raise DataError(
+            f"figure: the SVG is not well formed ({error}); give the text of one picture"
+        ) from None
+    for element in root.iter():
+        tag = str(element.tag).rpartition("}")[2].lower()
+        if tag in _FORBIDDEN:
+            raise DataError(f"figure: the SVG holds a <{tag}>; a report has no active content: remove it")
+        for attribute, value in element.attrib.items():
+            key = attribute.rpartition("}")[2].lower()
+            if key.startswith("on") or "javascript:" in value.lower():
+                raise DataError(
+                    f"figure: the SVG has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+                )
+            if key in ("href", "src") and not value.startswith(("#", "data:image/")):
+                raise DataError(
+                    f"figure: the SVG refers to {shown(value)}; a report loads nothing: put the content into the picture"
+                )
+            if _ADDRESS.search(value):
+                raise DataError(
+                    f"figure: the SVG refers to an address in {shown(value)}; a report loads nothing: remove it"
+                )
+        if _ADDRESS.search(element.text or "") and tag == "style":
+            raise DataError("figure: the SVG's style refers to an address; a report loads nothing: remove it")
 
 
 @dataclass(frozen=True)
@@ -161,109 +214,60 @@ class Shape:
 
 
 WIDE, NARROW = Shape(680.0, 30, False), Shape(360.0, 16, True)
+_LETTER = 6.9  # mean width of a letter, in points, at the size of the row names
+_BOTTOM = 46.0  # room for the numbers and the words under the axis
+_ROW, _BAR, _DENSITY = 22.0, 30.0, 74.0  # heights
+_MOST_ANSWERS = 1000  # in a picture of calibration; of more, so many evenly spread over the probabilities
+_BAND_DRAWS = 400
 
 
-def bars(names: Sequence[str], values: ArrayLike, name: str, description: str, shape: Shape = WIDE) -> str:
+def both(draw: Callable[..., str], name: str, *args: Any, **keywords: Any) -> Picture:
+    """A picture in both shapes."""
+    wide, narrow = (draw(*args, f"{name}{shape.width:.0f}", shape, **keywords) for shape in (WIDE, NARROW))
+    return Picture(wide, narrow)
+
+
+def _margin(names: Sequence[str]) -> float:
+    """Room for names, wide letters included."""
+    letters = [sum(1.75 if ord(letter) > 0x2E80 else 1.0 for letter in text) for text in names]
+    return 14 + _LETTER * max(letters, default=0.0)
+
+
+_AT_LEFT: dict[str, Any] = {"ha": "right", "va": "center_baseline", "fontsize": 12, "clip_on": False}
+
+
+def bars(names: Sequence[str], values: ArrayLike, name: str, shape: Shape, *, description: str) -> str:
     """Shares as horizontal bars, each with its number."""
     shares: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
-    shown = [shorten(text, shape.longest_name) for text in names]
-    left, up = margin(shown) + 10, len(names) * 30.0
+    short = [shorten(text, shape.longest_name) for text in names]
+    left, up = _margin(short) + 10, len(names) * _BAR
     across = shape.width - left - 60
     low, high = min(0.0, float(shares.min())), max(1.0, float(shares.max()))
-    with canvas(shape.width, up + BOTTOM + 6) as drawing:
-        axes = axes_without_y(drawing.figure, (left, BOTTOM, across, up))
+    with canvas(shape.width, up + _BOTTOM + 6) as drawing:
+        axes = drawing.axes(left, _BOTTOM, across, up)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlim(low, high)
         axes.locator_params(axis="x", nbins=4 if shape.narrow else 7)
-        axes.barh(
-            range(len(names)), shares, height=0.56, color=[ACCENT if s >= 0 else AGAINST for s in shares]
-        )
+        colors = [ACCENT if share >= 0 else AGAINST for share in shares]
+        axes.barh(range(len(names)), shares, height=0.56, color=colors)
         axes.axvline(0, color=MUTED, linewidth=1)
-        here = {"va": "center_baseline", "fontsize": 12, "clip_on": False, "color": INK}
-        for row, (text, title, share) in enumerate(zip(shown, names, shares, strict=True)):
+        for row, (text, title, share) in enumerate(zip(short, names, shares, strict=True)):
             word = drawing.words(text, title)
-            axes.text(-10 / across, row, word, transform=axes.get_yaxis_transform(), ha="right", **here)
+            axes.text(-10 / across, row, word, transform=axes.get_yaxis_transform(), color=INK, **_AT_LEFT)
             beyond = max(float(share), 0.0) + 8 / across * (high - low)
-            axes.text(beyond, row, drawing.words(signed_percent(share)), ha="left", **here)
+            number = drawing.words(signed_percent(share))
+            axes.text(beyond, row, number, color=INK, **_AT_LEFT | {"ha": "left"})
         ticks = [tick for tick in axes.get_xticks() if low - 1e-9 <= tick <= high + 1e-9]
         axes.set_xticks(ticks, [f"{fixed(100 * tick, 0)}%" for tick in ticks])
-        label = "share of the spread" if shape.narrow else "share of the spread between the entities"
-        axes.set_xlabel(drawing.words(label), labelpad=8)
+        axes.set_xlabel(
+            drawing.words(f"share of the spread{'' if shape.narrow else ' between the entities'}")
+        )
         return drawing.svg(name, "What the utilities rest on", description, narrow=shape.narrow)
-
-
-def margin(names: Sequence[str]) -> float:
-    """Room for names, wide letters included."""
-    letters = [sum(1.75 if ord(letter) > 0x2E80 else 1.0 for letter in text) for text in names]
-    return 14 + LETTER * max(letters, default=0.0)
-
-
-_MOST_ROWS = 200
-_MOST_COLUMNS = 30
-_LONGEST_CELL = 60
-
-
-def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
-    """Any value; long text is cut and kept whole in the title."""
-    if isinstance(value, float | np.floating):
-        return Cell(significant(float(value)))
-    full = "–" if value is None or value is pd.NA or value is pd.NaT else clean(value)
-    short = shorten(full, longest)
-    return Cell(short, None if short == full else full)
-
-
-def grid(
-    caption: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Cell | str]],
-    numeric: Iterable[int] = (),
-    heading: int = 0,
-) -> Grid:
-    """A table from cells and plain text."""
-    filled = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
-    return Grid(caption, columns, filled, heading, frozenset(numeric))
-
-
-def from_frame(frame: pd.DataFrame, caption: str) -> list[Grid | Text]:
-    """A user's DataFrame, and a sentence where some of it is left out."""
-    head = frame.iloc[:_MOST_ROWS, :_MOST_COLUMNS]
-    counted = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
-    columns = [clean(name) for name in head.columns]
-    values: list[list[Any]] = [head.iloc[:, position].tolist() for position in range(head.shape[1])]
-    numeric = [
-        position
-        for position in range(head.shape[1])
-        if pd.api.types.is_numeric_dtype(head.dtypes.iloc[position])
-    ]
-    if not counted:
-        names = [name for name in frame.index.names if name is not None]
-        columns = [", ".join(map(clean, names)), *columns]
-        values = [head.index.tolist(), *values]
-        numeric = [position + 1 for position in numeric]
-    rows = [[cell(one) for one in row] for row in zip(*values, strict=True)]
-    blocks: list[Grid | Text] = [grid(caption, columns, rows, numeric)]
-    if head.shape != frame.shape:
-        text = f"The first {head.shape[0]} of {frame.shape[0]} rows and {head.shape[1]} of {frame.shape[1]} columns are shown."
-        blocks.append(Text(text, small=True))
-    return blocks
-
-
-_ROW = 22.0
-_MOST_ANSWERS = 1000  # in a picture of calibration; of more, so many evenly spread over the probabilities
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a forest plot.
-
-    Attributes
-    ----------
-    name : str
-        In full; the picture shows what it has room for.
-    place : int
-        1 is best.
-    middle, lower, upper : float
-    """
+    """One row of a forest plot: a name in full, a place (1 is best), a dot and a line."""
 
     name: str
     place: int
@@ -273,210 +277,98 @@ class Line:
 
 
 def forest(
-    lines: Sequence[Line],
-    name: str,
-    description: str,
-    interval: float,
-    shape: Shape = WIDE,
-    *,
-    quantity: str = "utility",
-    measured: str = " less the average of all",
+    lines: Sequence[Line], name: str, shape: Shape, *, description: str, quantity: str, measured: str
 ) -> str:
-    """Values with intervals, best at the top (`arviz_plots.plot_forest`); a gap in the places is drawn as one."""
+    """Values with intervals, best at the top; a gap in the places is drawn as one."""
     gaps = [row for row in range(1, len(lines)) if lines[row].place > lines[row - 1].place + 1]
-    height = [float(row) + sum(row >= gap for gap in gaps) for row in range(len(lines))]
+    heights = [float(row) + sum(row >= gap for gap in gaps) for row in range(len(lines))]
     rows = len(lines) + len(gaps)
     names = [shorten(line.name, shape.longest_name) for line in lines]
     hidden = [f"… {lines[gap].place - lines[gap - 1].place - 1} not shown" for gap in gaps]
-    places = 9 + LETTER * max(len(str(line.place)) for line in lines)
-    left = margin([*names, *hidden]) + places
+    places = 9 + _LETTER * max(len(str(line.place)) for line in lines)
+    left = _margin([*names, *hidden]) + places
     across, up = shape.width - left - 14, rows * _ROW
-    with canvas(shape.width, up + BOTTOM + 6) as drawing:
-        axes = axes_without_y(drawing.figure, (left, BOTTOM, across, up))
+    low, high = min(0.0, *(line.lower for line in lines)), max(0.0, *(line.upper for line in lines))
+    room = 0.03 * (high - low) or 1.0
+    with canvas(shape.width, up + _BOTTOM + 6) as drawing:
+        axes = drawing.axes(left, _BOTTOM, across, up)
         axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-        _plot_forest(axes, lines, height)
+        ends = [line.lower for line in lines], [line.upper for line in lines]
+        axes.hlines(heights, *ends, color=ACCENT, linewidth=2.2)
+        axes.plot([line.middle for line in lines], heights, "o", color=ACCENT, markersize=7)
         axes.set_ylim(rows - 0.5, -0.5)
-        axes.set_xlim(*_limits(lines))
+        axes.set_xlim(low - room, high + room)
         axes.locator_params(axis="x", nbins=5 if shape.narrow else 9)
-        here = {
-            "transform": axes.get_yaxis_transform(),
-            "ha": "right",
-            "va": "center_baseline",
-            "fontsize": 12,
-            "clip_on": False,
-        }
-        for line, y, shown in zip(lines, height, names, strict=True):
-            axes.text(-(10 + places) / across, y, drawing.words(shown, line.name), color=INK, **here)
+        here = _AT_LEFT | {"transform": axes.get_yaxis_transform()}
+        for line, y, short in zip(lines, heights, names, strict=True):
+            axes.text(-(10 + places) / across, y, drawing.words(short, line.name), color=INK, **here)
             axes.text(-10 / across, y, str(line.place), color=MUTED, **here)
         for gap, words in zip(gaps, hidden, strict=True):
-            axes.axhline(height[gap] - 1, color=FAINT, linewidth=1)
-            axes.text(-(10 + places) / across, height[gap] - 1, drawing.words(words), color=MUTED, **here)
-        label = quantity if shape.narrow else f"{quantity}{measured}"
-        axes.set_xlabel(drawing.words(f"{label}, with {interval:.0%} intervals"), labelpad=8)
+            axes.axhline(heights[gap] - 1, color=FAINT, linewidth=1)
+            axes.text(-(10 + places) / across, heights[gap] - 1, drawing.words(words), color=MUTED, **here)
+        axes.set_xlabel(drawing.words(f"{quantity}{'' if shape.narrow else measured}, with 90% intervals"))
         title = {"utility": "Utilities", "score": "Scores"}[quantity]
         return drawing.svg(name, f"{title} with intervals", description, narrow=shape.narrow)
 
 
-def calibration(
-    predicted: Floats, observed: Floats, name: str, description: str, seed: int, shape: Shape = WIDE
-) -> str:
-    """How often came true what was predicted with each probability (`arviz_plots.plot_ppc_pava`).
+def calibration(predicted: Floats, observed: Floats, name: str, shape: Shape, *, seed: int) -> str:
+    """How often came true what was predicted with each probability, as an isotonic regression of the outcomes.
 
-    Parameters
-    ----------
-    predicted : array, shape (m,)
-        Probabilities.
-    observed : array of 0 and 1, shape (m,)
-    name, description : str
-        As for `Canvas.svg`.
-    seed : int
-        For the band, in which the line lies if the probabilities are right.
-    shape : Shape
+    The line lies in the 90% band if the probabilities are right (Dimitriadis, Gneiting & Jordan 2021); ``seed`` is for the band.
     """
-    from xarray import DataTree
+    from scipy.optimize import isotonic_regression
 
     order = np.argsort(predicted, kind="stable")
     if len(order) > _MOST_ANSWERS:
         order = order[np.linspace(0, len(order) - 1, _MOST_ANSWERS).round().astype(int)]
     right, seen = predicted[order], observed[order]
     # Outcomes as they would be if the probabilities were right; stratified, so that their mean is the probability itself.
-    rng, number = np.random.default_rng(seed), 400
-    levels = rng.permuted(np.tile((np.arange(number) + 0.5) / number, (len(order), 1)), axis=1).T
-    outcomes = (levels < right).astype(float)
-    side = min(shape.width - 70, 330.0)
-    with canvas(shape.width, side + BOTTOM + 10) as drawing:
-        axes = axes_of(drawing.figure, (56, BOTTOM, side, side))
-        tree = DataTree.from_dict(
-            {
-                "/posterior_predictive": _dataset(outcomes[None], ("chain", "draw", "answer")),
-                "/observed_data": _dataset(seen, ("answer",)),
-            }
-        )
-        import arviz_plots
+    levels = np.tile((np.arange(_BAND_DRAWS) + 0.5) / _BAND_DRAWS, (len(order), 1))
+    outcomes = (np.random.default_rng(seed).permuted(levels, axis=1).T < right).astype(float)
+    # Answers that were given the same probability are one point.
+    points, start, count = np.unique(right, return_index=True, return_counts=True)
 
-        arviz_plots.plot_ppc_pava(
-            tree,
-            ci_prob=0.9,
-            plot_collection=_collection(axes, tree["posterior_predictive"].dataset, None),
-            visuals={
-                "lines": {"color": ACCENT, "width": 2},
-                "credible_interval": {"color": ACCENT, "alpha": 0.2},
-                "reference_line": {"color": MUTED, "width": 1, "linestyle": "--"},
-                "xlabel": False,
-                "ylabel": False,
-                "title": False,
-            },
-        )
+    def line(values: Floats) -> Floats:
+        return np.asarray(isotonic_regression(np.add.reduceat(values, start) / count, weights=count).x)
+
+    low, high = np.quantile([line(one) for one in outcomes], [0.05, 0.95], axis=0)
+    description = (
+        "A line that says how often the favorite came true, by the probability that it was given; a dashed diagonal, on which the "
+        "line lies if the probabilities are right; and a band around it for chance."
+    )
+    side = min(shape.width - 70, 330.0)
+    with canvas(shape.width, side + _BOTTOM + 10) as drawing:
+        axes = drawing.axes(56, _BOTTOM, side, side, rows=False)
+        axes.fill_between(points, low, high, color=ACCENT, alpha=0.2, linewidth=0)
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--")
+        axes.plot(points, line(seen), color=ACCENT, linewidth=2)
         axes.set_xlim(np.floor(10 * right[0]) / 10, 1)
         axes.set_ylim(0, 1)
-        axes.set_xlabel(drawing.words("predicted probability"), labelpad=8)
-        axes.set_ylabel(drawing.words("share that came true"), labelpad=8)
+        axes.set_xlabel(drawing.words("predicted probability"))
+        axes.set_ylabel(drawing.words("share that came true"))
         return drawing.svg(name, "Calibration", description, narrow=shape.narrow)
 
 
-def densities(draws: Mapping[str, Floats], name: str, description: str, shape: Shape = WIDE) -> str:
-    """One density under another (`arviz_plots.plot_dist`), with a 90% interval and a dot at the mean.
+def densities(draws: Mapping[str, Floats], name: str, shape: Shape) -> str:
+    """One density under another, with a 90% interval and a dot at the mean."""
+    from arviz_stats.base import array_stats
 
-    Parameters
-    ----------
-    draws : dict from name to array, shape (s,)
-    name, description : str
-        As for `Canvas.svg`.
-    shape : Shape
-    """
-    import arviz_plots
-    from xarray import DataTree
-
-    names = [shorten(text, shape.longest_name) for text in draws]
-    left, each = margin(names) + 10, 74.0
+    short = [shorten(text, shape.longest_name) for text in draws]
+    left = _margin(short) + 10
     across = shape.width - left - 14
-    with canvas(shape.width, len(names) * each + 10) as drawing:
-        for row, (shown, (full, values)) in enumerate(zip(names, draws.items(), strict=True)):
-            bottom = (len(names) - 1 - row) * each + 26
-            axes = axes_without_y(drawing.figure, (left, bottom, across, each - 34))
-            tree = DataTree.from_dict({"/posterior": _dataset(np.asarray(values)[None], ("chain", "draw"))})
-            arviz_plots.plot_dist(
-                tree,
-                kind="kde",
-                ci_kind="eti",
-                ci_prob=0.9,
-                point_estimate="mean",
-                plot_collection=_collection(axes, tree["posterior"].dataset, None),
-                visuals={
-                    "dist": {"color": ACCENT, "width": 1.5},
-                    "credible_interval": {"color": ACCENT, "width": 3},
-                    "point_estimate": {"color": ACCENT},
-                    "point_estimate_text": False,
-                    "title": False,
-                    "remove_axis": False,
-                },
-            )
-            axes.set_yticks([])
-            axes.set_ylabel("")
-            axes.locator_params(axis="x", nbins=5 if shape.narrow else 8)
-            here = {"ha": "right", "va": "center_baseline", "fontsize": 12, "clip_on": False}
-            axes.text(
-                -10 / across, 0.3, drawing.words(shown, full), transform=axes.transAxes, color=INK, **here
-            )
-        return drawing.svg(name, "Posterior of the hyperparameters", description, narrow=shape.narrow)
-
-
-def _plot_forest(axes: Any, lines: Sequence[Line], height: Sequence[float]) -> None:
-    import arviz_plots
-    from xarray import DataTree
-
-    middle = np.array([line.middle for line in lines])
-    ends = np.array([(line.lower, line.upper) for line in lines])
-    values = _dataset(middle, ("row",))
-    intervals = _dataset(ends, ("row", "ci_bound")).assign_coords(ci_bound=["lower", "upper"])
-    draws = values.expand_dims(chain=1, draw=1)
-    arviz_plots.plot_forest(
-        DataTree.from_dict({"/posterior": draws}),
-        combined=True,
-        labels=[],
-        ci_kind="eti",
-        ci_probs=(0.5, 0.9),  # not used: the intervals are given, from the exact moments
-        point_estimate="mean",
-        stats={"twig": intervals, "point_estimate": values},
-        plot_collection=_collection(axes, draws, height),
-        visuals={
-            "trunk": False,
-            "ticklabels": False,
-            "remove_axis": False,
-            "twig": {"color": ACCENT, "width": 2.2},
-            "point_estimate": {"color": ACCENT, "facecolor": ACCENT, "size": 49, "width": 0},
-        },
+    description = (
+        "A density for each hyperparameter, with a dot at its mean and a line for its 90% interval; the table below holds the "
+        "numbers."
     )
-
-
-def _collection(axes: Any, data: Any, height: Sequence[float] | None) -> Any:
-    """One pair of axes as what ArviZ draws on; rows at given heights."""
-    import arviz_plots
-    from xarray import Dataset, DataTree
-
-    kind: Any = arviz_plots.plot_collection.PlotCollection
-
-    one = np.empty((), dtype=object)
-    one[()] = axes
-    figure = np.empty((), dtype=object)
-    figure[()] = axes.figure
-    if height is None:
-        drawn = Dataset({"figure": ((), figure), "plot": ((), one), "row_index": 0, "col_index": 0})
-        return kind(data, DataTree.from_dict({"/": drawn}), backend="matplotlib")
-    column = {"plot": ("column", one[None]), "row_index": ("column", [0]), "col_index": ("column", [0])}
-    drawn = Dataset({"figure": ((), figure), **column}, coords={"column": ["forest"]})
-    tree = DataTree.from_dict({"/": drawn})
-    return kind(data, tree, aes={"y": ["row"]}, y=list(height), backend="matplotlib")
-
-
-def _dataset(values: Floats, dims: Sequence[str]) -> Any:
-    from xarray import Dataset
-
-    coords = {dim: np.arange(size) for dim, size in zip(dims, values.shape, strict=True)}
-    return Dataset({"value": (tuple(dims), values)}, coords=coords)
-
-
-def _limits(lines: Sequence[Line]) -> tuple[float, float]:
-    low, high = min(0.0, *(line.lower for line in lines)), max(0.0, *(line.upper for line in lines))
-    room = 0.03 * (high - low) or 1.0
-    return low - room, high + room
+    with canvas(shape.width, len(short) * _DENSITY + 10) as drawing:
+        for row, (shown_name, (full, values)) in enumerate(zip(short, draws.items(), strict=True)):
+            bottom = (len(short) - 1 - row) * _DENSITY + 26
+            axes = drawing.axes(left, bottom, across, _DENSITY - 34)
+            points, density, _ = array_stats.kde(np.asarray(values, dtype=np.float64))
+            axes.plot(points, density, color=ACCENT, linewidth=1.5)
+            axes.plot(np.quantile(values, [0.05, 0.95]), [0, 0], color=ACCENT, linewidth=3)
+            axes.plot([np.mean(values)], [0], "o", color=ACCENT, markersize=6, clip_on=False)
+            axes.locator_params(axis="x", nbins=5 if shape.narrow else 8)
+            word = drawing.words(shown_name, full)
+            axes.text(-10 / across, 0.3, word, transform=axes.transAxes, color=INK, **_AT_LEFT)
+        return drawing.svg(name, "Posterior of the hyperparameters", description, narrow=shape.narrow)

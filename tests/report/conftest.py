@@ -14,13 +14,7 @@ from relpref.models import xpgp
 from relpref.posterior.base import Origin, Parts
 from relpref.posterior.gaussian import GaussianBelief
 
-PICTURES = [
-    ("predicted", "calibration"),
-    ("hyperparameters", "densities"),
-    ("utilities.subject", "forest"),
-    ("utilities.contributions", "bars"),
-    ("relation.contents", "forest"),
-]
+PICTURES = ("calibration", "densities", "forest", "bars")
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
 
@@ -90,10 +84,10 @@ def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
         raise DataError("it was made by hand")
 
     for name in ("leave_one_out", "influence", "raters", "certify"):
-        patch(f"relpref.report.certified.{name}", refuse)
-    patch("relpref.report.certified.Target.of", refuse)
+        patch(f"relpref.report.trust.{name}", refuse)
+    patch("relpref.report.trust.Target.of", refuse)
     for name in ("next_pairs", "worth"):
-        patch(f"relpref.report.utilities.evidence.{name}", refuse)
+        patch(f"relpref.report.utilities.{name}", refuse)
 
 
 class Page(HTMLParser):
@@ -163,8 +157,8 @@ def tables() -> Callable[..., PreferenceData]:
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages whose words are looked at are not drawn, which takes most of the time."""
-    for module, name in PICTURES:
-        monkeypatch.setattr(f"relpref.report.{module}.{name}", lambda *_, **__: '<svg role="img"></svg>')
+    for name in PICTURES:
+        monkeypatch.setattr(f"relpref.report.plots.{name}", lambda *_, **__: '<svg role="img"></svg>')
 
 
 @pytest.fixture(autouse=True)

@@ -357,7 +357,7 @@ def test_nothing_is_fitted_again_unasked(
     def fitted(*_: object) -> None:
         raise AssertionError("fitted again")
 
-    monkeypatch.setattr("relpref.report.utilities.evidence.evidence_without_each", fitted)
+    monkeypatch.setattr("relpref.report.utilities.evidence_without_each", fitted)
     assert "relpref report --evidence" in prose(make(), relations_evidence=None)
 
 

@@ -52,8 +52,8 @@ def test_chapters(
     table["class"] = [("no", "yes")[code] for code in LABEL]
     table["probability"], table["log_score"] = probability, np.log(probability)
     held = HeldOut(table, "leave-one-out", (), CHANCES, outcome)
-    monkeypatch.setattr("relpref.report.certified.leave_one_out", lambda _: held)
-    monkeypatch.setattr("relpref.report.certified.certify", lambda _: Certificate("good", "EP is certified"))
+    monkeypatch.setattr("relpref.report.trust.leave_one_out", lambda _: held)
+    monkeypatch.setattr("relpref.report.trust.certify", lambda _: Certificate("good", "EP is certified"))
     chances = pd.DataFrame(CHANCES, index=table["ranker"], columns=["no", "yes"])
     latent = pd.DataFrame({"mean": np.zeros(6), "sd": np.ones(6)}, index=table["ranker"])
     monkeypatch.setattr(ClassPosterior, "predict_proba", lambda _: chances)

@@ -10,8 +10,8 @@ from relpref.data import PreferenceData
 from relpref.infer import EP, UtilityPosterior
 from relpref.infer.large import answered
 from relpref.models import xpgp
+from relpref.report import utilities
 from relpref.report.page import render
-from relpref.report.utilities import methods as large
 
 N = 40
 
@@ -36,7 +36,7 @@ def posterior() -> UtilityPosterior:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Show some of the entities alone."""
     for name, number in (("_BEST", 8), ("_UNCERTAIN", 4), ("_CANDIDATES", 15)):
-        monkeypatch.setattr(large, name, number)
+        monkeypatch.setattr(utilities, name, number)
 
 
 def plain(page: str) -> str:

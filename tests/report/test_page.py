@@ -246,7 +246,7 @@ def test_contrast() -> None:
     """Text meets AA (4.5 : 1) on the paper of either scheme."""
     from importlib.resources import files
 
-    css = files("relpref.report").joinpath("report.css").read_text("utf-8")
+    css = files("relpref.report").joinpath("templates/report.css").read_text("utf-8")
     schemes = re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)
     assert len(schemes) == 3  # light, dark, print
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from relpref.infer import RelationPosterior
-from relpref.report.blocks import significant
-from relpref.report.page import render
-from relpref.report.relation.contents import Subject, _verdict
+from relpref.report.blocks import Chapter, significant
+from relpref.report.page import _body, _environment, render
+from relpref.report.relation import Subject, average
 from relpref.rls import ConditionalRanker, concordance
 
 Read = Callable[[str], Any]
@@ -138,10 +138,10 @@ def test_stopped_early(read: Read) -> None:
 def test_many_objects_are_cut(
     monkeypatch: pytest.MonkeyPatch, complete: RelationPosterior, read: Read
 ) -> None:
-    monkeypatch.setattr("relpref.report.relation.contents.MOST_RANKED", 4)
-    monkeypatch.setattr("relpref.report.relation.contents.MOST_RANKED", 4)
-    monkeypatch.setattr("relpref.report.relation.contents._MOST_NODES", 5)
-    monkeypatch.setattr("relpref.report.relation.contents._MOST_PAIRS", 10)
+    monkeypatch.setattr("relpref.report.relation.MOST_RANKED", 4)
+    monkeypatch.setattr("relpref.report.relation.MOST_RANKED", 4)
+    monkeypatch.setattr("relpref.report.relation._MOST_NODES", 5)
+    monkeypatch.setattr("relpref.report.relation._MOST_PAIRS", 10)
     text = read(render(complete)).prose
     assert "Of 6 objects, the 4 with the highest scores are ranked for each node." in text
     assert "Over 5 nodes, evenly spread over the data" in text
@@ -157,12 +157,14 @@ def test_no_code_where_labels_have_no_probability(read: Read) -> None:
 
 
 def test_verdict_on_new_nodes_knows_its_error() -> None:
+    def verdict(values: np.ndarray) -> str:
+        return str(_body(_environment(), Chapter("", "relation.html:verdict", average(values))))
+
     rng = np.random.default_rng(0)
-    assert "± 1.0%" in _verdict(np.tile([0.7, 0.9], 50)) and "about that well" in _verdict(
-        np.tile([0.7, 0.9], 50)
-    )
-    assert "cannot be told from guessing" in _verdict(0.55 + 0.3 * rng.standard_normal(6))
-    assert "Of 3 nodes it cannot be told" in _verdict(np.ones(3))
+    known = verdict(np.tile([0.7, 0.9], 50))
+    assert "± 1.0%" in known and "about that well" in known
+    assert "cannot be told from guessing" in verdict(0.55 + 0.3 * rng.standard_normal(6))
+    assert "Of 3 nodes it cannot be told" in verdict(np.ones(3))
 
 
 def test_many_labels_without_a_closed_form_are_not_solved_for_again(
@@ -175,9 +177,9 @@ def test_many_labels_without_a_closed_form_are_not_solved_for_again(
     def computed(*_: object, **__: object) -> None:
         raise AssertionError("that takes long")
 
-    monkeypatch.setattr("relpref.report.relation.contents.MOST_EDGES", 40)
-    monkeypatch.setattr("relpref.report.relation.contents._MOST_LABELS", 40)
-    monkeypatch.setattr("relpref.report.relation.contents.leave_one_out", computed)
+    monkeypatch.setattr("relpref.report.relation.MOST_EDGES", 40)
+    monkeypatch.setattr("relpref.report.relation._MOST_LABELS", 40)
+    monkeypatch.setattr("relpref.report.relation.leave_one_out", computed)
     monkeypatch.setattr("relpref.rls.hold_out.leave_nodes_out", computed)
     monkeypatch.setattr(RelationPosterior, "ranking", computed)
     text = read(render(posterior)).prose

@@ -14,7 +14,7 @@ from relpref.explore import Worth
 from relpref.infer import UtilityPosterior
 from relpref.infer.assemble import composed_note
 from relpref.report.page import render
-from relpref.report.predicted import favourites
+from relpref.report.trust import favorites
 
 Make = Callable[..., UtilityPosterior]
 
@@ -39,7 +39,7 @@ def prose(
 
     def words(posterior: UtilityPosterior, **found: Any) -> str:
         for name, value in found.items():
-            where = "utilities.evidence" if name in ("next_pairs", "worth") else "certified"
+            where = "utilities" if name in ("next_pairs", "worth") else "trust"
             monkeypatch.setattr(f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value)
         text: str = read(render(posterior, relations_evidence=False)).prose
         return text.replace("\u2068", "").replace("\u2069", "")
@@ -50,12 +50,12 @@ def prose(
 def test_favourites_count_every_answer_once() -> None:
     """Exchanging the two of a pair changes nothing; a tie is no hit; repeated answers are repeated."""
     held = held_out([[0.7, 0.1, 0.2], [0.2, 0.1, 0.7], [0.3, 0.4, 0.3]], [0, 0, 1], [2, 1, 1])
-    found = favourites(held)
+    found = favorites(held)
     assert found is not None
     predicted, right = found
     np.testing.assert_allclose(predicted, [0.7, 0.7, 0.7, 0.3])
     assert right.tolist() == [1, 1, 0, 0]
-    swapped = favourites(held_out(held.chances[:, ::-1], 2 - held.outcome, [2, 1, 1]))
+    swapped = favorites(held_out(held.chances[:, ::-1], 2 - held.outcome, [2, 1, 1]))
     assert swapped is not None
     np.testing.assert_array_equal(swapped[1], right)
 
@@ -227,7 +227,7 @@ def test_entities_of_which_the_answers_say_little(
     posterior = make()
     sd = posterior.belief.centred().sd()
     prior = np.where(np.arange(8) == 2, 1.05, 3.0) * sd
-    monkeypatch.setattr("relpref.report.certified.Checked.prior_sd", prior)
+    monkeypatch.setattr("relpref.report.trust.Checked.prior_sd", prior)
     assert "Of c the answers say little: over 90% of the uncertainty" in prose(posterior)
 
 
@@ -239,9 +239,9 @@ def test_densities_are_no_probabilities(make: Make, prose: Callable[..., str]) -
     assert "Log loss" not in text and "prophet" not in text
 
 
-def test_ties_in_accuracy_and_among_favourites(make: Make, prose: Callable[..., str]) -> None:
+def test_ties_in_accuracy_and_among_favorites(make: Make, prose: Callable[..., str]) -> None:
     held = held_out([[0.6, 0.2, 0.2]] * 40, [0] * 30 + [1] * 10)
     text = prose(make(), leave_one_out=held)
-    assert "ties aside" in text and "a tie counts as a favourite that failed" in text
+    assert "ties aside" in text and "a tie counts as a favorite that failed" in text
     without = prose(make(), leave_one_out=held_out([[0.6, 0, 0.4]] * 40, [0] * 40))
     assert "ties aside" not in without and "a tie counts" not in without

@@ -1,1 +1,0 @@
-"""The page of a relation: chapters on objects ranked for conditioning nodes."""

@@ -1,0 +1,194 @@
+"""How far a posterior can be trusted: its diagnostics, or why there are none, as facts for the templates."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+import pandas as pd
+
+from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
+from relpref.errors import RelprefError
+from relpref.infer import Posterior
+from relpref.infer.reweighting import Target
+from relpref.posterior.gaussian import Floats
+from relpref.report import plots
+from relpref.report.blocks import Grid, clean, fixed, grid
+
+T = TypeVar("T")
+
+_MOST_LATENTS = 4000  # of a posterior whose answers are left out: its covariance is looked at as a whole
+_MOST_CERTIFIED = 1000  # unknowns, of whom weighted draws take 2 s on one core
+_MOST_INFLUENCES = 20_000_000  # answers times latents
+_COMPOSED = (
+    "the answers are pairs that were composed from choices or lists, and the other pairs of a choice tell the winner of the pair that is "
+    "left out, so every score would be far too good; to measure prediction, fit without some of the choices and predict these"
+)
+
+
+class Checked:
+    """The diagnostics of a posterior, each None where it is not known; ``why`` then says the reason, a clause, by the name.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    """
+
+    def __init__(self, posterior: Posterior) -> None:
+        self.posterior = posterior
+        self.why: dict[str, str] = {}
+
+    @cached_property
+    def held_out(self) -> HeldOut | None:
+        """Every answer as predicted from all the others."""
+        refused = self._refused(_MOST_LATENTS) or (_COMPOSED if self.posterior.lists else "")
+        return self._known("held_out", refused, lambda: leave_one_out(self.posterior))
+
+    @cached_property
+    def influence(self) -> pd.DataFrame | None:
+        held = self.held_out
+        refused = self.why.get("held_out", "")
+        if held is not None and held.num_answers * self.posterior.belief.size > _MOST_INFLUENCES:
+            refused = "there are too many answers to look at one by one"
+        return self._known("influence", refused, lambda: influence(self.posterior))
+
+    @cached_property
+    def raters(self) -> pd.DataFrame | None:
+        """How well each rater's answers fit the rest."""
+        posterior: Any = self.posterior
+        named = posterior.kind == "utilities" and posterior.data.comparisons.rater is not None
+        refused = "" if named and self.held_out is not None else "no rater's answers can be left out"
+        return self._known("raters", refused, lambda: raters(posterior))
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """Whether the engine's approximation can be relied on."""
+        refused = self._refused(None if self.posterior.sampled else _MOST_CERTIFIED, answers=False)
+        return self._known("certificate", refused, lambda: certify(self.posterior))
+
+    @cached_property
+    def prior_sd(self) -> Floats | None:
+        """Prior standard deviation of every utility less the average of all, at the hyperparameters, shape (n,)."""
+        posterior = self.posterior
+        single = len(posterior.belief.weights) == 1 and not (posterior.sampled or posterior.large)
+        refused = self._refused(_MOST_CERTIFIED, answers=False) if single else "the prior is a mixture"
+
+        def centred() -> Floats:
+            with jax.enable_x64(True):
+                root = Target.of(posterior, dict(posterior.hyperparameters)).root
+            return np.sqrt(np.square(root - root.mean(axis=0)).sum(axis=1))
+
+        return self._known("prior_sd", refused, centred)
+
+    def _refused(self, most: int | None, *, answers: bool = True) -> str:
+        posterior: Any = self.posterior
+        if not posterior.converged:
+            return "the computation did not converge"
+        if answers and posterior.kind == "utilities" and not posterior.data.num_answers:
+            return "there are no answers"
+        size = posterior.belief.size
+        return f"with {size} unknowns that takes long" if most is not None and size > most else ""
+
+    def _known(self, name: str, refused: str, compute: Callable[[], T]) -> T | None:
+        if not refused:
+            try:
+                return compute()
+            except RelprefError as error:
+                refused = clean(error).rstrip(".")
+        self.why[name] = refused
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """What the macros ``certificate`` and ``predicted`` say of it."""
+        held, certificate = self.held_out, self.certificate
+        facts: dict[str, Any] = {"why": self.why, "certificate": certificate, "held": held}
+        if certificate is not None and (table := certificate.table) is not None:
+            facts["most"] = float(table["shift"].abs().max())
+            facts["widths"] = [float(table["sd_ratio"].min()), float(table["sd_ratio"].max())]
+        if held is not None:
+            facts |= {"measures": _measures(held), "calibrated": self._calibrated(held)}
+        return facts
+
+    def _calibrated(self, held: HeldOut) -> dict[str, Any] | None:
+        """Whether probabilities can be taken at their word."""
+        found = favorites(held)
+        if found is None:
+            return None
+        predicted, right = found
+        number, expected, observed = len(predicted), float(predicted.mean()), float(right.mean())
+        if number < _FEWEST:
+            return {"number": number, "few": True}
+        # Of a sum of independent outcomes with these probabilities.
+        error = float(np.sqrt(np.sum(predicted * (1 - predicted)))) / number
+        picture = plots.both(
+            plots.calibration, "calibration", predicted, right, seed=int(self.posterior.key[-1])
+        )
+        return {
+            "number": number,
+            "few": False,
+            "expected": expected,
+            "observed": observed,
+            "error": error,
+            "gap": (observed - expected) / error if error > 0 else 0.0,
+            "ties": _has_ties(held),
+            "picture": picture,
+        }
+
+
+_FEWEST = 20  # answers that a picture of calibration needs
+_READINGS = {
+    "log_loss": ("Log loss", "the average of −log probability of what was answered; 0 for a prophet"),
+    "brier": (
+        "Brier score",
+        "the average of half the squared distance between probability and outcome; 0 for a prophet",
+    ),
+    "accuracy": ("Accuracy", "how often the more probable was answered; 1 for a prophet"),
+    "auc": (
+        "AUC",
+        "how often, of two cases, the one where it came true had the higher probability; 1 for a prophet",
+    ),
+}
+_DENSITY = (
+    "the average of the log density of what was observed: the higher the better; it has no bound, depends on the units, and "
+    "there is no guessing to hold it against, so compare it between models of the same numbers"
+)
+
+
+def _has_ties(held: HeldOut) -> bool:
+    return held.paired and bool((held.outcome == 1).any())
+
+
+def _measures(held: HeldOut) -> Grid:
+    rows = []
+    for name, row in held.summary().iterrows():
+        if name not in _READINGS or not np.isfinite(row["value"]):
+            continue
+        title, reading = _READINGS[str(name)]
+        value = float(row["value"])
+        if name == "log_loss" and (held.outcome < 0).any():
+            title, value, reading = "Log density", -value, _DENSITY
+        elif name == "accuracy" and _has_ties(held):
+            reading = f"{reading}; ties aside"
+        error = f"± {fixed(row['se'], 3)}" if np.isfinite(row["se"]) else ""
+        base = fixed(row["baseline"], 3) if np.isfinite(row["baseline"]) else ""
+        rows.append([title, fixed(value, 3), error, base, reading])
+    columns = ("Measure", "Value", "Standard error", "Guessing", "How to read it")
+    return grid("What was left out and predicted", columns, rows, (1, 2, 3))
+
+
+def favorites(held: HeldOut) -> tuple[Floats, Floats] | None:
+    """Probability of each answer's favorite, the most probable outcome, and whether it came true; None for numbers.
+
+    The favorite is one event for each answer: who is named first in a table is an accident, and both sides of an answer
+    would count it twice.
+    """
+    forecasts = held.forecasts
+    if forecasts is None:
+        return None
+    categories = [0, 2] if forecasts.paired else list(range(forecasts.chances.shape[1]))
+    chances = forecasts.chances[:, categories]
+    best = chances.argmax(axis=1)
+    right = (np.asarray(categories)[best] == forecasts.outcome).astype(np.float64)
+    count = np.round(forecasts.weight).astype(int)
+    return np.repeat(chances.max(axis=1), count), np.repeat(right, count)

@@ -1,1 +1,0 @@
-"""The page of a ranking: chapters on the utilities of labelled entities."""
