@@ -269,7 +269,7 @@ def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
 def grid(
     caption: str,
     columns: Sequence[str],
-    rows: Iterable[Sequence[Cell | str]],
+    rows: Iterable[Sequence[Any]],
     numeric: Iterable[int] = (),
     heading: int = 0,
 ) -> Grid:

@@ -46,10 +46,8 @@ class Subject:
         self.classes = [shorten(clean(label)) for label in posterior.classes]
         self.edges = isinstance(data, RelationData)
         # Class of every example that was learned from, by its position; of edges in both directions, one.
-        label = data.label
-        if self.edges:
-            kept = slice(None) if data.distinct is None else data.distinct
-            label = np.asarray(data.values.values)[kept] > 0
+        edges = slice(None) if not self.edges or data.distinct is None else data.distinct
+        label = np.asarray(data.values.values)[edges] > 0 if self.edges else data.label
         self.label: NDArray[np.intp] = np.asarray(label, dtype=np.intp)
 
 

@@ -93,12 +93,7 @@ def render(
             raise DataError(
                 f"sections: got a {type(section).__name__}; each must be a relpref.report.Section"
             )
-    kinds: Mapping[str, Callable[[Any, Any], Contents]] = {
-        "utilities": utilities.contents,
-        "relation": relation.contents,
-        "classes": classes.contents,
-    }
-    page = kinds.get(posterior.kind, _sites)(posterior, relations_evidence)
+    page = _KINDS[posterior.kind](posterior, relations_evidence)
     added = [*sections, *_registered(posterior)]
     extra = [_chapter(section, number) for number, section in enumerate(added, start=1)]
     chapters = [*extra[: len(sections)], *page.chapters, *extra[len(sections) :]]
@@ -174,6 +169,13 @@ def _site(posterior: Any, site: str, size: int) -> Grid:
     caption += f", the first {_SITE_ROWS} are shown" if size > _SITE_ROWS else ""
     return grid(caption, ("Position", "Mean", "Standard deviation"), rows, (0, 1, 2))
 
+
+_KINDS: Mapping[str, Callable[[Any, Any], Contents]] = {
+    "utilities": utilities.contents,
+    "relation": relation.contents,
+    "classes": classes.contents,
+    "sites": _sites,
+}
 
 # What templates call numbers and names by.
 _WORDS = (

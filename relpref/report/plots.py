@@ -351,8 +351,9 @@ def calibration(predicted: Floats, observed: Floats, name: str, shape: Shape, *,
 
 def densities(draws: Mapping[str, Floats], name: str, shape: Shape) -> str:
     """One density under another, with a 90% interval and a dot at the mean."""
-    from arviz_stats.base import array_stats
+    import arviz_stats.base
 
+    array_stats: Any = arviz_stats.base.array_stats  # type: ignore[attr-defined]
     short = [shorten(text, shape.longest_name) for text in draws]
     left = _margin(short) + 10
     across = shape.width - left - 14

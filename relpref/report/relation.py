@@ -105,7 +105,7 @@ class Subject:
         values = self.problem.values
         mine = np.flatnonzero(values.rows == node)
         labels = pd.Series(values.values[mine] + self.posterior.shift).groupby(values.columns[mine]).mean()
-        return {int(column): float(label) for column, label in labels.items()}  # type: ignore[call-overload]
+        return {int(column): float(label) for column, label in labels.items()}
 
     def object_cell(self, position: int) -> Cell:
         short, full = self.objects.short[position], self.objects.full[position]
@@ -175,7 +175,7 @@ def _known(subject: Subject) -> Chapter:
         note = "they have no order to learn from"
         rows.append(["Nodes with fewer than two", whole(problem.empty_nodes), note])
     kernels = [_kernel_name(domain.kernel) for domain in (posterior.nodes, posterior.objects)]
-    told = [
+    told: list[list[str | Cell]] = [
         ["Loss", _LOSSES[problem.loss]],
         ["Symmetry", _SYMMETRIES[problem.symmetry]],
         ["Kernel of pairs", cell(problem.pair_kernel)],
@@ -209,7 +209,8 @@ _NODES, _ROWS, _DRAWN = 4, 10, 20
 
 
 def _rankings(subject: Subject) -> Chapter:
-    shown, picture = [], None
+    shown: list[Grid] = []
+    picture = None
     for node, why in _chosen(subject).items():
         table = subject.ranking(node)
         if len(table):

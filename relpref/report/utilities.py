@@ -43,8 +43,6 @@ from relpref.report.blocks import (
 from relpref.report.model import hyperparameters, kernels_of, methods, options_of, part_name
 from relpref.report.trust import Checked
 
-Evidence = bool | pd.DataFrame | None
-
 INTERVAL = 0.9
 ROWS = 50  # of the ranking that are shown with their places
 ALL_RANKED = 3000  # of more entities, only those that are shown get places
@@ -193,12 +191,14 @@ def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str
     return columns | {"p_best": (places == 1).mean(axis=0)}
 
 
-def contents(posterior: UtilityPosterior, wanted: Evidence) -> Contents:
+def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Contents:
     """The page of a ranking; ``wanted`` is ``relations_evidence`` of `relpref.report.write`."""
-    subject, lead, more = Subject(posterior), {}, {}
+    subject = Subject(posterior)
+    lead: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if posterior.large:
         subject, lead = _some_of(posterior)
-    chapters = [_asked(Subject(posterior)), _ranking(subject), _contributions(subject)]
+    chapters: list[Chapter | None] = [_asked(Subject(posterior)), _ranking(subject), _contributions(subject)]
     chapters.append(_evidence(posterior, wanted))
     if posterior.large:
         never = posterior.data.num_entities - len(touched(posterior.data))
@@ -508,7 +508,7 @@ def _by_entity(subject: Subject, parts: pd.DataFrame, names: Sequence[str]) -> G
 _NEEDED = ("left_out", "log_evidence", "difference")
 
 
-def _evidence(posterior: UtilityPosterior, wanted: Evidence) -> Chapter | None:
+def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Chapter | None:
     """What each part is worth: False for no chapter, None for one that says how to get it, True to fit again; or a ready table."""
     title, table = "What each part is worth", wanted
     if wanted is False:
@@ -529,7 +529,8 @@ def _evidence(posterior: UtilityPosterior, wanted: Evidence) -> Chapter | None:
             "pass the table that relpref.diagnostics.relations.evidence_without_each returns, or True or False"
         )
     full = "–" if posterior.log_evidence is None else fixed(posterior.log_evidence)
-    rows, parts = [["nothing", full, ""]], []
+    rows: list[list[Cell | str]] = [["nothing", full, ""]]
+    parts: list[dict[str, Any]] = []
     for row in table.to_dict("records"):
         part, difference, note = str(row["left_out"]), float(row["difference"]), row.get("note")
         gain = f"{'+' if fixed(difference) != '0.00' and difference > 0 else ''}{fixed(difference)}"
@@ -538,8 +539,8 @@ def _evidence(posterior: UtilityPosterior, wanted: Evidence) -> Chapter | None:
         parts.append({"name": isolated(clean(part)), "attributes": part == ATTRIBUTES, "note": noted})
         parts[-1] |= {"difference": difference, "known": np.isfinite(difference)}
     columns = ("Left out", "Log evidence", "Gain from it")
-    facts = {"table": grid("Log evidence, in nats", columns, rows, (1, 2)), "parts": parts}
-    return Chapter(title, "utilities.html:evidence", facts)
+    found = {"table": grid("Log evidence, in nats", columns, rows, (1, 2)), "parts": parts}
+    return Chapter(title, "utilities.html:evidence", found)
 
 
 _FEW = 4.0  # answers about a typical entity, below which intervals rest mostly on the prior
@@ -727,7 +728,7 @@ def _methods(posterior: UtilityPosterior) -> Chapter:
         name = "the attributes" if part == ATTRIBUTES else f"“{clean(part)}”"
         by_kernel.setdefault(kernel.sentence, []).append(name)
     weights = posterior.belief.weights
-    draws = None if len(weights) == 1 or np.ptp(weights) else len(weights)
+    draws: float | None = None if len(weights) == 1 or np.ptp(weights) else len(weights)
     effective = posterior.effective_draws
     if draws is not None and effective is not None:
         draws = min(effective, draws)
