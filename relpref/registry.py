@@ -19,8 +19,8 @@ POSTERIORS = (
     "utilities",
     "relation",
     "classes",
-    "program",
-)  # what a chapter can be about: `relpref.infer.Posterior.kind`
+    "sites",
+)  # what a chapter can be about: the `kind` of a posterior
 GROUP = "relpref"  # of entry points
 
 _KERNELS = (
