@@ -174,7 +174,7 @@ _KINDS: Mapping[str, Callable[[Any, Any], Contents]] = {
     "utilities": utilities.contents,
     "relation": relation.contents,
     "classes": classes.contents,
-    "sites": _sites,
+    "program": _sites,
 }
 
 # What templates call numbers and names by.
