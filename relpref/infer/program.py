@@ -377,20 +377,27 @@ class Program:
         """The program with some hyperparameters known, on their supports."""
         return replace(self, fixed={**self.fixed, **values})
 
-    def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = 0) -> dict[str, Values]:
-        """Every site, as it is traced at a latent vector; hyperparameters that are not given are drawn from their priors."""
-        values = {**self.fixed, **self.layout.unravel(vector)}
-        return self.call.trace(self.arrays, values, key, unconstrained)
+    def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> dict[str, Values]:
+        """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors."""
+        known = survey(self.call, shapes_of(self.arrays))
+        given = (self.arrays, self.fixed, vector, unconstrained or {}, key)
+        # What cannot leave a compiled function is run anew each time.
+        run = _run if all(site.portable for site in known) else _run.__wrapped__
+        found = run(self.call, self.layout.latents, *given)
+        return {
+            site.name: {"is_observed": site.observed} | dict(zip(_KEPT, found[site.name], strict=True))
+            for site in known
+        }
 
-    def _any_site(self, name: str, site: Values, key: Any) -> AnySite:
-        return AnySite(name, site, lambda vector: unwrap(self.sites(vector, key=key)[name]["fn"]))
+    def _any_site(self, name: str, site: Values, unconstrained: Values | None, key: Any) -> AnySite:
+        return AnySite(name, site, lambda vector: unwrap(self.sites(vector, unconstrained, key)[name]["fn"]))
 
-    def predictors(self, vector: Array, key: Any = 0) -> Array:
+    def predictors(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> Array:
         """Of all rows, shape (m,)."""
-        sites, general = self.sites(vector, key=key), dict(self.layout.quadrature)
+        sites, general = self.sites(vector, unconstrained, key), dict(self.layout.quadrature)
         return jnp.concatenate(
             [
-                self._any_site(name, sites[name], key).predictor(vector)
+                self._any_site(name, sites[name], unconstrained, key).predictor(vector)
                 if name in general
                 else jnp.ravel(as_likelihood(sites[name]["fn"]).predictor)
                 for name in self.layout.observed
@@ -398,13 +405,18 @@ class Program:
         )
 
     def observations(
-        self, sites: Mapping[str, Values], vector: Array, key: Any = 0
+        self,
+        sites: Mapping[str, Values],
+        vector: Array,
+        unconstrained: Values | None = None,
+        key: Any = None,
     ) -> tuple[Observation, ...]:
         """Likelihoods, values and counts of the sites as they were traced at a latent vector."""
         general = dict(self.layout.quadrature)
         return tuple(
             Observation.of(
-                sites[name], self._any_site(name, sites[name], key).likelihood(vector, general[name])
+                sites[name],
+                self._any_site(name, sites[name], unconstrained, key).likelihood(vector, general[name]),
             )
             if name in general
             else Observation.of(sites[name])
@@ -422,8 +434,7 @@ class Program:
         hyperparameters = {name: sites[name]["value"] for name in given}
         parts = [gaussian_parts(sites[name]["fn"]) for name, _ in self.layout.latents]
         location = jnp.concatenate([mean for mean, _ in parts])
-        here = self.at(hyperparameters)
-        offset, apply = jax.linearize(here.predictors, location)
+        offset, apply = jax.linearize(lambda vector: self.predictors(vector, given), location)
         transpose = jax.linear_transpose(apply, location)
         return Reading(
             hyperparameters=hyperparameters,
@@ -431,7 +442,7 @@ class Program:
             location=location,
             offset=offset,
             projection=Map(apply, lambda vector: transpose(vector)[0]),
-            observations=here.observations(sites, origin),
+            observations=self.observations(sites, origin, given),
             log_prior=log_prior(sites, given),
         )
 
@@ -487,13 +498,34 @@ def _draw(program: Program, keys: Array) -> Values:
     return jax.vmap(draw)(keys)
 
 
+_KEPT = ("fn", "value", "scale")  # of a site
+
+
+@partial(jax.jit, static_argnums=(0, 1), inline=True)
+def _run(
+    call: Call,
+    latents: tuple[tuple[str, tuple[int, ...]], ...],
+    arrays: tuple[Any, ...],
+    values: Values,
+    vector: Array,
+    unconstrained: Values,
+    key: Any,
+) -> dict[str, tuple[Any, ...]]:
+    """What is kept of every sample site; JAX remembers it, so that a program runs once for all that is asked of it."""
+    placed = Layout(latents, (), ()).unravel(vector)
+    sites = call.trace(arrays, {**values, **placed}, 0 if key is None else key, unconstrained)
+    return {
+        name: tuple(site[part] for part in _KEPT) for name, site in sites.items() if site["type"] == "sample"
+    }
+
+
 class Site(NamedTuple):
     """What a site is, without its values.
 
     Attributes
     ----------
-    likelihood : Likelihood or None
-        Of an observed site that knows its tilted moments; without values.
+    portable : bool
+        Whether the distribution is whole when it is made again from what JAX sees of it.
     """
 
     name: str
@@ -508,6 +540,7 @@ class Site(NamedTuple):
     knows_moments: bool
     log_concave: bool
     closed_form: bool
+    portable: bool
 
 
 def _described(site: Values) -> Site:
@@ -531,7 +564,14 @@ def _described(site: Values) -> Site:
         knows_moments=likelihood is not None,
         log_concave=bool(getattr(likelihood, "log_concave", False)),
         closed_form=hasattr(likelihood, "gaussian_site"),
+        portable=_is_portable(base),
     )
+
+
+def _is_portable(distribution: dist.Distribution) -> bool:
+    leaves, structure = jax.tree.flatten(distribution)
+    again = vars(jax.tree.unflatten(structure, leaves))
+    return all(name in again or hasattr(type(distribution), name) for name in vars(distribution))
 
 
 def shapes_of(arrays: tuple[Any, ...]) -> Shapes:
@@ -651,15 +691,18 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     rows = None
     # Latent space is for more rows than latents, and for precise sites.
     if layout.constant_projection and (layout.num_rows > layout.num_latents or layout.precise):
-        rows = SparseRows.find(partial(_image, program), (layout.num_rows, layout.num_latents))
+        rows = SparseRows.find(partial(_image, program, _key_words(0)), (layout.num_rows, layout.num_latents))
     medians = {name: program.medians[name] for name, _ in hyperparameters}
     return replace(program, layout=layout, medians=medians, rows=rows, answered=layout.num_rows)
 
 
 @jax.jit
-def _image(program: Program, vector: Array) -> Array:
+def _image(program: Program, key_words: Array, vector: Array) -> Array:
     """The linear part of the predictors, of a latent vector."""
-    return jax.jvp(program.predictors, (jnp.zeros_like(vector),), (vector,))[1]
+    key = jax.random.wrap_key_data(key_words)
+    return jax.jvp(lambda latent: program.predictors(latent, key=key), (jnp.zeros_like(vector),), (vector,))[
+        1
+    ]
 
 
 def _probed(program: Program, sites: Mapping[str, Site]) -> tuple[Program, str | None]:
@@ -673,7 +716,10 @@ def _probed(program: Program, sites: Mapping[str, Site]) -> tuple[Program, str |
     try:
         first, medians, counts, doubts = _probe(program, points, _key_words(0))
         second, _, _, _ = _probe(program, points, _key_words(1))
-        moves = _others_depend(program.call, layout, shapes_of(program.arrays))
+        fixed = shapes_of(tuple(program.fixed.values()))
+        moves = _others_depend(
+            program.call, layout, shapes_of(program.arrays), tuple(zip(program.fixed, fixed, strict=True))
+        )
     except UnsupportedProgramError as error:
         return program, str(error)
     first, second = np.asarray(first), np.asarray(second)
@@ -717,20 +763,16 @@ def _probe(
     """Predictors at each latent vector, the medians of the hyperparameters' priors, the count of each row, and what is doubtful."""
     key = jax.random.wrap_key_data(key_words)
     sites, layout = program.sites(points[0], key=key), program.layout
-    latents = dict(layout.latents)
+    known = {**program.fixed, **dict(layout.latents)}
     medians = {
-        name: median(site)
-        for name, site in sites.items()
-        if site["type"] == "sample"
-        and not site["is_observed"]
-        and name not in latents
-        and name not in program.fixed
+        name: median(site) for name, site in sites.items() if not site["is_observed"] and name not in known
     }
-    counts = [one.counts for one in program.observations(sites, points[0], key)]
+    counts = [one.counts for one in program.observations(sites, points[0], key=key)]
     doubts = {
-        name: program._any_site(name, sites[name], key).doubt(points[1:3]) for name, _ in layout.quadrature
+        name: program._any_site(name, sites[name], None, key).doubt(points[1:3])
+        for name, _ in layout.quadrature
     }
-    predictors = jax.vmap(lambda vector: program.predictors(vector, key))(points)
+    predictors = jax.vmap(lambda vector: program.predictors(vector, key=key))(points)
     return predictors, medians, jnp.concatenate(counts), doubts
 
 
@@ -745,12 +787,11 @@ def median(site: Values) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _others_depend(call: Call, layout: Layout, shapes: Shapes) -> bool:
+def _others_depend(call: Call, layout: Layout, shapes: Shapes, fixed: tuple[tuple[str, Any], ...]) -> bool:
     """Whether any site's distribution, predictors apart, is computed from the latents."""
 
-    def others(vector: Array, arrays: Shapes) -> list[Any]:
-        # The fixed sites' values do not matter here, only that they are not latent.
-        sites = Program(call, layout, arrays, {}).sites(vector)
+    def others(vector: Array, arrays: Shapes, fixed: Values, key_words: Array) -> list[Any]:
+        sites = Program(call, layout, arrays, fixed).sites(vector, key=jax.random.wrap_key_data(key_words))
         found: list[Any] = []
         for name in layout.observed:
             if name not in dict(layout.quadrature):
@@ -758,12 +799,12 @@ def _others_depend(call: Call, layout: Layout, shapes: Shapes) -> bool:
                 cavity = jnp.ones(jnp.shape(likelihood.predictor))
                 found += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
         for site in sites.values():
-            if site["type"] == "sample" and site["name"] not in layout.observed:
+            if not site["is_observed"]:
                 found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, jax.Array)]
         return found
 
     vector = jax.ShapeDtypeStruct((layout.num_latents,), jnp.zeros(()).dtype)
-    jaxpr = jax.make_jaxpr(others)(vector, shapes).jaxpr
+    jaxpr = jax.make_jaxpr(others)(vector, shapes, dict(fixed), _key_words(0)).jaxpr
     return any(reached(jaxpr, [True] + [False] * (len(jaxpr.invars) - 1)))
 
 
