@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from relpref.cli.model import ENGINES
 from relpref.cli.output import document, say, table
 from relpref.cli.rank import opened
 from relpref.data.arrays import label
@@ -15,7 +16,7 @@ from relpref.diagnostics.certificate import CHECK
 from relpref.diagnostics.sbc import simulated
 from relpref.errors import DataError
 from relpref.files import made
-from relpref.infer import EP, Exact, Laplace
+from relpref.infer import Exact
 from relpref.runs import load_run
 
 _SHOWN = 10  # rows, the ones that are off most
@@ -111,7 +112,7 @@ def _rows(differences: pd.DataFrame | None) -> list[dict[str, Any]] | None:
     ]
 
 
-_ENGINES: dict[str, Any] = {"ep": EP, "laplace": Laplace, "exact": Exact, "nuts": "nuts", "svi": "svi"}
+_ENGINES: dict[str, Any] = {**ENGINES, "exact": Exact, "nuts": "nuts", "svi": "svi"}
 _SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv"
 
 

@@ -12,7 +12,6 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.data_loaders.registry import DATA_SETS, SETTING, DataSet, data_folder, data_set, how_to_get
 from relpref.errors import DataError
-from relpref.infer import EP, Laplace
 from relpref.kernels import (
     Diffusion,
     HiddenCommonCause,
@@ -28,7 +27,7 @@ from relpref.models import preference_gp, xpgp
 from relpref.registry import OWN, Kind, find, names
 
 MODELS = {"xpgp": xpgp, "preference_gp": preference_gp}
-ENGINES: dict[str, Any] = {"ep": EP, "laplace": Laplace}
+ENGINES: dict[str, Any] = {name.lower(): find("engine", name) for name in OWN["engine"]}
 LIKELIHOODS: dict[str, Any] = {"probit": Probit, "logistic": Logistic}
 ATTRIBUTE_KERNELS: dict[str, Any] = {
     "squared-exponential": SquaredExponential,

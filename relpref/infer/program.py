@@ -382,7 +382,7 @@ class Program:
         known = survey(self.call, shapes_of(self.arrays))
         given = (self.arrays, self.fixed, vector, unconstrained or {}, key)
         # What cannot leave a compiled function is run anew each time.
-        run = _run if all(site.portable for site in known) else _run.__wrapped__
+        run = _run_once if all(site.portable for site in known) else _run
         found = run(self.call, self.layout.latents, *given)
         return {
             site.name: {"is_observed": site.observed} | dict(zip(_KEPT, found[site.name], strict=True))
@@ -501,7 +501,6 @@ def _draw(program: Program, keys: Array) -> Values:
 _KEPT = ("fn", "value", "scale")  # of a site
 
 
-@partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _run(
     call: Call,
     latents: tuple[tuple[str, tuple[int, ...]], ...],
@@ -511,12 +510,16 @@ def _run(
     unconstrained: Values,
     key: Any,
 ) -> dict[str, tuple[Any, ...]]:
-    """What is kept of every sample site; JAX remembers it, so that a program runs once for all that is asked of it."""
+    """What is kept of every sample site."""
     placed = Layout(latents, (), ()).unravel(vector)
     sites = call.trace(arrays, {**values, **placed}, 0 if key is None else key, unconstrained)
     return {
         name: tuple(site[part] for part in _KEPT) for name, site in sites.items() if site["type"] == "sample"
     }
+
+
+# JAX remembers it, so that a program runs once for all that is asked of it.
+_run_once = jax.jit(_run, static_argnums=(0, 1), inline=True)
 
 
 class Site(NamedTuple):

@@ -12,8 +12,15 @@ from jax.typing import ArrayLike
 from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
-from relpref.likelihoods.normal import log_ndtr, log_ndtr_curvature, mills_ratio
-from relpref.likelihoods.tilted import TiltedMoments, interval_moments, log_expected_sigmoid, sigmoid_moments
+from relpref.likelihoods.tilted import (
+    TiltedMoments,
+    interval_moments,
+    log_expected_sigmoid,
+    log_ndtr,
+    log_ndtr_curvature,
+    mills_ratio,
+    sigmoid_moments,
+)
 
 
 class Comparison(dist.Distribution):
@@ -45,6 +52,10 @@ class Comparison(dist.Distribution):
         "shift": constraints.real,
     }
     leaves: ClassVar[tuple[str, ...]] = ("gap", "scale", "shift", "lapse")
+    support: Any = constraints.boolean
+    # Where there are two outcomes: probability that the first is preferred, of a standardized gap, and its logarithm.
+    chance: ClassVar[Any]
+    log_chance: ClassVar[Any]
 
     def __init__(
         self,
@@ -108,8 +119,22 @@ class Comparison(dist.Distribution):
         """Probability of an answer that is given at random, 1/K."""
         return 0.5
 
+    @property
+    def mean(self) -> Array:
+        """Probability that the first is preferred."""
+        chance = self.chance(self.location)
+        return chance if self.lapse is None else 0.5 * self.lapse + (1 - self.lapse) * chance
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Return the log probability of an answer."""
+        log_probability = self.log_chance(jnp.where(value, self.location, -self.location))
+        return self.with_lapses(log_probability, jnp.asarray(value))
+
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
-        """Moments under a cavity of the standardised gap."""
+        """Moments under a cavity of the standardized gap."""
         raise NotImplementedError
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
@@ -148,20 +173,8 @@ class ProbitComparison(Comparison):
     A value is 1 where the first was preferred and 0 where the second was.
     """
 
-    support = constraints.boolean
-
-    @property
-    def mean(self) -> Array:
-        """Probability that the first is preferred."""
-        chance = jax.scipy.special.ndtr(self.location)
-        return chance if self.lapse is None else 0.5 * self.lapse + (1 - self.lapse) * chance
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
-
-    def log_prob(self, value: ArrayLike) -> Array:
-        """Return log Φ(±(gap + shift)/scale)."""
-        return self.with_lapses(log_ndtr(jnp.where(value, self.location, -self.location)), jnp.asarray(value))
+    chance = staticmethod(ndtr)
+    log_chance = staticmethod(log_ndtr)
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         """Closed form (XPGP eq. 11, with its sign y written out)."""
@@ -298,21 +311,8 @@ class LogisticComparison(Comparison):
     σ(x) is near to Φ(x/1.7): utilities come out about 1.7 times as large as with `ProbitComparison`.
     """
 
-    support = constraints.boolean
-
-    @property
-    def mean(self) -> Array:
-        """Probability that the first is preferred."""
-        chance = jax.nn.sigmoid(self.location)
-        return chance if self.lapse is None else 0.5 * self.lapse + (1 - self.lapse) * chance
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
-
-    def log_prob(self, value: ArrayLike) -> Array:
-        """Return log σ(±(gap + shift)/scale)."""
-        log_probability = jax.nn.log_sigmoid(jnp.where(value, self.location, -self.location))
-        return self.with_lapses(log_probability, jnp.asarray(value))
+    chance = staticmethod(jax.nn.sigmoid)
+    log_chance = staticmethod(jax.nn.log_sigmoid)
 
     def standard(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
         sign = jnp.where(value, 1.0, -1.0).astype(mean.dtype)
