@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -95,40 +96,36 @@ class Guard:
         except ClientDisconnect:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the browser is not told
-            print(f"relpref: {_line(scope['method'], error)}", file=sys.stderr, flush=True)
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            words = " ".join(str(error).split())  # without the path, which holds the token
+            print(
+                f"relpref: a {scope['method']} failed: {type(error).__name__}: {words} ({place.filename}, line {place.lineno})",
+                file=sys.stderr,
+                flush=True,
+            )
             if not started:
-                said = "Something went wrong; the terminal says what. Answers that were counted are saved."
-                await PlainTextResponse(said, 500)(scope, limited, headed)
+                words = "Something went wrong; the terminal says what. Answers that were counted are saved."
+                await PlainTextResponse(words, 500)(scope, limited, headed)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if _hostname(host) not in _HOSTS:
+        try:
+            hostname = urlsplit(f"//{host}").hostname
+        except ValueError:
+            hostname = None
+        if hostname not in _HOSTS:
             return PlainTextResponse("This page answers only at 127.0.0.1 and localhost.", 403)
-        given = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
-        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token):
-            said = "This address is not valid, or not any more. The terminal in which relpref runs shows the one that is."
-            return PlainTextResponse(said, 403)
+        token = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+        if not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
+            words = "This address is not valid, or not any more. The terminal in which relpref runs shows the one that is."
+            return PlainTextResponse(words, 403)
         if scope["method"] not in ("GET", "HEAD") and headers.get("origin") != f"http://{host}":
             return PlainTextResponse("Only the page itself can send this.", 403)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > MOST_BYTES:
             return PlainTextResponse("The request is too large.", 413)
         return None
-
-
-def _hostname(host: str) -> str | None:
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
-
-
-def _line(method: str, error: Exception) -> str:
-    """Who raised what, without the path, which holds the token."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    said = " ".join(str(error).split())
-    return f"a {method} failed: {type(error).__name__}: {said} ({place.filename}, line {place.lineno})"
 
 
 _PATIENCE = 10.0  # seconds for a body to arrive
@@ -171,6 +168,15 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None) -> Starlette
         finally:
             await run_in_threadpool(refiner.close)
 
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
+
+    async def unreadable(request: Request, error: Exception) -> Response:
+        return PlainTextResponse(
+            visible(f"{error}. Nothing that was counted is lost; load the page again."), 503
+        )
+
     inside = [
         Route("/", pages.show),
         Route("/", pages.act, methods=["POST"]),
@@ -181,7 +187,7 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None) -> Starlette
     return Starlette(
         routes=[Mount(f"/{token}", routes=inside)],
         middleware=[Middleware(Guard, token=token)],
-        exception_handlers={HTTPException: _refused, StorageError: _unreadable},
+        exception_handlers={HTTPException: refused, StorageError: unreadable},
         lifespan=refined,
     )
 
@@ -190,15 +196,19 @@ class _Pages:
     """The handlers, and what they share."""
 
     def __init__(self, loop: Loop, refiner: Refiner, rater: str | None) -> None:
-        self._loop = loop
-        self._refiner = refiner
-        self._rater = rater
+        self._loop, self._refiner, self._rater = loop, refiner, rater
         folder = loop.folder
         self._title = name("Questions" if folder is None else folder.absolute().name).head
         self._secret = secrets.token_bytes(32)
         # What a person asks for is done to what that person saw: nothing may come between the check and the deed.
         self._turn = threading.Lock()
-        self._templates = _templates()
+        self._templates = Environment(
+            loader=PackageLoader("relpref.ask"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
 
     def show(self, request: Request) -> Response:
         """The open question; the form for a name where nobody is named."""
@@ -231,8 +241,7 @@ class _Pages:
         question = self._loop.question(_name(query.get("rater")))
         if question is None or question.id != query.get("question"):
             raise HTTPException(404, "There is no such picture.")
-        label = question.first if query.get("outcome") == "first" else question.second
-        file = self._picture(label)
+        file = self._picture(question.first if query.get("outcome") == "first" else question.second)
         if file is None:
             raise HTTPException(404, "There is no such picture.")
         return FileResponse(file, media_type=TYPES[file.suffix.lower()])
@@ -290,16 +299,13 @@ class _Pages:
         }
 
     def _cards(self, question: Question) -> list[dict[str, Any]]:
-        outcomes = ("first", "second") if question.left == question.first else ("second", "first")
-        return [
-            card(
-                self._loop.item(getattr(question, outcome)),
-                side,
-                outcome,
-                picture=self._picture(getattr(question, outcome)) is not None,
-            )
-            for side, outcome in zip(("left", "right"), outcomes, strict=True)
-        ]
+        outcomes = ["first", "second"] if question.left == question.first else ["second", "first"]
+        cards = []
+        for side, outcome in zip(("left", "right"), outcomes, strict=True):
+            label = getattr(question, outcome)
+            picture = self._picture(label) is not None
+            cards.append(card(self._loop.item(label), side, outcome, picture=picture))
+        return cards
 
     def _picture(self, label: Any) -> Path | None:
         file = self._loop.item(label).image
@@ -341,28 +347,6 @@ async def _form(request: Request) -> dict[str, str]:
     except ValueError:
         raise HTTPException(400, "The form cannot be read.") from None
     return {name: values[0] for name, values in fields.items()}
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
-
-
-async def _unreadable(request: Request, error: Exception) -> Response:
-    said = visible(f"{error}. Nothing that was counted is lost; load the page again.")
-    return PlainTextResponse(said, 503)
-
-
-def _templates() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("relpref.ask"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 HOST = "127.0.0.1"
