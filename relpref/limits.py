@@ -15,3 +15,28 @@ MAX_ROWS_AT_ONCE = 1 << 19  # of a Parquet file in memory
 
 # data_loaders
 MAX_MESSAGE_BYTES = 1 << 22  # of a message of 20 Newsgroups; the longest is a tenth of that
+
+# explore
+MAX_ENTITIES_OF_SCORES = 5000  # all pairs of so many are looked at: 12.5 million
+MAX_ENTITIES_OF_EXACT_INFORMATION = 400  # one linear system in as many unknowns for each question
+MAX_PAIRS_AT_ONCE = 1 << 16  # whose temporaries stay in the processor's cache
+MAX_CANDIDATES = (
+    600  # where there is no covariance matrix; those that the user names, up to five times as many
+)
+# Candidates that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
+# be more than the last.
+MAX_NEW_CANDIDATES, MAX_LINKS_TIMES_CANDIDATES = 200, 1e9
+# Covariances of the others take products with a matrix of the answers: the square of the answers times the candidates stays below this.
+MIN_CANDIDATES, MAX_ANSWERS_SQUARED_TIMES_CANDIDATES = 300, 1e10
+MAX_ENTITIES_OF_WORTH = (
+    1000  # all pairs of so many are looked at after each answer; of more, so many are drawn
+)
+MAX_FORECAST_ANSWERS = 50  # one by one; what comes after is read off a curve through these
+
+# ask
+MAX_QUICK_ANSWERS = (
+    25  # more are learnt at once, by a full update: equal ones are one row, and as many quick changes
+)
+MAX_INTERVALS = 100  # in a ranking of more entities than a matrix has room for: each takes a solve
+MAX_NAME_LENGTH = 80  # of a rater, in characters: what fits a line
+MAX_REQUEST_BYTES = 64 * 1024  # a form has a few hundred

@@ -17,9 +17,8 @@ from relpref.ask.store import AnswerStore, Changes, write_answers
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
 from relpref.infer import Posterior, UtilityPosterior
+from relpref.limits import MAX_QUICK_ANSWERS
 from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, read_record, record_text
-
-_MANY = 25  # more answers than that are learnt at once, by a full update: equal ones are one row, and as many changes
 
 
 def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False) -> UtilityPosterior:
@@ -28,7 +27,7 @@ def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False
     Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
     """
     steps = changes.steps
-    if quick and steps["count"].sum() <= _MANY:
+    if quick and steps["count"].sum() <= MAX_QUICK_ANSWERS:
         try:
             updated = posterior
             for row, change in enumerate(steps["change"]):
@@ -201,9 +200,7 @@ class Refiner:
             if self._thread.is_alive():
                 waiting()
             while self._thread.is_alive():
-                self._thread.join(
-                    _SOON
-                )  # again and again, because not every Python hears an interrupt in there
+                self._thread.join(_SOON)  # in parts: not every Python hears an interrupt in there
         except KeyboardInterrupt:
             raise Unfinished from None
 

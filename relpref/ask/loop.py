@@ -19,9 +19,8 @@ from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
 from relpref.explore.stopping import GOAL, Worth, check_goal, check_top, why, worth
 from relpref.infer import UtilityPosterior
+from relpref.limits import MAX_INTERVALS, MAX_NAME_LENGTH
 from relpref.runs import ANSWERS, Run, load_run
-
-LONGEST_NAME = 80
 
 
 def rater_name(given: Any) -> str:
@@ -38,14 +37,13 @@ def rater_name(given: Any) -> str:
     """
     if isinstance(given, str):
         name = unicodedata.normalize("NFC", " ".join(given.split()))
-        if 0 < len(name) <= LONGEST_NAME and name.isprintable():
+        if 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable():
             return name
     raise DataError(
-        f"rater is {shown(given)}; give a name of 1 to {LONGEST_NAME} characters, all of which can be seen, such as 'ann'"
+        f"rater is {shown(given)}; give a name of 1 to {MAX_NAME_LENGTH} characters, all of which can be seen, such as 'ann'"
     )
 
 
-_INTERVALS = 100  # of more entities than a matrix has room for, those that get intervals in a ranking
 _OLD = 5  # answers and skips after which it is said how old an outlook is
 
 
@@ -325,7 +323,7 @@ class Loop:
         """
         posterior = self.posterior
         if self._ranked is None or self._ranked[:2] != (posterior, interval):
-            self._ranked = posterior, interval, posterior.ranking(interval, ranks=False, top=_INTERVALS)
+            self._ranked = posterior, interval, posterior.ranking(interval, ranks=False, top=MAX_INTERVALS)
         return self._ranked[2]
 
     def progress(self, rater: str) -> Progress:

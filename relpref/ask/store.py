@@ -115,7 +115,6 @@ class Question:
 
 
 _AWAY = timedelta(hours=1)  # an open question that is older keeps its pair from nobody else
-_OUTCOMES = ("first", "second", "tie")
 
 
 class AnswerStore:
@@ -530,19 +529,16 @@ class AnswerStore:
     def _closed(self, question: str, rater: str) -> tuple[int, int, int]:
         """Close an open question; the positions of its first, its second, and of the one on the left."""
         rows = self._rows("SELECT first, second, left, rater, open FROM question WHERE id = ?", question)
-        trouble = (
-            "it was never asked"
-            if not rows
-            else "another rater was asked"
-            if value(rows[0][3]) != rater
-            else "it was answered, skipped or taken back already"
-            if not rows[0][4]
-            else ""
-        )
+        first, second, left, whose, is_open = rows[0] if rows else (0, 0, 0, "", 0)
+        if not rows:
+            trouble = "it was never asked"
+        elif value(whose) != rater:
+            trouble = "another rater was asked"
+        else:
+            trouble = "" if is_open else "it was answered, skipped or taken back already"
         if trouble:
             raise DataError(f"question {shown(question)}: {trouble}; answer the one that is open")
         self._rows("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", question)
-        first, second, left, *_ = rows[0]
         return first, second, left
 
 

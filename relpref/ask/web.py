@@ -36,10 +36,10 @@ from relpref.ask.loop import Loop, rater_name
 from relpref.ask.page import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
 from relpref.ask.store import Question
 from relpref.errors import DataError, StorageError
+from relpref.limits import MAX_REQUEST_BYTES
 
 __all__ = ["create_app", "serve"]
 
-MOST_BYTES = 64 * 1024
 _HOSTS = ("127.0.0.1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": (
@@ -80,7 +80,7 @@ class Guard:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > MOST_BYTES:
+            if taken > MAX_REQUEST_BYTES:
                 raise HTTPException(413, "The request is too large.")
             return message
 
@@ -123,7 +123,7 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD") and headers.get("origin") != f"http://{host}":
             return PlainTextResponse("Only the page itself can send this.", 403)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
             return PlainTextResponse("The request is too large.", 413)
         return None
 

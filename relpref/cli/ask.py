@@ -4,7 +4,6 @@ import argparse
 import csv
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -74,22 +73,12 @@ def _opened(chosen: argparse.Namespace) -> Loop:
     if chosen.entities is not None:
         posterior: Any = load_run(chosen.run).posterior
         entities = labels(posterior.data.entities, next(csv.reader([chosen.entities])))
-    return Loop.open(
-        chosen.run,
-        score=chosen.score,
-        seed=chosen.seed,
-        ties=not chosen.no_ties,
-        goal=chosen.goal,
-        top=chosen.top,
-        show=chosen.show,
-        entities=entities,
-        most_appearances=chosen.most_appearances,
-        hardest=chosen.hardest,
-        repeats=chosen.repeats,
-    )
+    same = ("score", "seed", "goal", "top", "show", "most_appearances", "hardest", "repeats")
+    options: dict[str, Any] = {name: getattr(chosen, name) for name in same}
+    return Loop.open(chosen.run, ties=not chosen.no_ties, entities=entities, **options)
 
 
-def _page() -> Callable[..., None]:
+def _page() -> Any:
     """What serves the page, with all that it needs."""
     try:
         import uvicorn  # noqa: F401

@@ -13,10 +13,18 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
 from relpref.errors import DataError
 from relpref.explore.forecast import Answers, Singles, shared
-from relpref.explore.pairs import BLOCK, Belief, Floats, Gaps, Pool, Positions
+from relpref.explore.pairs import Belief, Floats, Gaps, Pool, Positions
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
+from relpref.limits import (
+    MAX_ANSWERS_SQUARED_TIMES_CANDIDATES,
+    MAX_CANDIDATES,
+    MAX_LINKS_TIMES_CANDIDATES,
+    MAX_NEW_CANDIDATES,
+    MAX_PAIRS_AT_ONCE,
+    MIN_CANDIDATES,
+)
 from relpref.posterior.gaussian import generator
 from relpref.posterior.tables import expectations, objects, of_one_rater, pairs_of_labels, questions
 from relpref.registry import find, names
@@ -135,14 +143,6 @@ def _positions(data: PreferenceData, pairs: Iterable[Any], name: str) -> Positio
     return np.unique(np.sort(np.stack(ends), axis=0), axis=1)
 
 
-MOST = 600  # candidates; those that the user names, up to five times as many
-# Entities that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
-# be more than the last.
-_MOST_NEW, _WORK = 200, 1e9
-# Their covariances take products with a matrix of the answers: the square of their number times the candidates stays below this.
-_FEWEST, _PRODUCTS = 300, 1e10
-
-
 def narrowed(
     posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
 ) -> tuple[UtilityPosterior, Limits, Floats]:
@@ -166,9 +166,9 @@ def narrowed(
         limits = replace(limits, entities=None)
     else:
         positions = np.unique(_candidates(posterior, limits, rng))
-    if len(positions) > 5 * MOST:
+    if len(positions) > 5 * MAX_CANDIDATES:
         raise DataError(
-            f"questions can be chosen among {5 * MOST} entities at a time where there are so many, and {len(positions)} were named; "
+            f"questions can be chosen among {5 * MAX_CANDIDATES} entities at a time where there are so many, and {len(positions)} were named; "
             "name fewer"
         )
     avoid = pairs_of_labels(limits.avoid)
@@ -187,8 +187,14 @@ def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Gene
     known = np.zeros(data.num_entities, dtype=bool)
     known[touched(data)] = True
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
-    number = int(np.clip(_PRODUCTS / max(data.num_comparisons, 1) ** 2, _FEWEST, MOST))
-    new = int(np.clip(_WORK / max(links, 1), 20, _MOST_NEW))
+    number = int(
+        np.clip(
+            MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2,
+            MIN_CANDIDATES,
+            MAX_CANDIDATES,
+        )
+    )
+    new = int(np.clip(MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, MAX_NEW_CANDIDATES))
     groups = ((known & open_, number - new), (~known & open_, new))
     chosen = np.concatenate([_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups])
     # Where nobody may be asked about, none of these may be either.
@@ -230,7 +236,11 @@ _TIE, _QUICK_TIE = 1e-9, 3e-7
 
 
 def best(
-    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator, size: int = BLOCK
+    state: State,
+    scorer: Scorer,
+    hardest: float | None,
+    rng: np.random.Generator,
+    size: int = MAX_PAIRS_AT_ONCE,
 ) -> tuple[Gaps, Floats]:
     """The best few pairs, best first, and their exact scores; ties in random order.
 

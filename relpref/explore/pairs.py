@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from relpref.limits import MAX_PAIRS_AT_ONCE
+
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-BLOCK = 1 << 16  # pairs looked at together: their temporaries stay in the processor's cache
 _MOST_ROWS = 128  # of a block: half of their square lies below the diagonal, and is looked at in vain
 
 
@@ -88,7 +89,7 @@ class Pool:
         kept &= ~np.isin(self.listed[0] * number + self.listed[1], self.closed[0] * number + self.closed[1])
         return self.listed[:, kept]
 
-    def blocks(self, belief: Belief, size: int = BLOCK) -> Iterator[tuple[Gaps, Positions]]:
+    def blocks(self, belief: Belief, size: int = MAX_PAIRS_AT_ONCE) -> Iterator[tuple[Gaps, Positions]]:
         """Gaps of all pairs and which of them, as positions in the flattened block, may not be asked.
 
         Rows of the covariance are contiguous, so a block is a few of them from the diagonal on.

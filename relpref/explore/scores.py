@@ -12,8 +12,7 @@ from scipy.special import entr, ndtr
 from relpref.errors import DataError
 from relpref.explore.forecast import Answers, Forecast, Singles
 from relpref.explore.pairs import Belief, Floats, Gaps, Pool, Positions
-
-MANY = 5000  # entities: 12.5 million pairs
+from relpref.limits import MAX_ENTITIES_OF_EXACT_INFORMATION, MAX_ENTITIES_OF_SCORES
 
 Values = Callable[[Gaps], Floats | Singles]
 
@@ -76,7 +75,7 @@ class Score:
     name: ClassVar[str]
     reason: ClassVar[str]
     about_the_best: ClassVar[bool] = False
-    most_entities: ClassVar[int] = MANY
+    most_entities: ClassVar[int] = MAX_ENTITIES_OF_SCORES
 
     def value(self, state: State, pairs: Gaps) -> Floats | Singles:
         """Scores of pairs, of the shape of their moments."""
@@ -206,7 +205,7 @@ class MutualInformation(Score):
 
     name = "mutual_information"
     reason = "its answer is expected to tell most about the answers that nobody was asked for"
-    exact_entities: ClassVar[int] = 400
+    exact_entities: ClassVar[int] = MAX_ENTITIES_OF_EXACT_INFORMATION
 
     def value(self, state: State, pairs: Gaps) -> Floats:
         """Without the second term: ½ log(1 + τ v) = −½ log(1 − κ v)."""

@@ -12,11 +12,10 @@ from relpref.explore.choose import Limits, plan, score_of, whole_number
 from relpref.explore.pairs import Belief, Floats, Pool
 from relpref.explore.scores import DEFAULT, Score
 from relpref.infer import UtilityPosterior
+from relpref.limits import MAX_ENTITIES_OF_WORTH, MAX_FORECAST_ANSWERS
 from relpref.posterior.gaussian import generator
 
-_MOST_ENTITIES = 1000  # of which all pairs are looked at; of more, so many are drawn
 GOAL = 0.1  # of the pairs in the wrong order
-_AHEAD = 50  # answers that are forecast one by one; what comes after is read off a curve through these
 _OPEN = 0.05  # of the open share: where the next n/2 answers gain less, more of them will not reach the goal
 
 
@@ -148,15 +147,15 @@ def worth(
     whole_number("answers", answers, 1)
     check_goal(goal)
     soon = max(posterior.data.num_entities // 2, 4)
-    few = posterior.data.num_entities <= _MOST_ENTITIES  # of more, each question takes long
-    ahead = max(answers, min(soon, _AHEAD)) if few else answers
+    few = posterior.data.num_entities <= MAX_ENTITIES_OF_WORTH  # of more, each question takes long
+    ahead = max(answers, min(soon, MAX_FORECAST_ANSWERS)) if few else answers
     chosen = plan(posterior, ahead, score, Limits(**limits), rater, key)
     n = len(chosen.before.mean)
     check_top(top, n)
     everyone = np.arange(n)
-    if n > _MOST_ENTITIES:
+    if n > MAX_ENTITIES_OF_WORTH:
         rng = posterior._rng(None) if key is None else generator(key)
-        everyone = np.sort(rng.choice(n, _MOST_ENTITIES, replace=False))
+        everyone = np.sort(rng.choice(n, MAX_ENTITIES_OF_WORTH, replace=False))
     pool = Pool(everyone, np.zeros((2, 0), dtype=np.int64))
     asked = len(chosen.questions)
     share = {

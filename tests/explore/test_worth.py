@@ -185,10 +185,10 @@ def test_questions_that_are_left(make: Callable[..., UtilityPosterior]) -> None:
 def test_of_many_entities_a_sample_stands_for_all(
     make: Callable[..., UtilityPosterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relpref.explore.stopping._AHEAD", 2)
+    monkeypatch.setattr("relpref.explore.stopping.MAX_FORECAST_ANSWERS", 2)
     posterior = make(list(range(60)))
     whole = worth(posterior, 2)
-    monkeypatch.setattr("relpref.explore.stopping._MOST_ENTITIES", 40)
+    monkeypatch.setattr("relpref.explore.stopping.MAX_ENTITIES_OF_WORTH", 40)
     sampled = [worth(posterior, 2, key=key).wrong_now for key in range(12)]
     assert np.std(sampled) > 0
     # The mean of twelve, each with a standard error of about a twentieth: within 4 of its own.
