@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.infer.large.answered import answered
-from relpref.infer.psis import convergence, threshold
+from relpref.infer.psis import by_chain, convergence, threshold
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.reweighting import MIN_EFFECTIVE, require_draws, weighted_draws
 from relpref.infer.search import UNMIXED
@@ -26,71 +26,31 @@ _DISAGREE = 1.05
 _MIN_HYPERPARAMETER_DRAWS = 50  # effective ones, over which a posterior is only averaged
 _EQUAL = 1e-3  # sd of log weights that are equal but for rounding
 
-_SENTENCES: dict[str, tuple[Verdict, str]] = {
-    "unfinished": ("failed", "The engine did not finish, so the posterior is not the exact one: {why}"),
-    "algebra": (
-        "exact",
-        "The posterior is exact: prior and noise are Gaussian, so it was solved for and not approximated (solver {solver}).",
-    ),
-    "empty": ("failed", "There is no posterior to certify: {why}"),
-    "prior": ("exact", "There are no answers, so the posterior is the prior, which is exact."),
-    "equal": (
-        "exact",
-        "Every draw has the same weight: at its hyperparameters this posterior is the exact one.",
-    ),
-    "stuck": (
-        "failed",
-        "{still} of {size} values never move in {number} draws: a sampler that is stuck says nothing of the posterior.",
-    ),
-    "too few": (
-        "failed",
-        "Draws that are too few, or not finite, cannot be compared ({facts}); draw longer chains.",
-    ),
-    "disagree": ("failed", "The draws do not agree among themselves ({facts}); draw longer chains."),
-    "short": (
-        "doubtful",
-        "The draws are too few, or do not quite agree ({facts}); draw longer chains.",
-    ),
-    "one chain": (
-        "doubtful",
-        "The draws are of one chain, which agrees with itself ({facts}). Draws of a variational guide (SVI) always do, whatever the "
-        "guide is worth, and so may a chain that is stuck: draw several chains with NUTS and pass num_chains, or "
-        + CHECK
-        + ".",
-    ),
-    "agree": (
-        "good",
-        (
-            "{chains} chains agree ({facts}). That is what can be asked of NUTS; draws of a variational guide (SVI) always agree, and for "
-            "them it says nothing: " + CHECK + "."
-        ),
-    ),
-    "not mixed": (
-        "failed",
-        "The chains over the hyperparameters do not agree ({facts}); raise draws and warmup.",
-    ),
-    "few hyperparameters": (
-        "doubtful",
-        "The hyperparameters were drawn too few times ({facts}); raise draws, at least until {least} are effective.",
-    ),
-    "certified": (
-        "good",
-        "{engine} is certified: against the exact posterior{at} no mean is off by more than {largest}, and {ratios} ({facts}).",
-    ),
-    "open": (
-        "undecided",
-        (
-            "Whether {engine} is right is not decided: means seem off by up to {largest}, {ratios}, and the Monte Carlo errors reach over "
-            "the tolerance of a tenth ({facts}). Raise num_samples, or use the draws themselves: posterior.reweighted()."
-        ),
-    ),
-    "off": (
-        "doubtful",
-        (
-            "{engine} is off: by up to {largest} in the mean, and {ratios}. The weights can be relied on ({facts}): use "
-            "posterior.reweighted(), or a more accurate engine."
-        ),
-    ),
+# By verdict and case.
+_SENTENCES = {
+    "failed unfinished": "The engine did not finish, so the posterior is not the exact one: {why}",
+    "exact algebra": "The posterior is exact: prior and noise are Gaussian, so it was solved for and not approximated "
+    "(solver {solver}).",
+    "failed empty": "There is no posterior to certify: {why}",
+    "exact prior": "There are no answers, so the posterior is the prior, which is exact.",
+    "exact weights": "Every draw has the same weight: at its hyperparameters this posterior is the exact one.",
+    "failed stuck": "{still} of {size} values never move in {number} draws: a sampler that is stuck says nothing of the posterior.",
+    "failed few": "Draws that are too few, or not finite, cannot be compared ({facts}); draw longer chains.",
+    "failed chains": "The draws do not agree among themselves ({facts}); draw longer chains.",
+    "doubtful chains": "The draws are too few, or do not quite agree ({facts}); draw longer chains.",
+    "doubtful chain": "The draws are of one chain, which agrees with itself ({facts}). Draws of a variational guide (SVI) always do, "
+    "whatever the guide is worth, and so may a chain that is stuck: draw several chains with NUTS and pass num_chains, or {check}.",
+    "good chains": "{chains} chains agree ({facts}). That is what can be asked of NUTS; draws of a variational guide (SVI) always "
+    "agree, and for them it says nothing: {check}.",
+    "failed hyperparameters": "The chains over the hyperparameters do not agree ({facts}); raise draws and warmup.",
+    "doubtful hyperparameters": "The hyperparameters were drawn too few times ({facts}); raise draws, at least until {least} are "
+    "effective.",
+    "good weights": "{engine} is certified: against the exact posterior{at} no mean is off by more than {largest}, and {ratios} "
+    "({facts}).",
+    "undecided weights": "Whether {engine} is right is not decided: means seem off by up to {largest}, {ratios}, and the Monte Carlo "
+    "errors reach over the tolerance of a tenth ({facts}). Raise num_samples, or use the draws themselves: posterior.reweighted().",
+    "doubtful weights": "{engine} is off: by up to {largest} in the mean, and {ratios}. The weights can be relied on ({facts}): use "
+    "posterior.reweighted(), or a more accurate engine.",
 }
 
 
@@ -131,8 +91,8 @@ class Certificate:
 
     @classmethod
     def _of(cls, case: str, numbers: dict[str, Any] | None = None, **words: Any) -> "Certificate":
-        verdict, sentence = _SENTENCES[case]
-        return cls(verdict, sentence.format(**words), **(numbers or {}))
+        verdict: Any = case.split()[0]
+        return cls(verdict, _SENTENCES[case].format(check=CHECK, **words), **(numbers or {}))
 
     @property
     def efficiency(self) -> float:
@@ -233,53 +193,45 @@ def certify(
     """
     require_draws(num_samples)
     if isinstance(posterior, RelationPosterior):
-        case = "algebra" if posterior.converged else "unfinished"
+        case = "exact algebra" if posterior.converged else "failed unfinished"
         return Certificate._of(case, solver=posterior.solver, why=posterior.result.value)
     if posterior.empty:
-        return Certificate._of("empty", why=posterior.result.value)
+        return Certificate._of("failed empty", why=posterior.result.value)
     posterior = answered(posterior)
     if posterior.sampled:
         return _of_draws(posterior)
     if not posterior.has_answers:
-        return Certificate._of("prior")
+        return Certificate._of("exact prior")
     table = None
     for found in weighted_draws(posterior, num_samples, generator(posterior.key if key is None else key)):
         log_weights = found.log_weights
         if np.all(np.isfinite(log_weights)) and np.std(log_weights) < _EQUAL:
-            number = len(log_weights)
-            return Certificate._of(
-                "equal",
-                {"ess": float(number), "num_samples": number, "log_evidence": float(np.mean(log_weights))},
-            )
+            number, mean = len(log_weights), float(np.mean(log_weights))
+            numbers = {"ess": float(number), "num_samples": number, "log_evidence": mean}
+            return Certificate._of("exact weights", numbers)
         table = comparison(posterior.reported(), *found.moments(posterior)) if found.reliable else None
         if table is not None and not _is_open(table):
             break
-    numbers = {
+    facts: dict[str, Any] = {
         "k_hat": float(found.smoothed.k_hat),
         "ess": float(found.smoothed.ess),
         "num_samples": len(found.log_weights),
         "table": table,
         "log_evidence": found.log_evidence,
     }
-    return _of_weights(posterior, table, numbers)
+    return _of_weights(posterior, table, facts)
 
 
 def _of_draws(posterior: Posterior) -> Certificate:
     """Of samples: whether the chains agree."""
     draws, chains = posterior.belief.as_mixture()[0], posterior.chains
-    per_chain = len(draws) // chains
-    r_hat, ess = convergence(draws[: chains * per_chain].reshape(chains, per_chain, -1))
+    r_hat, ess = convergence(by_chain(draws, chains))
     still = int(np.sum(np.ptp(draws, axis=0) == 0))
-    if still:
-        case = "stuck"
-    elif not np.isfinite(r_hat):
-        case = "too few"
-    elif r_hat > _DISAGREE:
-        case = "disagree"
-    elif not (r_hat <= _AGREE and ess >= _ENOUGH):
-        case = "short"
-    else:
-        case = "one chain" if chains == 1 else "agree"
+    case = "failed stuck" if still else "doubtful chain" if chains == 1 else "good chains"
+    if not still and not np.isfinite(r_hat):
+        case = "failed few"
+    elif not still and not (r_hat <= _AGREE and ess >= _ENOUGH):
+        case = "failed chains" if r_hat > _DISAGREE else "doubtful chains"
     facts = f"R-hat {r_hat:.3f}, {ess:.0f} effective draws of {len(draws)}"
     words = {"facts": facts, "chains": chains, "still": still, "size": draws.shape[1], "number": len(draws)}
     return Certificate._of(case, {"ess": ess, "num_samples": len(draws)}, **words)
@@ -306,18 +258,19 @@ def _of_weights(posterior: Posterior, table: pd.DataFrame | None, numbers: dict[
         and drawn is not None
         and not (r_hat <= UNMIXED and drawn >= _MIN_HYPERPARAMETER_DRAWS)
     ):
-        case = "few hyperparameters" if r_hat <= UNMIXED else "not mixed"
+        case = f"{'doubtful' if r_hat <= UNMIXED else 'failed'} hyperparameters"
         facts = f"R-hat {r_hat:.3f}, {drawn:.0f} effective draws of the hyperparameters"
         return Certificate._of(case, numbers, facts=facts, least=_MIN_HYPERPARAMETER_DRAWS)
     engine, at = posterior.engine, " at its hyperparameters"
     if posterior.hyperparameter_draws:
         engine, at = f"{engine}, averaged over hyperparameters,", ", hyperparameters included,"
-    case = "open" if _is_open(table) else "off" if any(wrong.any() for wrong in off(table)) else "certified"
+    wrong = any(part.any() for part in off(table))
+    verdict = "undecided" if _is_open(table) else "doubtful" if wrong else "good"
     shifts, ratios = table["shift"].abs(), table["sd_ratio"]
     worst = int(np.argmax(shifts.to_numpy()))
     ends = dict.fromkeys(f"{end:.2f}" for end in (ratios.min(), ratios.max()))
     return Certificate._of(
-        case,
+        f"{verdict} weights",
         numbers,
         engine=engine,
         at=at,

@@ -18,7 +18,7 @@ from relpref.diagnostics.certificate import called, comparison, off
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.large.answered import answered
 from relpref.infer.program import Program, Values
-from relpref.infer.psis import convergence
+from relpref.infer.psis import by_chain, convergence
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.reweighting import Target, directions, log_likelihood, whitened
 from relpref.linalg import cholesky
@@ -330,20 +330,18 @@ def well_answered(data: PreferenceData, number: int) -> NDArray[np.intp]:
 def _compared(
     posterior: Posterior, chosen: NDArray[np.intp], belief: Belief, nuts: Chains, note: str
 ) -> Check:
-    by_chain, utilities = nuts.latent, posterior.kind == "utilities"
+    latent, utilities = nuts.latent, posterior.kind == "utilities"
     if utilities:  # only their differences are reported
-        by_chain = by_chain - by_chain.mean(axis=-1, keepdims=True)
-    r_hat, ess = convergence(by_chain)
+        latent = latent - latent.mean(axis=-1, keepdims=True)
+    r_hat, ess = convergence(latent)
     # Chains of NUTS may lean from one side to the other: their means are then known better than their spread.
-    ess = min(ess, convergence(np.square(by_chain - by_chain.mean(axis=(0, 1))))[1])
+    ess = min(ess, convergence(np.square(latent - latent.mean(axis=(0, 1))))[1])
     exact = DrawsBelief(nuts.latent.reshape(-1, nuts.latent.shape[-1]))
     sampled = replace(posterior, belief=exact, hyperparameter_draws=nuts.hyperparameters)
     reported, true = posterior.reported(belief, chosen), sampled.reported(exact, chosen)
     own = np.inf  # effective number of draws that the posterior itself consists of
     if posterior.sampled:
-        draws, chains = belief.as_mixture()[0], posterior.chains
-        per_chain = len(draws) // chains
-        own = convergence(draws[: chains * per_chain].reshape(chains, per_chain, -1))[1]
+        own = convergence(by_chain(belief.as_mixture()[0], posterior.chains))[1]
     elif posterior.hyperparameter_draws:
         own = posterior.effective_draws or float(1 / np.sum(np.square(belief.weights)))
     both = 1 / (1 / ess + 1 / own)
@@ -370,7 +368,7 @@ def _compared(
     engine = "The sample" if posterior.sampled else posterior.engine
     if posterior.hyperparameter_draws and not posterior.sampled:
         engine += ", averaged over hyperparameters,"
-    count = len(by_chain)
+    count = len(latent)
     facts = f"{count} chain{'' if count == 1 else 's'}, R-hat {r_hat:.3f}, {ess:.0f} effective draws"
     if not (r_hat <= _AGREE and ess >= _ENOUGH):
         sentence = f"NUTS did not converge ({facts}), so it cannot say anything about {engine}; ask for more draws. {note}"

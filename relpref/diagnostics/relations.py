@@ -2,13 +2,11 @@
 
 import warnings
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from relpref.data import PreferenceData
 from relpref.diagnostics.comparison import difference_of
 from relpref.diagnostics.held_out import HeldOut
 from relpref.diagnostics.loo import leave_one_out
@@ -88,17 +86,9 @@ def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = T
             log_evidence = fitted.log_evidence
             held_out = held_out or leave_one_out(posterior)
             elpd, error = difference_of(held_out, leave_one_out(fitted))
-        rows.append(
-            {
-                "left_out": part,
-                "log_evidence": log_evidence,
-                "difference": full - log_evidence,
-                "elpd_difference": elpd,
-                "elpd_se": error,
-                "note": note,
-            }
-        )
-    return pd.DataFrame(rows)
+        rows.append((part, log_evidence, full - log_evidence, elpd, error, note))
+    columns = ["left_out", "log_evidence", "difference", "elpd_difference", "elpd_se", "note"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def parts_of(posterior: Posterior) -> tuple[str, ...]:
@@ -110,29 +100,29 @@ def _refit(
     posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool
 ) -> tuple[Posterior | None, str]:
     """The posterior without a part, or the reason why there is none."""
+    data, call = posterior.data, origin.unbound()
+    kwargs = dict(call.kwargs)
+    if part == ATTRIBUTES:
+        kwargs.pop("attribute_kernel", None)
+    if kwargs.get("relation_kernels"):
+        # The kernel of a directed relation stays with the role that is left.
+        kernels = kwargs["relation_kernels"].items()
+        kwargs["relation_kernels"] = {
+            name: kernel for name, kernel in kernels if data.parts_of(name) != (part,)
+        }
+    if kwargs.get("priors"):
+        kwargs["priors"] = _without(posterior, part, kwargs["priors"])
+    known = origin.fixed if posterior.searched else posterior.hyperparameters
     try:
-        data = posterior.data
         smaller = data.without_attributes() if part == ATTRIBUTES else data.without_relation(part)
-    except DataError as error:
-        return None, str(error)
-    swap = {
-        id(value): smaller
-        for value in (*origin.args, *origin.keywords.values())
-        if isinstance(value, PreferenceData)
-    }
-    args = tuple(swap.get(id(value), value) for value in origin.args)
-    kwargs = {
-        name: swap.get(id(value), value) for name, value in _without(posterior, part, origin.keywords).items()
-    }
-    fixed = {
-        site: value for site, value in _fixed(posterior, origin).items() if site_part(posterior, site) != part
-    }
-    engine = origin.engine.changed(_unbound(origin.program), fixed=fixed, throw=True)
-    try:
+        call = replace(call, kwargs=kwargs)
+        for old in origin.datasets().values():
+            call = call.with_argument(old, smaller) if type(old) is type(data) else call
+        engine = origin.engine.changed(call.program, fixed=_without(posterior, part, known), throw=True)
         with warnings.catch_warnings():
             # That groups of entities come apart without the part is what the evidence is about to show.
             warnings.simplefilter("ignore", UserWarning)
-            fitted = engine.run(posterior.key, *args, progress_bar=progress_bar, **kwargs)
+            fitted = engine.run(posterior.key, *call.args, progress_bar=progress_bar, **call.kwargs)
     except InferenceError as error:
         return None, f"{origin.engine.name} on the rest ended with {error.result.name}"
     except DataError as error:
@@ -142,41 +132,12 @@ def _refit(
     return fitted, ""
 
 
-def _unbound(program: Any) -> Any:
-    """The program under ``functools.partial``, positional arguments kept: keywords are passed anew."""
-    if not isinstance(program, partial):
-        return program
-    inner = _unbound(program.func)
-    return partial(inner, *program.args) if program.args else inner
-
-
-def _without(posterior: UtilityPosterior, part: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The program's keywords without those for the part."""
-    kept = dict(kwargs)
-    if part == ATTRIBUTES:
-        kept.pop("attribute_kernel", None)
-    if kept.get("relation_kernels"):
-        # The kernel of a directed relation stays with the role that is left.
-        kept["relation_kernels"] = {
-            name: kernel
-            for name, kernel in kept["relation_kernels"].items()
-            if posterior.data.parts_of(name) != (part,)
-        }
-    if kept.get("priors"):
-        kept["priors"] = {
-            site: prior for site, prior in kept["priors"].items() if site_part(posterior, site) != part
-        }
-    return kept
+def _without(posterior: UtilityPosterior, part: str, by_site: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of sites but those of a part."""
+    return {site: value for site, value in by_site.items() if site_part(posterior, site) != part}
 
 
 def site_part(posterior: Posterior, site: str) -> str | None:
     """The part that a hyperparameter ``<part>_<name>`` belongs to; of two that fit, the longer."""
     fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_")]
     return max(fitting, key=len, default=None)
-
-
-def _fixed(posterior: UtilityPosterior, origin: Origin) -> Mapping[str, Any]:
-    """The hyperparameters that were not searched for."""
-    if not posterior.searched:
-        return {site: np.asarray(value) for site, value in posterior.hyperparameters.items()}
-    return origin.fixed

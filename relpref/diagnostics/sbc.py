@@ -77,7 +77,7 @@ def _below_truths(
     rngs: list[np.random.Generator],
     tol: float = _TOLERANCE,
     max_sweeps: int = _SWEEPS,
-) -> Iterator[tuple[float, str]]:
+) -> Iterator[tuple[float | None, str]]:
     """Posterior probability that the quantity lies below its true value, and the result code, of simulations fitted at once."""
     first = draws.one(0)
     call, arrays = questions.call(first.answers)
@@ -99,7 +99,7 @@ def _below_truths(
         belief = GaussianBelief(*latent_moments(layout, evidence))
         known = truth.hyperparameters
         probability = below(quantity, layout, call, arrays, truth, pick, rng, belief, known, {})
-        yield (np.nan if result.empty else probability), result.name
+        yield (probability if np.isfinite(probability) and not result.empty else None), result.name
 
 
 @partial(jax.jit, static_argnums=0)
@@ -357,10 +357,8 @@ def calibrate(
     name = f"{what}, {called}, hyperparameters {_WORDS[hyperparameters]}"
     with jax.enable_x64(True):
         if fixed:
-            program, args = (
-                Known(program),
-                (broadcast_fixed(*Call.split(program, args, kwargs), dict(fixed)), *args),
-            )
+            known = broadcast_fixed(*Call.split(program, args, kwargs), dict(fixed))
+            program, args = Known(program), (known, *args)
         questions = Questions.of(
             program, args, kwargs, relation=engine is Exact, sampled=isinstance(engine, str)
         )
@@ -422,7 +420,7 @@ class _Simulator:
                 draws = self.questions.draw(keys)
                 at = (engine, self.quantity, self.questions, draws, picked, rngs)
                 return [
-                    _record(number, result, {self.quantity.name: probability})
+                    {"simulation": number, "result": result, "pits": {self.quantity.name: probability}}
                     for number, (probability, result) in zip(
                         numbers, _below_truths(*at, **self.options), strict=True
                     )
@@ -438,26 +436,25 @@ class _Simulator:
             self.engine, self.hyperparameters, self.options, questions, draw, jax.random.fold_in(key, 1)
         )
         pits = {self.quantity.name: np.nan}
+        if self.hyperparameters in ("integrate", "nuts"):
+            places = [(n, at) for n, shape in questions.layout.hyperparameters for at in np.ndindex(*shape)]
+            titles = {site + "".join(f"[{at}]" for at in index): (site, index) for site, index in places}
+            pits |= dict.fromkeys(titles, np.nan)
         if posterior is not None:
             with jax.enable_x64(True):
                 pits[self.quantity.name] = below_truth(self.quantity, posterior, questions, draw, picked, rng)
-        if self.hyperparameters not in ("integrate", "nuts"):
-            return _record(number, result, pits)
-        fit: Any = posterior
-        for site, shape in questions.layout.hyperparameters:
-            for index in np.ndindex(*shape):
-                title = site + "".join(f"[{at}]" for at in index)
-                pits[title] = np.nan
-                if posterior is None:
-                    continue
+            fit: Any = posterior
+            for title in [*pits][1:]:
+                site, index = titles[title]
                 values, true = (
-                    np.asarray(fit.hyperparameter_draws[site])[:, *index],
+                    fit.hyperparameter_draws[site][:, *index],
                     float(draw.hyperparameters[site][index]),
                 )
                 weights = fit.belief.weights
                 weighted = bool(np.ptp(weights))
                 pits[title] = float(weights @ (values < true)) if weighted else rank(values, true, rng)
-        return _record(number, result, pits)
+        plain = {name: float(value) if np.isfinite(value) else None for name, value in pits.items()}
+        return {"simulation": number, "result": result, "pits": plain}
 
     def settings(self, name: str) -> dict[str, Any]:
         """What must be the same for simulations to belong together, as plain values."""
@@ -473,11 +470,6 @@ class _Simulator:
             "data": fingerprint((self.questions.args, dict(self.questions.kwargs))),
             "version": __version__,
         }
-
-
-def _record(number: int, result: str, pits: Mapping[str, float]) -> dict[str, Any]:
-    plain = {name: float(value) if np.isfinite(value) else None for name, value in pits.items()}
-    return {"simulation": number, "result": result, "pits": plain}
 
 
 def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -499,7 +491,7 @@ def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any,
                 "relpref.diagnostics.calibrate with the program"
             )
         call, data = origin.unbound(), posterior.datasets().get("data")
-        args = tuple(data if isinstance(value, PreferenceData) else value for value in call.args)
+        args = tuple(data if type(value) is type(data) else value for value in call.args)
         return call.program, args, {**call.kwargs, "fixed": dict(origin.fixed)}
     problem, nodes, kernels = posterior.problem, [], {}
     sides = {"node_kernel": problem.nodes, "object_kernel": problem.objects}

@@ -25,7 +25,7 @@ from relpref.posterior.classes import DECISION
 from relpref.posterior.gaussian import Belief
 
 Picked = NDArray[np.intp]
-_UTILITY, _SCORE = "utility", "score"
+Changes = Mapping[type[Any], Callable[[Any], Any]]
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,12 @@ class Answered:
     program: Model
 
     def __call__(self, answers: Values, *args: Any, **kwargs: Any) -> None:
-        labelled = False
-        if DECISION in answers:
+        if DECISION in answers and any(type(value) is Rankings for value in (*args, *kwargs.values())):
             # Rankings get the classes that the decisions lead to: which decisions were taken depends on them.
             label: Any = jnp.sum(jnp.cumprod(answers[DECISION], axis=1), axis=1).astype(np.int32)
-
-            def with_label(value: Any) -> Any:
-                return replace(value, label=label) if isinstance(value, Rankings) else value
-
-            labelled = any(isinstance(value, Rankings) for value in (*args, *kwargs.values()))
-            args = tuple(with_label(value) for value in args)
-            kwargs = {name: with_label(value) for name, value in kwargs.items()}
-        with handlers.condition(data={} if labelled else answers):
+            args, kwargs = _changed(args, kwargs, {Rankings: lambda data: replace(data, label=label)})
+            answers = {}
+        with handlers.condition(data=answers):
             self.program(*args, **kwargs)
 
 
@@ -118,11 +112,13 @@ class Questions:
         DataError
             If what it observes could not have been drawn from it.
         """
-        args = tuple(_one_by_one(value) for value in args)
-        kwargs = {name: _one_by_one(value) for name, value in kwargs.items()}
+        # Every answer is a row of its own: to an answer that was given k times belong k simulated ones, which may differ.
+        single: Changes = {PreferenceData: lambda data: replace(data, comparisons=data.comparisons.single())}
+        args, kwargs = _changed(args, kwargs, single)
         layout = _layout(*Call.split(program, args, kwargs), relation, sampled)
-        hidden = tuple(_hidden(value) for value in args)
-        return cls(program, hidden, {name: _hidden(value) for name, value in kwargs.items()}, layout)
+        # Nothing tells the program which answers there were.
+        hide: Changes = {PreferenceData: PreferenceData.without_answers, Rankings: Rankings.without_labels}
+        return cls(program, *_changed(args, kwargs, hide), layout)
 
     def draw(self, keys: Array) -> "Draws":
         """One simulation for each of s keys; inside of ``enable_x64``."""
@@ -192,18 +188,16 @@ def _layout(call: Call, arrays: tuple[Any, ...], relation: bool, sampled: bool) 
     )
 
 
-def _one_by_one(value: Any) -> Any:
-    """Every answer a row of its own: to an answer that was given k times belong k simulated ones, which may differ."""
-    if not isinstance(value, PreferenceData):
-        return value
-    return replace(value, comparisons=value.comparisons.single())
+def _changed(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], changes: Changes
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with those of some types changed."""
 
+    def one(value: Any) -> Any:
+        change = changes.get(type(value))
+        return value if change is None else change(value)
 
-def _hidden(value: Any) -> Any:
-    """Without what would tell a program which answers there were."""
-    if isinstance(value, PreferenceData):
-        return value.without_answers()
-    return value.without_labels() if isinstance(value, Rankings) else value
+    return tuple(map(one, args)), {name: one(value) for name, value in kwargs.items()}
 
 
 @dataclass(frozen=True)
@@ -278,12 +272,12 @@ Quantity = Gap | Predictor | Own  # hashable, because JAX compiles for it
 def usual(questions: Questions) -> Quantity:
     """The gap of two entities' utilities, the difference of two objects' scores, or the predictor of a random row."""
     layout = questions.layout
-    latents = [name for name, _ in layout.latents]
     for value in (*questions.args, *questions.kwargs.values()):
-        if isinstance(value, PreferenceData) and latents == [_UTILITY]:
-            return Gap(_UTILITY, 1, value.num_entities)
-        if isinstance(value, RelationData) and latents == [_SCORE]:
-            return Gap(_SCORE, *value.values.shape, int(SIGN[value.symmetry]), "difference")
+        for site, shape in layout.latents if len(layout.latents) == 1 else ():
+            if isinstance(value, PreferenceData) and shape == (value.num_entities,):
+                return Gap(site, 1, value.num_entities)
+            if isinstance(value, RelationData) and shape == value.values.shape:
+                return Gap(site, *shape, int(SIGN[value.symmetry]), "difference")
     return Predictor(layout.observed, layout.num_rows)
 
 
@@ -327,10 +321,9 @@ def below_truth(
         fixed = {name: value for name, value in posterior.hyperparameters.items() if name not in drawn}
         return below(quantity, layout, *asked, truth, picked, rng, posterior.belief, fixed, drawn)
     # Of the difference of two objects' scores for one node.
-    assert isinstance(quantity, Gap)  # what calibrate() asks an exact posterior about
     true = _true_value(quantity, layout, *asked, truth, picked)
-    node, columns = int(picked[0]) // quantity.columns, picked % quantity.columns
-    pair = [posterior.objects.labels[column] for column in columns]
+    objects = posterior.objects.labels
+    node, pair = int(picked[0]) // len(objects), [objects[at] for at in picked % len(objects)]
     margins = posterior.belief(posterior.nodes.labels[node], pair).differences(np.array([0]), np.array([1]))
     return _average_below(true, margins.mean, margins.sd**2, margins.weights)
 

@@ -68,6 +68,12 @@ def threshold(number: int) -> float:
     return float(min(1 - 1 / np.log10(number), 0.7))
 
 
+def by_chain(draws: Floats, chains: int) -> Floats:
+    """Draws of chains that are laid one after the other, shape (chains, s, n)."""
+    length = len(draws) // chains
+    return draws[: chains * length].reshape(chains, length, -1)
+
+
 def convergence(draws: Floats) -> tuple[float, float]:
     """Largest rank-normalised split R-hat and smallest bulk effective sample size (Vehtari et al. 2021).
 

@@ -184,11 +184,12 @@ class Origin:
 
     def unbound(self) -> "Origin":
         """The same call with the keywords that were bound to the program among the others, and the data by position."""
-        program = self.program
+        program: Any = self.program
+        args = self.args
         while isinstance(program, partial):
-            program = program.func
+            program, args = program.func, (*program.args, *args)
         keywords = self.keywords
-        args = self.args if self.args else tuple(keywords.pop("data") for _ in range("data" in keywords))
+        args = args if args else tuple(keywords.pop("data") for _ in range("data" in keywords))
         return replace(self, program=program, args=args, kwargs=keywords)
 
 
