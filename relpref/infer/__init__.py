@@ -1,16 +1,36 @@
 """Engines: they read a program and hand back a posterior."""
 
-from relpref.infer.ep import EP
-from relpref.infer.exact import Exact
-from relpref.infer.laplace import Laplace
-from relpref.infer.many import fit_many
-from relpref.infer.program import noncentered
-from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import InferenceWarning, Result
-from relpref.infer.samples import from_samples
-from relpref.posterior.base import Posterior
-from relpref.posterior.classes import ClassPosterior
-from relpref.posterior.utility import UtilityPosterior
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relpref.infer.ep import EP
+    from relpref.infer.exact.engine import Exact
+    from relpref.infer.laplace import Laplace
+    from relpref.infer.many import fit_many
+    from relpref.infer.program import noncentered
+    from relpref.infer.relation_posterior import RelationPosterior
+    from relpref.infer.result import InferenceWarning, Result
+    from relpref.infer.samples import from_samples
+    from relpref.posterior.base import Posterior
+    from relpref.posterior.classes import ClassPosterior
+    from relpref.posterior.utility import UtilityPosterior
+
+# Imported when first used: `relpref.posterior` builds on modules of this room, and its classes are offered here.
+_HOMES = {
+    "EP": "infer.ep",
+    "ClassPosterior": "posterior.classes",
+    "Exact": "infer.exact.engine",
+    "InferenceWarning": "infer.result",
+    "Laplace": "infer.laplace",
+    "Posterior": "posterior.base",
+    "RelationPosterior": "infer.relation_posterior",
+    "Result": "infer.result",
+    "UtilityPosterior": "posterior.utility",
+    "fit_many": "infer.many",
+    "from_samples": "infer.samples",
+    "noncentered": "infer.program",
+}
 
 __all__ = [
     "EP",
@@ -26,3 +46,9 @@ __all__ = [
     "from_samples",
     "noncentered",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'relpref.infer' has no attribute {name!r}")
+    return getattr(import_module(f"relpref.{_HOMES[name]}"), name)

@@ -17,7 +17,7 @@ from relpref._version import __version__
 from relpref.errors import InferenceError
 from relpref.files import made
 from relpref.infer.engine import GaussianEngine
-from relpref.infer.exact import Exact
+from relpref.infer.exact.engine import Exact
 from relpref.infer.program import preference_data
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.journal import fingerprint
