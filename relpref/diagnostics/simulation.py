@@ -17,7 +17,7 @@ from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.exact.structure import find_structure
-from relpref.infer.program import Call, Layout, Model, Values, discover, shapes_of, survey
+from relpref.infer.program import Call, Layout, Model, Values, discover
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.likelihoods import as_likelihood
 from relpref.posterior.base import Posterior
@@ -180,12 +180,7 @@ def _layout(call: Call, arrays: tuple[Any, ...], relation: bool, sampled: bool) 
             f"the ranking loss uses every label of a {structure.symmetry} relation at both its ends, which is no distribution of labels "
             "to draw from; take loss='regression', which is relpref conditional fit --loss regression"
         )
-    shapes = {site.name: site.shape for site in survey(call, shapes_of(arrays))}
-    hyperparameters = tuple((name, shapes[name]) for name in structure.hyperparameters)
-    latents = ((structure.field, shapes[structure.field]),)
-    return Layout(
-        latents, hyperparameters, (structure.label,), num_rows=int(np.prod(shapes[structure.label]))
-    )
+    return structure.program.layout
 
 
 def _changed(

@@ -38,7 +38,7 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
         assert (structure.symmetry, structure.values.complete, structure.loss) == (symmetry, complete, loss)
         evaluate = evaluation(structure)
         sites = Sites(jnp.zeros(0), jnp.zeros(0))
-        at = {name: jnp.asarray(value) + 0.1 for name, value in structure.medians.items()}
+        at = {name: jnp.asarray(value) + 0.1 for name, value in structure.program.medians.items()}
         gradient = evaluate(at, sites).gradient
         for name, value in at.items():
             for entry in np.ndindex(value.shape):

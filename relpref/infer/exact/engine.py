@@ -135,11 +135,11 @@ class Exact:
             if self.mesh is not None:
                 require_mesh(self.mesh, structure.values.shape[0], self.callback)
             search: Search | None = None
-            if structure.hyperparameters:
+            if structure.program.medians:
                 with Progress("exact: maximizing the evidence", progress_bar) as progress:
                     search = maximise(
                         evaluation(structure),
-                        structure.medians,
+                        structure.program.medians,
                         _NO_SITES,
                         self.max_evaluations,
                         progress.step,
@@ -155,11 +155,12 @@ class Exact:
         progress_bar: bool,
     ) -> RelationPosterior:
         left, right, noise, log_prior, values = structure.at({} if search is None else search.unconstrained)
+        ((field, _),) = structure.program.layout.latents
         among = [a for a in (*arguments[0], *arguments[1].values()) if isinstance(a, RelationData)]
         data = among[0] if among else None
 
         def domain(side: Literal["nodes", "objects"], matrix: Any) -> Domain:
-            kernel = ProgramKernel(self.program, arguments, data, values, structure.field, side, matrix)
+            kernel = ProgramKernel(self.program, arguments, data, values, field, side, matrix)
             known = None if data is None else getattr(data, side) or data.nodes
             labels = tuple(range(len(matrix))) if known is None else known.entities
             names = None if known is None else known.attribute_names

@@ -1,8 +1,8 @@
 """A program as a relation: its kernels, which pairs its labels are about, and their noise."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
+from jax import Array
 from numpy.typing import NDArray
 
 from relpref.data import RelationData
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.exact.closed import Loss
-from relpref.infer.program import Call, Model, Values, log_prior, median, shapes_of, survey
+from relpref.infer.program import Call, Layout, Model, Program, Values, log_prior, median, shapes_of, survey
+from relpref.infer.sites import SparseRows
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import Kronecker
@@ -53,13 +55,8 @@ class Structure:
 
     Attributes
     ----------
-    call, arrays, fixed
-        The program, its arguments and known hyperparameters.
-    field, label : str
-        The latent site and the observed one.
-    hyperparameters : tuple of str
-    medians : dict
-        Of their priors, unconstrained.
+    program : Program
+        With one latent site, the scores of all pairs, and one observed one, the labels.
     values : RelationValues
         Labels; of a constrained relation in both directions.
     loss, symmetry
@@ -69,13 +66,7 @@ class Structure:
         The first label's noise has variance λ/``divisor``.
     """
 
-    call: Call
-    arrays: tuple[Any, ...]
-    fixed: Values
-    field: str
-    label: str
-    hyperparameters: tuple[str, ...]
-    medians: Values
+    program: Program
     values: RelationValues
     loss: Loss
     symmetry: Symmetry
@@ -84,7 +75,7 @@ class Structure:
 
     def at(self, unconstrained: Values) -> Reading:
         """The kernels and the noise, as NumPy."""
-        found = self._forward(unconstrained, self.arrays, self.fixed)
+        found = _read(self.program, self.one_domain, self.divisor, unconstrained)
         left, right = (None if k is None else np.asarray(0.5 * (k + k.T)) for k in (found.left, found.right))
         return Reading(left, right, float(found.noise), float(found.log_prior), found.values)
 
@@ -92,30 +83,33 @@ class Structure:
         """Gradient of what has these derivatives by K, G and λ, plus the log prior, by the hyperparameters."""
         of_kernels = (left + right, None) if self.one_domain else (left, right)
         cotangent = jax.tree.map(jnp.asarray, (*of_kernels, noise, 1.0))
-        gradient: Values = self._pullback(unconstrained, self.arrays, self.fixed, cotangent)
+        gradient: Values = _pull(self.program, self.one_domain, self.divisor, unconstrained, cotangent)
         return gradient
 
-    @cached_property
-    def _forward(self) -> Callable[..., Reading]:
-        return jax.jit(self._read)
 
-    @cached_property
-    def _pullback(self) -> Callable[..., Values]:
-        def pull(unconstrained: Values, arrays: tuple[Any, ...], fixed: Values, cotangent: Any) -> Values:
-            back = jax.vjp(lambda u: tuple(self._read(u, arrays, fixed)[:4]), unconstrained)[1]
-            return back(cotangent)[0]
+@partial(jax.jit, static_argnums=(1, 2))
+def _read(program: Program, one_domain: bool, divisor: float, unconstrained: Values) -> Reading:
+    ((field, _),), (label,) = program.layout.latents, program.layout.observed
+    sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained)
+    factors: Any = unwrap(sites[field]["fn"]).covariance
+    noise = divisor * jnp.square(jnp.ravel(jnp.asarray(unwrap(sites[label]["fn"]).scale))[0])
+    values = program.fixed | {name: sites[name]["value"] for name in unconstrained}
+    right = None if one_domain else factors.right.dense()
+    return Reading(factors.left.dense(), right, noise, log_prior(sites, unconstrained), values)
 
-        return jax.jit(pull)
 
-    def _read(self, unconstrained: Values, arrays: tuple[Any, ...], fixed: Values) -> Reading:
-        field = {self.field: jnp.zeros(self.values.shape[0] * self.values.shape[1])}
-        sites = self.call.trace(arrays, {**fixed, **field}, unconstrained=unconstrained)
-        values = fixed | {name: sites[name]["value"] for name in unconstrained}
-        factors: Any = unwrap(sites[self.field]["fn"]).covariance
-        scale = jnp.ravel(jnp.asarray(unwrap(sites[self.label]["fn"]).scale))
-        noise = self.divisor * jnp.square(scale[0])
-        right = None if self.one_domain else factors.right.dense()
-        return Reading(factors.left.dense(), right, noise, log_prior(sites, unconstrained), values)
+@partial(jax.jit, static_argnums=(1, 2))
+def _pull(program: Program, one_domain: bool, divisor: float, unconstrained: Values, cotangent: Any) -> Any:
+    def read(unconstrained: Values) -> Any:
+        return tuple(_read(program, one_domain, divisor, unconstrained)[:4])
+
+    return jax.vjp(read, unconstrained)[1](cotangent)[0]
+
+
+@jax.jit
+def _predictors(program: Program, scores: Array) -> Array:
+    (label,) = program.layout.observed
+    return jnp.ravel(unwrap(program.sites(scores)[label]["fn"]).loc)
 
 
 def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Structure:
@@ -136,23 +130,25 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
             f"({', '.join(observed) or 'none'}) and {len(fields)}; EP or numpyro's MCMC(NUTS(program)) may run it"
         )
     field, label = fields[0], observed[0]
-    zeros = np.zeros(sites[field].shape)
+    names = tuple(name for name in free if name != field and name not in fixed)
+    layout = Layout(
+        ((field, sites[field].shape),),
+        tuple((name, sites[name].shape) for name in names),
+        (label,),
+        num_rows=int(np.prod(sites[label].shape)),
+    )
+    program = Program(call, layout, arrays, fixed)
+    zeros = np.zeros(layout.num_latents)
+    # As the program makes them: whether two kernels are one object does not survive compilation.
     traced = call.trace(arrays, {**fixed, field: jnp.asarray(zeros)})
-    covariance: Any = unwrap(traced[field]["fn"])
-    factors = covariance.covariance
+    process: Any = unwrap(traced[field]["fn"])
+    factors = process.covariance
     if not isinstance(factors, Kronecker):
         raise _refuse(field, f"has a {type(factors).__name__} covariance, not relpref.linalg.Kronecker")
-    names = tuple(name for name in free if name != field and name not in fixed)
     for name in names:
         if sites[name].support.is_discrete:
             raise _refuse(name, "is discrete")
-    values = {**fixed, **{name: traced[name]["value"] for name in names}}
-
-    def predictor(probe: Floats) -> tuple[Floats, Any]:
-        site = call.trace(arrays, {**values, field: jnp.asarray(probe)})[label]
-        return np.asarray(unwrap(site["fn"]).loc, dtype=np.float64).reshape(-1), site
-
-    offset, site = predictor(zeros)
+    site = traced[label]
     base = unwrap(site["fn"])
     if not isinstance(base, dist.Normal | CentredNormal):
         raise _refuse(label, f"has the likelihood {type(base).__name__}, not Normal or CentredNormal")
@@ -160,7 +156,17 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         raise _refuse(label, "is scaled, so that its labels weigh differently")
     groups = np.asarray(base.groups) if isinstance(base, CentredNormal) else None
     shape = (factors.left.size, factors.right.size)
-    symmetry, rows, columns = _pairs(lambda probe: predictor(probe)[0] - offset, shape, groups, label)
+    known = program.at({name: traced[name]["value"] for name in names})
+    offset = np.asarray(_predictors(known, zeros))
+    found = SparseRows.find(
+        lambda scores: np.asarray(_predictors(known, scores)) - offset, (len(offset), len(zeros))
+    )
+    pairs = (
+        None if found is None else _pairs(np.asarray(found.column), np.asarray(found.entry), shape, groups)
+    )
+    if pairs is None:
+        raise _refuse(label, "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2")
+    symmetry, rows, columns = pairs
     if groups is not None and not np.array_equal(groups, rows):
         raise _refuse(label, "has offsets for something else than the field's rows, the conditioning nodes")
     # A pair read in both directions is one label with half the variance.
@@ -178,14 +184,9 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
             missing = np.setdiff1d(np.arange(shape[0]), rows[rows == columns])
             rows, columns = np.concatenate([rows, missing]), np.concatenate([columns, missing])
             labels = np.concatenate([labels, np.zeros(len(missing))])
+    medians = {name: median(traced[name]) for name in names}
     return Structure(
-        call,
-        arrays,
-        fixed,
-        field,
-        label,
-        names,
-        {name: median(traced[name]) for name in names},
+        Program(call, layout, arrays, fixed, medians),
         RelationValues.of_edges(shape, rows, columns, labels),
         "regression" if groups is None else "ranking",
         symmetry,
@@ -195,43 +196,36 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
 
 
 def _pairs(
-    linear: Callable[[Floats], Floats], shape: tuple[int, int], groups: Any, label: str
-) -> tuple[Symmetry, Positions, Positions]:
-    """Decode which pairs the predictors look at, and check it on a random field."""
-    p, m = shape
-    row = np.repeat(np.arange(p, dtype=np.float64), m)
-    column = np.tile(np.arange(m, dtype=np.float64), p)
-    test = np.random.default_rng(0).standard_normal(p * m)
-    seen = linear(test)
+    columns: Positions, entries: Floats, shape: tuple[int, int], groups: Any
+) -> tuple[Symmetry, Positions, Positions] | None:
+    """Which pair each row of the projection looks at, and by which constraint; None where it is no pair."""
+    (i, j), (i2, j2) = (np.divmod(columns[:, end], shape[1]) for end in (0, 1))
+    first, second = entries.T
 
-    def found(sign: float, i: Floats, j: Floats) -> tuple[Positions, Positions] | None:
-        if not (np.all(np.isfinite(i)) and np.all(np.isfinite(j))):
-            return None
-        rows, columns = np.rint(i).astype(np.intp), np.rint(j).astype(np.intp)
-        inside = (rows >= 0) & (rows < p) & (columns >= 0) & (columns < m)
-        if not inside.all():
-            return None
-        expected = test[rows * m + columns]
-        if sign:
-            expected = 0.5 * (expected + sign * test[columns * m + rows])
-        return (rows, columns) if np.allclose(seen, expected, rtol=0, atol=1e-9) else None
+    def are(values: Floats, expected: Any) -> bool:
+        return bool(np.all(np.abs(values - expected) <= 1e-9))
 
-    first, second = linear(row), linear(column)
-    if (plain := found(0.0, first, second)) is not None:
-        return "none", *plain
-    if p == m:
-        own = None if groups is None else np.asarray(groups, dtype=np.float64)
-        squares, twice = 2 * linear(row**2), 2 * first
-        # Symmetric: i + j and i² + j² are seen; reciprocal: i − j and i² − j².
-        spread = np.sqrt(np.maximum(2 * squares - twice**2, 0.0))
-        i = 0.5 * (twice - spread) if own is None else own
-        if (symmetric := found(1.0, i, twice - i)) is not None:
-            return "symmetric", *symmetric
-        with np.errstate(divide="ignore", invalid="ignore"):
-            i = 0.5 * (squares / twice + twice) if own is None else own
-        if (reciprocal := found(-1.0, i, i - twice)) is not None:
-            return "reciprocal", *reciprocal
-    raise _refuse(label, "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2")
+    if are(first, 1.0) and are(second, 0.0):
+        return "none", i, j
+    if shape[0] != shape[1]:
+        return None
+    loops = ~(np.abs(second) > 0)
+    if groups is not None:  # of a reciprocal relation a pair of a node and itself is nothing
+        own = loops & ~(np.abs(first) > 0)
+        i, j = np.where(own, groups, i), np.where(own, groups, j)
+    if not np.all(np.where(loops, i == j, (i == j2) & (j == i2))):
+        return None
+    swap = i != groups if groups is not None else np.zeros(len(i), dtype=bool)
+    if are(first, np.where(loops, 1.0, 0.5)) and are(second, np.where(loops, 0.0, 0.5)):
+        return "symmetric", np.where(swap, j, i), np.where(swap, i, j)
+    if (
+        are(np.abs(first), np.where(loops, 0.0, 0.5))
+        and are(second, -first)
+        and (groups is not None or not loops.any())
+    ):
+        swap = first < 0
+        return "reciprocal", np.where(swap, j, i), np.where(swap, i, j)
+    return None
 
 
 def _refuse(site: str, why: str) -> UnsupportedProgramError:
