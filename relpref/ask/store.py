@@ -143,9 +143,9 @@ class AnswerStore:
         self._kept: Path | None = None  # a copy of the answers, once the file is not in its place any more
         if schema_of(connection, str(path)) >= SEALED:
             verify(connection, str(path))
-        about = dict(self._rows("SELECT name, value FROM about"))
+        about = dict(connection.execute("SELECT name, value FROM about"))
         self.identity, self.fitted = about["identity"], int(about["fitted"])
-        rows = self._rows("SELECT label FROM entity ORDER BY position")
+        rows = connection.execute("SELECT label FROM entity ORDER BY position")
         self.labels: tuple[Any, ...] = tuple(value(label) for (label,) in rows)
         self._position = {label: position for position, label in enumerate(self.labels)}
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from relpref import limits as sizes
 from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
 from relpref.errors import DataError
@@ -17,14 +17,6 @@ from relpref.explore.pairs import Belief, Floats, Gaps, Pool, Positions
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-from relpref.limits import (
-    MAX_ANSWERS_SQUARED_TIMES_CANDIDATES,
-    MAX_CANDIDATES,
-    MAX_LINKS_TIMES_CANDIDATES,
-    MAX_NEW_CANDIDATES,
-    MAX_PAIRS_AT_ONCE,
-    MIN_CANDIDATES,
-)
 from relpref.posterior.gaussian import generator
 from relpref.posterior.tables import expectations, objects, of_one_rater, pairs_of_labels, questions
 from relpref.registry import find, names
@@ -102,23 +94,19 @@ class Asked:
 
     def left(self) -> int:
         """How many questions may be asked by what is known now, a pair as often as it may be asked again."""
-        members = self.pool().members
+        pool, most = self.pool(), self._limits.repeats + 1
         here = np.zeros(self._number, dtype=bool)
-        here[members] = True
-        number = len(members) * (len(members) - 1) // 2
-        codes, avoided = self._codes, self._avoided[0] * self._number + self._avoided[1]
+        here[pool.members] = True
+        avoided = self._avoided[0] * self._number + self._avoided[1]
+        answered = ~np.isin(self._codes, avoided)
+        codes = np.concatenate([avoided, self._codes[answered]])
+        used = np.concatenate([np.full(len(avoided), most), np.minimum(self._times[answered], most)])
+        inside = here[np.stack(np.divmod(codes, self._number))].all(axis=0)
+        pairs = len(pool.members) * (len(pool.members) - 1) // 2
         if self._listed is not None:
-            listed = self._listed[0] * self._number + self._listed[1]
-            number = int(here[self._listed].all(axis=0).sum())
-
-        def open_(codes: NDArray[Any]) -> NDArray[np.bool_]:
-            inside = here[np.stack(np.divmod(codes, self._number))].all(axis=0)
-            return np.asarray(inside if self._listed is None else inside & np.isin(codes, listed))
-
-        most = self._limits.repeats + 1
-        answered = open_(codes) & ~np.isin(codes, avoided)
-        used = np.minimum(self._times[answered], most).sum()
-        return max((number - int(open_(avoided).sum())) * most - int(used), 0)
+            inside &= np.isin(codes, self._listed[0] * self._number + self._listed[1])
+            pairs = int(here[self._listed].all(axis=0).sum())
+        return max(pairs * most - int(used[inside].sum()), 0)
 
     def add(self, first: int, second: int) -> None:
         """A question of a batch."""
@@ -166,9 +154,9 @@ def narrowed(
         limits = replace(limits, entities=None)
     else:
         positions = np.unique(_candidates(posterior, limits, rng))
-    if len(positions) > 5 * MAX_CANDIDATES:
+    if len(positions) > 5 * sizes.MAX_CANDIDATES:
         raise DataError(
-            f"questions can be chosen among {5 * MAX_CANDIDATES} entities at a time where there are so many, and {len(positions)} were named; "
+            f"questions can be chosen among {5 * sizes.MAX_CANDIDATES} entities at a time where there are so many, and {len(positions)} were named; "
             "name fewer"
         )
     avoid = pairs_of_labels(limits.avoid)
@@ -189,12 +177,12 @@ def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Gene
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
     number = int(
         np.clip(
-            MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2,
-            MIN_CANDIDATES,
-            MAX_CANDIDATES,
+            sizes.MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2,
+            sizes.MIN_CANDIDATES,
+            sizes.MAX_CANDIDATES,
         )
     )
-    new = int(np.clip(MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, MAX_NEW_CANDIDATES))
+    new = int(np.clip(sizes.MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, sizes.MAX_NEW_CANDIDATES))
     groups = ((known & open_, number - new), (~known & open_, new))
     chosen = np.concatenate([_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups])
     # Where nobody may be asked about, none of these may be either.
@@ -240,7 +228,7 @@ def best(
     scorer: Scorer,
     hardest: float | None,
     rng: np.random.Generator,
-    size: int = MAX_PAIRS_AT_ONCE,
+    size: int = sizes.MAX_PAIRS_AT_ONCE,
 ) -> tuple[Gaps, Floats]:
     """The best few pairs, best first, and their exact scores; ties in random order.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -222,54 +222,38 @@ def simulate_steps(
     limits : mapping, optional
         Keywords of `next_pairs`, such as ``repeats``.
     """
-    choose = _chooser(strategy, truth, seed, dict(limits or {}))
-    posterior, times, number = start, Counter[Pair](), 0
-    while (labels := choose(posterior, number)) is not None:
+    limits = ({} if truth.pairs is None else {"pairs": truth.pairs}) | dict(limits or {})
+    posterior, times = start, Counter[Pair]()
+    for number in count():
+        if not isinstance(strategy, str) and callable(strategy):
+            labels = strategy(posterior)
+        else:
+            key = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+            table = next_pairs(posterior, 1, score=strategy, key=key, **limits)
+            labels = (table["first"].iloc[0], table["second"].iloc[0]) if len(table) else None
+        if labels is None:
+            return
         first, second = (int(position) for position in truth.data.index(labels))
         low, high = min(first, second), max(first, second)
-        rng = np.random.default_rng((seed, low, high, times[low, high]))
-        outcome = truth.answer((first, second), rng)
+        outcome = truth.answer((first, second), np.random.default_rng((seed, low, high, times[low, high])))
         probability = _probability(posterior, (first, second), outcome)
-        posterior = posterior.update(_told(labels, outcome, truth.has_ties), hyperparameters="schedule")
+        winner, loser = labels if outcome >= 0 else labels[::-1]
+        told = {"winner": [winner], "loser": [loser]} | ({"tie": [outcome == 0]} if truth.has_ties else {})
+        posterior = posterior.update(pd.DataFrame(told), hyperparameters="schedule")
         times[low, high] += 1
-        number += 1
         yield Step((first, second), outcome, probability, posterior)
-
-
-def _chooser(
-    strategy: Strategy, truth: Truth, seed: int, limits: dict[str, Any]
-) -> Callable[[UtilityPosterior, int], tuple[Any, Any] | None]:
-    if not isinstance(strategy, str) and callable(strategy):
-        return lambda posterior, number: strategy(posterior)
-    if truth.pairs is not None:
-        limits = {"pairs": truth.pairs} | limits
-
-    def choose(posterior: UtilityPosterior, number: int) -> tuple[Any, Any] | None:
-        key = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
-        found = next_pairs(posterior, 1, score=strategy, key=key, **limits)
-        return (found["first"].iloc[0], found["second"].iloc[0]) if len(found) else None
-
-    return choose
-
-
-def _told(labels: tuple[Any, Any], outcome: int, ties: bool) -> Any:
-    winner, loser = labels if outcome >= 0 else labels[::-1]
-    if not ties:
-        return [(winner, loser)]
-    return pd.DataFrame({"winner": [winner], "loser": [loser], "tie": [outcome == 0]})
 
 
 def _probability(posterior: UtilityPosterior, pair: Pair, outcome: int) -> float:
     """As `UtilityPosterior.prefer` says, without its table."""
     first, second = (np.array([end], dtype=np.int32) for end in pair)
-    asked = questions(posterior.data, first, second, None, None)
+    data = posterior.data
     gap = posterior.belief.differences(first, second)
-    said = expectations(posterior, posterior.likelihood, posterior.data.comparisons, asked, gap)
-    tie = float(said["tie"][0]) if "tie" in said else 0.0
-    if outcome == 0:
-        return tie
-    first_wins = float(said["probability"][0])
-    return first_wins if outcome > 0 else 1 - tie - first_wins
+    asked = questions(data, first, second, None, None)
+    expected = expectations(posterior, posterior.likelihood, data.comparisons, asked, gap)
+    tie = float(expected["tie"][0]) if "tie" in expected else 0.0
+    wins = float(expected["probability"][0])
+    return {1: wins, 0: tie, -1: 1 - tie - wins}[outcome]
 
 
 def described(value: Any) -> str:
