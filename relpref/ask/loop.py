@@ -233,13 +233,13 @@ class Loop:
         rater = rater_name(rater)
         with self._lock:
             self._follow()
-            found = self._store.question(rater)
-            while found is None:
+            question = self._store.question(rater)
+            while question is None:
                 chosen = self._chosen(rater)
                 if chosen is None:
                     return None
-                found = self._store.ask(rater, *chosen[:3], self.version, shared=chosen[3])
-            return found
+                question = self._store.ask(rater, *chosen[:3], self.version, shared=chosen[3])
+            return question
 
     def answer(self, question_id: str, outcome: str, rater: str) -> None:
         """Answer an open question: on the disk when this returns, and the posterior has learnt from it.
@@ -277,9 +277,9 @@ class Loop:
         """Withdraw the rater's last answer or skip, and ask its question again; None if there is none."""
         rater = rater_name(rater)
         with self._lock:
-            found = self._store.undo(rater, self.version)
+            question = self._store.undo(rater, self.version)
             self._follow()
-            return found
+            return question
 
     def refine(self) -> bool:
         """Fit in full what came by quick updates, and publish the result into the folder of the run.
@@ -331,9 +331,9 @@ class Loop:
         with self._lock:
             counts = self._store.counts(rater_name(rater))
             version = self.version
-            value, found = self._worth or (None, version)
+            value, known = self._worth or (None, version)
         counts.pop("questions")
-        return Progress(**counts, version=version, worth=value, since=version - found)
+        return Progress(**counts, version=version, worth=value, since=version - known)
 
     def export_answers(self, path: str | os.PathLike[str]) -> int:
         """Write the answers as a table; returns how many. See `relpref.ask.store`."""
@@ -358,17 +358,15 @@ class Loop:
         if answered == pairs:
             return f"{text}, by all together."
         skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
-        most, hardest = (self._limits.get(name) for name in ("most_appearances", "hardest"))
-        reasons = {
-            "only some entities are asked about": self._limits.get("entities") is not None,
-            f"an entity that was in {counted(most or 0, 'answer')} is not asked about again": most
-            is not None,
-            f"pairs whose probability is nearer than {hardest or 0:g} to one half are too hard": hardest
-            is not None,
-            f"you skipped {skipped}": skipped > 0,
-        }
-        why = "; ".join(reason for reason, holds in reasons.items() if holds)
-        return f"{text}; the others are left out: {why or 'no answer to them would tell anything'}."
+        reasons = ["only some entities are asked about"] if self._limits.get("entities") is not None else []
+        if (most := self._limits.get("most_appearances")) is not None:
+            reasons.append(f"an entity that was in {counted(most, 'answer')} is not asked about again")
+        if (hardest := self._limits.get("hardest")) is not None:
+            reasons.append(f"pairs whose probability is nearer than {hardest:g} to one half are too hard")
+        if skipped:
+            reasons.append(f"you skipped {skipped}")
+        why = "; ".join(reasons) or "no answer to them would tell anything"
+        return f"{text}; the others are left out: {why}."
 
     def why(self, question: Question) -> str:
         """Why this question, in a sentence or two."""
@@ -385,16 +383,10 @@ class Loop:
         # The same store, seed and posterior give the same question.
         rng = np.random.default_rng([self._seed, self._store.counts(rater)["questions"]])
         key = int(rng.integers(2**31))
-        known = self.posterior.data.comparisons.raters
+        options = {"score": self.score, "key": key, **self._limits}
+        options["rater"] = rater if rater in self.posterior.data.comparisons.raters else None
         for avoid, shared in ((skipped + others, False), (skipped, True)):
-            table = next_pairs(
-                self.posterior,
-                score=self.score,
-                rater=rater if rater in known else None,
-                avoid=avoid,
-                key=key,
-                **self._limits,
-            )
+            table = next_pairs(self.posterior, avoid=avoid, **options)
             if len(table):
                 first, second = table["first"].iloc[0], table["second"].iloc[0]
                 return first, second, first if rng.random() < 0.5 else second, shared
