@@ -40,3 +40,14 @@ MAX_QUICK_ANSWERS = (
 MAX_INTERVALS = 100  # in a ranking of more entities than a matrix has room for: each takes a solve
 MAX_NAME_LENGTH = 80  # of a rater, in characters: what fits a line
 MAX_REQUEST_BYTES = 64 * 1024  # a form has a few hundred
+
+# infer: draws of a posterior that are weighted
+MAX_PREDICTORS_OF_DRAWS = 2_000_000  # evaluated together: 16 MB
+MAX_NUMBERS_OF_DRAWS = 20_000_000  # in all draws: 160 MB
+
+# diagnostics
+MAX_ROWS_TAKEN_OUT = 4000  # whose prior covariance is worth factorising to take a Gaussian site out exactly
+MAX_NUMBERS_OF_INFLUENCE = 4_000_000  # in a block of moved means: 32 MB
+MAX_NUMBERS_OF_UNIFORM = 1_000_000  # of the null distribution of a calibration, drawn together: 8 MB
+MAX_NUMBERS_OF_SIMULATIONS = 1_000_000  # in the covariances of simulations that are fitted at once: 8 MB
+MAX_SIMULATIONS_AT_ONCE = 100  # so that progress shows and little is lost when interrupted

@@ -13,13 +13,13 @@ from scipy.stats import binom
 
 from relpref.errors import DataError
 from relpref.files import replaced
+from relpref.limits import MAX_NUMBERS_OF_UNIFORM
 
 Floats = NDArray[np.float64]
 
 LEVEL = 0.99  # of the band that pictures show and words go by
 GRID = np.arange(1, 101) / 101  # where cumulative distributions are looked at
 _REPLICATES = 10_000  # of the null distribution
-_MAX_NUMBERS = 1_000_000  # of its numbers at a time
 _FEWEST = 50  # simulations of which silence says something
 _MISSING = 0.01  # share of fits without a posterior: more say that the engine cannot be used there
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "relpref", "font.size": 9}
@@ -221,7 +221,7 @@ def draw(found: Mapping[str, Calibration], path: str | os.PathLike[str], *, colu
 @lru_cache(maxsize=16)
 def _null(size: int, seed: int) -> Floats:
     """The extremes of replicates of as many uniform numbers."""
-    rng, rows = np.random.default_rng(seed), max(1, _MAX_NUMBERS // size)
+    rng, rows = np.random.default_rng(seed), max(1, MAX_NUMBERS_OF_UNIFORM // size)
     parts = [min(rows, _REPLICATES - start) for start in range(0, _REPLICATES, rows)]
     return np.concatenate([extremes(rng.uniform(size=(part, size))) for part in parts])
 

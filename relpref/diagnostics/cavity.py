@@ -24,10 +24,9 @@ from relpref.infer.program import (
     Values,
 )
 from relpref.infer.sites import DenseRows, Rows, SparseRows
+from relpref.limits import MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Origin, Posterior
 from relpref.posterior.gaussian import Floats
-
-_MOST_ROWS = 4000  # whose prior covariance is worth factorising to take a Gaussian site out exactly
 
 
 class Components(NamedTuple):
@@ -71,8 +70,6 @@ class Predictive(NamedTuple):
         Log probability of one answer of each row, in each component.
     step : array, shape (K, m)
         A component's mean without the answer is its mean plus this times Σa, a the row's projection.
-    mean, variance : array, shape (m,)
-        Of the predictors, over the components.
     chance : array, shape (3, m)
         Probability of an answer for the second (or no), for neither, for the first (or yes); NaN for numbers.
     moments : array, shape (3, m)
@@ -90,8 +87,6 @@ class Predictive(NamedTuple):
     weights: Any
     log_score: Any
     step: Any
-    mean: Any
-    variance: Any
     chance: Any
     moments: Any
     classes: Any
@@ -213,12 +208,9 @@ def _usable(posterior: Posterior) -> Origin:
 
 @partial(jax.jit, static_argnums=1)
 def _ask(program: Program, classes: bool, components: Components, weights: Array) -> Predictive:
-    def at(part: Components) -> Reading:
-        return program.at(part.moving).read()
-
     def one(part: Components, weight: Array) -> tuple[dict[str, Any], tuple[Array, Array]]:
         """What is summed over the components, each with its weight; and what is kept of each: log scores and steps."""
-        reading = at(part)
+        reading = program.at(part.moving).read()
         mean, variance, step = _without_own(reading, program.rows, part)
         found = [
             _outcomes(observation, mean[its], variance[its])
@@ -226,8 +218,6 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         ]
         possible = [outcome.weight for outcome in found]
         sums = {
-            "mean": weight * mean,
-            "square": weight * (variance + jnp.square(mean)),
             "chance": weight * jnp.concatenate([_by_side(outcome) for outcome in found], axis=1),
             "classes": _by_class(reading, possible[0], weight) if classes else jnp.zeros((0, 0)),
             "possible": [weight[its] * each for each, its in zip(possible, _slices(reading), strict=True)],
@@ -236,15 +226,15 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         return sums, (jnp.concatenate([outcome.log_score for outcome in found]), step)
 
     def add(sums: Any, inputs: tuple[Components, Array]) -> tuple[Any, tuple[Array, Array]]:
-        more, each = one(*inputs)
-        return jax.tree.map(jnp.add, sums, more), each
+        more, kept = one(*inputs)
+        return jax.tree.map(jnp.add, sums, more), kept
 
     first = jax.tree.map(lambda leaf: leaf[0], components)
     shapes, _ = jax.eval_shape(one, first, weights[0])
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     sums, (log_score, step) = jax.lax.scan(add, nothing, (components, weights))
 
-    observations = at(first).observations
+    observations = program.at(first.moving).read().observations
     sizes = np.array([observation.value.size for observation in observations])
     side = jnp.concatenate([_side(observation) for observation in observations])
     # Of a mixture the probabilities of outcomes are averages; the density of a number is not known at common nodes.
@@ -261,8 +251,6 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         weights=weights,
         log_score=log_score,
         step=step,
-        mean=sums["mean"],
-        variance=sums["square"] - jnp.square(sums["mean"]),
         chance=sums["chance"],
         moments=_central(*powers),
         classes=sums["classes"],
@@ -307,7 +295,7 @@ def _without_own(reading: Reading, rows: SparseRows | None, part: Components) ->
     step = (precision * mean - shift) / left
     before = (mean - variance * shift) / left, variance / left
     known = known_sites(reading.observations, reading.offset)
-    if known is not None and len(mean) <= _MOST_ROWS:
+    if known is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
         closed = known.rows & (precision > 0)
         exact = _without_row(reading, part)
         before = jnp.where(closed, exact[0], before[0]), jnp.where(closed, exact[1], before[1])

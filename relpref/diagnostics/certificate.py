@@ -139,18 +139,22 @@ def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.DataFrame)
     )
 
 
-def off(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+def _sizes(table: pd.DataFrame) -> list[tuple[pd.Series, pd.Series]]:
+    """How far means and sds are off, each with its Monte Carlo error."""
+    ratio = (table["sd_ratio"] - 1).abs(), table["sd_ratio_error"]
+    return [(table["shift"].abs(), table["shift_error"]), ratio]
+
+
+def off(table: pd.DataFrame) -> list[pd.Series]:
     """Which means and which sds are off by more than the tolerance, beyond their Monte Carlo errors."""
-    means = table["shift"].abs() <= TOLERANCE + ERRORS * table["shift_error"]
-    sds = (table["sd_ratio"] - 1).abs() <= TOLERANCE + ERRORS * table["sd_ratio_error"]
-    return ~means, ~sds  # what cannot be computed is off
+    # What cannot be computed is off.
+    return [~(size <= TOLERANCE + ERRORS * error) for size, error in _sizes(table)]
 
 
 def _is_open(table: pd.DataFrame) -> bool:
     """Whether for some mean or sd the Monte Carlo errors reach over the tolerance, and no other is off."""
-    means = table["shift"].abs() + ERRORS * table["shift_error"] <= TOLERANCE
-    sds = (table["sd_ratio"] - 1).abs() + ERRORS * table["sd_ratio_error"] <= TOLERANCE
-    return not (means.all() and sds.all()) and not any(wrong.any() for wrong in off(table))
+    right = all((size + ERRORS * error <= TOLERANCE).all() for size, error in _sizes(table))
+    return not right and not any(wrong.any() for wrong in off(table))
 
 
 def called(label: Any) -> str:

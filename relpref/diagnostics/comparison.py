@@ -13,6 +13,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.large.answered import answered
 from relpref.infer.sites import DenseRows, Rows
+from relpref.limits import MAX_NUMBERS_OF_INFLUENCE
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.tables import objects
 
@@ -59,19 +60,12 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     best = max(found, key=lambda name: found[name].elpd)
     rows = []
     for name, held_out in found.items():
-        difference, error = difference_of(held_out, found[best])
         evidence = getattr(candidates[name], "log_evidence", None)
-        rows.append(
-            {
-                "elpd": held_out.elpd,
-                "elpd_se": held_out.elpd_se,
-                "difference": difference,
-                "difference_se": error,
-                "log_loss": held_out.log_loss,
-                "log_evidence": np.nan if evidence is None else evidence,
-            }
-        )
-    table = pd.DataFrame(rows, index=pd.Index(list(found), name="model"))
+        evidence = np.nan if evidence is None else evidence
+        difference = difference_of(held_out, found[best])
+        rows.append((held_out.elpd, held_out.elpd_se, *difference, held_out.log_loss, evidence))
+    columns = ["elpd", "elpd_se", "difference", "difference_se", "log_loss", "log_evidence"]
+    table = pd.DataFrame(rows, pd.Index(list(found), name="model"), columns)
     return table.sort_values("elpd", ascending=False, kind="stable")
 
 
@@ -107,9 +101,6 @@ def _check_same_answers(first: str, one: HeldOut, second: str, other: HeldOut) -
         raise DataError(
             f"row {row} of the answers of {names[0]} is {given[0]}, that of {names[1]} {given[1]}; {remedy}"
         )
-
-
-_NUMBERS = 4_000_000  # in a block of moved means: 32 MB
 
 
 def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
@@ -162,7 +153,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     if what == "latent":
         labels = [f"{site}[{at}]" for site, at in labels]
     shift, which = np.zeros(len(table)), np.zeros(len(table), dtype=np.intp)
-    size = max(1, _NUMBERS // max(belief.size, len(sd)))
+    size = max(1, MAX_NUMBERS_OF_INFLUENCE // max(belief.size, len(sd)))
     for start in range(0, len(table), size):
         units = slice(start, min(start + size, len(table)))
         moved = _moved(posterior, left, projection, units)

@@ -44,6 +44,7 @@ from relpref.infer.search import UNMIXED
 from relpref.infer.sites import Sites
 from relpref.journal import Journal, fingerprint
 from relpref.kernels import Precomputed
+from relpref.limits import MAX_NUMBERS_OF_SIMULATIONS, MAX_SIMULATIONS_AT_ONCE
 from relpref.models import conditional_ranking
 from relpref.parallel import Scheduler, run_all
 from relpref.posterior.base import Posterior
@@ -60,8 +61,6 @@ _WORDS = {
     "maximise": "maximised",
 }
 _TOLERANCE, _SWEEPS = 1e-6, 500
-_MAX_BLOCK = 100  # simulations at once
-_MAX_NUMBERS = 1_000_000  # in their covariances: 8 MB
 _TOGETHER = 5  # simulations that a worker is handed at a time, where they are fitted one by one
 _NUTS_DRAWS, _NUTS_WARMUP = 400, 300
 _SVI_STEPS, _SVI_DRAWS, _SVI_RATE = 3000, 1000, 0.02
@@ -264,15 +263,11 @@ def _mean_field(
 
     model = _model(call)
     guide = AutoNormal(model)
-    svi = SVI(model, guide, Adam(_SVI_RATE), Trace_ELBO())
     first, second = jax.random.split(key)
-    state, losses = jax.lax.scan(
-        lambda state, _: svi.update(state, arrays, observed),
-        svi.init(first, arrays, observed),
-        length=steps,
-    )
-    samples = guide.sample_posterior(second, svi.get_params(state), sample_shape=(draws,))
-    return {name: jnp.asarray(value) for name, value in samples.items()}, losses
+    svi = SVI(model, guide, Adam(_SVI_RATE), Trace_ELBO())
+    found = svi.run(first, steps, arrays, observed, progress_bar=False)
+    samples = guide.sample_posterior(second, found.params, sample_shape=(draws,))
+    return {name: jnp.asarray(value) for name, value in samples.items()}, found.losses
 
 
 def calibrate(
@@ -367,7 +362,9 @@ def calibrate(
     together = hyperparameters == "given" and _is_gaussian(engine)
     size = 1 if scheduler is None else _TOGETHER
     if together:  # it depends on the problem alone, so that the same ones always are
-        size = max(1, min(_MAX_BLOCK, _MAX_NUMBERS // questions.layout.num_latents**2))
+        size = max(
+            1, min(MAX_SIMULATIONS_AT_ONCE, MAX_NUMBERS_OF_SIMULATIONS // questions.layout.num_latents**2)
+        )
     simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
     journal = None if file is None else Journal(file, "calibration", simulator.settings(name))
     records = {} if journal is None else {record["simulation"]: record for record in journal.records}

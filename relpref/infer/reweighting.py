@@ -21,6 +21,7 @@ from relpref.infer.large.answered import answered
 from relpref.infer.program import Program, Values
 from relpref.infer.psis import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
+from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator
@@ -30,8 +31,6 @@ MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look 
 # Directions in which the prior varies less than that, relative to the one in which it varies most, are left out: their standard
 # deviation is a hundred-thousandth of the largest, and rounding would decide what is seen of them.
 _MIN_VARIANCE = 1e-10
-_MAX_PREDICTORS = 2_000_000  # of draws that are evaluated together: 16 MB
-_MAX_NUMBERS = 20_000_000  # in all draws: 160 MB
 _COMPONENTS = 25  # of a mixture that are looked at
 _GROUPS = 50  # of draws, by which errors are found
 # Twice as many draws are taken, and twice as many again, until the weights can be relied on (few draws may see the foot of a tail
@@ -92,7 +91,7 @@ class Target:
         draws = self.location + white @ self.root.T
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
         log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.sum(np.log(np.diagonal(lower)))
-        block = min(max(1, _MAX_PREDICTORS // max(self.program.layout.num_rows, 1)), number)
+        block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(self.program.layout.num_rows, 1)), number)
         log_likelihoods = _log_likelihoods(self.program, block, jnp.asarray(draws))
         return draws, np.asarray(log_likelihoods) + log_prior - log_proposal
 
@@ -184,7 +183,7 @@ def weighted_draws(
     posterior: Posterior, num_samples: int, rng: np.random.Generator, wider: float = 1.0
 ) -> Iterator[WeightedDraws]:
     """Twice as many draws each time, until 16 times ``num_samples`` or as many as there is memory for."""
-    most = _MAX_NUMBERS // max(posterior.belief.size, 1)
+    most = MAX_NUMBERS_OF_DRAWS // max(posterior.belief.size, 1)
     parts: list[tuple[Floats, Floats]] = []
     with jax.enable_x64(True):
         proposals = list(_proposals(posterior))
