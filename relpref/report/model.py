@@ -52,19 +52,20 @@ def kernels_of(posterior: Any) -> dict[str, Description]:
     return {part: describe(used.get(part, RegularizedLaplacian())) for part in parts}
 
 
-def likelihood_of(posterior: Any) -> Description | None:
-    """What the likelihood says of itself and of the columns of answers; None where there are none of utilities.
+def takes_likelihood(posterior: Any) -> bool:
+    """Whether the program takes a likelihood, so that it is known how answers follow from utilities."""
+    program = _program_of(posterior)
+    taken = {} if program is None else signature(program).parameters
+    return "likelihood" in taken or any(one.kind is Parameter.VAR_KEYWORD for one in taken.values())
 
-    That of a program that takes no likelihood is not known.
-    """
+
+def likelihood_of(posterior: Any) -> Description | None:
+    """What the likelihood says of itself and of the columns of answers; None where there are none of utilities."""
     if posterior.kind != "utilities":
         return None
-    program = _program_of(posterior)
-    if program is not None:
-        taken = signature(program).parameters
-        if "likelihood" in taken or any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
-            return describe(posterior.likelihood, posterior.data.comparisons)
-    name = getattr(program, "__name__", "that is not known")
+    if takes_likelihood(posterior):
+        return describe(posterior.likelihood, posterior.data.comparisons)
+    name = getattr(_program_of(posterior), "__name__", "that is not known")
     return Description(f"How an answer follows from utilities is up to the program {name}.")
 
 

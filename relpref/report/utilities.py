@@ -40,7 +40,7 @@ from relpref.report.blocks import (
     significant,
     whole,
 )
-from relpref.report.model import hyperparameters, kernels_of, methods, options_of, part_name
+from relpref.report.model import hyperparameters, kernels_of, methods, options_of, part_name, takes_likelihood
 from relpref.report.trust import Checked
 
 INTERVAL = 0.9
@@ -397,7 +397,7 @@ def _ranking(subject: Subject) -> Chapter:
         "answers": subject.posterior.data.num_answers,
         "everyone": subject.whole.data.num_entities if subject.within else None,
         # Winners under the probit model: there a gap has a plain meaning in answers.
-        "probit": posterior.origin is not None and not graded and posterior.likelihood == Probit(),
+        "probit": not graded and takes_likelihood(posterior) and posterior.likelihood == Probit(),
         "raters": answers.rater is not None,
         "groups": _apart(subject),
         "entities": size,
