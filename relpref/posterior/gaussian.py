@@ -1,9 +1,9 @@
-"""What is believed about a vector: a Gaussian, or draws. NumPy only."""
+"""Distributions of a vector: a Gaussian, a mixture of them, or draws."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -13,62 +13,6 @@ from scipy.special import ndtr, ndtri
 from relpref.linalg import cholesky
 
 Floats = NDArray[np.float64]
-
-
-class Belief(Protocol):
-    """A distribution of an n-vector that can be asked about any linear functional of it."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def sampled(self) -> bool:
-        """Whether it is made of draws."""
-
-    @property
-    def large(self) -> bool:
-        """Whether its covariance is evaluated where it is needed."""
-
-    @property
-    def components(self) -> "tuple[Belief, ...]":
-        """The Gaussians that it is a mixture of, one for a Gaussian; none of draws."""
-
-    def mean(self) -> Floats:
-        """Expectation, shape (n,)."""
-
-    def covariance(self) -> Floats:
-        """Covariance, shape (n, n)."""
-
-    def project(self, weights: Floats) -> "Belief":
-        """The belief about ``weights @ u``, for a (k, n) array."""
-
-    def subset(self, positions: NDArray[np.integer[Any]]) -> "Belief":
-        """The belief about some entries."""
-
-    def centred(self) -> "Belief":
-        """The belief about every entry less the average of all."""
-
-    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> "Margins":
-        """The belief about every u[first] − u[second], one by one."""
-
-    def interval(self, probability: float) -> tuple[Floats, Floats]:
-        """Central interval of every entry."""
-
-    def sd(self) -> Floats:
-        """Standard deviation of every entry."""
-
-    def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draws, shape (number, n)."""
-
-    @property
-    def weights(self) -> Floats:
-        """Probability of each of the s components, shape (s,)."""
-
-    def as_mixture(self) -> tuple[Floats, Floats | None]:
-        """What it is a mixture of: s means, shape (s, n), and covariances, shape (s, n, n), or None of points."""
-
-    def arrays(self) -> dict[str, Any]:
-        """What a file holds of it, by name."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +51,18 @@ class GaussianBelief:
 
     location: Floats
     scale: Floats
-    sampled: ClassVar[bool] = False
-    large: ClassVar[bool] = False
+    sampled: ClassVar[bool] = False  # whether it is made of draws
+    large: ClassVar[bool] = False  # whether its covariance is evaluated where it is needed
 
     @property
     def components(self) -> "tuple[GaussianBelief, ...]":
+        """The Gaussians that it is a mixture of; none of draws."""
         return (self,)
+
+    @property
+    def weights(self) -> Floats:
+        """Probability of each of the s components, shape (s,)."""
+        return np.ones(1)
 
     @property
     def size(self) -> int:
@@ -165,14 +115,12 @@ class GaussianBelief:
             lower = vectors * np.sqrt(np.maximum(values, 0.0))
         return self.location + rng.standard_normal((number, self.size)) @ lower.T
 
-    @property
-    def weights(self) -> Floats:
-        return np.ones(1)
-
     def as_mixture(self) -> tuple[Floats, Floats]:
+        """What it is a mixture of: s means, shape (s, n), and covariances, shape (s, n, n), or None of points."""
         return self.location[None], self.scale[None]
 
     def arrays(self) -> dict[str, Any]:
+        """What a file holds of it, by name."""
         return {"mean": self.location, "covariance": self.scale}
 
 
@@ -191,7 +139,7 @@ class DrawsBelief:
     sampler: Mapping[str, Floats] = field(default_factory=dict)
     sampled: ClassVar[bool] = True
     large: ClassVar[bool] = False
-    components: ClassVar[tuple[Belief, ...]] = ()
+    components: ClassVar[tuple[GaussianBelief, ...]] = ()
 
     @property
     def size(self) -> int:
@@ -377,7 +325,11 @@ class MixtureBelief:
         return np.asarray(0.5 * (low + high))
 
 
-def belief_from(arrays: Mapping[str, Any]) -> Any:
+# A distribution of an n-vector that can be asked about any linear functional of it.
+Belief = GaussianBelief | MixtureBelief | DrawsBelief
+
+
+def belief_from(arrays: Mapping[str, Any]) -> Belief | None:
     """From the arrays of a file; None where it holds a covariance that is evaluated by the prior of a program."""
     if "draws" in arrays:
         told = {name.split("/")[1]: arrays[name] for name in arrays if name.startswith("sampler/")}

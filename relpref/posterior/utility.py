@@ -159,7 +159,7 @@ class UtilityPosterior(Posterior):
         means = {name: mean[positions] for name, mean in parts.means.items()}
         if self.large:
             large: Any = self.belief
-            return Parts(means, large.shares(positions))
+            return Parts(means, large.implicit.shares(positions))
         return Parts(means, {name: value[positions] for name, value in parts.covariances.items()})
 
     def utilities(self, interval: float = 0.9) -> pd.DataFrame:

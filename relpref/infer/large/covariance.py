@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.special import ndtri
 
 from relpref.errors import DataError, InferenceError, StorageError
 from relpref.infer.result import Result
@@ -188,9 +187,8 @@ _MARGINS = tuple(field.name for field in fields(Margins) if field.name != "weigh
 _WHOLE = 3000  # values of which the covariance is simply worked out
 
 
-@dataclass(frozen=True, eq=False)
-class ImplicitBelief:
-    """A Gaussian whose covariance is evaluated where it is asked for.
+class ImplicitBelief(GaussianBelief):
+    """A Gaussian whose covariance is evaluated where it is asked for; all of it for a few thousand entries at most.
 
     Parameters
     ----------
@@ -199,31 +197,22 @@ class ImplicitBelief:
         Of size n.
     """
 
-    location: Floats
-    implicit: PosteriorCovariance
-    sampled: ClassVar[bool] = False
     large: ClassVar[bool] = True
+    implicit: PosteriorCovariance
+
+    def __init__(self, location: Floats, implicit: PosteriorCovariance) -> None:
+        object.__setattr__(self, "location", location)
+        object.__setattr__(self, "implicit", implicit)
 
     @property
-    def components(self) -> "tuple[ImplicitBelief, ...]":
-        return (self,)
-
-    @property
-    def size(self) -> int:
-        return len(self.location)
-
-    def mean(self) -> Floats:
-        return self.location
+    def scale(self) -> Floats:
+        self._check(self.size, "the covariance of")
+        return self.subset(np.arange(self.size)).scale
 
     def subset(self, positions: NDArray[np.integer[Any]]) -> GaussianBelief:
-        """The belief about some entries."""
         positions = np.asarray(positions)
         scale = self.implicit.block(positions, positions)
         return GaussianBelief(self.location[positions], 0.5 * (scale + scale.T))
-
-    def shares(self, positions: NDArray[np.integer[Any]]) -> dict[str, Floats]:
-        """Covariance of each part of the prior with the total of some entries."""
-        return self.implicit.shares(positions)
 
     def relative(self, positions: NDArray[np.integer[Any]]) -> tuple[Floats, Floats]:
         """Mean and standard deviation of some entries less the average of all."""
@@ -231,16 +220,15 @@ class ImplicitBelief:
         return self.location[positions] - self.location.mean(), np.sqrt(variance)
 
     def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
-        """The belief about every u[first] − u[second], one by one."""
-        found = [self._differences(*pairs) for pairs in _groups(np.asarray(first), np.asarray(second))]
-        joined = (np.concatenate([getattr(part, name) for part in found], axis=-1) for name in _MARGINS)
+        parts = []
+        groups = max(1, -(-len(first) // _PAIRS))  # of pairs whose covariances have room
+        for pairs in np.array_split(np.stack([first, second]), groups, axis=1):
+            positions, places = np.unique(pairs, return_inverse=True)
+            places = places.reshape(2, -1)
+            parts.append(self.subset(positions).differences(places[0], places[1]))
+        joined = (np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in _MARGINS)
         mean, sd, positive, means, variances = joined
         return Margins(mean, sd, positive, means, variances, self.weights)
-
-    def _differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
-        positions, places = np.unique(np.concatenate([first, second]), return_inverse=True)
-        places = places.reshape(2, -1)
-        return self.subset(positions).differences(places[0], places[1])
 
     def project(self, weights: Floats) -> GaussianBelief:
         """The belief about ``weights @ u``, whose entries that are not 0 must be few."""
@@ -248,41 +236,8 @@ class ImplicitBelief:
         self._check(len(used), "weights that are not 0 for")
         return self.subset(used).project(weights[:, used])
 
-    def covariance(self) -> Floats:
-        """Covariance, of a few thousand entries at most."""
-        return self._whole("the covariance of").covariance()
-
-    def centred(self) -> GaussianBelief:
-        """The belief about every entry less the average, of a few thousand entries at most."""
-        return self._whole("the covariance of").centred()
-
-    def interval(self, probability: float) -> tuple[Floats, Floats]:
-        """Central interval of every entry, of a few thousand at most."""
-        reach = float(ndtri(0.5 + probability / 2)) * self.sd()
-        return self.location - reach, self.location + reach
-
-    def sd(self) -> Floats:
-        """Standard deviation of every entry, of a few thousand at most."""
-        return self._whole("standard deviations of").sd()
-
-    def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draws of all entries, of a few thousand at most."""
-        return self._whole("draws of").draw(number, rng)
-
-    @property
-    def weights(self) -> Floats:
-        return np.ones(1)
-
-    def as_mixture(self) -> tuple[Floats, Floats]:
-        """Mean and covariance, of a few thousand entries at most."""
-        return self._whole("the covariance of").as_mixture()
-
     def arrays(self) -> dict[str, Any]:
         return {"mean": self.location, **self.implicit.arrays()}
-
-    def _whole(self, what: str) -> GaussianBelief:
-        self._check(self.size, what)
-        return self.subset(np.arange(self.size))
 
     def _check(self, number: int, what: str) -> None:
         if number > _WHOLE:
@@ -290,11 +245,3 @@ class ImplicitBelief:
                 f"{what} {number} entities were asked for; of so many they are worked out for some at a time: "
                 "posterior.about(labels) is the posterior of those, and ranking(top=...) gives intervals of the best"
             )
-
-
-def _groups(
-    first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Pairs in groups whose covariances have room."""
-    number = max(1, -(-len(first) // _PAIRS))
-    return list(zip(np.array_split(first, number), np.array_split(second, number), strict=True))
