@@ -377,6 +377,20 @@ class Rankings:
         positions[:, columns] = self.positions
         return replace(self, items=items, positions=read_only(positions))
 
+    def asked_of(self, known: "Rankings") -> "Rankings":
+        """The rankings without their labels, as a program that was fitted to others wants them."""
+        return replace(self.aligned(known.items), classes=known.classes, label=None)
+
+    @property
+    def index(self) -> pd.Index:
+        """Who gave each ranking."""
+        return pd.Index(self.rankers, dtype=object, name="ranker", tupleize_cols=False)
+
+    @property
+    def outcomes(self) -> NDArray[np.intp]:
+        """Position of the class of each ranking."""
+        return np.asarray(self.label, dtype=np.intp)
+
     def completed(self) -> "Rankings":
         """Return the rankings with the items that are not ranked tied below all others: what it means not to be listed among the best."""
         last = self.positions.max(axis=1, keepdims=True, initial=-1)

@@ -500,6 +500,66 @@ class RelationData:
         values = self.values.select(np.flatnonzero(np.isin(pairs, pairs[self.distinct[chosen]])))
         return replace(self, values=values, distinct=values.distinct(self.symmetry))
 
+    def __len__(self) -> int:
+        """Return the number of edges."""
+        return len(self.values.values)
+
+    def __getitem__(self, chosen: Any) -> "RelationData":
+        return self.asking(self.values.rows[chosen], self.values.columns[chosen])
+
+    @property
+    def classes(self) -> tuple[int, int]:
+        """The two labels that a classifier tells apart."""
+        return (-1, 1) if self.symmetry == "reciprocal" and not self.shift else (0, 1)
+
+    @property
+    def index(self) -> pd.MultiIndex:
+        """Source and target of each edge."""
+        sides = (self.nodes, self.objects or self.nodes)
+        labels = [pd.Index(side.entities, dtype=object, tupleize_cols=False) for side in sides]
+        codes = [self.values.rows, self.values.columns]
+        return pd.MultiIndex(labels, codes, names=["source", "target"], verify_integrity=False)
+
+    @property
+    def outcomes(self) -> NDArray[np.intp]:
+        """Position of the class of each edge."""
+        return (np.asarray(self.values.values) > 0).astype(np.intp)
+
+    def asked_of(self, known: "RelationData") -> "RelationData":
+        """The edges without their labels, as a program that was fitted to others wants them.
+
+        Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they were standardized.
+
+        Raises
+        ------
+        DataError
+            If the nodes do not begin with those that are known, with the same attributes.
+        """
+        wrong = None
+        if self.symmetry != known.symmetry or (self.objects is None) != (known.objects is None):
+            wrong = "the relation is of another kind"
+        for side in ("nodes", "objects"):
+            new, old = getattr(self, side), getattr(known, side)
+            if wrong is not None or new is None:
+                continue
+            number = len(old.attribute_names)
+            if new.entities[: old.num_entities] != old.entities:
+                wrong = f"its {side} do not begin with those of the training data"
+            elif new.attribute_names[:number] != old.attribute_names:
+                wrong = f"the attributes of its {side} are not those of the training data"
+            elif not all(
+                np.array_equal(getattr(new, name)[:number], getattr(old, name))
+                for name in ("attribute_center", "attribute_scale")
+            ):
+                wrong = (
+                    f"the attributes of its {side} are standardised otherwise than those of the training data"
+                )
+        if wrong is not None:
+            raise DataError(
+                f"data: {wrong}; ask with posterior.data.extended(new_nodes, new_objects).asking(rows, columns)"
+            )
+        return self[:]  # also both directions of a pair
+
     def without_labels(self) -> "RelationData":
         """The same edges with their labels unobserved, for predictive draws."""
         return replace(self, observed=False)

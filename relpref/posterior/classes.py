@@ -63,23 +63,14 @@ class ClassPosterior(Posterior):
     @property
     def classes(self) -> tuple[Any, ...]:
         """Labels of the classes, in the order of the columns of `predict_proba`."""
-        if isinstance(self.data, Rankings):
-            return self.data.classes
-        antisymmetric = self.data.symmetry == "reciprocal" and not self.data.shift
-        return (-1, 1) if antisymmetric else (0, 1)
+        return self.data.classes
 
     def examples(self) -> tuple[pd.DataFrame, NDArray[np.intp]]:
         """The examples that were learned from, edges in both directions once, with their ``class``; and its position."""
-        labels = _index(self.data).to_frame(index=False)
-        if isinstance(self.data, RelationData):
-            kept = slice(None) if self.data.distinct is None else self.data.distinct
-            labels, number = (
-                labels.iloc[kept].reset_index(drop=True),
-                np.asarray(self.data.values.values)[kept] > 0,
-            )
-        else:
-            number = np.asarray(self.data.label)
-        outcome = number.astype(np.intp)
+        distinct = getattr(self.data, "distinct", None)
+        kept = slice(None) if distinct is None else distinct
+        outcome = self.data.outcomes[kept]
+        labels = self.data.index.to_frame(index=False).iloc[kept].reset_index(drop=True)
         return labels.assign(**{"class": objects(self.classes)[outcome]}), outcome
 
     def predict_proba(self, data: Examples | None = None) -> pd.DataFrame:
@@ -109,7 +100,7 @@ class ClassPosterior(Posterior):
         first = np.ones((len(going), 1))
         before, after = np.hstack([first, going]), np.hstack([going, 0 * first])
         columns = pd.Index(objects(self.classes), name="class", tupleize_cols=False)
-        return pd.DataFrame(before - after, index=_index(asked), columns=columns)
+        return pd.DataFrame(before - after, index=asked.index, columns=columns)
 
     def predict(self, data: Examples | None = None) -> pd.Series:
         """The most probable class of each example; arguments as in `predict_proba`."""
@@ -132,9 +123,9 @@ class ClassPosterior(Posterior):
         mean = np.tensordot(weights, means, axes=1)
         sd = np.sqrt(np.tensordot(weights, variances + np.square(means - mean), axes=1))
         if mean.shape[1] == 1:
-            return pd.DataFrame({"mean": mean[:, 0], "sd": sd[:, 0]}, index=_index(asked))
+            return pd.DataFrame({"mean": mean[:, 0], "sd": sd[:, 0]}, index=asked.index)
         columns = pd.MultiIndex.from_product([("mean", "sd"), self.classes[:-1]])
-        return pd.DataFrame(np.hstack([mean, sd]), index=_index(asked), columns=columns)
+        return pd.DataFrame(np.hstack([mean, sd]), index=asked.index, columns=columns)
 
     def _asked(self, data: Examples | None) -> Examples:
         """The examples without their labels, as the program wants them."""
@@ -144,12 +135,8 @@ class ClassPosterior(Posterior):
             raise DataError(
                 f"data is a {type(given).__name__}; this posterior classifies {type(self.data).__name__}"
             )
-        if isinstance(given, RelationData):
-            assert isinstance(self.data, RelationData)  # both are of one type
-            check_known_first(given, self.data)
-            return given.asking(given.values.rows, given.values.columns)  # also both directions of a pair
-        assert isinstance(self.data, Rankings)  # both are of one type
-        return replace(given.aligned(self.data.items), classes=self.data.classes, label=None)
+        known: Any = self.data  # of the same type
+        return given.asked_of(known)
 
     def _decide(self, asked: Examples) -> tuple[Floats, Floats, Floats]:
         """Mean and variance of every decision's latent function, and the probability of going on; shape (s, m, k) each."""
@@ -158,12 +145,12 @@ class ClassPosterior(Posterior):
                 "this posterior does not know its program, so it cannot classify; fit with a program and kernels of relpref before saving"
             )
         functions = max(len(self.classes) - 1, 1)
-        number = len(asked.values.values) if isinstance(asked, RelationData) else len(asked)
+        number = len(asked)
         size = _block(number, self.belief.size * functions)
         parts = [[np.empty((len(self.belief.weights), 0, functions))] * 3] if not number else []
         for start in range(0, number, size):
             rows = np.minimum(np.arange(start, start + size), number - 1)
-            found = self._decide_some(_some(asked, rows))
+            found = self._decide_some(asked[rows])
             parts.append([part[:, : number - start] for part in found])
         mean, variance, probability = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
         return mean, variance, probability
@@ -218,7 +205,7 @@ class ClassPosterior(Posterior):
     def groups(self, num_samples: int, key: Any) -> Groups:
         groups, coords, dims = super().groups(num_samples, key)
         # An example is one observation, however many decisions led to its class.
-        coords["example"] = plain_coordinates(example_labels(self.data))
+        coords["example"] = plain_coordinates(tuple(self.data.index))
         coords["class"] = plain_coordinates(self.classes[:-1])
         dims |= {DECISION: ["example", "class"], "intercept": ["class"], "weight": ["class", "feature"]}
         if "log_likelihood" in groups:
@@ -290,59 +277,10 @@ def _latent_shapes(
     return shapes
 
 
-def check_known_first(given: RelationData, known: RelationData) -> None:
-    """Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they were standardised."""
-    wrong = None
-    if given.symmetry != known.symmetry or (given.objects is None) != (known.objects is None):
-        wrong = "the relation is of another kind"
-    for side in ("nodes", "objects"):
-        new, old = getattr(given, side), getattr(known, side)
-        if wrong is not None or new is None:
-            continue
-        if new.entities[: old.num_entities] != old.entities:
-            wrong = f"its {side} do not begin with those of the training data"
-        elif new.attribute_names[: len(old.attribute_names)] != old.attribute_names:
-            wrong = f"the attributes of its {side} are not those of the training data"
-        elif not all(
-            np.array_equal(getattr(new, name)[: len(old.attribute_names)], getattr(old, name))
-            for name in ("attribute_center", "attribute_scale")
-        ):
-            wrong = f"the attributes of its {side} are standardised otherwise than those of the training data"
-    if wrong is not None:
-        raise DataError(
-            f"data: {wrong}; ask with posterior.data.extended(new_nodes, new_objects).asking(rows, columns)"
-        )
-
-
 def _block(number: int, latents: int) -> int:
     """Examples to classify together: a power of two, so that few sizes are compiled, of which the projections fit into memory."""
     most = max(_NUMBERS // max(latents, 1), 16)
     return 2 ** min(max(number - 1, 15).bit_length(), most.bit_length() - 1)
-
-
-def _some(data: Examples, rows: NDArray[np.intp]) -> Examples:
-    if isinstance(data, RelationData):
-        return data.asking(data.values.rows[rows], data.values.columns[rows])
-    return data[rows]
-
-
-def example_labels(data: Examples) -> tuple[Any, ...]:
-    """Who gave each ranking, or source and target of each edge."""
-    if isinstance(data, Rankings):
-        return data.rankers
-    first = data.nodes.entities
-    second = first if data.objects is None else data.objects.entities
-    ends = zip(data.values.rows, data.values.columns, strict=True)
-    return tuple((first[row], second[column]) for row, column in ends)
-
-
-def _index(data: Examples) -> pd.Index:
-    if isinstance(data, Rankings):
-        return pd.Index(objects(data.rankers), name="ranker", tupleize_cols=False)
-    first = objects(data.nodes.entities)
-    second = first if data.objects is None else objects(data.objects.entities)
-    codes = [data.values.rows, data.values.columns]
-    return pd.MultiIndex([first, second], codes, names=["source", "target"], verify_integrity=False)
 
 
 _RANKINGS = {"prefix?": str, "items": DATA, "rankers": str, "classes": str}

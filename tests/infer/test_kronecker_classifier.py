@@ -20,7 +20,6 @@ from relpref.errors import DataError
 from relpref.infer import EP, from_samples, noncentered
 from relpref.kernels import Linear, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
-from relpref.posterior.classes import check_known_first
 
 RNG = np.random.default_rng(3)
 NODES = pd.DataFrame(RNG.normal(size=(5, 2)), index=list("abcde"), columns=["x", "y"])
@@ -209,8 +208,8 @@ def test_only_nodes_that_begin_with_the_known_ones_can_be_asked_about() -> None:
     known = relation()
     matrix = np.full((5, 3), np.nan)
     matrix[known.values.rows, known.values.columns] = known.values.values
-    check_known_first(known.extended(NEW).asking(np.array([6]), np.array([0])), known)
-    check_known_first(RelationData.from_tables(NODES, np.ones((5, 3)), OBJECTS), known)
+    known.extended(NEW).asking(np.array([6]), np.array([0])).asked_of(known)
+    RelationData.from_tables(NODES, np.ones((5, 3)), OBJECTS).asked_of(known)
     for message, nodes, objects, labels in (
         ("its nodes do not begin with", NODES[::-1], OBJECTS, matrix[::-1]),
         ("its nodes do not begin with", NODES[1:], OBJECTS, matrix[1:]),
@@ -220,4 +219,4 @@ def test_only_nodes_that_begin_with_the_known_ones_can_be_asked_about() -> None:
         ("of another kind", NODES, None, np.ones((5, 5))),
     ):
         with pytest.raises(DataError, match=message):
-            check_known_first(RelationData.from_tables(nodes, labels, objects), known)
+            RelationData.from_tables(nodes, labels, objects).asked_of(known)
