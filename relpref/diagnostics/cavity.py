@@ -25,8 +25,9 @@ from relpref.infer.program import (
 )
 from relpref.infer.sites import DenseRows, Rows, SparseRows
 from relpref.limits import MAX_ROWS_TAKEN_OUT
-from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
+from relpref.posterior.origin import Origin
 
 
 class Components(NamedTuple):

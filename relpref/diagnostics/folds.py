@@ -20,8 +20,8 @@ from relpref.infer.large.answered import answered
 from relpref.infer.program import preference_data
 from relpref.journal import Journal, fingerprint
 from relpref.parallel import run_all
-from relpref.posterior.base import Origin
 from relpref.posterior.gaussian import generator
+from relpref.posterior.origin import Origin
 
 By = Literal["pair", "answer", "rater"]
 

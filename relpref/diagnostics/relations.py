@@ -12,7 +12,7 @@ from relpref.diagnostics.held_out import HeldOut
 from relpref.diagnostics.loo import leave_one_out
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import Posterior, UtilityPosterior
-from relpref.posterior.base import Origin
+from relpref.posterior.origin import Origin
 
 ATTRIBUTES, INDIVIDUAL = "attributes", "individual"
 

@@ -16,9 +16,10 @@ from relpref.infer.result import Result, warn_user
 from relpref.infer.search import CHAINS
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.linalg import cholesky
-from relpref.posterior.base import Origin, Parts, Posterior
+from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.classes import ClassPosterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief, key_words
+from relpref.posterior.origin import Origin
 from relpref.posterior.utility import UtilityPosterior
 
 _UTILITY = "utility"

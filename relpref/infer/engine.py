@@ -47,8 +47,9 @@ from relpref.infer.search import (
     in_dual_space,
     sample,
 )
-from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, as_key, generator
+from relpref.posterior.origin import Origin
 
 Strategy = Literal["integrate", "maximise", "maximize", "em", "nuts"]
 

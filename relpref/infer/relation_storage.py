@@ -13,7 +13,6 @@ from relpref.infer.exact.closed import Loss
 from relpref.infer.exact.domain import Domain, NodeKernel
 from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores, Solver
 from relpref.infer.exact.structure import ProgramKernel
-from relpref.posterior.base import Origin
 from relpref.posterior.codec import (
     DATA,
     Stored,
@@ -28,6 +27,7 @@ from relpref.posterior.codec import (
     sparse_arrays,
     sparse_matrix,
 )
+from relpref.posterior.origin import Origin
 
 _OPTIONS = {"loss": Loss, "symmetry": Symmetry, "pair_kernel": str, "solver": Solver}
 _DOMAIN = {

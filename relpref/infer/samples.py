@@ -13,8 +13,9 @@ from relpref.errors import DataError
 from relpref.infer.assemble import choose
 from relpref.infer.program import BASE, MATRICES, Call, Layout, Model, Values, gaussian_parts
 from relpref.linalg import fits, require_memory
-from relpref.posterior.base import Origin, Parts, Posterior
+from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import DrawsBelief, as_key, key_words
+from relpref.posterior.origin import Origin
 
 
 def from_samples(

@@ -17,7 +17,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Values
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates
-from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.base import Posterior
 from relpref.posterior.codec import (
     DATA,
     Stored,
@@ -30,6 +30,7 @@ from relpref.posterior.codec import (
     encode_labels,
 )
 from relpref.posterior.gaussian import Belief, Floats
+from relpref.posterior.origin import Origin
 from relpref.posterior.tables import objects
 
 DECISION = "decision"  # the observed site of a classifier's program, shape (m, k)

@@ -22,9 +22,10 @@ from relpref.likelihoods import AnswerModel, Probit
 from relpref.likelihoods.models import PLATES
 from relpref.likelihoods.tilted import unwrap
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
-from relpref.posterior.base import Origin, Parts, Posterior
+from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, decode_data, encode, encode_data
 from relpref.posterior.gaussian import Belief, Floats
+from relpref.posterior.origin import Origin
 from relpref.posterior.quick import ImplicitRankOne, RankOne, Site, match, quick_error, stacked
 from relpref.posterior.tables import (
     check_interval,

@@ -24,8 +24,9 @@ from relpref.infer.psis import smoothed, threshold
 from relpref.infer.reweighting import reweighted_moments
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp
-from relpref.posterior.base import Origin, Posterior
+from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import DrawsBelief, GaussianBelief, MixtureBelief
+from relpref.posterior.origin import Origin
 
 WINS, LOSSES, VARIANCE = 3, 1, 4.0
 SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum

@@ -17,8 +17,8 @@ from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior, from_samples
 from relpref.kernels import Precomputed
 from relpref.models import xpgp
-from relpref.posterior.base import Origin
 from relpref.posterior.gaussian import DrawsBelief, GaussianBelief
+from relpref.posterior.origin import Origin
 
 VARIANCE = 4.0
 SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum

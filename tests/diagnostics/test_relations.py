@@ -16,7 +16,8 @@ from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import Diffusion, RegularizedLaplacian, SquaredExponential
 from relpref.models import preference_gp, xpgp
-from relpref.posterior.base import Origin, Parts
+from relpref.posterior.base import Parts
+from relpref.posterior.origin import Origin
 from relpref.report.page import render
 
 LABELS = list("abcdef")

@@ -11,8 +11,9 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError
 from relpref.infer import UtilityPosterior
 from relpref.models import xpgp
-from relpref.posterior.base import Origin, Parts
+from relpref.posterior.base import Parts
 from relpref.posterior.gaussian import GaussianBelief
+from relpref.posterior.origin import Origin
 
 PICTURES = ("calibration", "densities", "forest", "bars")
 VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}

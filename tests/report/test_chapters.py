@@ -14,8 +14,9 @@ from relpref.infer.search import UNMIXED
 from relpref.kernels import HiddenCommonCause, Linear, Matern52, Precomputed, RelationVectors
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
-from relpref.posterior.base import Origin, Parts
+from relpref.posterior.base import Parts
 from relpref.posterior.gaussian import GaussianBelief
+from relpref.posterior.origin import Origin
 from relpref.report.page import render
 
 Make = Callable[..., UtilityPosterior]
