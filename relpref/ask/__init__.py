@@ -3,7 +3,6 @@
 The page (`relpref.ask.web`) needs the extra ``web``.
 """
 
-import relpref.infer  # noqa: F401 - before relpref.posterior, which cannot be imported first
 from relpref.ask.items import Item
 from relpref.ask.loop import Loop, Progress
 from relpref.ask.store import AnswerStore, Question

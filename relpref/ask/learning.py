@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pandas as pd
 
@@ -63,8 +63,7 @@ def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
     StorageError
         If the answers cannot be read, or are those of another run.
     """
-    posterior = run.posterior
-    assert isinstance(posterior, UtilityPosterior)
+    posterior = cast(UtilityPosterior, run.posterior)
     check_known(run)
     store = AnswerStore.read(run.folder / ANSWERS)
     if store is None:
@@ -76,8 +75,8 @@ def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
 
 def askable(run: Run) -> UtilityPosterior:
     """The posterior of a run, if it can learn from answers that come one by one."""
-    posterior = run.posterior
-    if not isinstance(posterior, UtilityPosterior):
+    posterior = cast(UtilityPosterior, run.posterior)
+    if posterior.kind != "utilities":
         raise DataError(
             f"{run.folder}: this run does not rank entities, so there is nothing to ask about them"
         )

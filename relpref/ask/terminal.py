@@ -151,14 +151,12 @@ _MOST_NAME = 28  # columns of a name in the ranking
 
 def headline(rater: str, progress: Progress) -> str:
     """Who is asked, and how far it has come."""
-    said = [f"{progress.answers} answered"]
+    counts = f"{progress.answers} answered"
     if progress.skips:
-        said.append(f"{progress.skips} skipped")
+        counts += f", {progress.skips} skipped"
     if progress.everyone > progress.answers:
-        said.append(f"{progress.everyone} by all")
-    return (
-        f"Question {progress.answers + progress.skips + 1} for {short(rater, _MOST_NAME)}: {', '.join(said)}"
-    )
+        counts += f", {progress.everyone} by all"
+    return f"Question {progress.answers + progress.skips + 1} for {short(rater, _MOST_NAME)}: {counts}"
 
 
 def two_items(left: Item, right: Item, columns: int) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count, islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -194,8 +194,7 @@ class Step:
 def fit_xpgp(data: PreferenceData) -> UtilityPosterior:
     """`relpref.models.xpgp` by EP, hyperparameters at the maximum of the evidence."""
     posterior = EP(xpgp, hyperparameters="maximise").run(0, data, progress_bar=False)
-    assert isinstance(posterior, UtilityPosterior)  # xpgp is about utilities
-    return posterior
+    return cast(UtilityPosterior, posterior)  # xpgp is about utilities
 
 
 def simulate_steps(
@@ -258,8 +257,6 @@ def _probability(posterior: UtilityPosterior, pair: Pair, outcome: int) -> float
 
 def described(value: Any) -> str:
     """A text that is the same in another process, which an address in memory is not."""
-    if isinstance(value, Truth):
-        return value.describe()
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
@@ -279,7 +276,7 @@ def _runs(
     name, strategy, seeds = group
     runs = []
     for seed in seeds:
-        drawn = truth if isinstance(truth, Truth) else truth(seed)
+        drawn = truth(seed) if callable(truth) else truth
         start = fit(drawn.data)
         own = {"strategy": name, "seed": seed}
         rows = [own | {"answers": 0, **drawn.judge(start.belief), "probability": float("nan")}]
@@ -366,9 +363,13 @@ def simulate(
     done: dict[tuple[str, int], list[dict[str, Any]]] = {}
     journal = None
     if resume is not None:
-        parts = {"truth": truth, "fit": fit, "limits": limits}
-        settings = {name: described(part) for name, part in parts.items()}
-        journal = Journal(resume, "simulation", {"answers": answers, **settings})
+        settings = {
+            "answers": answers,
+            "truth": described(truth) if callable(truth) else truth.describe(),
+            "fit": described(fit),
+            "limits": described(limits),
+        }
+        journal = Journal(resume, "simulation", settings)
         for record in journal.records:
             name, text = record["strategy"], record["asks"]
             if texts.get(name, text) != text:

@@ -144,10 +144,9 @@ def test_what_is_called_is_named_without_its_address() -> None:
     table = pd.DataFrame({"winner": ["item 1", "item 3", "item 1"], "loser": ["item 2", "item 4", "item 2"]})
     counted = table.iloc[[1, 0]].assign(count=[1, 2])
     data = draw(0).data
-    assert described(Truth(data, recorded=table)) == described(Truth(data, recorded=counted))
-    assert described(Truth(data, recorded=table)) != described(
-        Truth(data, recorded=counted.assign(count=[2, 1]))
-    )
+    known = Truth(data, recorded=table).describe()
+    assert known == Truth(data, recorded=counted).describe()
+    assert known != Truth(data, recorded=counted.assign(count=[2, 1])).describe()
 
 
 def test_the_same_question_gets_the_same_answer_whoever_asks() -> None:
