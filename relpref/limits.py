@@ -51,3 +51,15 @@ MAX_NUMBERS_OF_INFLUENCE = 4_000_000  # in a block of moved means: 32 MB
 MAX_NUMBERS_OF_UNIFORM = 1_000_000  # of the null distribution of a calibration, drawn together: 8 MB
 MAX_NUMBERS_OF_SIMULATIONS = 1_000_000  # in the covariances of simulations that are fitted at once: 8 MB
 MAX_SIMULATIONS_AT_ONCE = 100  # so that progress shows and little is lost when interrupted
+
+# rls
+MAX_EVIDENCE_EDGES = (
+    1500  # of an incomplete relation whose evidence is looked at; its cost grows with their cube
+)
+MAX_FACTOR_ENTRY = 1e60  # features whose fourth powers, in products of two kernels, are still numbers
+MAX_PREDICTIONS_AT_ONCE = 2**18  # of pairs left out, handed out together: some megabytes
+MAX_HELD_OUT_PAIRS_AT_ONCE = 2**15  # whose order is counted together: what is made of them stays in the cache
+
+# classifiers
+MAX_LINEAR_EXTENSIONS = 256  # drawn of each ranking that does not place every item
+MAX_RANKINGS_OF_ERROR = 100  # whose sampling error says whether there are enough of these

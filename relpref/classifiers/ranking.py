@@ -34,6 +34,7 @@ from relpref.kernels import (
 from relpref.kernels.graph import factored_features
 from relpref.kernels.mallows import kendall_diagonal, mallows_variances
 from relpref.kernels.positions import in_double
+from relpref.limits import MAX_LINEAR_EXTENSIONS, MAX_RANKINGS_OF_ERROR
 from relpref.linalg import cholesky
 from relpref.models import ranking_classifier
 from relpref.posterior.tables import objects
@@ -41,10 +42,9 @@ from relpref.posterior.tables import objects
 Floats = NDArray[np.float64]
 
 NAMES = ("kendall", "cut", "mallows")
-_LOOKED_AT = 100  # rankings whose error says whether there are enough samples
 # Samples. With fewer the error in relation to the norm stays below the tolerance, but rankings differ by little of that norm:
 # of 300 rankings of 10 of 100 items 4, 8, 16 and 32 samples classify 63, 68, 71 and 74 % of new ones correctly.
-_FEWEST, _MOST = 32, 256
+_FEWEST = 32
 
 
 def rankings_only(given: Any) -> Rankings:
@@ -119,7 +119,7 @@ class LandmarkFeatures:
     def sampling_error(self, data: Rankings) -> float:
         """Of the kernel with the landmarks, for some of the rankings."""
         options = self._options | {"return_error": True}
-        return _largest_share(*mallows_kernel(data[:_LOOKED_AT], self.landmarks, **options))
+        return _largest_share(*mallows_kernel(data[:MAX_RANKINGS_OF_ERROR], self.landmarks, **options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,9 @@ class RankingFeatures:
                 concentration = float(Mallows().parameters(data)["concentration"].icdf(0.5))
         few = mallows_landmarks(data, landmarks, concentration=concentration)
         computed = LandmarkFeatures(few, concentration, key=key)
-        while (error := computed.sampling_error(data)) > tolerance and computed.samples < _MOST:
+        while (
+            error := computed.sampling_error(data)
+        ) > tolerance and computed.samples < MAX_LINEAR_EXTENSIONS:
             computed = replace(computed, samples=2 * computed.samples)
         return cls(data.items, GivenFeatures(), computed, error)
 

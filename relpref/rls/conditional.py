@@ -17,6 +17,7 @@ from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
 from relpref.infer.exact.solve import EdgeScores, RelationProblem, Scores
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import InferenceWarning, warn_user
+from relpref.limits import MAX_EVIDENCE_EDGES
 from relpref.posterior.gaussian import as_key, key_words
 from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator
@@ -28,7 +29,6 @@ Floats = NDArray[np.float64]
 # λ, in units of the mean prior variance of a pair: noise from 1 % of a score's sd to a hundred times
 _LEAST, _MOST = 1e-4, 1e4
 _STEPS = 17  # of a first look between them: the evidence may have several maxima
-_MOST_EDGES = 1500  # of an incomplete relation whose evidence is looked at; its cost grows with their cube
 
 
 def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
@@ -73,7 +73,7 @@ def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[f
     values = problem.values
     kept = values.distinct(problem.symmetry)
     place = rng.permutation(values.shape[0])
-    kept = kept[np.argsort(place[values.rows[kept]], kind="stable")[:_MOST_EDGES]]
+    kept = kept[np.argsort(place[values.rows[kept]], kind="stable")[:MAX_EVIDENCE_EDGES]]
     rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
     covariance = problem.kernel.matrix(*problem.sides, rows, columns, rows, columns)
     # Under a constraint a pair is read in both directions: once, with half the noise.

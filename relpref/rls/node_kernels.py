@@ -10,20 +10,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
+from sklearn.metrics.pairwise import pairwise_kernels
 
 from relpref.data import Graph
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Domain, numeric
+from relpref.limits import MAX_FACTOR_ENTRY
 from relpref.linalg import checked_symmetric, real, require_memory
 
 Floats = NDArray[np.float64]
 Kernel = str | Callable[..., Any]
 
-_LARGEST = 1e60  # features whose fourth powers, in products of two kernels, are still numbers
 
 KERNELS = ("linear", "polynomial", "gaussian", "precomputed")
+_METRICS = {"linear": "linear", "polynomial": "poly", "gaussian": "rbf"}  # as scikit-learn calls them
 
 
 def gram(
@@ -114,19 +115,14 @@ class NodeKernel:
     def _named(self, left: Any, right: Any) -> Any:
         if self.gamma is not None and not self.gamma > 0:
             raise DataError(f"gamma is {self.gamma}; it must be positive")
-        match self.kernel:
-            case "linear":
-                return linear_kernel(left, right)
-            case "polynomial":
-                options = {"degree": self.degree, "gamma": self.gamma, "coef0": self.coef0}
-                return polynomial_kernel(left, right, **options)
-            case "gaussian":
-                return rbf_kernel(left, right, gamma=self.gamma)
-            case "precomputed":
-                return left
-        raise DataError(
-            f"there is no kernel {self.kernel!r}; there are {', '.join(KERNELS)}, or give a function"
-        )
+        if self.kernel == "precomputed":
+            return left
+        if self.kernel not in _METRICS:
+            raise DataError(
+                f"there is no kernel {self.kernel!r}; there are {', '.join(KERNELS)}, or give a function"
+            )
+        options = {"degree": self.degree, "gamma": self.gamma, "coef0": self.coef0}
+        return pairwise_kernels(left, right, _METRICS[self.kernel], filter_params=True, **options)
 
     def factor(self, nodes: Any) -> Floats | None:
         """F with F Fᵀ the kernel of some nodes, shape (n, d), where it says it with half the numbers or less."""
@@ -135,9 +131,9 @@ class NodeKernel:
         require_memory(8.0 * nodes.shape[0] * nodes.shape[1], f"features of {nodes.shape[0]} nodes")
         factor = dense(nodes)
         largest = float(np.abs(factor).max(initial=0.0))
-        if not largest < _LARGEST:
+        if not largest < MAX_FACTOR_ENTRY:
             raise DataError(
-                f"features reach {largest:g}; they must be finite and below {_LARGEST:g}: rescale them"
+                f"features reach {largest:g}; they must be finite and below {MAX_FACTOR_ENTRY:g}: rescale them"
             )
         return factor
 

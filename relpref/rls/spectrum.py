@@ -11,13 +11,12 @@ from scipy import sparse
 from scipy.linalg import solve
 
 from relpref.errors import DataError
+from relpref.limits import MAX_HELD_OUT_PAIRS_AT_ONCE, MAX_PREDICTIONS_AT_ONCE
 from relpref.linalg import symmetric_eigen
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Pairs treated at once: what the summary makes of them stays in the cache, what is handed out in some megabytes.
-_CACHED, _HANDED_OUT = 2**15, 2**18
 # What rounding leaves of the difference of two identical examples, relative to the largest label.
 _TIE = 1e-10
 
@@ -221,7 +220,7 @@ class LeavePairOut:
 
     def pairs(self) -> Iterator[HeldOutPairs]:
         """All pairs with their predictions, in blocks of at most some 250,000 predictions (or one row of pairs)."""
-        size = _HANDED_OUT // (len(self._regularizations) * self._spectrum.labels.shape[1])
+        size = MAX_PREDICTIONS_AT_ONCE // (len(self._regularizations) * self._spectrum.labels.shape[1])
         for members in self._spectrum.query_members():
             vectors = self._spectrum.vectors[members]
             systems = [
@@ -281,7 +280,7 @@ class PairSystems:
     def surplus(self, products: Floats, tie: Floats) -> Floats:
         """Pairs in the right order less pairs in the wrong order, shape (d,); overwrites the diagonal of P."""
         result = np.zeros(len(tie))
-        for start, stop in _row_blocks(len(products), _CACHED):
+        for start, stop in _row_blocks(len(products), MAX_HELD_OUT_PAIRS_AT_ONCE):
             counted = np.tri(stop - start, len(products) - start, dtype=bool)
             left, right = self._residuals(products[start:stop, start:], start)
             for output, labels in enumerate(self.labels.T):

@@ -16,7 +16,7 @@ say the same, and a node that is new is new at both ends.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import combinations_with_replacement, product
 from typing import Any, ClassVar
 
@@ -34,20 +34,21 @@ Positions = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 
+@dataclass(eq=False, repr=False)
 class _EdgeSplitter(BaseCrossValidator):
     """K folds of edges or of nodes."""
 
-    def __init__(
-        self, n_splits: int = 5, *, shuffle: bool = False, random_state: Any = None, symmetric: bool = False
-    ) -> None:
-        if n_splits < 2:
-            raise DataError(f"n_splits is {n_splits}; at least 2")
-        if random_state is not None and not shuffle:
+    n_splits: int = 5
+    _: KW_ONLY
+    shuffle: bool = False
+    random_state: Any = None
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if self.n_splits < 2:
+            raise DataError(f"n_splits is {self.n_splits}; at least 2")
+        if self.random_state is not None and not self.shuffle:
             raise DataError("random_state has no effect without shuffle=True")
-        self.n_splits = n_splits
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.symmetric = symmetric
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """How many pairs of training and test edges there are."""

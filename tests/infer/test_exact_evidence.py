@@ -65,7 +65,7 @@ def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any) -> None:
     for symmetry, loss in cases:
         values = problem(symmetry).values
         eigen = symmetric_eigen(kernel)
-        closed = KroneckerSystem.of(eigen, eigen, values.matrix, loss, symmetry).solve(0.3)
+        closed = KroneckerSystem(eigen, eigen, values.matrix, loss, symmetry).solve(0.3)
         with jax.enable_x64(True):
             value, gradient = EdgeEvidence(values, loss, symmetry)(
                 jnp.asarray(kernel), jnp.asarray(kernel), 0.3

@@ -43,7 +43,7 @@ def test_gold(estimator: Any) -> None:
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
 def test_fifty_pairs_by_retraining(estimator: Any, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
-    monkeypatch.setattr(pair_out, "_HANDED_OUT", 500)  # several blocks
+    monkeypatch.setattr(pair_out, "MAX_PREDICTIONS_AT_ONCE", 500)  # several blocks
     x = rng.normal(size=(30, 4))
     y = np.column_stack([x[:, 0] + rng.normal(size=30), rng.integers(0, 2, 30)])
     found = {}
@@ -82,7 +82,7 @@ def test_the_concordance_is_that_of_the_pairs(
     estimator: Any, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(3)
-    monkeypatch.setattr(pair_out, "_CACHED", size)
+    monkeypatch.setattr(pair_out, "MAX_HELD_OUT_PAIRS_AT_ONCE", size)
     x = rng.normal(size=(25, 3))
     y = np.column_stack([rng.normal(size=25), rng.integers(0, 3, 25), rng.integers(0, 2, 25)])
     result = estimator("gaussian").fit(x, y).leave_pair_out(PATH)

@@ -47,7 +47,6 @@ class EvidenceGradient(NamedTuple):
     noise: float
 
 
-@dataclass(frozen=True, eq=False)
 class KroneckerSystem:
     """The labels of a complete relation in the eigenbasis of its two node kernels; serves every λ.
 
@@ -57,40 +56,29 @@ class KroneckerSystem:
         Of K, the kernel of the p conditioning nodes.
     right : Eigen
         Of G, the kernel of the m objects; the same object as ``left`` where the nodes are ranked for one another.
-    rotated : array, shape (r, s)
-        Vᵀ Y U, for r and s eigenvalues.
-    labels : array, shape (p, m), or None
-        Y; None where all eigenvalues are there, p and m of them.
+    labels : array, shape (p, m)
+        Y, complete; rows are conditioning nodes.
     loss : {"ranking", "regression"}
     symmetry : {"none", "symmetric", "reciprocal"}
         Of the regression; Y is then symmetric or antisymmetric, and the kernel ½(K⊗K ± swapped).
+
+    Attributes
+    ----------
+    rotated : array, shape (r, s)
+        Vᵀ Y U, for r and s eigenvalues.
+    labels : array, shape (p, m), or None
+        Y, as the loss sees it; None where all eigenvalues are there, p and m of them.
+
+    Raises
+    ------
+    DataError
+        For a symmetric or reciprocal relation with the ranking loss, which has no closed form.
     """
 
-    left: Eigen
-    right: Eigen
-    rotated: Floats
-    labels: Floats | None
-    loss: Loss
-    symmetry: Symmetry
-
-    @classmethod
-    def of(
-        cls, left: Eigen, right: Eigen, labels: Floats, loss: Loss, symmetry: Symmetry = "none"
-    ) -> "KroneckerSystem":
-        """Rotate the labels.
-
-        Parameters
-        ----------
-        left, right : Eigen
-        labels : array, shape (p, m)
-            Y, complete; rows are conditioning nodes.
-        loss, symmetry
-
-        Raises
-        ------
-        DataError
-            For a symmetric or reciprocal relation with the ranking loss, which has no closed form.
-        """
+    def __init__(
+        self, left: Eigen, right: Eigen, labels: Floats, loss: Loss, symmetry: Symmetry = "none"
+    ) -> None:
+        self.left, self.right, self.loss, self.symmetry = left, right, loss, symmetry
         if symmetry != "none":
             if loss == "ranking":
                 raise DataError(f"the ranking loss of a {symmetry} relation has no closed form; use 'cg'")
@@ -99,8 +87,8 @@ class KroneckerSystem:
         elif loss == "ranking":
             labels = labels - labels.mean(axis=1, keepdims=True)  # changes nothing but rounding
         (p, r), (m, s) = left.vectors.shape, right.vectors.shape
-        rotated = left.vectors.T @ labels @ right.vectors
-        return cls(left, right, rotated, labels if r < p or s < m else None, loss, symmetry)
+        self.rotated: Floats = left.vectors.T @ labels @ right.vectors
+        self.labels = labels if r < p or s < m else None
 
     @property
     def shape(self) -> tuple[int, int]:

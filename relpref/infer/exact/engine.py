@@ -275,7 +275,7 @@ def _evidence_of(structure: Structure) -> Evidence:
         first = symmetric_eigen(left)
         second = first if right is left else symmetric_eigen(right)
         floor = noise_floor(first, second)
-        fit = KroneckerSystem.of(first, second, values.matrix, loss, symmetry).solve(noise + floor)
+        fit = KroneckerSystem(first, second, values.matrix, loss, symmetry).solve(noise + floor)
         gradient = fit.evidence_gradient()
         # The floor moves with the largest eigenvalues, whose derivatives are v vᵀ and u uᵀ.
         moved = [

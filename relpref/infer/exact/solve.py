@@ -146,7 +146,7 @@ class RelationProblem:
     def _full_system(self) -> KroneckerSystem:
         p, m = self.values.shape
         require_memory(8.0 * (4 * p * p + 4 * m * m + 6 * p * m), f"the closed form for {p} x {m} pairs")
-        return KroneckerSystem.of(
+        return KroneckerSystem(
             self.nodes.eigen, self.objects.eigen, self.values.matrix, self.loss, self.symmetry
         )
 
@@ -154,7 +154,7 @@ class RelationProblem:
     def _thin_system(self) -> KroneckerSystem:
         p, m = self.values.shape
         require_memory(8.0 * 4 * p * m, f"the closed form for {p} x {m} pairs")
-        return KroneckerSystem.of(
+        return KroneckerSystem(
             self.nodes.thin_eigen, self.objects.thin_eigen, self.values.matrix, self.loss, self.symmetry
         )
 
