@@ -1,20 +1,18 @@
 """Links between positions, tidied: every link or every undirected edge once."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, shown
+from relpref.data.arrays import counted, refuse_first, shown
 from relpref.data.columns import NumberColumn
-from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
+from relpref.data.labels import GrowingIndex, LabelIndex, Place, joined_places, plain_labels
 from relpref.data.tables import Table, check_columns
 from relpref.errors import DataError
 from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT
-
-Label = Callable[[int], object]
 
 _WEIGHT_REMEDY = "write a positive number, or leave the column weight out (every weight is 1 then)"
 
@@ -47,8 +45,8 @@ class Edges:
         )
 
 
-class TargetIndex:
-    """What the entities of a bipartite relation link to, in order of appearance; it grows.
+class TargetIndex(GrowingIndex):
+    """What the entities of a bipartite relation link to, in order of appearance.
 
     Parameters
     ----------
@@ -59,46 +57,35 @@ class TargetIndex:
     """
 
     def __init__(self, entities: LabelIndex, known: Iterable[Hashable] = ()) -> None:
+        super().__init__(known)
         self._entities = entities.positions
-        self.positions = {label: position for position, label in enumerate(known)}
 
-    @property
-    def labels(self) -> tuple[Hashable, ...]:
-        return tuple(self.positions)
-
-    def locate(self, labels: Sequence[Hashable], where: Place) -> NDArray[np.int32]:
-        """Return the position of each label, adding those that are new."""
+    def locate(self, labels: Sequence[Hashable], where: Place, remedy: str) -> NDArray[np.int32]:
         if not self._entities.keys().isdisjoint(labels):
             row = next(row for row, label in enumerate(labels) if label in self._entities)
             raise DataError(
                 f"{where(row)}: {shown(labels[row])} is an entity, but a bipartite relation links entities to something else; "
                 'if entities link to each other use kind="directed" or "undirected", otherwise rename the targets'
             )
-        for label in dict.fromkeys(labels):
-            self.positions.setdefault(label, len(self.positions))
-        return np.fromiter(map(self.positions.__getitem__, labels), dtype=np.int32, count=len(labels))
+        return super().locate(labels, where, remedy)
 
 
 def ends_of(
     source: Iterable[Any],
     target: Iterable[Any],
     entities: LabelIndex,
-    targets: TargetIndex | None,
-    at_source: Place,
-    at_target: Place,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the positions of both ends of every link; the targets are entities if there are no others."""
+    targets: LabelIndex,
+    places: Iterable[Place],
+) -> list[NDArray[np.int32]]:
+    """Return the positions of both ends of every link, among the entities and the targets, which may be the same."""
     remedy = "correct the label, add it to the entities, or drop the row"
-    starts = entities.locate(plain_labels(source, at_source), at_source, remedy)
-    ends = plain_labels(target, at_target)
-    if targets is None:
-        return starts, entities.locate(ends, at_target, remedy)
-    return starts, targets.locate(ends, at_target)
+    return [
+        index.locate(plain_labels(labels, where), where, remedy)
+        for labels, index, where in zip((source, target), (entities, targets), places, strict=True)
+    ]
 
 
-def edges_from_tables(
-    tables: Iterable[Table], entities: LabelIndex, targets: TargetIndex | None = None
-) -> Edges:
+def edges_from_tables(tables: Iterable[Table], entities: LabelIndex, targets: LabelIndex) -> Edges:
     """Read the columns source, target and, if there, weight."""
     pieces: list[Edges] = []
     weights: NumberColumn | None = None
@@ -109,18 +96,14 @@ def edges_from_tables(
             raise DataError(
                 f"{table.name}: the table has no rows; give at least one edge or leave the relation out"
             )
-        places = (_in_column(table.place, column) for column in ("source", "target"))
-        ends = ends_of(frame["source"], frame["target"], entities, targets, *places)
+        places = table.cell("source"), table.cell("target")
+        ends = ends_of(frame["source"], frame["target"], entities, targets, places)
         weights = weights or NumberColumn("weight", text=table.text, remedy=_WEIGHT_REMEDY)
-        if "weight" in frame.columns:
-            weight = weights.read(frame["weight"], table.place)
-        else:
-            weight = np.ones(len(frame))
+        given = "weight" in frame.columns
+        weight = weights.read(frame["weight"], table.place) if given else np.ones(len(frame))
         pieces.append(Edges(*ends, weight, table.place))
-    return pieces[0] if len(pieces) == 1 else _joined(pieces)
-
-
-def _joined(pieces: Sequence[Edges]) -> Edges:
+    if len(pieces) == 1:
+        return pieces[0]
     where = joined_places([piece.source.size for piece in pieces], [piece.where for piece in pieces])
     source, target, weight = (
         np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("source", "target", "weight")
@@ -128,123 +111,103 @@ def _joined(pieces: Sequence[Edges]) -> Edges:
     return Edges(source, target, weight, where)
 
 
-def _in_column(place: Place, column: str) -> Place:
-    return lambda row: f"{place(row)}, column {column!r}"
-
-
-def undirected(edges: Edges, name: str, label: Label, *, explicit: bool) -> tuple[Edges, tuple[str, ...]]:
-    """Turn links into undirected edges that occur once.
-
-    Links of weight 0 and from a node to itself are dropped; the same link given twice is one edge.
-    """
-    edges, notes = _positive(edges, name, loops=False)
-    before = edges.source.size
-    edges = _merge(edges, name, label, explicit=explicit)
-    return edges, notes + _repeated(name, before - edges.source.size)
-
-
-def directed(
-    edges: Edges, name: str, labels: tuple[Label, Label], *, loops: bool
+def tidied(
+    edges: Edges,
+    name: str,
+    labels: tuple[Sequence[Any], Sequence[Any]],
+    kind: str | None,
 ) -> tuple[Edges, tuple[str, ...]]:
-    """Keep every link from a source to a target once."""
-    edges, notes = _positive(edges, name, loops=loops)
-    order = _order(edges.source, edges.target)
-    source, target, weight = edges.source[order], edges.target[order], edges.weight[order]
-    same = (source[1:] == source[:-1]) & (target[1:] == target[:-1])
-    _refuse_conflict(edges, order, same & (weight[1:] != weight[:-1]), labels)
-    return edges.chosen(order[np.concatenate([[True], ~same])]), notes + _repeated(name, int(same.sum()))
+    """Return every link, or every undirected edge (source < target), once and sorted; and what was dropped or merged.
 
-
-def _positive(edges: Edges, name: str, *, loops: bool) -> tuple[Edges, tuple[str, ...]]:
-    """Drop links without weight and, unless they are wanted, from a node to itself."""
+    Links of weight 0 are dropped, and those from a node to itself unless the ends are of two kinds. Two weights of one link
+    are refused. Where the two directions of an edge differ, the larger weight counts if the user has said that the relation
+    is undirected (``kind`` is not None).
+    """
     notes = []
-    _check_weights(edges)
-    edges, dropped = _keep(edges, edges.weight > 0)
-    if dropped:
-        notes.append(f"{name}: {counted(dropped, 'edge')} of weight 0 left out")
-    if not loops:
-        edges, dropped = _keep(edges, edges.source != edges.target)
-        if dropped:
-            notes.append(f"{name}: {counted(dropped, 'link')} from an entity to itself left out")
-    if edges.source.size == 0:
+    weight = edges.weight
+    refuse_first(
+        weight < 0,
+        lambda row: (
+            f"{edges.where(row)}: the weight {weight[row]} is negative; weights of edges are positive"
+        ),
+    )
+    refuse_first(
+        (weight > LARGEST_WEIGHT) | ((weight > 0) & (weight < SMALLEST_WEIGHT)),
+        lambda row: (
+            f"{edges.where(row)}: the weight {weight[row]} is not between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}; "
+            "rescale the weights"
+        ),
+    )
+    weightless = weight == 0
+    loops = (edges.source == edges.target) & ~weightless & (kind != "bipartite")
+    for dropped, what in ((weightless, "edge"), (loops, "link")):
+        if dropped.any():
+            why = "of weight 0" if what == "edge" else "from an entity to itself"
+            notes.append(f"{name}: {counted(int(dropped.sum()), what)} {why} left out")
+    usable = ~(weightless | loops)
+    if not usable.any():
         raise DataError(
             f"{name}: no edge is left (only loops or zero weights); add edges or leave the relation out"
         )
-    return edges, tuple(notes)
+    edges = edges if usable.all() else edges.chosen(usable)
+    undirected = kind in (None, "undirected")
+    order, first = _groups(edges, undirected=undirected)
+    starts = np.flatnonzero(first)
+    if not first.all():
+        _refuse_conflicts(edges, name, order, first, labels, kind)
+        notes.append(f"{name}: {counted(int((~first).sum()), 'repeated edge')} counted once")
+    rows = order[first]
+    ends = edges.source[rows], edges.target[rows]
+    if undirected:
+        ends = np.minimum(*ends), np.maximum(*ends)
+    where = edges.where
+    heaviest = np.maximum.reduceat(edges.weight[order], starts)
+    return Edges(*ends, heaviest, lambda row: where(int(rows[row]))), tuple(notes)
 
 
-def _repeated(name: str, dropped: int) -> tuple[str, ...]:
-    return (f"{name}: {counted(dropped, 'repeated edge')} counted once",) if dropped else ()
+def _groups(edges: Edges, *, undirected: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """An order in which equal edges follow one another, forward ones first, and which of them is the first of its kind."""
+    source, target = edges.source.astype(np.int64), edges.target.astype(np.int64)
+    if undirected:
+        source, target, backward = np.minimum(source, target), np.maximum(source, target), source > target
+    key = (source << 32) | (target << 1)  # positions are below 2**31
+    order = np.argsort(key | backward if undirected else key, kind="stable")
+    key = key[order]
+    return order, np.concatenate([[True], key[1:] != key[:-1]])
 
 
-def _refuse_conflict(
-    edges: Edges, order: NDArray[Any], conflict: NDArray[np.bool_], labels: tuple[Label, Label]
+def _refuse_conflicts(
+    edges: Edges,
+    name: str,
+    order: NDArray[np.int64],
+    first: NDArray[np.bool_],
+    labels: tuple[Sequence[Any], Sequence[Any]],
+    kind: str | None,
 ) -> None:
-    """Refuse two weights of one link; ``conflict`` marks those that differ from the one before in ``order``."""
-    if not conflict.any():
-        return
-    at = int(np.argmax(conflict))
-    first, second = sorted((int(order[at]), int(order[at + 1])))
-    source, target = (
-        shown(label(int(end[second])))
-        for label, end in zip(labels, (edges.source, edges.target), strict=True)
-    )
-    raise DataError(
-        f"{edges.where(second)}: the edge from {source} to {target} has the weight {edges.weight[second]}, but the weight "
-        f"{edges.weight[first]} at {edges.where(first)}; keep one of the two rows"
-    )
+    """Refuse two weights of one link, or of the two directions of an edge if nobody said what these mean."""
+    source, target, weight = edges.source[order], edges.target[order], edges.weight[order]
+    differs = ~first[1:] & (weight[1:] != weight[:-1])
+    turned = source[1:] != source[:-1]
 
+    def twice(at: int) -> str:
+        one, other = sorted((int(order[at]), int(order[at + 1])))
+        ends = shown(labels[0][edges.source[other]]), shown(labels[1][edges.target[other]])
+        return (
+            f"{edges.where(other)}: the edge from {ends[0]} to {ends[1]} has the weight {edges.weight[other]}, but the weight "
+            f"{edges.weight[one]} at {edges.where(one)}; keep one of the two rows"
+        )
 
-def _check_weights(edges: Edges) -> None:
-    weight = edges.weight
-    for wrong, words in (
-        (weight < 0, "is negative; weights of edges are positive"),
-        (
-            (weight > LARGEST_WEIGHT) | ((weight > 0) & (weight < SMALLEST_WEIGHT)),
-            f"is not between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}; rescale the weights",
-        ),
-    ):
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(f"{edges.where(row)}: the weight {weight[row]} {words}")
-
-
-def _order(first: NDArray[Any], second: NDArray[Any], third: NDArray[Any] | int = 0) -> NDArray[np.int64]:
-    """Stable order of rows by two positions (below 2**31) and a bit, sorted as one number."""
-    key = first.astype(np.int64) << 32
-    key |= second.astype(np.int64) << 1
-    key |= third
-    return np.argsort(key, kind="stable")
-
-
-def _keep(edges: Edges, kept: NDArray[np.bool_]) -> tuple[Edges, int]:
-    dropped = int(kept.size - kept.sum())
-    return (edges.chosen(kept) if dropped else edges), dropped
-
-
-def _merge(edges: Edges, name: str, label: Label, *, explicit: bool) -> Edges:
-    """Keep one link per edge, source < target, sorted; the heavier one where the directions differ."""
-    low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
-    backward = edges.source > edges.target
-    # Links of one edge next to each other, forward ones first, each direction in the order of the rows.
-    order = _order(low, high, backward)
-    low, high, backward, weight = low[order], high[order], backward[order], edges.weight[order]
-    same = (low[1:] == low[:-1]) & (high[1:] == high[:-1])
-    other = same & (weight[1:] != weight[:-1])
-    _refuse_conflict(edges, order, other & (backward[1:] == backward[:-1]), (label, label))
-    if other.any() and not explicit:
-        at = int(np.argmax(other))
+    def both_ways(at: int) -> str:
         there, back = int(order[at]), int(order[at + 1])
-        raise DataError(
-            f"{name}: the edge between {shown(label(int(low[at])))} and {shown(label(int(high[at])))} has the weight "
+        return (
+            f"{name}: the edge between {shown(labels[0][source[at]])} and {shown(labels[0][target[at]])} has the weight "
             f"{edges.weight[there]} ({edges.where(there)}) in one direction and {edges.weight[back]} "
             f"({edges.where(back)}) in the other; {how_to_say_the_kind()}"
         )
-    first_of_edge = np.concatenate([[True], ~same])
-    heaviest = np.maximum.reduceat(weight, np.flatnonzero(first_of_edge))
-    rows = order[first_of_edge]
-    where = edges.where
-    return Edges(low[first_of_edge], high[first_of_edge], heaviest, lambda row: where(int(rows[row])))
+
+    refuse_first(differs & ~turned, twice)
+    if kind is None:
+        refuse_first(differs, both_ways)
 
 
 def how_to_say_the_kind() -> str:

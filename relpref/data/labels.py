@@ -147,8 +147,8 @@ class GrowingIndex(LabelIndex):
 
     grows = True
 
-    def __init__(self) -> None:
-        super().__init__((), str)
+    def __init__(self, known: Iterable[Hashable] = ()) -> None:
+        super().__init__(tuple(known), str)
 
     def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
         for label in dict.fromkeys(labels):

@@ -13,26 +13,18 @@ from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, shown
 from relpref.data.columns import numbers
-from relpref.data.edges import (
-    Edges,
-    TargetIndex,
-    directed,
-    edges_from_tables,
-    ends_of,
-    how_to_say_the_kind,
-    undirected,
-)
+from relpref.data.edges import Edges, TargetIndex, edges_from_tables, ends_of, how_to_say_the_kind, tidied
 from relpref.data.graph import Graph, Projected, circulation, shared_targets
 from relpref.data.labels import LabelIndex, Place, label_column
 from relpref.data.matrix_files import is_matrix_file, read_matrix
 from relpref.data.relation import Relation
-from relpref.data.tables import Table, read_pieces
+from relpref.data.tables import Table, as_table, read_pieces
 from relpref.errors import DataError
 from relpref.memory import require_memory
 
 
 def read_links(
-    name: str, table: Any, kind: str | None, entities: LabelIndex, targets: TargetIndex | None = None
+    name: str, table: Any, kind: str | None, entities: LabelIndex, targets: LabelIndex
 ) -> tuple[Edges, tuple[str, ...]]:
     """Read the links of a relation as they were given, not tidied."""
     called = f"relation {name!r}"
@@ -41,14 +33,14 @@ def read_links(
             return edges_from_tables(_named(read_pieces(table), called), entities, targets), ()
         called = f"{called} ({os.fspath(table)})"
         table = read_matrix(table)
-    if isinstance(table, Table):
-        return edges_from_tables(_named(iter([table]), called), entities, targets), ()
-    if isinstance(table, pd.DataFrame):
-        return edges_from_tables([Table(table, called)], entities, targets), ()
+    if isinstance(table, Table | pd.DataFrame):
+        read = as_table(table, called)
+        tables = [read] if read is not table else _named(iter([read]), called)
+        return edges_from_tables(tables, entities, targets), ()
     if _is_networkx(table):
         return _edges_of_networkx(table, called, entities, targets, kind), ()
     if scipy.sparse.issparse(table):
-        if targets is not None:
+        if targets is not entities:
             raise DataError(
                 f"{called}: a matrix has no labels for what the entities link to; give a table with the columns source and target"
             )
@@ -139,7 +131,7 @@ def _is_networkx(value: Any) -> bool:
 
 
 def _edges_of_networkx(
-    graph: Any, called: str, entities: LabelIndex, targets: "TargetIndex | None", kind: str | None
+    graph: Any, called: str, entities: LabelIndex, targets: LabelIndex, kind: str | None
 ) -> Edges:
     if graph.is_multigraph():
         raise DataError(
@@ -153,7 +145,7 @@ def _edges_of_networkx(
             f"{called}: a {type(graph).__name__} has no directions; pass a DiGraph, or leave the kind out"
         )
     links = list(graph.edges(data="weight", default=1))
-    if targets is None:
+    if targets is entities:
         # Nodes without edges must be entities too.
         nodes = list(graph.nodes)
         entities.locate(
@@ -174,7 +166,7 @@ def _edges_of_networkx(
     remedy = "set the edge attribute weight to a positive number"
     column = pd.Series(list(weight), dtype=object)
     strength = numbers(column, "weight", where, text=False, remedy=remedy)
-    ends = ends_of(source, target, entities, targets, where, where)
+    ends = ends_of(source, target, entities, targets, (where, where))
     return Edges(*ends, strength, where)
 
 
@@ -278,19 +270,13 @@ def read_relation(name: str, value: Any, entities: LabelIndex, known: Links | No
     if known is not None:
         relation = _with_options_of(known.relation, relation, called)
     bipartite = relation.kind == "bipartite"
-    targets = TargetIndex(entities, known.targets if known else ()) if bipartite else None
+    targets = TargetIndex(entities, known.targets if known else ()) if bipartite else entities
     edges, notes = read_links(name, relation.table, relation.kind, entities, targets)
     require_memory(
         _BYTES_PER_LINK * edges.source.size, f"{called}: sorting {counted(edges.source.size, 'link')}"
     )
-    label = entities.labels.__getitem__
-    if relation.kind in (None, "undirected"):
-        edges, more = undirected(edges, called, label, explicit=relation.kind is not None)
-    elif targets is None:
-        edges, more = directed(edges, called, (label, label), loops=False)
-    else:
-        edges, more = directed(edges, called, (label, targets.labels.__getitem__), loops=True)
-    return Read(replace(relation, table=None), edges, targets.labels if targets else (), notes + more)
+    edges, more = tidied(edges, called, (entities.labels, targets.labels), relation.kind)
+    return Read(replace(relation, table=None), edges, targets.labels if bipartite else (), notes + more)
 
 
 def _with_options_of(known: Relation, relation: Relation, called: str) -> Relation:
