@@ -165,6 +165,9 @@ class _Limited(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._taken
+
     def readinto(self, buffer: Any) -> int:
         size = self._stream.readinto(buffer)
         self._taken += size

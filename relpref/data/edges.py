@@ -76,13 +76,14 @@ def ends_of(
     entities: LabelIndex,
     targets: LabelIndex,
     places: Iterable[Place],
-) -> list[NDArray[np.int32]]:
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the positions of both ends of every link, among the entities and the targets, which may be the same."""
     remedy = "correct the label, add it to the entities, or drop the row"
-    return [
+    first, second = (
         index.locate(plain_labels(labels, where), where, remedy)
         for labels, index, where in zip((source, target), (entities, targets), places, strict=True)
-    ]
+    )
+    return first, second
 
 
 def edges_from_tables(tables: Iterable[Table], entities: LabelIndex, targets: LabelIndex) -> Edges:

@@ -2,10 +2,12 @@
 
 import csv
 import io
+import operator
 import os
 import zlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +22,7 @@ from relpref.errors import DataError
 from relpref.files import check_decompressed, decompressed
 from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
 
+_BLOCK = 1 << 23  # characters that are read together
 _FEW = 256  # rows that are turned into columns together: with many more, Python's garbage collector looks at each of them
 _INT32_MAX = int(np.iinfo(np.int32).max)
 
@@ -238,56 +241,82 @@ def _read(file: Path, max_columns: int | None, *, whole: bool) -> Iterator[Table
                 yield from _read_csv(file, text, max_columns)
 
 
-def _read_csv(file: Path, text: Iterator[str], max_columns: int | None) -> Iterator[Table]:
+def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> Iterator[Table]:
     """Pieces of a CSV file, at least one (which has no rows where there is only a header)."""
-    reader = csv.reader(_without_zeros(file, text), strict=True)
-    line, header = 1, list[str]()
-    columns, lines, some = list[list[str]](), list[int](), list[list[str]]()
-    most, found = MAX_CELLS_AT_ONCE, False
+    line, found = 1, False
     try:
-        for cells in reader:
-            begins, line = line, reader.line_num + 1
-            if not cells:
+        rows = _rows(file, text, line)
+        _, line, header = next(rows, (0, 0, []))
+        _check_header(file, header, max_columns)
+        while block := text.read(_BLOCK):
+            block += text.readline()
+            if columns := _plain_columns(block, len(header)):
+                yield _piece(file, header, columns, range(line, line + len(columns[0])))
+                line, found = line + len(columns[0]), True
                 continue
-            if not header:
-                header = _checked_header(file, cells, max_columns)
-                columns, most = [[] for _ in header], max(1, MAX_CELLS_AT_ONCE // len(header))
-                continue
-            if len(cells) != len(header):
-                raise DataError(
-                    f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has {len(header)}; "
-                    "complete the row (a truncated file?) or quote cells that contain commas"
-                )
-            lines.append(begins)
-            some.append(cells)
-            if len(some) == _FEW or len(lines) == most:
+            rows = _rows(file, chain(io.StringIO(block, newline=""), text), line)
+            lines, some = list[int](), list[list[str]]()
+            columns = [[] for _ in header]
+            for begins, _, cells in rows:
+                if len(cells) != len(header):
+                    raise DataError(
+                        f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has {len(header)}; "
+                        "complete the row (a truncated file?) or quote cells that contain commas"
+                    )
+                lines.append(begins)
+                some.append(cells)
+                if len(some) == _FEW or len(lines) * len(header) >= MAX_CELLS_AT_ONCE:
+                    _extend(columns, some)
+                if len(lines) * len(header) >= MAX_CELLS_AT_ONCE:
+                    yield _piece(file, header, columns, np.asarray(lines, dtype=np.int64))
+                    columns, lines, found = [[] for _ in header], [], True
+            if lines:
                 _extend(columns, some)
-            if len(lines) == most:
-                yield _piece(file, header, columns, lines)
-                columns, lines, found = [[] for _ in header], [], True
-    except csv.Error as error:
-        raise DataError(
-            f"{file}, line {line}: the row that begins here is not valid CSV ({error}); "
-            'check for a quotation mark that is not closed (inside a quoted cell, write "" for one)'
-        ) from error
+                yield _piece(file, header, columns, np.asarray(lines, dtype=np.int64))
+                found = True
     except UnicodeDecodeError as error:
+        offset = text.buffer.tell() - len(error.object) + error.start
         raise DataError(
-            f"{file}: the byte {error.object[error.start]:#04x} somewhere from line {line} on is not UTF-8; "
+            f"{file}: the byte {error.object[error.start]:#04x} at offset {offset} is not UTF-8; "
             "save the file again as comma-separated UTF-8 text (it may be UTF-16)"
         ) from error
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(
             f"{file}: the file cannot be read to its end ({error}); it is damaged or cut off: fetch or write it again"
         ) from error
-    if not header:
-        raise DataError(f"{file}: the file is empty; write a header and at least one row")
-    if lines or not found:
-        _extend(columns, some)
-        yield _piece(file, header, columns, lines)
+    if not found:
+        yield _piece(file, header, [[] for _ in header], range(0))
 
 
-def _without_zeros(file: Path, lines: Iterator[str]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
+def _plain_columns(block: str, width: int) -> list[list[str]] | None:
+    """Columns of whole lines that are plain rows, ten times as fast as by the reader of rows; None if some are not."""
+    block = block.replace("\r\n", "\n").removesuffix("\n")
+    lines = block.split("\n")
+    separators = set(map(operator.methodcaller("count", ","), lines))
+    plain = separators == {width - 1} and not any(mark in block for mark in '"\r\0') and "" not in lines
+    if not plain or max(map(len, lines)) > csv.field_size_limit():
+        return None
+    cells = block.replace("\n", ",").split(",")
+    return [cells[column::width] for column in range(width)]
+
+
+def _rows(file: Path, text: Iterable[str], line: int) -> Iterator[tuple[int, int, list[str]]]:
+    """Rows that are not blank of a text that begins on a line: their line, that of the next row, and their cells."""
+    reader, before = csv.reader(_without_zeros(file, text, line), strict=True), line - 1
+    try:
+        for cells in reader:
+            begins, line = line, before + reader.line_num + 1
+            if cells:
+                yield begins, line, cells
+    except csv.Error as error:
+        raise DataError(
+            f"{file}, line {line}: the row that begins here is not valid CSV ({error}); "
+            'check for a quotation mark that is not closed (inside a quoted cell, write "" for one)'
+        ) from error
+
+
+def _without_zeros(file: Path, lines: Iterable[str], first: int) -> Iterator[str]:
+    for number, line in enumerate(lines, start=first):
         if "\0" in line:
             raise DataError(
                 f"{file}, line {number}: there is a zero byte; the file is damaged or not a CSV (perhaps UTF-16): "
@@ -296,7 +325,9 @@ def _without_zeros(file: Path, lines: Iterator[str]) -> Iterator[str]:
         yield line
 
 
-def _checked_header(file: Path, header: list[str], max_columns: int | None) -> list[str]:
+def _check_header(file: Path, header: list[str], max_columns: int | None) -> None:
+    if not header:
+        raise DataError(f"{file}: the file is empty; write a header and at least one row")
     if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
         raise DataError(
             f"{file}, line 1: the header {shown(header[0])} has no comma; save the table separated by commas"
@@ -305,7 +336,6 @@ def _checked_header(file: Path, header: list[str], max_columns: int | None) -> l
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{file}, line 1: the column {shown(twice)} occurs twice; rename or remove one")
-    return header
 
 
 def _check_width(file: Path, width: int, max_columns: int | None) -> None:
@@ -322,12 +352,10 @@ def _extend(columns: list[list[str]], rows: list[list[str]]) -> None:
     rows.clear()
 
 
-def _piece(file: Path, header: list[str], columns: list[list[str]], lines: list[int]) -> Table:
+def _piece(file: Path, header: list[str], columns: list[list[str]], lines: Lines) -> Table:
     names = pd.Index(header, dtype=object)
     frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=names, dtype=object)
-    consecutive = bool(lines) and lines[-1] - lines[0] == len(lines) - 1
-    at = range(lines[0], lines[-1] + 1) if consecutive else np.asarray(lines, dtype=np.int64)
-    return Table(frame, str(file), at, text=True)
+    return Table(frame, str(file), lines, text=True)
 
 
 def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, whole: bool) -> Iterator[Table]:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relpref import memory
-from relpref.data import PreferenceData, Relation, read_table, tables
+from relpref.data import PreferenceData, Relation, labels, read_table, tables
 from relpref.data.matrix_files import read_matrix
 from relpref.data.tables import read_pieces
 from relpref.errors import DataError, UnknownLabelError
@@ -32,6 +32,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def make(size: int) -> None:
         monkeypatch.setattr(tables, "MAX_CELLS_AT_ONCE", size)
         monkeypatch.setattr(tables, "MAX_ROWS_AT_ONCE", size)
+        monkeypatch.setattr(tables, "_BLOCK", size)
+        monkeypatch.setattr(labels, "MANY", 1)
         monkeypatch.setattr(tables, "_FEW", 2)
 
     return make
@@ -98,6 +100,7 @@ def test_pieces_are_what_the_whole_is(
     whole = outcome(lambda: whole_and_lines([read_table(file)]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "MAX_CELLS_AT_ONCE", size)
+        patch.setattr(tables, "_BLOCK", size)
         patch.setattr(tables, "_FEW", 2)
         assert outcome(lambda: whole_and_lines(read_pieces(file))) == whole
         assert outcome(lambda: whole_and_lines([read_table(file)])) == whole
