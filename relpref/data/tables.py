@@ -2,7 +2,6 @@
 
 import csv
 import io
-import operator
 import os
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -290,13 +289,23 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
 
 def _plain_columns(block: str, width: int) -> list[list[str]] | None:
     """Columns of whole lines that are plain rows, ten times as fast as by the reader of rows; None if some are not."""
-    block = block.replace("\r\n", "\n").removesuffix("\n")
-    lines = block.split("\n")
-    separators = set(map(operator.methodcaller("count", ","), lines))
-    plain = separators == {width - 1} and not any(mark in block for mark in '"\r\0') and "" not in lines
-    if not plain or max(map(len, lines)) > csv.field_size_limit():
+    if any(mark in block for mark in '"\0'):
         return None
-    cells = block.replace("\n", ",").split(",")
+    block = block.replace("\r\n", "\n").removesuffix("\n") + "\n"
+    raw = np.frombuffer(block.encode(), dtype=np.uint8)
+    ends = np.flatnonzero(raw == ord("\n"))
+    # The length of a line, so more than that of its longest cell; 1 is a blank line.
+    lengths = np.diff(ends, prepend=-1)
+    separators = raw[(raw == ord(",")) | (raw == ord("\n"))]
+    if (
+        "\r" in block
+        or lengths.min() == 1
+        or lengths.max() > csv.field_size_limit()
+        or separators.size != width * ends.size
+        or (separators[width - 1 :: width] != ord("\n")).any()
+    ):
+        return None
+    cells = block[:-1].replace("\n", ",").split(",")
     return [cells[column::width] for column in range(width)]
 
 
