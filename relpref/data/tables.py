@@ -274,7 +274,7 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
                 yield _piece(file, header, columns, np.asarray(lines, dtype=np.int64))
                 found = True
     except UnicodeDecodeError as error:
-        offset = text.buffer.tell() - len(error.object) + error.start
+        offset = text.buffer.tell() - len(error.object) + error.start  # type: ignore[attr-defined]
         raise DataError(
             f"{file}: the byte {error.object[error.start]:#04x} at offset {offset} is not UTF-8; "
             "save the file again as comma-separated UTF-8 text (it may be UTF-16)"
