@@ -13,8 +13,7 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from relpref.description import Description
-from relpref.errors import DataError
-from relpref.linalg import Covariance, Dense, real
+from relpref.linalg import Covariance, Dense, checked_symmetric, real
 
 
 class AttributeKernel(Protocol):
@@ -222,21 +221,7 @@ class Precomputed:
     def __post_init__(self) -> None:
         """Check the matrix where it is a concrete one (JAX also rebuilds this object around tracers)."""
         if isinstance(self.covariance, np.ndarray | list | tuple):
-            matrix = np.asarray(self.covariance, dtype=np.float64)
-            if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-                raise DataError(
-                    f"Precomputed covariance has shape {matrix.shape}; it must be a square matrix"
-                )
-            if not np.all(np.isfinite(matrix)):
-                row, column = np.argwhere(~np.isfinite(matrix))[0]
-                raise DataError(
-                    f"Precomputed covariance holds {matrix[row, column]} at row {row}, column {column}; "
-                    "all entries must be finite"
-                )
-            if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max(initial=0.0)):
-                raise DataError(
-                    "Precomputed covariance is not symmetric; give (K + K.T) / 2 if that is what you mean"
-                )
+            matrix = checked_symmetric(self.covariance, "Precomputed covariance")
             object.__setattr__(self, "covariance", matrix)
 
     def parameters(self, domain: object) -> Mapping[str, dist.Distribution]:

@@ -22,9 +22,10 @@ Kronecker, symmetric, reciprocal: Pahikkala, Waegeman, Airola, Salakoski & De Ba
 2009. MLPK: Vert, Qiu & Noble 2007. Preference: Herbrich, Graepel & Obermayer 2000.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +44,7 @@ from relpref.linalg import Dense, real
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Pairs = tuple[Indices, Indices]  # by row and column
 Weights = Any  # Floats or a scipy sparse array or matrix; scipy has no types
 
 SPARSE_COST = 10.0  # of a multiply-add with a stored entry of W
@@ -162,7 +164,7 @@ class Side:
         return cls(matrix, np.arange(len(matrix)))
 
 
-class PairwiseKernel(Protocol):
+class PairwiseKernel(ABC):
     """A kernel between edges, made of the kernels of their nodes.
 
     Throughout, ``left`` has the a conditioning nodes asked for and p training nodes, ``right`` the b objects asked for
@@ -171,12 +173,14 @@ class PairwiseKernel(Protocol):
     their place in ``left`` and ``right``.
     """
 
-    one_domain: ClassVar[bool]
+    one_domain: ClassVar[bool] = True
     """Whether conditioning nodes and objects must be nodes of one domain, with one kernel."""
 
+    @abstractmethod
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
         """Σ_e k((i, j), e) dual_e for every pair asked for, shape (a, b)."""
 
+    @abstractmethod
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
         """The same for q selected pairs, shape (q,); cheap where they or the dual coefficients are few."""
 
@@ -190,35 +194,40 @@ class PairwiseKernel(Protocol):
         edge_columns: Indices,
     ) -> Floats:
         """The kernel between selected pairs and training edges, written out, shape (q, q')."""
+        return self._between(left, right, (rows, columns), (edge_rows, edge_columns))
+
+    @abstractmethod
+    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats: ...
+
+
+class _Product(PairwiseKernel):
+    """Kernels whose scores are L W Rᵀ for some matrix W of the dual coefficients."""
+
+    @abstractmethod
+    def _weights(self, dual: Weights, left: Side, right: Side) -> Weights: ...
+
+    def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
+        return product(left.kernel, self._weights(dual, left, right), right.kernel)
+
+    def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
+        return product_at(left.kernel, self._weights(dual, left, right), right.kernel, rows, columns)
 
 
 @dataclass(frozen=True)
-class Kronecker:
+class Kronecker(_Product):
     """K(v, v') G(w, w'): any relation."""
 
     one_domain: ClassVar[bool] = False
 
-    def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
-        return product(left.kernel, _fitting(self, dual, left, right), right.kernel)
+    def _weights(self, dual: Weights, left: Side, right: Side) -> Weights:
+        return _fitting(self, dual, left, right)
 
-    def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        """Selected entries of K A Gᵀ."""
-        return product_at(left.kernel, _fitting(self, dual, left, right), right.kernel, rows, columns)
-
-    def matrix(
-        self,
-        left: Side,
-        right: Side,
-        rows: Indices,
-        columns: Indices,
-        edge_rows: Indices,
-        edge_columns: Indices,
-    ) -> Floats:
-        return left.kernel[np.ix_(rows, edge_rows)] * right.kernel[np.ix_(columns, edge_columns)]
+    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+        return left.kernel[np.ix_(pairs[0], edges[0])] * right.kernel[np.ix_(pairs[1], edges[1])]
 
 
 @dataclass(frozen=True)
-class Cartesian:
+class Cartesian(PairwiseKernel):
     """K(v, v') δ(w, w') + δ(v, v') G(w, w'): edges that share no node have nothing in common."""
 
     one_domain: ClassVar[bool] = False
@@ -236,21 +245,11 @@ class Cartesian:
             node >= 0, by_right[node, columns], 0.0
         )
 
-    def matrix(
-        self,
-        left: Side,
-        right: Side,
-        rows: Indices,
-        columns: Indices,
-        edge_rows: Indices,
-        edge_columns: Indices,
-    ) -> Floats:
-        same_object = right.index[columns][:, None] == edge_columns
-        same_node = left.index[rows][:, None] == edge_rows
-        return (
-            left.kernel[np.ix_(rows, edge_rows)] * same_object
-            + right.kernel[np.ix_(columns, edge_columns)] * same_node
-        )
+    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+        same_object = right.index[pairs[1]][:, None] == edges[1]
+        same_node = left.index[pairs[0]][:, None] == edges[0]
+        by_left = left.kernel[np.ix_(pairs[0], edges[0])] * same_object
+        return by_left + right.kernel[np.ix_(pairs[1], edges[1])] * same_node
 
     def _halves(self, left: Side, right: Side, dual: Weights) -> tuple[Floats, Floats]:
         """(K A)ᵀ, shape (m, a), and A Gᵀ, shape (p, b): a row for each training node that an edge may share."""
@@ -260,43 +259,23 @@ class Cartesian:
 
 def _known(rows: Floats, index: Indices) -> Floats:
     """``rows[index]``, and zeros for new nodes."""
-    found = rows[index]
-    found[index < 0] = 0.0
-    return found
+    return np.where(index[:, None] < 0, 0.0, rows[index])
 
 
 @dataclass(frozen=True)
-class Symmetric:
+class Symmetric(_Product):
     """½ [K(v, v') K(w, w') + K(v, w') K(w, v')]: relations with h(v, w) = h(w, v)."""
 
-    one_domain: ClassVar[bool] = True
     _sign: ClassVar[float] = 1.0
 
-    def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
-        """K ½(A ± Aᵀ) Kᵀ."""
-        return product(left.kernel, self._halved(dual, left, right), right.kernel)
-
-    def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        """Selected entries of the same product."""
-        return product_at(left.kernel, self._halved(dual, left, right), right.kernel, rows, columns)
-
-    def matrix(
-        self,
-        left: Side,
-        right: Side,
-        rows: Indices,
-        columns: Indices,
-        edge_rows: Indices,
-        edge_columns: Indices,
-    ) -> Floats:
-        straight = Kronecker().matrix(left, right, rows, columns, edge_rows, edge_columns)
-        swapped = Kronecker().matrix(left, right, rows, columns, edge_columns, edge_rows)
-        return 0.5 * (straight + self._sign * swapped)
-
-    def _halved(self, dual: Weights, left: Side, right: Side) -> Weights:
+    def _weights(self, dual: Weights, left: Side, right: Side) -> Weights:
         """½(A ± Aᵀ)."""
         dual = _fitting(self, dual, left, right)
         return 0.5 * (dual + self._sign * dual.T)
+
+    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+        straight, swapped = (Kronecker()._between(left, right, pairs, ends) for ends in (edges, edges[::-1]))
+        return 0.5 * (straight + self._sign * swapped)
 
 
 @dataclass(frozen=True)
@@ -307,90 +286,61 @@ class Reciprocal(Symmetric):
 
 
 @dataclass(frozen=True)
-class Preference:
+class Preference(PairwiseKernel):
     """K(v, v') − K(v, w') − K(w, v') + K(w, w'): h(v, w) = f(v) − f(w), one utility for all conditioning nodes.
 
     With d_e = e_v − e_w this is d_eᵀ K d_e'.
     """
 
-    one_domain: ClassVar[bool] = True
-
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
         """f(v) − f(w), with f = K (A − Aᵀ) 1."""
-        flow = self._flow(dual, left, right)
-        return np.subtract.outer(left.kernel @ flow, right.kernel @ flow)
+        return np.subtract.outer(*self._utilities(left, right, dual))
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        flow = self._flow(dual, left, right)
-        return (left.kernel @ flow)[rows] - (right.kernel @ flow)[columns]
+        of_left, of_right = self._utilities(left, right, dual)
+        return of_left[rows] - of_right[columns]
 
-    def matrix(
-        self,
-        left: Side,
-        right: Side,
-        rows: Indices,
-        columns: Indices,
-        edge_rows: Indices,
-        edge_columns: Indices,
-    ) -> Floats:
-        gap = left.kernel[rows] - right.kernel[columns]
-        return gap[:, edge_rows] - gap[:, edge_columns]
+    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+        gap = left.kernel[pairs[0]] - right.kernel[pairs[1]]
+        return gap[:, edges[0]] - gap[:, edges[1]]
 
-    def _flow(self, dual: Weights, left: Side, right: Side) -> Floats:
-        """Σ_e d_e dual_e = (A − Aᵀ) 1."""
+    def _utilities(self, left: Side, right: Side, dual: Weights) -> tuple[Floats, Floats]:
         dual = _fitting(self, dual, left, right)
         ones = np.ones(len(left.kernel.T))
-        return dual @ ones - dual.T @ ones
+        flow = dual @ ones - dual.T @ ones
+        return left.kernel @ flow, right.kernel @ flow
 
 
 @dataclass(frozen=True)
-class MLPK:
+class MLPK(PairwiseKernel):
     """The metric learning pairwise kernel, the square of `Preference`: h(v, w) = (v − w)ᵀ M (v − w) in feature space.
 
     With k_v the kernel of v with the training nodes and the Laplacian Λ = diag(t) − (A + Aᵀ), t = (A + Aᵀ) 1, of the dual
     coefficients as weights of edges, Σ_e (d_eᵀ(k_v − k_w))² dual_e = (k_v − k_w)ᵀ Λ (k_v − k_w).
     """
 
-    one_domain: ClassVar[bool] = True
-
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
         """k_vᵀ Λ k_v + k_wᵀ Λ k_w − 2 k_vᵀ Λ k_w."""
-        laplacian = self._laplacian(dual, left, right)
-        of_left, of_right = self._own(left, right, laplacian)
+        laplacian, of_left, of_right = self._terms(left, right, dual)
         return np.add.outer(of_left, of_right) - 2.0 * product(left.kernel, laplacian, right.kernel)
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
         """Selected entries of the same form."""
-        laplacian = self._laplacian(dual, left, right)
-        of_left, of_right = self._own(left, right, laplacian)
-        return (
-            of_left[rows]
-            + of_right[columns]
-            - 2.0 * product_at(left.kernel, laplacian, right.kernel, rows, columns)
-        )
+        laplacian, of_left, of_right = self._terms(left, right, dual)
+        cross = product_at(left.kernel, laplacian, right.kernel, rows, columns)
+        return of_left[rows] + of_right[columns] - 2.0 * cross
 
-    def matrix(
-        self,
-        left: Side,
-        right: Side,
-        rows: Indices,
-        columns: Indices,
-        edge_rows: Indices,
-        edge_columns: Indices,
-    ) -> Floats:
-        return Preference().matrix(left, right, rows, columns, edge_rows, edge_columns) ** 2
+    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+        return Preference()._between(left, right, pairs, edges) ** 2
 
-    def _own(self, left: Side, right: Side, laplacian: Weights) -> tuple[Floats, Floats]:
-        """kᵀ Λ k of the nodes on either side."""
-        of_left = quadratic(left.kernel, laplacian)
-        return of_left, of_left if right is left else quadratic(right.kernel, laplacian)
-
-    def _laplacian(self, dual: Weights, left: Side, right: Side) -> Weights:
-        """Λ, sparse where the dual coefficients are."""
+    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, Floats, Floats]:
+        """Λ, sparse where the dual coefficients are, and kᵀ Λ k of the nodes on either side."""
         dual = _fitting(self, dual, left, right)
         both = dual + dual.T
         degrees = both @ np.ones(both.shape[0])
-        return (sparse.diags_array(degrees) if sparse.issparse(both) else np.diag(degrees)) - both
+        laplacian = (sparse.diags_array(degrees) if sparse.issparse(both) else np.diag(degrees)) - both
+        of_left = quadratic(left.kernel, laplacian)
+        return laplacian, of_left, of_left if right is left else quadratic(right.kernel, laplacian)
 
 
 def _fitting(kernel: PairwiseKernel, dual: Weights, left: Side, right: Side) -> Weights:

@@ -200,6 +200,10 @@ class Kendall:
         """Kernel of each ranking with itself, shape (m,)."""
         return kendall_diagonal(jnp.asarray(rankings.positions))
 
+    def columns(self, rankings: Rankings) -> Callable[[int], Any]:
+        """Columns of the kernel of rankings with themselves, one at a time."""
+        return kendall_columns(rankings)
+
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
@@ -310,11 +314,11 @@ class Landmarks:
                 f"it has: {', '.join(medians) or 'none'}"
             )
         values = medians | parameters
+        gram = partial(kernel.gram, **values)
+        known = getattr(kernel, "columns", None)
+        column = known(plain) if known else lambda row: in_double(gram, plain, plain[[row]])[:, 0]
         chosen, error = pivoted_cholesky(
-            in_double(partial(kernel.diagonal, plain, **values)),
-            _columns(kernel, plain, values),
-            number,
-            tol,
+            in_double(partial(kernel.diagonal, plain, **values)), column, number, tol
         )
         return cls(kernel, plain[chosen], np.float64(error))
 
@@ -332,12 +336,6 @@ class Landmarks:
             self.kernel.gram(self.rankings, self.rankings, **parameters),
             self.kernel.diagonal(rankings, **parameters),
         )
-
-
-def _columns(kernel: GramKernel, rankings: Rankings, values: Mapping[str, Any]) -> Callable[[int], Any]:
-    if isinstance(kernel, Kendall):
-        return kendall_columns(rankings)
-    return lambda row: in_double(partial(kernel.gram, rankings, rankings[[row]], **values))[:, 0]
 
 
 def mallows_features(

@@ -45,6 +45,10 @@ class Covariance(ABC):
     """Whether it holds a matrix of all values."""
     depends_on_others: ClassVar[bool] = False
     """Whether covariances among some values cannot be told without the others, as those of a graph's nodes."""
+    sparse_inverse: ClassVar[bool] = False
+    """Whether ``inverse()`` is a sparse matrix."""
+    factor: Any = None
+    """F of a covariance F Fᵀ of low rank."""
     _together: ClassVar[int] = 1000  # values whose variances are looked at together
 
     if TYPE_CHECKING:  # a field or a property
@@ -372,7 +376,7 @@ class LowRank(Covariance):
         Share of the trace that it leaves out of the matrix that it stands for.
     """
 
-    factor: Any
+    factor: Any = None
     left_out: float = 0.0
 
     @property
@@ -429,6 +433,7 @@ class Identity(_ConstantRows):
         Positive.
     """
 
+    sparse_inverse: ClassVar[bool] = True
     size: int
     scale: Any = 1.0
 
@@ -479,6 +484,7 @@ class SparsePrecision(_ConstantRows):
         Told how many columns of how many are solved.
     """
 
+    sparse_inverse: ClassVar[bool] = True
     solver: LaplacianSolver
     shift: float
     scale: float = 1.0

@@ -32,8 +32,8 @@ from relpref.infer.large.problem import (
     Positions,
     touched,
 )
-from relpref.infer.large.sparse import SparseFit
-from relpref.infer.large.sparse import fit as fit_sparse
+from relpref.infer.large.sparse_ep import SparseFit
+from relpref.infer.large.sparse_ep import fit as fit_sparse
 from relpref.infer.program import Program, preference_data
 from relpref.infer.result import Progress, Result, warn_user
 from relpref.infer.search import fit_hyperparameters

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from relpref.errors import DataError
 from relpref.infer.evidence import log_evidence_of_sites
-from relpref.infer.large.sparse import SparseFit, SparsePosterior, fit
+from relpref.infer.large.sparse import SparsePosterior
+from relpref.infer.large.sparse_ep import SparseFit, fit
 from relpref.infer.result import Result
 from relpref.infer.sites import DenseRows, LatentSpace, Map, Problem, Sites, cavities, run
 from relpref.likelihoods import TiltedMoments
@@ -288,7 +289,7 @@ def nothing_is_plausible(found: SparseFit) -> bool:
 
 
 def test_a_solve_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.infer.large.sparse.posterior._MOST_STEPS", 1)
+    monkeypatch.setattr("relpref.infer.large.sparse._MOST_STEPS", 1)
     found = run_sparse(CASES["one relation"](), variances="sampled")
     assert found.info.result is Result.iterations_not_converged
     assert "after 1 products" in found.info.detail

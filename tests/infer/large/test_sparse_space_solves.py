@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from relpref.infer.large.sparse.posterior import Iterative, Latents
+from relpref.infer.large.sparse import Iterative, Latents
 from relpref.linalg import LaplacianSolver, SparsePrecision
 
 
@@ -21,7 +21,7 @@ def chain(size: int, shift: float, rows: int = 100) -> tuple[Latents, np.random.
 
 def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A range of 300 along 3,000 entities: the diagonal alone would take more than a thousand steps."""
-    monkeypatch.setattr("relpref.infer.large.sparse.posterior._MOST_STEPS", 150)
+    monkeypatch.setattr("relpref.infer.large.sparse._MOST_STEPS", 150)
     latents, rng = chain(3000, 1e-5)
     weights, rhs = rng.uniform(0.1, 0.5, 100), rng.standard_normal((3000, 2))
     found = Iterative(latents, weights, 1e-8).solve(rhs)

@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.evidence import log_evidence_of_sites
-from relpref.infer.large.sparse.posterior import (
+from relpref.infer.large.sparse import (
     Estimate,
     Factorised,
     Iterative,
     Latents,
     Noise,
-    Relations,
     Sampled,
     SparsePosterior,
     exact_variances,
@@ -67,7 +66,7 @@ class Algebra:
         self.latents, self.counts = latents, counts
         self._tol, self._noise = tol, noise
         self._last: dict[str, Floats] = {}
-        self._relations: Relations
+        self._relations: Factorised | Sampled
         self._posterior: SparsePosterior
         self._ratio = np.ones(len(counts))
         self.parts: dict[str, Floats] = {}

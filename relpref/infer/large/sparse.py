@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.large.covariance import PosteriorCovariance
-from relpref.linalg import Covariance, Identity, LowRank, SparsePrecision, block_cg
+from relpref.linalg import block_cg
 from relpref.linalg.cg import cores, in_threads
 
 Floats = NDArray[np.float64]
@@ -133,13 +133,13 @@ class Latents:
     """
 
     size: int
-    relations: Mapping[str, SparsePrecision | Identity]
+    relations: Mapping[str, Any]
     factors: Mapping[str, Floats]
     column: Whole
     entry: Floats
 
     @classmethod
-    def of(cls, parts: Mapping[str, Covariance], column: Whole, entry: Floats) -> "Latents":
+    def of(cls, parts: Mapping[str, Any], column: Whole, entry: Floats) -> "Latents":
         """Sort the parts; what has the scale 0 is left out.
 
         Raises
@@ -147,16 +147,16 @@ class Latents:
         DataError
             If a part is neither a sparse precision nor of low rank.
         """
-        relations: dict[str, SparsePrecision | Identity] = {}
+        relations: dict[str, Any] = {}
         factors: dict[str, Floats] = {}
         if not parts:
             raise DataError("the prior has no parts; give a relation or attributes")
         size = next(iter(parts.values())).size
         for name, part in parts.items():
-            if isinstance(part, SparsePrecision | Identity):
+            if part.sparse_inverse:
                 if part.scale > 0:
                     relations[name] = part
-            elif isinstance(part, LowRank):
+            elif part.factor is not None:
                 factors[name] = part.factor
             else:
                 raise DataError(
@@ -294,30 +294,8 @@ class Estimate(NamedTuple):
     error: Floats
 
 
-class Solver(Protocol):
-    """N(0, S⁻¹) with S = Q + (11ᵀ) ⊗ AᵀTA."""
-
-    def solve(self, rhs: Floats, purpose: str = "") -> Floats:
-        """S⁻¹ times an (R·n, k) array; what is solved again and again for one purpose starts where it was."""
-
-
-class Relations(Solver, Protocol):
-    """With what EP needs of it."""
-
-    @property
-    def variances(self) -> Estimate:
-        """Of the m gaps, shape (m,)."""
-
-    @property
-    def deviations(self) -> Floats:
-        """How much each of the N samples adds to the error of the m variances, shape (m, N)."""
-
-    def half_log_ratio(self) -> Estimate:
-        """½ log|S| − ½ log|Q|, shape ()."""
-
-
 class Factorised:
-    """By a dense Cholesky factor of S.
+    """Products with S⁻¹, S = Q + (11ᵀ) ⊗ AᵀTA, by a dense Cholesky factor of S.
 
     Parameters
     ----------
@@ -362,7 +340,7 @@ class Factorised:
 
 
 class Iterative:
-    """By conjugate gradients.
+    """Products with S⁻¹ by conjugate gradients.
 
     Parameters
     ----------
@@ -500,7 +478,7 @@ class Sampled(Iterative):
         return np.sum(gap * weights, axis=1), mean
 
 
-def exact_variances(latents: Latents, relations: Solver) -> Floats:
+def exact_variances(latents: Latents, relations: "Factorised | Iterative") -> Floats:
     """Of the gaps given the attributes' weights, shape (m,): one solve for each entity that a row looks at."""
     touched = np.unique(latents.column)
     place = np.searchsorted(touched, latents.column)
@@ -529,7 +507,7 @@ class SparsePosterior(PosteriorCovariance):
     Attributes
     ----------
     latents : Latents
-    relations : Solver
+    relations : Factorised or Iterative
     weights : array, shape (m,)
         Diagonal of T.
     excess : array, shape (n, r)
@@ -541,7 +519,7 @@ class SparsePosterior(PosteriorCovariance):
     """
 
     latents: Latents
-    relations: Solver
+    relations: "Factorised | Iterative"
     weights: Floats
     excess: Floats
     lower: Floats
@@ -550,7 +528,7 @@ class SparsePosterior(PosteriorCovariance):
     @classmethod
     def at(
         cls,
-        parts: Mapping[str, Covariance],
+        parts: Mapping[str, Any],
         column: ArrayLike,
         entry: ArrayLike,
         weights: ArrayLike,
@@ -580,7 +558,7 @@ class SparsePosterior(PosteriorCovariance):
         return {"sparse/weights": self.weights}
 
     @classmethod
-    def under(cls, latents: Latents, relations: Solver, weights: Floats) -> Self:
+    def under(cls, latents: Latents, relations: "Factorised | Iterative", weights: Floats) -> Self:
         if not latents.factors:
             return cls(latents, relations, weights, latents.factor, np.eye(0))
         pulled = latents.projection.T @ (weights[:, None] * latents.seen)
