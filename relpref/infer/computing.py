@@ -44,7 +44,8 @@ def computing(engine: str, *given: Any) -> Iterator[None]:
             f"{engine} cannot run in this process: it was forked from one that had used JAX, whose threads it lacks, so it would "
             "wait for ever. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or use relpref.parallel.run_all"
         )
-    leaves = jax.tree.leaves(given)
+    # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where they are large.
+    leaves = jax.tree.leaves(given, is_leaf=lambda node: hasattr(node, "num_nodes"))
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or isinstance(
         jnp.add(0, 0), jax.core.Tracer
     ):

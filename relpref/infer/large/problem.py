@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from jax import Array
 from numpy.typing import NDArray
 from numpyro.primitives import Messenger
 
@@ -74,6 +75,15 @@ class LargeReading(NamedTuple):
         rows = np.arange(number)
         both = (np.concatenate([rows, rows]), np.searchsorted(positions, self.ends).ravel())
         return scipy.sparse.csr_array((self.entries.ravel(), both), shape=(number, len(positions)))
+
+
+class _Whole(Program):
+    """A program that is run as it is, never compiled: JAX would ask graphs for matrices of all their nodes."""
+
+    def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> dict[str, Values]:
+        values = {**self.fixed, **self.layout.unravel(vector)}
+        found = self.call.trace(self.arrays, values, 0, unconstrained)
+        return {name: site for name, site in found.items() if site["type"] == "sample"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +175,8 @@ class LargeProblem:
         """The program with all data, closed over: their graphs are too large to be flattened."""
         call, _ = Call.split(partial(self.program, *self.args, **self.kwargs), (), {})
         observed = tuple(site.name for site in survey(*_shaped(self._sample)) if site.observed)
-        return Program(
-            call, Layout(((self.latent, (self.data.num_entities,)),), (), observed), (), dict(values)
-        )
+        layout = Layout(((self.latent, (self.data.num_entities,)),), (), observed)
+        return _Whole(call, layout, (), dict(values))
 
     def learnable(self, fixed: Mapping[str, Any]) -> dict[str, "Learnable"]:
         """The parts of the prior whose covariances among some entities depend on all."""

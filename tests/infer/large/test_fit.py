@@ -275,6 +275,18 @@ def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: 
     assert 0 < error < 0.3 and abs(other / one - 1) < 4 * error
 
 
+def test_no_graph_of_all_entities_is_asked_for_its_spectrum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes hours where it is large: neither by a kernel nor by whoever takes the data apart."""
+    monkeypatch.setattr(implicit, "EXACT", 10)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a spectrum was asked for")
+
+    monkeypatch.setattr("relpref.data.graph.spectrum", refuse)
+    found = fit(make(), "sparse", fixed={}, restarts=1)
+    assert found.ranking(top=3)["sd"].notna().sum() == 3
+
+
 def test_updates_know_how_well_a_scale_was_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implicit, "EXACT", 10)
     first = LargeProblem.of(xpgp, (make(),), {})
