@@ -271,8 +271,9 @@ def usual(questions: Questions) -> Quantity:
         for site, shape in layout.latents if len(layout.latents) == 1 else ():
             if isinstance(value, PreferenceData) and shape == (value.num_entities,):
                 return Gap(site, 1, value.num_entities)
-            if isinstance(value, RelationData) and shape == value.values.shape:
-                return Gap(site, *shape, int(SIGN[value.symmetry]), "difference")
+            pairs = value.values.shape if isinstance(value, RelationData) else ()
+            if pairs and layout.observed != (DECISION,) and np.prod(shape) == np.prod(pairs):
+                return Gap(site, *pairs, int(SIGN[value.symmetry]), "difference")
     return Predictor(layout.observed, layout.num_rows)
 
 

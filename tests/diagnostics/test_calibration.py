@@ -83,6 +83,10 @@ def test_a_program_of_ones_own_any_quantity_and_any_function() -> None:
     assert list(points.pits) == ["decision"] and points.p_value() > 0.001
 
 
+def test_relations_are_asked_for_differences_of_scores() -> None:
+    assert list(tried("conditional_ranking", engine=Exact, simulations=1).pits) == ["difference"]
+
+
 @pytest.mark.slow
 def test_exact_agrees_with_ep_on_a_relation() -> None:
     exact = tried("conditional_ranking", engine=Exact, simulations=12)
