@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.comparisons import COMPOSED
-from relpref.infer.evidence import Evidence, latent_moments
+from relpref.infer.evidence import Component, Evidence
 from relpref.infer.program import Layout, Values, preference_data
 from relpref.infer.result import Result, warn_user
 from relpref.infer.search import CHAINS
@@ -132,25 +132,6 @@ def positive_definite(evidence: Evidence) -> bool:
     return all(bool(np.all(np.isfinite(np.asarray(cholesky(total).lower)))) for total in totals)
 
 
-def named_parts(layout: Layout, evidence: Evidence, covariance: Floats) -> dict[str, Parts]:
-    """Every site's named parts: E[part] = K_p α and Cov(part, total) = K_p − K_p R K, its diagonal."""
-    alpha = np.asarray(evidence.alpha)
-    found: dict[str, Parts] = {}
-    for site, rows in layout.slices.items():
-        named = {part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part}
-        means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
-        if len(named) <= 1:
-            shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
-        else:
-            total = np.sum(list(named.values()), axis=0)
-            pulled = total @ np.asarray(evidence.weights)[rows, rows]
-            shares = {
-                part: np.diagonal(matrix) - np.sum(matrix * pulled, axis=1) for part, matrix in named.items()
-            }
-        found[site] = Parts(means, shares)
-    return found
-
-
 def assemble(
     layout: Layout,
     fixed: Values,
@@ -161,9 +142,8 @@ def assemble(
     answered: int,
 ) -> Posterior:
     """Turn an engine's arrays into a posterior; JAX arrays end here. The first ``answered`` rows are answers."""
-    mean, covariance = latent_moments(layout, evidence)
-    parts = named_parts(layout, evidence, covariance)
-    log_evidence = float(evidence.log_evidence)
+    mean, covariance, shares, sites, log_evidence = Component.of(layout, evidence, answered)
+    parts = {site: Parts(*both) for site, both in shares.items()}
     if Result[info["result"]].empty:
         log_evidence = np.nan
         blank(mean, covariance, parts)
@@ -174,35 +154,10 @@ def assemble(
         "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
         "log_evidence": log_evidence,
         "info": info,
-        "sites": sites_of(evidence, answered),
+        "sites": sites,
         "key": key_words(key),
     }
     return choose(origin, layout.slices, common)
-
-
-class Component(NamedTuple):
-    """What one value of the hyperparameters adds to a mixture."""
-
-    mean: Floats
-    covariance: Floats
-    parts: dict[str, Parts]
-    sites: dict[str, Floats]
-    log_evidence: float
-
-    @classmethod
-    def of(cls, layout: Layout, evidence: Evidence, answered: int) -> "Component":
-        """Read it off an engine's arrays, which can be forgotten then."""
-        mean, covariance = latent_moments(layout, evidence)
-        parts = named_parts(layout, evidence, covariance)
-        return cls(mean, covariance, parts, sites_of(evidence, answered), float(evidence.log_evidence))
-
-
-def sites_of(evidence: Evidence, answered: int) -> dict[str, Floats]:
-    """The sites of the first ``answered`` rows."""
-    return {
-        "precision": np.asarray(evidence.sites.precision)[:answered],
-        "shift": np.asarray(evidence.sites.shift)[:answered],
-    }
 
 
 def thinned(rows: list[Any], size: int) -> list[Any]:
@@ -260,14 +215,16 @@ def blank(mean: Floats, covariance: Floats, parts: dict[str, Parts]) -> None:
         array[...] = np.nan
 
 
-def _mixed_parts(parts: list[Parts], totals: Floats, weights: Floats) -> Parts:
+def _mixed_parts(
+    parts: list[tuple[dict[str, Floats], dict[str, Floats]]], totals: Floats, weights: Floats
+) -> Parts:
     """By the laws of total expectation and total covariance."""
     means, covariances = {}, {}
     centered = totals - weights @ totals
-    for name in parts[0].means:
-        each = np.stack([part.means[name] for part in parts])
+    for name in parts[0][0]:
+        each = np.stack([part[0][name] for part in parts])
         means[name] = weights @ each
-        within = weights @ np.stack([part.covariances[name] for part in parts])
+        within = weights @ np.stack([part[1][name] for part in parts])
         covariances[name] = within + weights @ (centered * each)
     return Parts(means, covariances)
 

@@ -11,7 +11,6 @@ from scipy.special import logsumexp
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.assemble import (
-    Component,
     assemble,
     assemble_mixture,
     positive_definite,
@@ -19,7 +18,7 @@ from relpref.infer.assemble import (
     thinned,
 )
 from relpref.infer.computing import computing
-from relpref.infer.evidence import Evidence
+from relpref.infer.evidence import Component, Evidence
 from relpref.infer.importance import (
     MIN_POINTS,
     PARETO_POINTS,

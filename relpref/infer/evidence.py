@@ -27,6 +27,9 @@ from relpref.infer.sites import (
 )
 from relpref.likelihoods import TiltedMoments, is_log_concave
 
+Floats = NDArray[np.float64]
+
+_CONVERGED, _TOO_PRECISE, _NONFINITE = map(code, (Result.converged, Result.too_precise, Result.nonfinite))
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 
 
@@ -235,16 +238,16 @@ def conclude(
         weights, white, blocks = jax.lax.cond(whole, details, lambda: nothing(details))
         if layout.repeated and found.repeated is not None:
             repeated = jax.lax.cond(whole, found.repeated, lambda: jnp.array([0.0, 1.0]))
-    arrived = found.info.code == code(Result.converged)
+    arrived = found.info.code == _CONVERGED
     fine = jnp.isfinite(found.log_evidence) | ~arrived
-    ending = jnp.where(too_precise(problem) & arrived, code(Result.too_precise), found.info.code)
+    ending = jnp.where(too_precise(problem) & arrived, _TOO_PRECISE, found.info.code)
     return Evidence(
         log_evidence=found.log_evidence,
         log_prior=reading.log_prior,
         gradient={},
         sites=fit.sites,
         marginals=fit.marginals,
-        info=found.info._replace(code=jnp.where(fine, ending, code(Result.nonfinite))),
+        info=found.info._replace(code=jnp.where(fine, ending, _NONFINITE)),
         alpha=projection.adjoint(dual_vector(problem, fit)),
         weights=weights,
         white=white,
@@ -323,7 +326,56 @@ def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) ->
     return lambda moving: prior(moving) + jnp.vdot(pull, moving.projection.rows(identity))
 
 
-def latent_moments(layout: Layout, evidence: Evidence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+class Component(NamedTuple):
+    """A posterior at one value of the hyperparameters, read off an engine's arrays, which can be forgotten then.
+
+    Attributes
+    ----------
+    mean : array, shape (n,)
+    covariance : array, shape (n, n)
+    parts : dict from site
+        To the means of its named parts, E[part] = K_p α, and their covariances with the total, the diagonal of K_p − K_p R K.
+    sites : dict
+        ``precision`` and ``shift`` of the answers.
+    log_evidence : float
+    """
+
+    mean: Floats
+    covariance: Floats
+    parts: dict[str, tuple[dict[str, Floats], dict[str, Floats]]]
+    sites: dict[str, Floats]
+    log_evidence: float
+
+    @classmethod
+    def of(cls, layout: Layout, evidence: Evidence, answered: int) -> "Component":
+        """Of an evaluation with its whole arrays; the first ``answered`` rows are answers."""
+        mean, covariance = latent_moments(layout, evidence)
+        alpha, found = np.asarray(evidence.alpha), {}
+        for site, rows in layout.slices.items():
+            named = {part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part}
+            means = {part: matrix @ alpha[rows] for part, matrix in named.items()}
+            if len(named) <= 1:
+                shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
+            else:
+                total = np.sum(list(named.values()), axis=0)
+                pulled = total @ np.asarray(evidence.weights)[rows, rows]
+                shares = {
+                    part: np.diagonal(matrix) - np.sum(matrix * pulled, axis=1)
+                    for part, matrix in named.items()
+                }
+            found[site] = means, shares
+        return cls(mean, covariance, found, sites_of(evidence, answered), float(evidence.log_evidence))
+
+
+def sites_of(evidence: Evidence, answered: int) -> dict[str, Floats]:
+    """The sites of the first ``answered`` rows."""
+    return {
+        "precision": np.asarray(evidence.sites.precision)[:answered],
+        "shift": np.asarray(evidence.sites.shift)[:answered],
+    }
+
+
+def latent_moments(layout: Layout, evidence: Evidence) -> tuple[Floats, Floats]:
     """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
     alpha = np.asarray(evidence.alpha)
     totals = {

@@ -546,8 +546,8 @@ class Site(NamedTuple):
     portable: bool
 
 
-def _described(site: Values) -> Site:
-    base, likelihood, problem = unwrap(site["fn"]), None, None
+def _described(site: Values, base: dist.Distribution) -> Site:
+    likelihood, problem = None, None
     if site["is_observed"]:
         try:
             likelihood = as_likelihood(base)
@@ -588,7 +588,9 @@ def survey(call: Call, shapes: Shapes) -> tuple[Site, ...]:
     sites: list[Site] = []
 
     def record(arrays: Shapes) -> None:
-        sites.extend(_described(s) for s in call.trace(arrays, {}).values() if s["type"] == "sample")
+        traced = [site for site in call.trace(arrays, {}).values() if site["type"] == "sample"]
+        bases = [unwrap(site["fn"]) for site in traced]
+        sites.extend(map(_described, traced, bases))
 
     jax.eval_shape(record, shapes)
     return tuple(sites)

@@ -1,6 +1,6 @@
 """What an engine asks of a likelihood: its moments under a one-dimensional Gaussian cavity."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -80,8 +80,8 @@ def as_likelihood(distribution: dist.Distribution) -> Likelihood:
         If its tilted moments are not known.
     """
     base = unwrap(distribution)
-    if isinstance(base, Likelihood):
-        return base
+    if hasattr(type(base), "tilted"):
+        return cast(Likelihood, base)
     if isinstance(base, dist.Normal):
         return GaussianLikelihood(base.loc, base.scale)
     raise UnsupportedProgramError(

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.assemble import choose, plain, prior_notes, sites_of
-from relpref.infer.evidence import tilted
+from relpref.infer.assemble import choose, plain, prior_notes
+from relpref.infer.evidence import sites_of, tilted
 from relpref.infer.large.covariance import (
     Conditioned,
     ImplicitBelief,
