@@ -379,15 +379,13 @@ class Program:
 
     def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> dict[str, Values]:
         """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors."""
-        known = survey(self.call, shapes_of(self.arrays))
         given = (self.arrays, self.fixed, vector, unconstrained or {}, key)
-        # What cannot leave a compiled function is run anew each time.
-        run = _run_once if all(site.portable for site in known) else _run
+        known = survey(self.call, shapes_of(self.arrays)) if self.arrays else ()
+        # Where JAX traces, it remembers the program; but not what cannot leave a compiled function, nor data that were closed over.
+        again = isinstance(vector, jax.core.Tracer) and known and all(site.portable for site in known)
+        run = _run_once if again else _run
         found = run(self.call, self.layout.latents, *given)
-        return {
-            site.name: {"is_observed": site.observed} | dict(zip(_KEPT, found[site.name], strict=True))
-            for site in known
-        }
+        return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in found.items()}
 
     def _any_site(self, name: str, site: Values, unconstrained: Values | None, key: Any) -> AnySite:
         return AnySite(name, site, lambda vector: unwrap(self.sites(vector, unconstrained, key)[name]["fn"]))
@@ -770,7 +768,9 @@ def _probe(
     sites, layout = program.sites(points[0], key=key), program.layout
     known = {**program.fixed, **dict(layout.latents)}
     medians = {
-        name: median(site) for name, site in sites.items() if not site["is_observed"] and name not in known
+        name: median(site)
+        for name, site in sites.items()
+        if name not in known and name not in layout.observed
     }
     counts = [one.counts for one in program.observations(sites, points[0], key=key)]
     doubts = {
@@ -803,8 +803,8 @@ def _others_depend(call: Call, layout: Layout, shapes: Shapes, fixed: tuple[tupl
                 likelihood, value, _ = Observation.of(sites[name])
                 cavity = jnp.ones(jnp.shape(likelihood.predictor))
                 found += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
-        for site in sites.values():
-            if not site["is_observed"]:
+        for name, site in sites.items():
+            if name not in layout.observed:
                 found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, jax.Array)]
         return found
 
