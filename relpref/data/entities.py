@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, nearest, read_only, shown
+from relpref.data.arrays import counted, listed, nearest, read_only, refuse_first, shown
 from relpref.data.columns import NumberColumn
 from relpref.data.labels import LabelIndex, Place, joined_places, plain_labels
 from relpref.data.tables import Table, read_pieces
@@ -87,11 +87,11 @@ def _from_table(table: Table, readers: _Columns) -> Entities:
         return _from_frame(index, frame, table, readers)
     labels = frame.iloc[:, 0]
     if table.text:
-        for row, label in enumerate(labels.tolist()):
-            if label == "":
-                raise DataError(
-                    f"{table.place(row)}, column {frame.columns[0]!r}: the label is empty; give every row a label"
-                )
+        empty = (labels == "").to_numpy(dtype=bool)
+        refuse_first(
+            empty,
+            lambda row: f"{table.cell(frame.columns[0])(row)}: the label is empty; give every row a label",
+        )
     return _from_frame(labels, frame.iloc[:, 1:], table, readers)
 
 
@@ -111,19 +111,17 @@ def _from_frame(index: Any, columns: Any, table: Table, readers: _Columns) -> En
         place = f"{called}, row {first + row}" if at is None else at(row)
         return f"{place} (label {shown(labels[row])})"
 
-    names = tuple(str(name) for name in columns.columns)
-    for name in names:
-        if not name:
-            raise DataError(f"{table.name}: a column of attributes has no name; name it or remove it")
+    names = tuple(map(str, columns.columns))
+    if "" in names:
+        raise DataError(f"{table.name}: a column of attributes has no name; name it or remove it")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(
             f"{table.name}: the attribute {twice!r} occurs twice; rename or remove one of the columns"
         )
     attributes = np.empty((len(labels), len(names)))
-    remedy = "encode the column as numbers or drop it (labels belong into the index, see set_index)"
-    if table.text:
-        remedy = "encode the column as numbers or drop it (the labels are the first column)"
+    hint = "the labels are the first column" if table.text else "labels belong into the index, see set_index"
+    remedy = f"encode the column as numbers or drop it ({hint})"
     for position, name in enumerate(names):
         reader = readers.setdefault(name, NumberColumn(name, text=table.text, remedy=remedy))
         values = reader.read(columns.iloc[:, position], where)

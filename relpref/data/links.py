@@ -306,23 +306,15 @@ def read_relations(
                     f"relations: {part!r} is a role of the directed relation {name!r} and the name of another one; "
                     "rename one of the two relations"
                 )
-        parts, links, more = relation_graphs(name, read, len(entities))
+        edges = read.edges
+        if read.relation.kind in (None, "undirected"):
+            parts = {name: Graph(len(entities), edges.source, edges.target, edges.weight)}
+        else:
+            all_links[name] = Links(read.relation, edges.source, edges.target, edges.weight, read.targets)
+            parts = project(name, all_links[name], len(entities))
         graphs |= parts
-        notes += more
-        if links is not None:
-            all_links[name] = links
+        notes += read.notes + graph_notes(name, all_links.get(name), parts)
     return graphs, all_links, notes
-
-
-def relation_graphs(name: str, read: Read, num_entities: int) -> tuple[dict[str, Graph], Links | None, Notes]:
-    """Turn a relation into undirected graphs."""
-    edges = read.edges
-    if read.relation.kind not in ("directed", "bipartite"):
-        graphs, links = {name: Graph(num_entities, edges.source, edges.target, edges.weight)}, None
-    else:
-        links = Links(read.relation, edges.source, edges.target, edges.weight, read.targets)
-        graphs = project(name, links, num_entities)
-    return graphs, links, read.notes + graph_notes(name, links, graphs)
 
 
 def project(

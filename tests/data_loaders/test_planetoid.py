@@ -73,7 +73,7 @@ def test_missing_files(copied: Path, tmp_path: Path) -> None:
     (copied / "ind.cora.ty").unlink()
     with pytest.raises(DataError, match=r"ind\.cora\.ty: the file cannot be read .*`relpref data get cora`"):
         planetoid.load("cora", copied)
-    with pytest.raises(DataError, match="there is no such folder.*MIT licence"):
+    with pytest.raises(DataError, match="there is no such folder.*MIT license"):
         planetoid.load("cora", tmp_path / "elsewhere")
     with pytest.raises(DataError, match="name is 'pubmed'"):
         planetoid.load("pubmed")
