@@ -277,7 +277,7 @@ def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> It
         offset = text.buffer.tell() - len(error.object) + error.start  # type: ignore[attr-defined]
         raise DataError(
             f"{file}: the byte {error.object[error.start]:#04x} at offset {offset} is not UTF-8; "
-            "save the file again as comma-separated UTF-8 text (it may be UTF-16)"
+            "save it again as comma-separated UTF-8 text (it may be UTF-16)"
         ) from error
     except (EOFError, zlib.error, OSError) as error:
         raise DataError(

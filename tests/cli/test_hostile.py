@@ -28,7 +28,7 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (ENTITIES, "name,x\ntea,1\n,2\n", "the label is empty"),
     (ENTITIES, b"name,x\ntea,1\nc\xe9,2\n", "is not UTF-8"),
     (ENTITIES, "name,x\ntea,1\n".encode("utf-16"), "save it again as comma-separated UTF-8"),
-    (ENTITIES, b"\x89PNG\r\n\x1a\n\x00\x00", "there is a zero byte"),
+    (ENTITIES, b"\x89PNG\r\n\x1a\n\x00\x00", "the byte 0x89 at offset 0 is not UTF-8"),
     (ENTITIES, 'name,x\n"tea,1\ncoffee,2\n', "quotation mark that is not closed"),
     (ENTITIES, "name,x\ntea,1\ncoffee\n", "line 3: 1 cell where the header has 2"),
     (ENTITIES, "name" + "".join(f",x{i}" for i in range(10_000)) + "\n", "more than the limit of"),
