@@ -156,8 +156,8 @@ def narrowed(
         positions = np.unique(_candidates(posterior, limits, rng))
     if len(positions) > 5 * sizes.MAX_CANDIDATES:
         raise DataError(
-            f"questions can be chosen among {5 * sizes.MAX_CANDIDATES} entities at a time where there are so many, and {len(positions)} were named; "
-            "name fewer"
+            f"questions can be chosen among {5 * sizes.MAX_CANDIDATES} entities at a time where there are so many, and "
+            f"{len(positions)} were named; name fewer"
         )
     avoid = pairs_of_labels(limits.avoid)
     ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
@@ -175,13 +175,8 @@ def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Gene
     known = np.zeros(data.num_entities, dtype=bool)
     known[touched(data)] = True
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
-    number = int(
-        np.clip(
-            sizes.MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2,
-            sizes.MIN_CANDIDATES,
-            sizes.MAX_CANDIDATES,
-        )
-    )
+    room = sizes.MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2
+    number = int(np.clip(room, sizes.MIN_CANDIDATES, sizes.MAX_CANDIDATES))
     new = int(np.clip(sizes.MAX_LINKS_TIMES_CANDIDATES / max(links, 1), 20, sizes.MAX_NEW_CANDIDATES))
     groups = ((known & open_, number - new), (~known & open_, new))
     chosen = np.concatenate([_halves(np.flatnonzero(group), mean, size, rng) for group, size in groups])

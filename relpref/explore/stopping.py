@@ -158,27 +158,18 @@ def worth(
         everyone = np.sort(rng.choice(n, MAX_ENTITIES_OF_WORTH, replace=False))
     pool = Pool(everyone, np.zeros((2, 0), dtype=np.int64))
     asked = len(chosen.questions)
-    share = {
-        number: wrong_pairs(chosen.before, belief, pool)
-        if top is None
-        else wrong_members(chosen.before, belief, top)
-        for number, belief in enumerate(chosen.beliefs())
-        if number in (0, min(answers, asked), asked)
-    }
-    scale = share[0] or 1.0
-    missing, stalled = _outlook(
-        share[asked] / scale, asked, goal / scale, min(soon, chosen.left), chosen.left
-    )
-    return Worth(
-        min(answers, asked),
-        share[0],
-        share[min(answers, asked)],
-        chosen.posterior.data.num_entities == posterior.data.num_entities,
-        goal,
-        missing,
-        stalled,
-        top,
-    )
+    answers = min(answers, asked)
+    share = {}
+    for number, belief in enumerate(chosen.beliefs()):
+        if number in (0, answers, asked):
+            if top is None:
+                share[number] = wrong_pairs(chosen.before, belief, pool)
+            else:
+                share[number] = wrong_members(chosen.before, belief, top)
+    scale, left = share[0] or 1.0, chosen.left
+    missing, stalled = _outlook(share[asked] / scale, asked, goal / scale, min(soon, left), left)
+    everybody = chosen.posterior.data.num_entities == posterior.data.num_entities
+    return Worth(answers, share[0], share[answers], everybody, goal, missing, stalled, top)
 
 
 def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple[int | None, bool]:
