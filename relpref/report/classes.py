@@ -10,6 +10,8 @@ from scipy.special import expit, ndtr
 from relpref.data import RelationData
 from relpref.errors import RelprefError
 from relpref.infer import ClassPosterior
+from relpref.kernels import Kendall
+from relpref.models import kronecker_classifier, ranking_classifier
 from relpref.posterior.gaussian import Floats
 from relpref.report.blocks import (
     Chapter,
@@ -22,7 +24,7 @@ from relpref.report.blocks import (
     shorten,
     whole,
 )
-from relpref.report.model import hyperparameters, methods, options_of
+from relpref.report.model import hyperparameters, methods, options_of, program_of
 from relpref.report.trust import Checked
 
 _MOST_CLASSES = 30
@@ -64,7 +66,7 @@ def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
         "guessing": held.summary().loc["accuracy", "baseline"] if held is not None and scored else None,
     }
     chapters = [_learned(subject), _uncertain(subject), _quality(subject), _surprises(subject)]
-    link = subject.options.get("link", "probit")
+    known = program_of(posterior) in (ranking_classifier, kronecker_classifier)
     return Contents(
         "Classification report",
         Chapter("", "classes.html:summary", facts),
@@ -73,7 +75,7 @@ def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
             posterior,
             "classes.html:methods",
             edges=subject.edges,
-            link=link,
+            link=subject.options.get("link", "probit") if known else None,
             several=len(subject.classes) > 2,
         ),
     )
@@ -94,6 +96,8 @@ def _learned(subject: Subject) -> Chapter:
         for position in order[:_MOST_CLASSES]
     ]
     kernel, landmarks = subject.options.get("kernel"), subject.options.get("landmarks")
+    if kernel is None and program_of(posterior) is ranking_classifier:
+        kernel = Kendall()
     weights, rows_of_landmarks = posterior.slices.get("weight"), getattr(landmarks, "rows", None)
     features = (
         None if weights is None else (weights.stop - weights.start) // max(len(posterior.classes) - 1, 1)
@@ -103,7 +107,7 @@ def _learned(subject: Subject) -> Chapter:
         "edges": subject.edges,
         "table": grid("Classes", ("Class", "Edges" if subject.edges else "Rankings", "Share"), rows, (1, 2)),
         "without": [f"“{subject.classes[position]}”" for position in np.flatnonzero(counts == 0)],
-        "kernel": (type(kernel).__name__ if kernel is not None else "Kendall") if subject.options else None,
+        "kernel": None if kernel is None else type(kernel).__name__,
         "features": features,
         "landmarks": None if rows_of_landmarks is None else len(rows_of_landmarks),
         "error": float(getattr(landmarks, "error", np.nan)),

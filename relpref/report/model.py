@@ -33,7 +33,7 @@ def options_of(posterior: Any) -> dict[str, Any]:
     return {} if posterior.origin is None else posterior.origin.keywords
 
 
-def _program_of(posterior: Any) -> Any:
+def program_of(posterior: Any) -> Any:
     """The program, without the keywords that are bound to it; None where it is not known."""
     program = None if posterior.origin is None else posterior.origin.program
     while isinstance(program, partial):
@@ -43,7 +43,7 @@ def _program_of(posterior: Any) -> Any:
 
 def kernels_of(posterior: Any) -> dict[str, Description]:
     """What the kernel of each part says of itself; none where the program is not one whose kernels are known."""
-    if posterior.kind != "utilities" or _program_of(posterior) not in (xpgp, preference_gp):
+    if posterior.kind != "utilities" or program_of(posterior) not in (xpgp, preference_gp):
         return {}
     options = options_of(posterior)
     used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
@@ -54,7 +54,7 @@ def kernels_of(posterior: Any) -> dict[str, Description]:
 
 def takes_likelihood(posterior: Any) -> bool:
     """Whether the program takes a likelihood, so that it is known how answers follow from utilities."""
-    program = _program_of(posterior)
+    program = program_of(posterior)
     taken = {} if program is None else signature(program).parameters
     return "likelihood" in taken or any(one.kind is Parameter.VAR_KEYWORD for one in taken.values())
 
@@ -65,7 +65,7 @@ def likelihood_of(posterior: Any) -> Description | None:
         return None
     if takes_likelihood(posterior):
         return describe(posterior.likelihood, posterior.data.comparisons)
-    name = getattr(_program_of(posterior), "__name__", "that is not known")
+    name = getattr(program_of(posterior), "__name__", "that is not known")
     return Description(f"How an answer follows from utilities is up to the program {name}.")
 
 
@@ -220,99 +220,24 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
     return kernel.readings[kind](number, posterior.data.relations.get(part))
 
 
-# What an engine reports in ``info`` -> (words, how to read it).
-_READINGS = {
-    "iterations": ("Sweeps", "rounds over all answers in the last run"),
-    "residual": (
-        "Residual",
-        "the largest mismatch that is left; 0 at the solution, and below 10⁻⁶ nothing to worry about",
-    ),
-    "damping": (
-        "Damping",
-        "fraction of each update that was taken at the end; 1 is undamped, small values mean a hard problem",
-    ),
-    "space": (
-        "Space",
-        "where the algebra was done: over answers (gap) or over entities (entity); it changes nothing but speed",
-    ),
-    "structure": ("Structure", "sparse: without a matrix of all entities"),
-    "entities": ("Entities", "of which there is a belief"),
-    "touched": ("Compared", "entities that answers are about"),
-    "scale_error": ("Scale", "relative standard error of a relation's scale, which was estimated"),
-    "searched_answers": ("Answers of the search", "by which hyperparameters were found"),
-    "at_boundary": ("At a boundary", "hyperparameters that were found where the range of the search ends"),
-    "variances": ("Variances", "how those of the gaps that were asked about were found"),
-    "gap_sd_error": ("Their error", "the largest relative one of a gap's standard deviation"),
-    "mean_error": ("Error of means", "that follows from it, the largest"),
-    "log_evidence_error": ("Error of the evidence", "standard error of the log evidence"),
-    "attributes_left_out": (
-        "Left out",
-        "share of the attributes' variance that a few representatives do not tell",
-    ),
-    "jitter": ("Jitter", "added to the prior's diagonal to make it positive definite; 0 if none was needed"),
-    "evaluations": ("Evaluations", "of the evidence while searching for hyperparameters"),
-    "failed_evaluations": (
-        "Failed evaluations",
-        "tried hyperparameters at which the engine failed; the search turned back from them",
-    ),
-    "gradient_norm": ("Gradient", "largest slope that is left at the hyperparameters found; 0 at a maximum"),
-    "log_prior": ("Log prior", "log density of the hyperparameters under their prior"),
-    "chains": ("Chains", "independent runs of the sampler"),
-    "draws": ("Draws", "of the hyperparameters, all chains together"),
-    "r_hat": (
-        "R-hat",
-        f"of the hyperparameters, the largest: 1 where the chains agree, above {UNMIXED} they do not yet",
-    ),
-    "ess": (
-        "Effective draws",
-        "of the hyperparameters, the fewest: so many independent draws would say as much",
-    ),
-    "solver": ("Solver", "how the scores were found; all ways lead to the same"),
-    "edges": ("Labels used", "those of a symmetric or reciprocal relation count in both directions"),
-    "complete": ("Complete", "whether there is a label for every pair"),
-    "held_out_edges": ("Labels held out", "to tell when to end the iterations"),
-    "held_out_concordance": (
-        "Held-out order",
-        "share of the pairs of those labels that came in the right order",
-    ),
-    "best_iteration": ("Best iteration", "the one at which they did"),
-    "stopped": ("Ended", "why the iterations did"),
-    "divergences": ("Divergences", "steps the sampler could not follow; a few in a hundred are too many"),
-}
-_ITERATIONS = {
-    "sampled": ("Draws", "from the posterior, all chains together"),
-    "relation": ("Iterations", "of conjugate gradients; 0 where there is a closed form"),
-}
 _ELSEWHERE = ("engine", "result", "groups", "hyperparameters")
 _LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers aside, is a note under it
 
 
 def computation(posterior: Any) -> Chapter:
     """The chapter on how the computation went, from what the engine reports."""
-    info, result, sampled = posterior.info, posterior.result, posterior.sampled
-    meaning = "draws from the posterior, made by a sampler" if sampled else "see Methods"
-    ended = "taken as it is" if sampled and result.ok else result.value
-    rows = [
-        ["Engine", cell(posterior.engine), meaning],
-        ["Result", cell(result.name.replace("_", " ")), cell(ended, 400)],
-    ]
-    if posterior.log_evidence is not None:
-        reading = "how probable the answers are under the model, on the log scale; for comparing models on the same answers"
-        rows.append(["Log evidence", fixed(posterior.log_evidence), reading])
-    kind = "sampled" if sampled else posterior.kind
-    words = _READINGS | ({"iterations": _ITERATIONS[kind]} if kind in _ITERATIONS else {})
-    notes = []
-    for name in [*words, *sorted(info.keys() - words.keys())]:  # in one order, before and after it was saved
-        value = info.get(name)
-        if name in _ELSEWHERE or not isinstance(value, str | int | float | bool):
-            continue
-        title, reading = words.get(name, (clean(name), ""))
-        if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-            notes.append(f"{title}: {value}" if name in words else value)
-        else:
-            rows.append([cell(title), _value(value), reading])
-    table = grid("Diagnostics and how to read them", ("What", "Value", "How to read it"), rows, (1,))
-    return Chapter("How the computation went", "common.html:computation", {"table": table, "items": notes})
+    info = {
+        clean(name): _value(value)
+        for name, value in sorted(posterior.info.items())  # in one order, before and after it was saved
+        if name not in _ELSEWHERE and isinstance(value, str | int | float | bool)
+    }
+    facts = {
+        "posterior": posterior,
+        "info": {name: text for name, text in info.items() if len(text) <= _LONGEST_VALUE},
+        "notes": {name: text for name, text in info.items() if len(text) > _LONGEST_VALUE},
+        "unmixed": UNMIXED,
+    }
+    return Chapter("How the computation went", "common.html:computation", facts)
 
 
 def _value(value: Any) -> str:
@@ -320,7 +245,7 @@ def _value(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return fixed(value, 0) if value.is_integer() and abs(value) < 1e6 else significant(value)
-    return cell(value).text
+    return clean(value)
 
 
 def versions(posterior: Any) -> Chapter:

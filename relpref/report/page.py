@@ -196,7 +196,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {name: getattr(blocks, name) for name in _WORDS}
+    environment.globals |= {name: getattr(blocks, name) for name in _WORDS} | {"table": grid}
     return environment
 
 

@@ -1,35 +1,30 @@
 """The page of a ranking: facts for the chapters on the utilities of labelled entities, whose sentences are in ``utilities.html``."""
 
 import warnings
-from collections.abc import Hashable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from relpref.diagnostics import HeldOut
 from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, evidence_without_each, parts_of
 from relpref.errors import DataError, RelprefError
-from relpref.explore import next_pairs, worth
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.answered import answered, approximations
 from relpref.infer.large.problem import touched
 from relpref.likelihoods import Probit
-from relpref.posterior.gaussian import Floats, generator
+from relpref.posterior.gaussian import generator
 from relpref.report import plots
+from relpref.report.answers import asked, questions, surprises
 from relpref.report.blocks import (
     Cell,
     Chapter,
     Contents,
     Grid,
-    Names,
     cell,
     clean,
     counted,
-    decimals_for,
     fixed,
     grid,
     isolated,
@@ -37,158 +32,13 @@ from relpref.report.blocks import (
     percent,
     shorten,
     signed_percent,
-    significant,
     whole,
 )
 from relpref.report.model import hyperparameters, kernels_of, methods, options_of, part_name, takes_likelihood
-from relpref.report.trust import Checked
+from relpref.report.subject import ROWS, Subject
 
-INTERVAL = 0.9
-ROWS = 50  # of the ranking that are shown with their places
-ALL_RANKED = 3000  # of more entities, only those that are shown get places
-_DRAWS = 1000  # behind their places
 _BEST, _UNCERTAIN = 150, 50  # of more entities than a matrix has room for, those that are shown
 _CANDIDATES = 500  # entities with answers, among which the least known are looked for: each may cost a solution with the graph
-
-
-class Subject:
-    """A posterior with what several chapters need of it.
-
-    Parameters
-    ----------
-    posterior : UtilityPosterior
-    within : UtilityPosterior, optional
-        That of all entities, where ``posterior`` is about some of more than a matrix has room for.
-    """
-
-    def __init__(self, posterior: UtilityPosterior, within: UtilityPosterior | None = None) -> None:
-        self.posterior, self.within, self.whole = posterior, within, within or posterior
-        self.checked = Checked(posterior)
-
-    @cached_property
-    def chosen(self) -> NDArray[np.intp]:
-        """Positions of the entities among all."""
-        return np.asarray(self.whole.data.index(self.posterior.data.entities), dtype=np.intp)
-
-    @cached_property
-    def ranking(self) -> pd.DataFrame:
-        """By place, best first; the column ``position`` holds the entity's position in the data."""
-        posterior, large = self.posterior, self.posterior.data.num_entities > ALL_RANKED
-        table = posterior.ranking(interval=INTERVAL, ranks=not large)
-        # The labels may be anything, so the table is not looked up by them.
-        table = table.assign(position=[self.position[label] for label in table.index]).reset_index(drop=True)
-        if len(table) == 2:  # from the gap itself, not from draws of it
-            ends = table["position"].to_numpy()
-            best = posterior.belief.differences(ends, ends[::-1]).positive
-            table = table.assign(p_best=best, expected_rank=2 - best)
-        if self.within is not None:  # relative to the average of all, as in their ranking
-            belief: Any = self.within.belief
-            mean, sd = belief.relative(self.chosen[table["position"].to_numpy()])
-            reach = float(ndtri(0.5 + INTERVAL / 2)) * sd
-            table = table.assign(mean=mean, sd=sd, lower=mean - reach, upper=mean + reach)
-        if large:
-            places = places_of(posterior, table["position"].to_numpy()[:ROWS])
-            table = table.join(pd.DataFrame(places))
-        return table
-
-    @cached_property
-    def position(self) -> dict[Any, int]:
-        """Of each label in the data."""
-        return {label: row for row, label in enumerate(self.posterior.data.entities)}
-
-    @cached_property
-    def groups(self) -> NDArray[np.intp] | None:
-        """Group of each entity, where only utilities within one can be compared: by answers and relations, without attributes."""
-        data = self.whole.data
-        if data.attribute_names or not data.num_answers:
-            return None
-        names, own = np.unique(np.asarray(data.groups())[self.chosen], return_inverse=True)
-        return own if len(names) > 1 else None
-
-    @cached_property
-    def names(self) -> Names:
-        return Names(self.posterior.data.entities)
-
-    def named(self, label: Any) -> str:
-        """An entity within a sentence, by its label."""
-        return self.names.inline(self.position[label])
-
-    def several(self, positions: NDArray[np.intp]) -> str:
-        """Entities by name; of more than a few the names would bury their number."""
-        named = [self.names.inline(int(position)) for position in positions[:10]]
-        return listed([*named, *[""] * (len(positions) - len(named))], most=10)
-
-    def cell(self, position: int) -> Cell:
-        """The name of an entity for a table."""
-        short, full = self.names.short[position], self.names.full[position]
-        return Cell(short, full if short != full else None)
-
-    @cached_property
-    def order(self) -> NDArray[np.intp]:
-        """Positions in the data, best first."""
-        return np.asarray(self.ranking["position"], dtype=np.intp)
-
-    @cached_property
-    def decimals(self) -> int:
-        """With which utilities are written."""
-        return decimals_for(self.ranking[["lower", "upper"]].to_numpy().ravel())
-
-    @cached_property
-    def won(self) -> NDArray[np.int64]:
-        """Answers in favor of each entity, shape (n,)."""
-        answers = self.whole.data.comparisons
-        if answers.probability is not None:
-            favored = np.where(answers.probability > 0.5, answers.winner, answers.loser)
-            return self._counted(favored, answers.probability != 0.5)
-        return self._counted(answers.winner, True if answers.tie is None else ~answers.tie)
-
-    @cached_property
-    def asked(self) -> NDArray[np.int64]:
-        """Answers about each entity, shape (n,)."""
-        return self._counted(self.whole.data.winner) + self._counted(self.whole.data.loser)
-
-    def _counted(self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True) -> NDArray[np.int64]:
-        data = self.whole.data
-        total = np.zeros(data.num_entities, dtype=np.int64)
-        np.add.at(total, ends, np.where(which, data.count, 0))
-        return total[self.chosen]
-
-    @cached_property
-    def contradicted(self) -> int:
-        """Pairs that were answered both ways."""
-        data = self.posterior.data
-        kept = slice(None) if data.comparisons.tie is None else ~np.asarray(data.comparisons.tie)
-        ends = np.stack([np.asarray(end, dtype=np.int64)[kept] for end in (data.winner, data.loser)])
-        # By winner and loser once: the same answer by two raters, or two strengths of it, contradict nobody.
-        pairs = np.sort(np.unique(ends, axis=1), axis=0)
-        return int(np.sum(np.unique(pairs, axis=1, return_counts=True)[1] > 1))
-
-
-def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:
-    """Places of some entities among all, draw by draw: the memory of `UtilityPosterior.ranking` grows with all of them.
-
-    Parameters
-    ----------
-    posterior : UtilityPosterior
-    chosen : array of int, shape (k,)
-        Positions in the data.
-
-    Returns
-    -------
-    dict from column of the ranking to array, shape (k,)
-    """
-    belief: Any = posterior.belief
-    if posterior.sampled:
-        draws = belief.draws[:: -(-len(belief.draws) // _DRAWS)]
-    else:
-        draws = belief.draw(_DRAWS, generator(posterior.key))
-    places = np.empty((len(draws), len(chosen)))
-    for place, draw in zip(places, draws, strict=True):
-        place[:] = 1 + len(draw) - np.searchsorted(np.sort(draw), draw[chosen], side="right")
-    tail = (1 - INTERVAL) / 2
-    lower, upper = np.quantile(places, [tail, 1 - tail], axis=0, method="inverted_cdf")
-    columns = {"expected_rank": places.mean(axis=0), "rank_lower": lower, "rank_upper": upper}
-    return columns | {"p_best": (places == 1).mean(axis=0)}
 
 
 def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Contents:
@@ -198,7 +48,7 @@ def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
     more: dict[str, Any] = {}
     if posterior.large:
         subject, lead = _some_of(posterior)
-    chapters: list[Chapter | None] = [_asked(Subject(posterior)), _ranking(subject), _contributions(subject)]
+    chapters: list[Chapter | None] = [asked(Subject(posterior)), _ranking(subject), _contributions(subject)]
     chapters.append(_evidence(posterior, wanted))
     if posterior.large:
         never = posterior.data.num_entities - len(touched(posterior.data))
@@ -209,10 +59,10 @@ def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) ->
             facts = more | {"refused": clean(error, 1000)}
             chapters.append(Chapter("How far to trust it", "utilities.html:not_trusted", facts))
         else:
-            chapters += [_trust(known, more), _surprises(known)]
+            chapters += [_trust(known, more), surprises(known)]
     else:
-        chapters += [_trust(subject, more), _surprises(subject)]
-    chapters += [_questions(subject), hyperparameters(posterior)]
+        chapters += [_trust(subject, more), surprises(subject)]
+    chapters += [questions(subject), hyperparameters(posterior)]
     summary = Chapter("", "utilities.html:summary", _summary(subject) | {"some": lead})
     return Contents("Ranking report", summary, chapters, _methods(posterior))
 
@@ -325,51 +175,6 @@ def _compared(subject: Subject, order: NDArray[np.intp]) -> dict[str, str]:
         "sd": sd,
         "chance": percent(float(gap.positive[0])),
     }
-
-
-_MOST_RATERS = 20
-
-
-def _asked(subject: Subject) -> Chapter:
-    """What was asked and answered."""
-    data = subject.posterior.data
-    facts: dict[str, Any] = {
-        "data": data,
-        "answers": data.comparisons,
-        "attributes": [shorten(clean(name)) for name in data.attribute_names],
-    }
-    if data.num_answers:
-        facts["table"] = grid("Answers in numbers", ("What", "Number"), _numbers(subject), (1,))
-    if data.num_answers and data.comparisons.rater is not None:
-        raters, of = data.comparisons.raters, np.asarray(data.comparisons.rater)
-        given = np.bincount(of, np.asarray(data.comparisons.count), len(raters)).astype(int)
-        order = np.argsort(-given, kind="stable")[:_MOST_RATERS]
-        rows = [[cell(raters[rater]), whole(given[rater])] for rater in order]
-        facts |= {"raters": len(raters), "by_rater": grid("Who answered", ("Rater", "Answers"), rows, (1,))}
-    return Chapter("What was asked and answered", "utilities.html:asked", facts)
-
-
-def _numbers(subject: Subject) -> list[tuple[str, str]]:
-    data, about = subject.posterior.data, subject.asked
-    answers, size = data.comparisons, data.num_entities
-    count = np.asarray(answers.count)
-    ends = np.sort(np.stack([np.asarray(data.winner), np.asarray(data.loser)]), axis=0)
-    pairs, possible = np.unique(ends, axis=1).shape[1], size * (size - 1) // 2
-    share = percent(pairs / possible) if pairs < possible else "all"
-    typical = fixed(float(np.median(about)), 1).removesuffix(".0")
-    rows = [
-        ("Answers", whole(int(count.sum()))),
-        ("Pairs that were asked about", f"{whole(pairs)} ({share} of the {whole(possible)} there are)"),
-    ]
-    if subject.contradicted:
-        rows.append(("Pairs that were answered both ways", whole(subject.contradicted)))
-    if answers.tie is not None:
-        rows.append(("Ties", whole(int(count[np.asarray(answers.tie)].sum()))))
-    return [
-        *rows,
-        ("Answers about one entity", f"{whole(about.min())} to {whole(about.max())}, typically {typical}"),
-        ("Entities without any", whole(int(np.sum(about == 0)))),
-    ]
 
 
 _ALL_DRAWN = 40
@@ -543,6 +348,7 @@ def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -
     return Chapter(title, "utilities.html:evidence", found)
 
 
+_MOST_RATERS = 20
 _FEW = 4.0  # answers about a typical entity, below which intervals rest mostly on the prior
 _FEW_EACH = 10  # answers for each hyperparameter, below which maximizing them makes intervals too narrow
 _PRIOR_LEFT = 0.9  # of an entity's prior standard deviation, above which its place is the prior's
@@ -625,96 +431,6 @@ def _fitted(posterior: UtilityPosterior) -> dict[str, Any]:
         "steep": posterior.gradient_norm > _STEEP,
         "off": off,
     }
-
-
-_SURPRISES = 10
-_SURPRISING = 0.25  # held-out probability of what was answered, below which it is shown
-
-
-def _surprises(subject: Subject) -> Chapter | None:
-    """Answers that contradict the others; None where there are no answers."""
-    if not subject.posterior.data.num_answers:
-        return None
-    title, table, held = "Surprising answers", subject.checked.influence, subject.checked.held_out
-    if held is None or table is None:
-        why = subject.checked.why
-        return Chapter(title, "common.html:left_out", {"why": why.get("held_out") or why["influence"]})
-    facts: dict[str, Any] = {"reported": held.forecasts is None, "answers": held.num_answers}
-    if held.forecasts is not None:
-        table = _by_side(table, held)
-        table = table[table["probability"] < _SURPRISING]
-        counts = table["count"].sum() if "count" in table else len(table)
-        # Every outcome under the bound, not only the one that was answered, happens with its own probability.
-        chances = np.where(held.forecasts.chances < _SURPRISING, held.forecasts.chances, 0.0)
-        expected = float(held.forecasts.weight @ chances.sum(axis=1))
-        facts |= {"count": int(counts), "expected": round(expected), "strengths": "strength" in table}
-    head = table.head(_SURPRISES)
-    facts["table"] = _said_table(subject, head) if len(head) else None
-    return Chapter(title, "utilities.html:surprises", facts)
-
-
-def _by_side(table: pd.DataFrame, held: HeldOut) -> pd.DataFrame:
-    """With the probability of the side that was answered, whatever the strength, which is what the others tell of an answer."""
-    answered = held.chances[np.arange(len(held.outcome)), held.outcome]
-    return table.assign(probability=answered[table.index]).sort_values("probability", kind="stable")
-
-
-def _said_table(subject: Subject, head: pd.DataFrame) -> Grid:
-    reported, times = "reported" in head, "count" in head and (head["count"] > 1).any()
-    measure = "Density" if reported else "Probability"
-    columns = ["Answer", *["Rater"] * ("rater" in head), *["Times"] * bool(times), measure, "Weight"]
-    rows = []
-    for row in head.to_dict("records"):
-        line: list[Cell | str] = [_said(subject, row)]
-        line += [cell(row["rater"])] if "rater" in head else []
-        line += [whole(int(row["count"]))] if times else []
-        line.append(fixed(row["probability"]) if reported else percent(row["probability"]))
-        # Leaving out moves by the shift, so the answer itself moves the other way.
-        rows.append([*line, f"moves {subject.named(row['entity'])} by {fixed(-row['shift'])}"])
-    numeric = [place for place, name in enumerate(columns) if name in ("Times", measure)]
-    return grid("What contradicts the rest, most surprising first", columns, rows, numeric)
-
-
-def _said(subject: Subject, row: dict[Hashable, Any]) -> str:
-    if "reported" in row:
-        first, second = subject.named(row["first"]), subject.named(row["second"])
-        return f"{first} over {second} with {significant(100 * row['reported'])}%"
-    one, other = subject.named(row["winner"]), subject.named(row["loser"])
-    if row.get("tie"):
-        return f"{one} equal to {other}"
-    strength = row.get("strength")
-    return f"{one} over {other}" + ("" if strength is None else f", strength {strength}")
-
-
-_QUESTIONS, _MORE = 5, 10
-_MOST_ENTITIES = 4000  # whose covariance is looked at as a whole
-
-
-def _questions(subject: Subject) -> Chapter | None:
-    """What to ask next; None where there is nothing to ask."""
-    title, posterior = "What to ask next", subject.whole
-    size = posterior.data.num_entities
-    if size < 2 or not posterior.converged:
-        return None
-    if size > _MOST_ENTITIES and subject.within is None:
-        why = f"with {size} entities it takes long. relpref.explore.next_pairs asks about some of them (entities=)"
-        return Chapter(title, "common.html:left_out", {"why": why})
-    try:
-        pairs, value = next_pairs(posterior, _QUESTIONS), worth(posterior, _MORE)
-    except RelprefError as error:
-        return Chapter(title, "common.html:left_out", {"why": clean(error)})
-    rows = []
-    for number, row in enumerate(pairs.to_dict("records"), start=1):
-        # An entity may be none of those that the page shows.
-        ends = [
-            subject.cell(subject.position[label]) if label in subject.position else cell(label)
-            for label in (row["first"], row["second"])
-        ]
-        gap = f"{fixed(row['gap_mean'], subject.decimals)} ± {fixed(row['gap_sd'], subject.decimals)}"
-        rows.append([str(number), *ends, percent(row["probability"]), gap])
-    columns = ("No.", "Is this better …", "… or this?", "First, as of now", "Gap")
-    table = grid("The most telling questions", columns, rows, (0, 3, 4), heading=1) if rows else None
-    return Chapter(title, "utilities.html:questions", {"worth": value.sentence, "table": table})
 
 
 _MOST_KERNELS = 6

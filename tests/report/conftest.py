@@ -88,7 +88,7 @@ def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
         patch(f"relpref.report.trust.{name}", refuse)
     patch("relpref.report.trust.Target.of", refuse)
     for name in ("next_pairs", "worth"):
-        patch(f"relpref.report.utilities.{name}", refuse)
+        patch(f"relpref.report.answers.{name}", refuse)
 
 
 class Page(HTMLParser):

@@ -10,7 +10,7 @@ import pytest
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic
 from relpref.report.page import render
-from relpref.report.utilities import Subject
+from relpref.report.subject import Subject
 
 Make = Callable[..., UtilityPosterior]
 pytestmark = pytest.mark.usefixtures("without_pictures")

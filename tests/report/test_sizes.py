@@ -14,7 +14,7 @@ from relpref.infer import UtilityPosterior, from_samples
 from relpref.models import preference_gp
 from relpref.posterior.gaussian import DrawsBelief, GaussianBelief
 from relpref.report.page import render, write
-from relpref.report.utilities import Subject, places_of
+from relpref.report.subject import Subject, places_of
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 Make = Callable[..., UtilityPosterior]
@@ -60,7 +60,7 @@ def test_places_of_some_are_the_ranking_s(make: Make) -> None:
 def test_many_entities_are_summarised(
     size: int, make: Make, read: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relpref.report.utilities.ALL_RANKED", 100)
+    monkeypatch.setattr("relpref.report.subject.ALL_RANKED", 100)
     answers = pd.DataFrame({"winner": ["entity 0"] * 30, "loser": [f"entity {row}" for row in range(1, 31)]})
     posterior = of_size(make, size, answers=answers)
     text = render(posterior)

@@ -39,7 +39,7 @@ def prose(
 
     def words(posterior: UtilityPosterior, **found: Any) -> str:
         for name, value in found.items():
-            where = "utilities" if name in ("next_pairs", "worth") else "trust"
+            where = "answers" if name in ("next_pairs", "worth") else "trust"
             monkeypatch.setattr(f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value)
         text: str = read(render(posterior, relations_evidence=False)).prose
         return text.replace("\u2068", "").replace("\u2069", "")

@@ -1,0 +1,164 @@
+"""A ranking that a page is about: its order, its places, and how its entities are called."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from relpref.infer import UtilityPosterior
+from relpref.posterior.gaussian import Floats, generator
+from relpref.report.blocks import (
+    Cell,
+    Names,
+    decimals_for,
+    listed,
+)
+from relpref.report.trust import Checked
+
+INTERVAL = 0.9
+ROWS = 50  # of the ranking that are shown with their places
+ALL_RANKED = 3000  # of more entities, only those that are shown get places
+_DRAWS = 1000  # behind their places
+
+
+class Subject:
+    """A posterior with what several chapters need of it.
+
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+    within : UtilityPosterior, optional
+        That of all entities, where ``posterior`` is about some of more than a matrix has room for.
+    """
+
+    def __init__(self, posterior: UtilityPosterior, within: UtilityPosterior | None = None) -> None:
+        self.posterior, self.within, self.whole = posterior, within, within or posterior
+        self.checked = Checked(posterior)
+
+    @cached_property
+    def chosen(self) -> NDArray[np.intp]:
+        """Positions of the entities among all."""
+        return np.asarray(self.whole.data.index(self.posterior.data.entities), dtype=np.intp)
+
+    @cached_property
+    def ranking(self) -> pd.DataFrame:
+        """By place, best first; the column ``position`` holds the entity's position in the data."""
+        posterior, large = self.posterior, self.posterior.data.num_entities > ALL_RANKED
+        table = posterior.ranking(interval=INTERVAL, ranks=not large)
+        # The labels may be anything, so the table is not looked up by them.
+        table = table.assign(position=[self.position[label] for label in table.index]).reset_index(drop=True)
+        if len(table) == 2:  # from the gap itself, not from draws of it
+            ends = table["position"].to_numpy()
+            best = posterior.belief.differences(ends, ends[::-1]).positive
+            table = table.assign(p_best=best, expected_rank=2 - best)
+        if self.within is not None:  # relative to the average of all, as in their ranking
+            belief: Any = self.within.belief
+            mean, sd = belief.relative(self.chosen[table["position"].to_numpy()])
+            reach = float(ndtri(0.5 + INTERVAL / 2)) * sd
+            table = table.assign(mean=mean, sd=sd, lower=mean - reach, upper=mean + reach)
+        if large:
+            places = places_of(posterior, table["position"].to_numpy()[:ROWS])
+            table = table.join(pd.DataFrame(places))
+        return table
+
+    @cached_property
+    def position(self) -> dict[Any, int]:
+        """Of each label in the data."""
+        return {label: row for row, label in enumerate(self.posterior.data.entities)}
+
+    @cached_property
+    def groups(self) -> NDArray[np.intp] | None:
+        """Group of each entity, where only utilities within one can be compared: by answers and relations, without attributes."""
+        data = self.whole.data
+        if data.attribute_names or not data.num_answers:
+            return None
+        names, own = np.unique(np.asarray(data.groups())[self.chosen], return_inverse=True)
+        return own if len(names) > 1 else None
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.posterior.data.entities)
+
+    def named(self, label: Any) -> str:
+        """An entity within a sentence, by its label."""
+        return self.names.inline(self.position[label])
+
+    def several(self, positions: NDArray[np.intp]) -> str:
+        """Entities by name; of more than a few the names would bury their number."""
+        named = [self.names.inline(int(position)) for position in positions[:10]]
+        return listed([*named, *[""] * (len(positions) - len(named))], most=10)
+
+    def cell(self, position: int) -> Cell:
+        """The name of an entity for a table."""
+        short, full = self.names.short[position], self.names.full[position]
+        return Cell(short, full if short != full else None)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Positions in the data, best first."""
+        return np.asarray(self.ranking["position"], dtype=np.intp)
+
+    @cached_property
+    def decimals(self) -> int:
+        """With which utilities are written."""
+        return decimals_for(self.ranking[["lower", "upper"]].to_numpy().ravel())
+
+    @cached_property
+    def won(self) -> NDArray[np.int64]:
+        """Answers in favor of each entity, shape (n,)."""
+        answers = self.whole.data.comparisons
+        if answers.probability is not None:
+            favored = np.where(answers.probability > 0.5, answers.winner, answers.loser)
+            return self._counted(favored, answers.probability != 0.5)
+        return self._counted(answers.winner, True if answers.tie is None else ~answers.tie)
+
+    @cached_property
+    def asked(self) -> NDArray[np.int64]:
+        """Answers about each entity, shape (n,)."""
+        return self._counted(self.whole.data.winner) + self._counted(self.whole.data.loser)
+
+    def _counted(self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True) -> NDArray[np.int64]:
+        data = self.whole.data
+        total = np.zeros(data.num_entities, dtype=np.int64)
+        np.add.at(total, ends, np.where(which, data.count, 0))
+        return total[self.chosen]
+
+    @cached_property
+    def contradicted(self) -> int:
+        """Pairs that were answered both ways."""
+        data = self.posterior.data
+        kept = slice(None) if data.comparisons.tie is None else ~np.asarray(data.comparisons.tie)
+        ends = np.stack([np.asarray(end, dtype=np.int64)[kept] for end in (data.winner, data.loser)])
+        # By winner and loser once: the same answer by two raters, or two strengths of it, contradict nobody.
+        pairs = np.sort(np.unique(ends, axis=1), axis=0)
+        return int(np.sum(np.unique(pairs, axis=1, return_counts=True)[1] > 1))
+
+
+def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:
+    """Places of some entities among all, draw by draw: the memory of `UtilityPosterior.ranking` grows with all of them.
+
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+    chosen : array of int, shape (k,)
+        Positions in the data.
+
+    Returns
+    -------
+    dict from column of the ranking to array, shape (k,)
+    """
+    belief: Any = posterior.belief
+    if posterior.sampled:
+        draws = belief.draws[:: -(-len(belief.draws) // _DRAWS)]
+    else:
+        draws = belief.draw(_DRAWS, generator(posterior.key))
+    places = np.empty((len(draws), len(chosen)))
+    for place, draw in zip(places, draws, strict=True):
+        place[:] = 1 + len(draw) - np.searchsorted(np.sort(draw), draw[chosen], side="right")
+    tail = (1 - INTERVAL) / 2
+    lower, upper = np.quantile(places, [tail, 1 - tail], axis=0, method="inverted_cdf")
+    columns = {"expected_rank": places.mean(axis=0), "rank_lower": lower, "rank_upper": upper}
+    return columns | {"p_best": (places == 1).mean(axis=0)}
