@@ -73,7 +73,7 @@ def simulated(
 
     from relpref import infer
     from relpref.diagnostics.sbc import fitted
-    from relpref.diagnostics.simulation import Questions, below_truth, usual
+    from relpref.diagnostics.simulation import Questions, usual
 
     warnings.simplefilter("ignore")
     design, start, number = block
@@ -99,7 +99,7 @@ def simulated(
             picks = [quantity.pick(rng) for _ in range(_PICKS)]
             with jax.enable_x64(True):
                 below = np.array(
-                    [below_truth(quantity, posterior, questions, truth, pick, rng) for pick in picks]
+                    [questions.ask(quantity, truth, pick, rng).below_posterior(posterior) for pick in picks]
                 )
         share = {f"{level}": float(np.mean(np.abs(below - 0.5) < level / 2)) for level in LEVELS}
         share["converged"] = float(result == "converged")

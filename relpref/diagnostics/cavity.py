@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy import sparse
 
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.evidence import known_sites
@@ -23,7 +24,7 @@ from relpref.infer.program import (
     Reading,
     Values,
 )
-from relpref.infer.sites import DenseRows, Rows, SparseRows
+from relpref.infer.sites import SparseRows
 from relpref.limits import MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
@@ -166,8 +167,8 @@ class Question:
             found = _ask(self._program, self._classes, parts, weights)
         return Predictive(*(np.asarray(value) for value in found))
 
-    def projection(self) -> Rows:
-        """A, the linear part of the predictors, shape (m, n).
+    def projection(self) -> Any:
+        """A, the linear part of the predictors, a matrix of shape (m, n), sparse where at most two entries of each row are not 0.
 
         Raises
         ------
@@ -182,10 +183,13 @@ class Question:
                 'hyperparameters="maximise"'
             )
         if program.rows is not None:
-            return program.rows
+            columns, entries = np.asarray(program.rows.column), np.asarray(program.rows.entry)
+            rows = np.repeat(np.arange(len(columns)), 2)
+            shape = len(columns), program.layout.num_latents
+            return sparse.csr_array((entries.ravel(), (rows, columns.ravel())), shape=shape)
         with jax.enable_x64(True):
             first = {name: jnp.asarray(value[0]) for name, value in moving.items()}
-            return DenseRows(_projection(program.at(first)))
+            return np.asarray(_projection(program.at(first)))
 
 
 def _usable(posterior: Posterior) -> Origin:

@@ -1,6 +1,7 @@
 """Models of the same answers side by side, and what single answers and raters add to one."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from relpref.diagnostics.loo import LeftOut, leave_one_out, left_out
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import Posterior, RelationPosterior
 from relpref.infer.large.answered import answered
-from relpref.infer.sites import DenseRows, Rows
 from relpref.limits import MAX_NUMBERS_OF_INFLUENCE
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.tables import objects
@@ -141,7 +141,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     projection, belief = left.question.projection(), posterior.belief
     matrix = None
     if posterior.kind == "classes":  # every decision on an example may be moved
-        what, matrix = "example", _rows(projection, slice(None), np.eye(belief.size))
+        what, matrix = "example", np.asarray(projection @ np.eye(belief.size))
         sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
         ends = left.given.table.drop(columns="class").itertuples(index=False, name=None)
         examples = [end if len(end) > 1 else end[0] for end in ends]
@@ -169,7 +169,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     return table.sort_values("log_score", kind="stable")
 
 
-def _moved(posterior: Posterior, left: LeftOut, projection: Rows, units: slice) -> Floats:
+def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -> Floats:
     """Change of the latent vector's mean when an answer is left out, of some answers; shape (k, n)."""
     belief, step, unit = posterior.belief, left.predictive.step, left.given.unit
     first, last = np.searchsorted(unit, (units.start, units.stop))
@@ -180,17 +180,9 @@ def _moved(posterior: Posterior, left: LeftOut, projection: Rows, units: slice) 
         return np.asarray(weights @ parts.location - belief.mean())
     moved = weights @ parts.location - belief.mean() if len(parts.location) > 1 else 0.0
     for scale, steps, weight in zip(parts.scale, step, left.weights, strict=True):
-        by_row = (weight * steps)[first:last, None] * _rows(projection, slice(first, last), scale)
+        by_row = (weight * steps)[first:last, None] * (projection[first:last] @ scale)
         moved = moved + np.add.reduceat(by_row, starts - first, axis=0)
     return np.asarray(moved)
-
-
-def _rows(projection: Rows, rows: slice, matrix: Floats) -> Floats:
-    """Some rows of A times a matrix."""
-    if isinstance(projection, DenseRows):
-        return np.asarray(np.asarray(projection.matrix)[rows] @ matrix)
-    columns, entries = np.asarray(projection.column)[rows], np.asarray(projection.entry)[rows]
-    return np.asarray(sum(entries[:, [k]] * matrix[columns[:, k]] for k in (0, 1)))
 
 
 NOISE = "rater_noise"

@@ -23,14 +23,13 @@ from relpref.data import PreferenceData, RelationData
 from relpref.diagnostics.calibration import Calibration
 from relpref.diagnostics.simulation import (
     Answered,
+    Asked,
     Draws,
     Known,
     Own,
     Picked,
     Quantity,
     Questions,
-    below,
-    below_truth,
     rank,
     usual,
 )
@@ -95,9 +94,9 @@ def _below_truths(
     for row, (pick, rng) in enumerate(zip(picked, rngs, strict=True)):
         evidence: Evidence = jax.tree.map(lambda leaf, row=row: leaf[row], found)
         result, truth = CODES[int(evidence.info.code)], draws.one(row)
+        asked = Asked(quantity, layout, call, arrays, truth, pick, rng)
         belief = GaussianBelief(*latent_moments(layout, evidence))
-        known = truth.hyperparameters
-        probability = below(quantity, layout, call, arrays, truth, pick, rng, belief, known, {})
+        probability = asked.below(belief, truth.hyperparameters, {})
         yield (probability if np.isfinite(probability) and not result.empty else None), result.name
 
 
@@ -439,7 +438,8 @@ class _Simulator:
             pits |= dict.fromkeys(titles, np.nan)
         if posterior is not None:
             with jax.enable_x64(True):
-                pits[self.quantity.name] = below_truth(self.quantity, posterior, questions, draw, picked, rng)
+                asked = questions.ask(self.quantity, draw, picked, rng)
+                pits[self.quantity.name] = asked.below_posterior(posterior)
             fit: Any = posterior
             for title in [*pits][1:]:
                 site, index = titles[title]

@@ -131,6 +131,10 @@ class Questions:
         """The program with simulated answers, for JAX; the arrays begin with those of the answers."""
         return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
+    def ask(self, quantity: "Quantity", truth: "Draws", picked: Picked, rng: np.random.Generator) -> "Asked":
+        """Ask for the quantity in one simulation; inside of ``enable_x64``."""
+        return Asked(quantity, self.layout, *self.call(truth.answers), truth, picked, rng)
+
 
 class Draws(NamedTuple):
     """Simulations.
@@ -302,59 +306,52 @@ def _moments(
     return jax.vmap(one)(known, means, covariances)
 
 
-def below_truth(
-    quantity: Quantity,
-    posterior: Posterior | RelationPosterior,
-    questions: Questions,
-    truth: Draws,
-    picked: Picked,
-    rng: np.random.Generator,
-) -> float:
-    """Posterior probability that the quantity lies below its true value."""
-    asked, layout = questions.call(truth.answers), questions.layout
-    if not isinstance(posterior, RelationPosterior):
-        drawn = posterior.hyperparameter_draws
-        fixed = {name: value for name, value in posterior.hyperparameters.items() if name not in drawn}
-        return below(quantity, layout, *asked, truth, picked, rng, posterior.belief, fixed, drawn)
-    # Of the difference of two objects' scores for one node.
-    true = _true_value(quantity, layout, *asked, truth, picked)
-    objects = posterior.objects.labels
-    node, pair = int(picked[0]) // len(objects), [objects[at] for at in picked % len(objects)]
-    margins = posterior.belief(posterior.nodes.labels[node], pair).differences(np.array([0]), np.array([1]))
-    return _average_below(true, margins.mean, margins.sd**2, margins.weights)
+class Asked(NamedTuple):
+    """A quantity of one simulation, of which the truth is known."""
 
+    quantity: Quantity
+    layout: Layout
+    call: Call
+    arrays: tuple[Any, ...]
+    truth: Draws
+    picked: Picked
+    rng: np.random.Generator
 
-def below(
-    quantity: Quantity,
-    layout: Layout,
-    call: Call,
-    arrays: tuple[Any, ...],
-    truth: Draws,
-    picked: Picked,
-    rng: np.random.Generator,
-    belief: Belief,
-    fixed: Mapping[str, Any],
-    drawn: Mapping[str, Any],
-) -> float:
-    """The same of a belief about the joint latent vector, at fixed and drawn hyperparameters."""
-    true = _true_value(quantity, layout, call, arrays, truth, picked)
-    means, covariances = belief.as_mixture()
-    known = {
-        name: np.broadcast_to(np.asarray(value, float), (len(means), *np.shape(value)))
-        for name, value in fixed.items()
-    } | {name: np.asarray(value) for name, value in drawn.items()}
-    value, variance = _moments(quantity, call, layout, arrays, known, means, covariances, picked)
-    if covariances is None:
-        return rank(np.asarray(value), true, rng)
-    return _average_below(true, np.asarray(value), np.asarray(variance), belief.weights)
+    def _moments(self, known: Values, means: Any, covariances: Any) -> tuple[Any, Any]:
+        at = (self.arrays, known, means, covariances, self.picked)
+        mean, variance = _moments(self.quantity, self.call, self.layout, *at)
+        return np.asarray(mean), np.asarray(variance)
 
+    @property
+    def true(self) -> float:
+        """The value in the simulation."""
+        known = {name: np.asarray(value)[None] for name, value in self.truth.hyperparameters.items()}
+        return float(self._moments(known, self.truth.vector(self.layout)[None], None)[0][0])
 
-def _true_value(
-    quantity: Quantity, layout: Layout, call: Call, arrays: tuple[Any, ...], truth: Draws, picked: Picked
-) -> float:
-    known = {name: np.asarray(value)[None] for name, value in truth.hyperparameters.items()}
-    vector = truth.vector(layout)[None]
-    return float(_moments(quantity, call, layout, arrays, known, vector, None, picked)[0][0])
+    def below(self, belief: Belief, fixed: Mapping[str, Any], drawn: Mapping[str, Any]) -> float:
+        """Probability that it lies below its true value, under a belief at fixed and drawn hyperparameters."""
+        means, covariances = belief.as_mixture()
+        known = {
+            name: np.broadcast_to(np.asarray(value, float), (len(means), *np.shape(value)))
+            for name, value in fixed.items()
+        } | {name: np.asarray(value) for name, value in drawn.items()}
+        true, (value, variance) = self.true, self._moments(known, means, covariances)
+        if covariances is None:
+            return rank(value, true, self.rng)
+        return _average_below(true, value, variance, belief.weights)
+
+    def below_posterior(self, posterior: Posterior | RelationPosterior) -> float:
+        """The same under a posterior."""
+        if not isinstance(posterior, RelationPosterior):
+            drawn = posterior.hyperparameter_draws
+            fixed = {name: value for name, value in posterior.hyperparameters.items() if name not in drawn}
+            return self.below(posterior.belief, fixed, drawn)
+        # Of the difference of two objects' scores for one node.
+        objects = posterior.objects.labels
+        node, pair = int(self.picked[0]) // len(objects), [objects[at] for at in self.picked % len(objects)]
+        belief = posterior.belief(posterior.nodes.labels[node], pair)
+        margins = belief.differences(np.array([0]), np.array([1]))
+        return _average_below(self.true, margins.mean, margins.sd**2, margins.weights)
 
 
 def _average_below(true: Any, means: Any, variances: Any, weights: Any) -> float:
