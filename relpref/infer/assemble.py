@@ -30,6 +30,8 @@ MOST_NUMBERS = 30_000_000  # in the covariances of a mixture: 240 MB
 
 def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> Posterior:
     """By the data and the Gaussian sites: `ClassPosterior`, `UtilityPosterior`, or the plain `Posterior`."""
+    common["hyperparameters"] = {name: plain(value) for name, value in common["hyperparameters"].items()}
+    common["key"] = key_words(common["key"])
     examples = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, Rankings | RelationData)]
     if examples and "weight" in slices:
         return ClassPosterior(**common, slices=slices, origin=origin, data=examples[0])
@@ -147,15 +149,14 @@ def assemble(
     if Result[info["result"]].empty:
         log_evidence = np.nan
         blank(mean, covariance, parts)
-    hyperparameters = {**fixed, **evidence.hyperparameters}
     common = {
         "belief": GaussianBelief(mean, covariance),
         "parts": parts,
-        "hyperparameters": {name: plain(value) for name, value in hyperparameters.items()},
+        "hyperparameters": {**fixed, **evidence.hyperparameters},
         "log_evidence": log_evidence,
         "info": info,
         "sites": sites,
-        "key": key_words(key),
+        "key": key,
     }
     return choose(origin, layout.slices, common)
 
@@ -197,13 +198,13 @@ def assemble_mixture(
     common = {
         "belief": belief,
         "parts": parts,
-        "hyperparameters": {name: plain(value) for name, value in {**fixed, **averages}.items()},
+        "hyperparameters": {**fixed, **averages},
         "hyperparameter_draws": draws,
         "prior_log_weights": prior_log_weights,
         "log_evidence": log_evidence,
         "info": info,
         "sites": {name: np.stack([c.sites[name] for c in components]) for name in components[0].sites},
-        "key": key_words(key),
+        "key": key,
     }
     return choose(origin, layout.slices, common)
 

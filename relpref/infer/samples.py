@@ -14,7 +14,7 @@ from relpref.infer.assemble import choose
 from relpref.infer.program import BASE, MATRICES, Call, Layout, Model, Values, gaussian_parts
 from relpref.linalg import fits, require_memory
 from relpref.posterior.base import Parts, Posterior
-from relpref.posterior.gaussian import DrawsBelief, as_key, key_words
+from relpref.posterior.gaussian import DrawsBelief, as_key
 from relpref.posterior.origin import Origin
 
 
@@ -88,11 +88,10 @@ def from_samples(
             latents, parts = _latent_parts(call, layout, arrays, draws, fixed)
     values = {name: np.asarray(latents[name]).reshape(len(latents[name]), -1) for name, _ in layout.latents}
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
-    averages = {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()}
     common = {
         "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1), told),
         "parts": {name: _summarise(values[name], parts[name]) for name in values},
-        "hyperparameters": {n: float(v) if np.ndim(v) == 0 else v for n, v in averages.items()},
+        "hyperparameters": {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()},
         "hyperparameter_draws": hyperparameter_draws,
         "log_evidence": None,
         "info": {
@@ -102,7 +101,7 @@ def from_samples(
             "chains": num_chains,
         },
         "sites": {},
-        "key": key_words(as_key(rng_key)),
+        "key": as_key(rng_key),
     }
     return choose(origin, layout.slices, common)
 

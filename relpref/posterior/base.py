@@ -140,6 +140,11 @@ class PosteriorBase:
         return None if ess is None else float(ess)
 
     @property
+    def effective_points(self) -> float:
+        """Effective number of weighted hyperparameters, see `relpref.infer.importance`; infinite without weights."""
+        return float(self.info.get("effective_points", np.inf))
+
+    @property
     def r_hat(self) -> float | None:
         """Largest R-hat of the chains over hyperparameters, where the engine ran some."""
         r_hat = self.info.get("r_hat")

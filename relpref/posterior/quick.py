@@ -243,13 +243,6 @@ class Changed(PosteriorCovariance):
         """Variance of the average of all entries."""
         return float(self.before.average() - self.weights @ np.square(self._average))
 
-    def relative_variance(self, rows: Any) -> Floats:
-        """Variance of some entries less the average of all, shape (r,)."""
-        found = (
-            self.before.relative_variance(rows) - np.square(self.columns[rows] - self._average) @ self.weights
-        )
-        return np.maximum(found, 0.0)
-
     def scaled(self, factor: float) -> "Changed":
         """``factor`` times it."""
         scaled: Any = self.before.scaled(factor)

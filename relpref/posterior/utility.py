@@ -509,7 +509,7 @@ class UtilityPosterior(Posterior):
             if draws and scheduled:
                 warnings.simplefilter("ignore", InferenceWarning)  # of weights that a refit is about to mend
             again = self._run_again(origin, sites, values, told, progress_bar, padding=True)
-        if draws and scheduled and again.info.get("effective_points", np.inf) < MIN_EFFECTIVE:
+        if draws and scheduled and again.effective_points < MIN_EFFECTIVE:
             return refitted()
         return replace(again, origin=origin, info={**again.info, **told})
 
