@@ -253,56 +253,38 @@ class Changed(PosteriorCovariance):
             "what quick updates made of the covariance of so many entities is not stored; call update() first"
         )
 
-    def with_change(self, column: Floats, weight: float) -> "Changed":
-        """Σ after one change more."""
-        return Changed(self.before, np.column_stack([self.columns, column]), np.append(self.weights, weight))
-
     @property
     def _average(self) -> Floats:
         return np.asarray(self.columns.mean(axis=0))
 
 
-class ImplicitRankOne:
-    """A belief that is changed answer by answer, as `RankOne`; a product with the covariance for each.
-
-    Parameters
-    ----------
-    belief : ImplicitBelief
-        Stays as it is.
-    """
+class ImplicitRankOne(RankOne):
+    """As `RankOne`, of a Gaussian without a matrix: a product with the covariance for each answer."""
 
     def __init__(self, belief: ImplicitBelief) -> None:
-        self._belief = belief
+        self._belief, self._log_weights = belief, np.zeros(1)
 
     def belief(self) -> ImplicitBelief:
         return self._belief
 
     def gap(self, first: int, second: int) -> tuple[Floats, Floats]:
-        """Mean and variance of u[first] − u[second], shape (1,)."""
         margins = self._belief.differences(np.array([first]), np.array([second]))
         return margins.mean, np.square(margins.sd)
 
-    def weigh(self, log_probability: Floats) -> float:
-        """There is one component; the log probability of an answer."""
-        return float(log_probability[0])
-
     def add(self, first: int, second: int, site: Site) -> None:
-        """Multiply by a site: Σ − τ/(1 + τv) wwᵀ with w = Σa and v = aᵀΣa, a the difference of the two."""
-        implicit = self._belief.implicit
-        difference = np.zeros(implicit.size)
+        before = self._belief.implicit
+        difference = np.zeros(before.size)
         difference[first] += 1.0
         difference[second] -= 1.0
-        change = implicit.matmul(difference)
+        change = before.matmul(difference)
         mean = float(self._belief.location[first] - self._belief.location[second])
         precision, shift = float(site.precision[0]), float(site.shift[0])
         left = 1 + precision * max(float(change[first] - change[second]), 0.0)
-        none = np.zeros((implicit.size, 0))
-        before = implicit if isinstance(implicit, Changed) else Changed(implicit, none, np.zeros(0))
+        columns, weights = change[:, None], np.array([precision / left])
+        if isinstance(before, Changed):
+            columns, weights = np.hstack([before.columns, columns]), np.append(before.weights, weights)
+            before = before.before
         self._belief = ImplicitBelief(
             self._belief.location + (shift - precision * mean) / left * change,
-            before.with_change(change, precision / left),
+            Changed(before, columns, weights),
         )
-
-    def remove(self, first: int, second: int, site: Site) -> None:
-        """Divide by a site that is in it."""
-        self.add(first, second, Site(-site.precision, -site.shift))
