@@ -1,6 +1,7 @@
 """What the engines that approximate a posterior by a Gaussian share: options, the search for hyperparameters, the result."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -52,11 +53,18 @@ from relpref.posterior.origin import Origin
 
 Strategy = Literal["integrate", "maximise", "maximize", "em", "nuts"]
 
+_CHOICES = {
+    "hyperparameters": ("integrate", "maximise", "em", "nuts"),
+    "space": ("auto", "entity", "gap"),
+    "structure": ("auto", "dense", "sparse"),
+}
+_LEAST = {"restarts": 1, "draws": 8, "warmup": 1, "max_sweeps": 1, "max_evaluations": 1}
 _CONVERGED = code(Result.converged)
 _ALL_HELD = "all hyperparameters are in a plate, such as one for each rater; they are at their maximum"
 _TOO_LARGE = "the covariances of all points would take too much memory; hyperparameters are at their maximum"
 
 
+@dataclass(eq=False, repr=False)
 class GaussianEngine:
     """A Gaussian approximation of the posterior of a numpyro program, at hyperparameters it finds or integrates over.
 
@@ -106,65 +114,47 @@ class GaussianEngine:
     at_mode: ClassVar[bool] = False  # sites touch the likelihood at the mean, instead of matching moments
     evaluate: ClassVar[Callable[..., Evidence]]
 
-    def __init__(
-        self,
-        program: Model,
-        *,
-        hyperparameters: Strategy = "integrate",
-        fixed: Mapping[str, Any] | None = None,
-        restarts: int = 1,
-        draws: int = 200,
-        warmup: int = 200,
-        tol: float = 1e-8,
-        max_sweeps: int = 500,
-        max_evaluations: int = 200,
-        space: Literal["auto", "entity", "gap"] = "auto",
-        structure: Literal["auto", "dense", "sparse"] = "auto",
-        padding: bool = False,
-        throw: bool = True,
-    ) -> None:
-        if not callable(program):
+    program: Model
+    _: KW_ONLY
+    hyperparameters: Strategy = "integrate"
+    fixed: Mapping[str, Any] | None = None
+    restarts: int = 1
+    draws: int = 200
+    warmup: int = 200
+    tol: float = 1e-8
+    max_sweeps: int = 500
+    max_evaluations: int = 200
+    space: Literal["auto", "entity", "gap"] = "auto"
+    structure: Literal["auto", "dense", "sparse"] = "auto"
+    padding: bool = False
+    throw: bool = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.program):
             raise DataError(
-                f"program is {program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
+                f"program is {self.program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
             )
-        if hyperparameters == "maximize":
-            hyperparameters = "maximise"  # as saved files have it
-        for name, given, known in (
-            ("hyperparameters", hyperparameters, ("integrate", "maximise", "em", "nuts")),
-            ("space", space, ("auto", "entity", "gap")),
-            ("structure", structure, ("auto", "dense", "sparse")),
-        ):
+        if self.hyperparameters == "maximize":
+            self.hyperparameters = "maximise"  # as saved files have it
+        for name, known in _CHOICES.items():
+            given = getattr(self, name)
             if given not in known:
                 hint = "; give known values with fixed=" if name == "hyperparameters" else ""
                 raise DataError(
                     f"{name} is {given!r}; it is {', '.join(map(repr, known[:-1]))} or {known[-1]!r}{hint}"
                 )
-        for name, number, least in (
-            ("restarts", restarts, 1),
-            ("draws", draws, 8),
-            ("warmup", warmup, 1),
-            ("max_sweeps", max_sweeps, 1),
-            ("max_evaluations", max_evaluations, 1),
-        ):
-            if number < least:
-                raise DataError(f"{name} is {number}; it must be at least {least}")
-        if not 0 < tol < 1:
-            raise DataError(f"tol is {tol}; it must lie between 0 and 1")
-        self.program = program
-        self.fixed = dict(fixed or {})
-        self.options: dict[str, Any] = {
-            "hyperparameters": hyperparameters,
-            "restarts": restarts,
-            "draws": draws,
-            "warmup": warmup,
-            "tol": tol,
-            "max_sweeps": max_sweeps,
-            "max_evaluations": max_evaluations,
-            "space": space,
-            "structure": structure,
-            "padding": padding,
-            "throw": throw,
-        }
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise DataError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if not 0 < self.tol < 1:
+            raise DataError(f"tol is {self.tol}; it must lie between 0 and 1")
+        self.fixed = dict(self.fixed or {})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords that it was made with, but for ``fixed``."""
+        names = [field.name for field in fields(self) if field.name not in ("program", "fixed")]
+        return {name: getattr(self, name) for name in names}
 
     def run(self, rng_key: Any, *args: Any, progress_bar: bool = True, **kwargs: Any) -> Posterior:
         """Fit.
@@ -371,7 +361,7 @@ class GaussianEngine:
             {name: value[row] for name, value in draws.items()}
             for row in range(len(next(iter(draws.values()))))
         ]
-        known = {**self.fixed, **rows[0]}
+        known = {**(self.fixed or {}), **rows[0]}
         program = Program.of(self.program, args, kwargs, known, padding=self.options["padding"])
         layout = program.layout
         if layout.hyperparameters:

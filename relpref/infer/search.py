@@ -42,7 +42,8 @@ class Engine(Protocol):
         from, tolerance, number of sweeps, and ``whole`` to `Evidence`, see `relpref.infer.evidence.evaluate`.
     """
 
-    options: dict[str, Any]
+    @property
+    def options(self) -> dict[str, Any]: ...
 
     @property
     def name(self) -> str: ...
