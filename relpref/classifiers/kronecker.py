@@ -81,7 +81,7 @@ class EdgeSide:
         if len(new) > 1:
             both = [one.features for one in new]
             features = sparse.vstack(both, "csr") if sparse.issparse(features) else np.concatenate(both)
-        if not isinstance(self.kernel, Precomputed):
+        if self.domain.kernel is _unknown:
             # Labels of their own; those that they were given may be some of the known nodes'.
             labels = pd.Index([("new", row) for row in range(features.shape[0])], tupleize_cols=False)
             return self.data.extend(
@@ -96,7 +96,7 @@ class EdgeSide:
         kernel = self.domain.kernel
         if getattr(kernel, "kernel", None) != "precomputed":
             return kernel(features, features)
-        own = np.diagonal(self.domain.gram)
+        own = self.domain.own
         if np.ptp(own) > _SLACK * own.max():
             raise DataError(
                 f"a precomputed kernel does not say how much a new {self.domain.name} varies, and those of the training differ "

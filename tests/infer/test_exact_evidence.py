@@ -51,7 +51,7 @@ def test_evidence_gradient(problem: Any, symmetry: str, complete: bool, loss: st
 
 @pytest.mark.slow
 def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any) -> None:
-    from relpref.infer.exact.closed import EdgeEvidence, KroneckerSystem
+    from relpref.infer.exact.closed import KroneckerSystem, edge_evidence
     from relpref.linalg import symmetric_eigen
 
     rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def test_the_evidence_of_edges_is_that_of_the_closed_form(problem: Any) -> None:
         eigen = symmetric_eigen(kernel)
         closed = KroneckerSystem(eigen, eigen, values.matrix, loss, symmetry).solve(0.3)
         with jax.enable_x64(True):
-            value, gradient = EdgeEvidence(values, loss, symmetry)(
+            value, gradient = edge_evidence(values, loss, symmetry)(
                 jnp.asarray(kernel), jnp.asarray(kernel), 0.3
             )
         assert value == pytest.approx(closed.log_evidence(), abs=1e-9)

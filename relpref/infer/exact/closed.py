@@ -9,6 +9,7 @@ Kernels of few features have few eigenvalues that are not 0, and V and U may hol
 told by λ only, and enters below through norms.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
@@ -45,6 +46,10 @@ class EvidenceGradient(NamedTuple):
     left: Floats
     right: Floats
     noise: float
+
+
+# From K, G and λ to the log evidence and its derivatives.
+Evidence = Callable[[Any, Any, float], tuple[float, EvidenceGradient]]
 
 
 class KroneckerSystem:
@@ -320,8 +325,8 @@ class KroneckerFit:
         )
 
 
-class EdgeEvidence:
-    """log p(labels | K, G, λ) for any kernels.
+def edge_evidence(values: RelationValues, loss: Loss, symmetry: Symmetry) -> Evidence:
+    """Log p(labels | K, G, λ) and its derivatives, as a function of any K, G and λ.
 
     Parameters
     ----------
@@ -336,29 +341,27 @@ class EdgeEvidence:
     DataError
         If memory would not suffice.
     """
+    if symmetry != "none" and loss == "ranking":
+        raise UnsupportedProgramError(
+            f"the ranking loss of a {symmetry} relation uses every label at both its ends, so it has no evidence to "
+            "maximize; give all hyperparameters with fixed=, or choose them by cross-validation"
+        )
+    kept = values.distinct(symmetry)
+    rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
+    require_memory(40.0 * len(rows) ** 2, f"the evidence of a relation with {len(rows)} edges")
+    share = np.where((rows == columns) | (symmetry == "none"), 1.0, 0.5)
+    arrays = tuple(jnp.asarray(x) for x in (rows, columns, labels, share))
+    groups = values.shape[0] if loss == "ranking" else 0
 
-    def __init__(self, values: RelationValues, loss: Loss, symmetry: Symmetry) -> None:
-        if symmetry != "none" and loss == "ranking":
-            raise UnsupportedProgramError(
-                f"the ranking loss of a {symmetry} relation uses every label at both its ends, so it has no evidence to "
-                "maximise; give all hyperparameters with fixed=, or choose them by cross-validation"
-            )
-        kept = values.distinct(symmetry)
-        rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
-        require_memory(40.0 * len(rows) ** 2, f"the evidence of a relation with {len(rows)} edges")
-        self._sign = SIGN[symmetry]
-        self._arrays = tuple(jnp.asarray(x) for x in (rows, columns, labels))
-        self._share = jnp.asarray(np.where((rows == columns) | (symmetry == "none"), 1.0, 0.5))
-        self._groups = values.shape[0] if loss == "ranking" else 0
-
-    def __call__(self, left: Array, right: Array, noise: float) -> tuple[float, EvidenceGradient]:
-        """Evidence and its derivatives; ``left`` and ``right`` are K and G."""
+    def evidence(left: Any, right: Any, noise: float) -> tuple[float, EvidenceGradient]:
         value, (by_left, by_right, by_noise) = _value_and_gradient(
-            self._groups, self._sign, left, right, noise, *self._arrays, self._share
+            groups, SIGN[symmetry], left, right, noise, *arrays
         )
         # For a kernel matrix, which is symmetric, only the symmetric part of a derivative means something.
         first, second = (0.5 * (np.asarray(x) + np.asarray(x).T) for x in (by_left, by_right))
         return float(value), EvidenceGradient(first, second, float(by_noise))
+
+    return evidence
 
 
 @partial(jax.jit, static_argnums=(0, 1))

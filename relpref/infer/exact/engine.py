@@ -11,7 +11,7 @@ from relpref.data import RelationData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import plain
 from relpref.infer.computing import computing
-from relpref.infer.exact.closed import EdgeEvidence, EvidenceGradient, KroneckerSystem, edge_floor
+from relpref.infer.exact.closed import Evidence, EvidenceGradient, KroneckerSystem, edge_evidence, edge_floor
 from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.edges import Callback, require_mesh
 from relpref.infer.exact.solve import SOLVERS, RelationProblem, Solver
@@ -28,8 +28,6 @@ _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
 
 _NOT_INTEGRATED = "hyperparameters are at their maximum, where all scores have one closed form; EP on the same program averages over them"
 _NO_SITES = Sites(np.zeros(0), np.zeros(0))  # type: ignore[arg-type]  # of the search, which knows EP
-
-Evidence = Callable[[Any, Any, float], tuple[float, EvidenceGradient]]
 
 
 class ExactEvidence(NamedTuple):
@@ -207,7 +205,7 @@ class Exact:
         log_evidence = scores.log_evidence()
         if log_evidence is None:
             try:
-                evidence = EdgeEvidence(structure.values, structure.loss, structure.symmetry)
+                evidence = edge_evidence(structure.values, structure.loss, structure.symmetry)
                 log_evidence = evidence(jnp.asarray(nodes.gram), jnp.asarray(objects.gram), noise)[0]
             except (DataError, UnsupportedProgramError):  # there is none, or no memory for it
                 pass
@@ -269,7 +267,7 @@ def _evidence_of(structure: Structure) -> Evidence:
     """The closed form where there is one."""
     values, loss, symmetry = structure.values, structure.loss, structure.symmetry
     if not values.complete or (symmetry != "none" and loss == "ranking"):
-        return EdgeEvidence(values, loss, symmetry)
+        return edge_evidence(values, loss, symmetry)
 
     def closed(left: Any, right: Any, noise: float) -> tuple[float, EvidenceGradient]:
         first = symmetric_eigen(left)
