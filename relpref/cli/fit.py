@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -22,6 +22,7 @@ from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.matrix_files import Files, find_files
 from relpref.data.relation import KIND_WORDS, path_and_kind, says_kind, with_kind
+from relpref.description import describe
 from relpref.errors import DataError
 from relpref.infer import Posterior
 from relpref.infer.large.answered import approximations
@@ -72,10 +73,23 @@ def run(chosen: argparse.Namespace) -> None:
         )
     elif speaks:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
+        for text in _described(chosen, keywords, engine, data):
+            say(f"  {text}")
         for line in approximations(posterior):
             say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
+
+
+def _described(
+    chosen: argparse.Namespace, keywords: Mapping[str, Any], engine: Any, data: PreferenceData
+) -> list[str]:
+    """What engine, likelihood and kernels that were chosen beyond the defaults say of themselves."""
+    found = [] if chosen.engine == "ep" else [describe(engine)]
+    found += [] if chosen.likelihood == "probit" else [describe(keywords["likelihood"], data.comparisons)]
+    kernels = [keywords.get("attribute_kernel"), *keywords.get("relation_kernels", {}).values()]
+    found += [describe(kernel) for kernel in kernels if kernel is not None]
+    return list(dict.fromkeys(one.sentence for one in found))
 
 
 def _say_what_takes_long(tables: Files) -> None:

@@ -173,8 +173,12 @@ def test_the_command_line_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "PatientEP",
     ]
     fixed = [f"--fix={name}={value}" for name, value in FIXED.items()]
-    folder = ["--folder", ".", "--out", "run", "--quiet", "--hyperparameters", "maximise"]
+    folder = ["--folder", ".", "--out", "run", "--hyperparameters", "maximise"]
     assert main(["fit", *folder, *chosen, *fixed]) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert (
+        "degrees of freedom gives" in said and "rational quadratic" in said and "tolerance of 1e-12" in said
+    )
     assert main(["report", "run"]) == 0, capsys.readouterr().err
     text = text_of(tmp_path / "run" / "report.html")
     assert "degrees of freedom gives" in text and "Expected regret" in text and "Φ" not in text
