@@ -7,10 +7,12 @@ import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from numpyro.infer import MCMC, NUTS
 from scipy import integrate, stats
 
+import relpref
 from relpref.errors import DataError
 from relpref.infer import EP, from_samples, noncentered
 from relpref.kernels import GaussianProcess
@@ -154,3 +156,18 @@ def test_one_comparison_is_exact(amplitude: float) -> None:
     np.testing.assert_allclose(found.covariance(), covariance, rtol=0, atol=1e-8 * amplitude**2)
     assert found.log_evidence is not None
     assert abs(found.log_evidence - np.log(moments[0])) <= 1e-8
+
+
+def test_a_program_runs_a_few_times_for_a_whole_fit() -> None:
+    """What JAX remembers of it serves the rest."""
+    runs = []
+
+    def counted(data: Any) -> None:
+        runs.append(1)
+        relpref.models.xpgp(data)
+
+    names = ["a", "b", "c", "d"]
+    answers = pd.DataFrame({"winner": ["a", "a", "b", "c"], "loser": ["b", "c", "d", "d"]})
+    data = relpref.PreferenceData.from_tables(pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0]}, index=names), answers)
+    EP(counted).run(0, data, progress_bar=False)
+    assert len(runs) <= 4

@@ -100,3 +100,28 @@ def test_sparse_rows_are_the_matrix(problem: dict[str, Any]) -> None:
             np.testing.assert_allclose(
                 variances, np.diagonal(design @ factor @ factor.T @ design.T), atol=1e-12
             )
+
+
+def test_rows_of_more_than_two_entries_are_not_sparse() -> None:
+    design = np.eye(5)[[0, 1, 2, 3]] - np.eye(5)[[1, 2, 3, 4]]
+    with jax.enable_x64(True):
+        assert SparseRows.find(lambda vector: design @ vector, design.shape) is not None
+        design[2, 0] = 0.5
+        assert SparseRows.find(lambda vector: design @ vector, design.shape) is None
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 40])
+def test_rows_are_found_whatever_their_entries(size: int) -> None:
+    generator = np.random.default_rng(size)
+    design = np.zeros((60, size))
+    for row in design:
+        row[generator.integers(0, size, 2)] += generator.choice([1.0, -1.0, 0.5, 1e-3, 7.3], 2)
+    design[:5] = 0.0  # such as an entity that is compared with itself
+    with jax.enable_x64(True):
+        found: Any = SparseRows.find(lambda vector: design @ vector, design.shape)
+    written = np.zeros_like(design)
+    for side in (0, 1):
+        np.add.at(
+            written, (np.arange(60), np.asarray(found.column)[:, side]), np.asarray(found.entry)[:, side]
+        )
+    np.testing.assert_array_equal(written, design)
