@@ -13,6 +13,19 @@ SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
 MAX_CELLS_AT_ONCE = 1 << 20  # of a CSV file in memory as text, which takes ten times the room of numbers
 MAX_ROWS_AT_ONCE = 1 << 19  # of a Parquet file in memory
 
+# linalg
+MAX_CACHED_POSITIONS = 12_000  # whose covariances are kept: 1.2 GB
+
+# kernels
+MAX_NODES_OF_SPECTRUM = 1000  # up to which a spectrum costs less than its estimate
+
+# infer: more entities than a matrix has room for
+MAX_DENSE_ENTITIES = 4000  # up to which a covariance matrix of all is the simpler and the faster way
+MAX_REDUCED_ENTITIES = 8000  # that answers are about, of which there is a matrix: 0.5 GB
+MAX_FACTORISED = 5000  # answers or entities that answers are about, the fewer of them, which EP factorises
+MAX_NOTED_ENTITIES = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
+MAX_ENTITIES_OF_ANSWERS = 2000  # whose matrix is made for what is said of answers, such as leave-one-out
+
 # data_loaders
 MAX_MESSAGE_BYTES = 1 << 22  # of a message of 20 Newsgroups; the longest is a tenth of that
 

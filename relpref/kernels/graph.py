@@ -20,6 +20,7 @@ from numpyro.distributions import constraints
 from relpref.data import Graph, ScaleReference
 from relpref.description import Description
 from relpref.errors import DataError
+from relpref.limits import MAX_NODES_OF_SPECTRUM
 from relpref.linalg import (
     Covariance,
     Dense,
@@ -78,7 +79,6 @@ def factored_features(cross: Array, lower: Array, diagonal: Array) -> Features:
 
 Floats = NDArray[np.float64]
 
-EXACT = 1000  # nodes up to which a spectrum costs less than its estimate
 _SOLVERS: WeakKeyDictionary[Graph, LaplacianSolver] = WeakKeyDictionary()
 _HEATS: WeakKeyDictionary[Graph, HeatKernel] = WeakKeyDictionary()
 
@@ -248,7 +248,7 @@ def heat_of(graph: Graph, time: float) -> HeatKernel:
 
 def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
     """What kernels on a graph are scaled by, and the largest relative standard error of that scale; without the spectrum of a large one."""
-    if graph.num_nodes <= EXACT:
+    if graph.num_nodes <= MAX_NODES_OF_SPECTRUM:
         return graph.reference, 0.0
     eigenvalues, gap_weights, error = gap_quadrature(solver_of(graph))
     return ScaleReference(eigenvalues, gap_weights, graph.mean_degree, graph.component), error

@@ -360,7 +360,8 @@ class Kronecker(Covariance):
         return jnp.kron(self.left.dense(), self.right.dense())
 
     def in_memory(self) -> "Kronecker":
-        return Kronecker(self.left.in_memory(), self.right.in_memory())
+        left = self.left.in_memory()
+        return Kronecker(left, left if self.right is self.left else self.right.in_memory())
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=("factor", "left_out"), meta_fields=())

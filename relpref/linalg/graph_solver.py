@@ -13,6 +13,7 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
+from relpref.limits import MAX_CACHED_POSITIONS
 from relpref.linalg.cg import Block, Floats, Progress, block_cg, chunks, in_threads, inner
 from relpref.memory import fits, require_memory
 
@@ -363,9 +364,6 @@ def _weighted(block: Block, weight: Floats) -> Floats:
 
 Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
 
-# 1.2 GB of entries at most; room is made a quarter at a time.
-MOST = 12_000
-
 
 @dataclass
 class SeenBlock:
@@ -422,13 +420,13 @@ class SeenBlock:
 
     def takes(self, count: int) -> bool:
         """Whether so many more are kept."""
-        return self.positions.size + count <= MOST
+        return self.positions.size + count <= MAX_CACHED_POSITIONS
 
     def add(self, fresh: Positions, rows: Positions, columns: Floats) -> None:
         """Keep the columns K[rows, fresh]; ``rows``, ascending, holds S and ``fresh``."""
         count, total = self.positions.size, self.positions.size + fresh.size
         if total > self._entries.shape[0]:
-            capacity = min(MOST, max(total + total // 4, 64))
+            capacity = min(MAX_CACHED_POSITIONS, max(total + total // 4, 64))
             require_memory(8.0 * capacity**2, f"the covariance of {capacity} entities")
             larger = np.empty((capacity, capacity))
             larger[:count, :count] = self._entries[:count, :count]

@@ -8,13 +8,13 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
-from relpref.data import PreferenceData, RelationData
+from relpref.data import RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, GaussianProcess, GraphKernel
 from relpref.likelihoods import CentredNormal
-from relpref.linalg import Kronecker, NamedSum, real
-from relpref.models.kronecker_classifier import node_covariance
+from relpref.linalg import Kronecker, real
+from relpref.models.kronecker_classifier import node_covariances
 from relpref.models.preference import Hyperparameters, Priors
 
 # Labels are of the order of 1; half-normal with scale 1 lets noise be anything from nothing to all of them.
@@ -64,22 +64,16 @@ def conditional_ranking(
         raise DataError(f"loss is {loss!r}; it is 'ranking' or 'regression'")
     hyperparameters = Hyperparameters(priors)
 
-    def covariance(nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str = "") -> NamedSum:
-        return node_covariance(
-            nodes,
-            hyperparameters,
-            kernel,
-            graph_kernel,
-            standardize=standardize,
-            normalize=normalize,
-            prefix=prefix,
-            unit=bool(prefix),
-        )
-
-    left = covariance(data.nodes, node_kernel)
-    if data.objects is None and object_kernel is not None:
-        raise DataError("object_kernel is given, but the data has no objects besides the nodes; leave it out")
-    right = left if data.objects is None else covariance(data.objects, object_kernel, "object_")
+    left, right = node_covariances(
+        data,
+        hyperparameters,
+        node_kernel=node_kernel,
+        object_kernel=object_kernel,
+        graph_kernel=graph_kernel,
+        standardize=standardize,
+        normalize=normalize,
+        unit=False,
+    )
     noise = hyperparameters.sample("noise", NOISE_PRIOR)
     hyperparameters.check_all_used()
     field = numpyro.sample("score", GaussianProcess(Kronecker(left, right)))

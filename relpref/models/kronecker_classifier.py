@@ -25,45 +25,59 @@ from relpref.linalg import Covariance, NamedSum, require_memory
 from relpref.models.preference import Hyperparameters, Priors, sample_decisions
 
 
-def node_covariance(
-    nodes: PreferenceData,
+def node_covariances(
+    data: RelationData,
     hyperparameters: Hyperparameters,
-    attribute_kernel: AttributeKernel | None,
-    graph_kernel: GraphKernel | None,
     *,
-    standardize: bool,
-    normalize: bool,
-    prefix: str = "",
-    unit: bool = False,
-) -> NamedSum:
-    """The sum of a kernel on attributes and of one on each graph, as in `relpref.models.xpgp`.
+    node_kernel: AttributeKernel | None = None,
+    object_kernel: AttributeKernel | None = None,
+    graph_kernel: GraphKernel | None = None,
+    standardize: bool = True,
+    normalize: bool = True,
+    unit: bool = True,
+) -> tuple[NamedSum, NamedSum]:
+    """Covariances of conditioning nodes and of objects: sums of a kernel on attributes and of one on each graph, as in `xpgp`.
 
     Parameters
     ----------
-    nodes : PreferenceData
+    data : RelationData
     hyperparameters : Hyperparameters
-    attribute_kernel, graph_kernel : optional
+        Sites of the objects have ``object_`` in front.
+    node_kernel, object_kernel, graph_kernel : optional
         `SquaredExponential` and `RegularizedLaplacian` by default.
     standardize, normalize : bool
         Attributes; graph kernels.
-    prefix : str
-        Of the sites' names.
     unit : bool
-        The first part has amplitude 1: where the sum is a factor of a product, another amplitude would be redundant.
+        The nodes' first part has amplitude 1, as that of the objects always has: in a product another amplitude would be redundant.
     """
-    parts: dict[str, Covariance] = {}
-    if nodes.attributes.shape[1] or attribute_kernel is not None:
-        kernel = attribute_kernel or SquaredExponential()
-        parts["attributes"] = hyperparameters.attribute_part(
-            nodes, kernel, standardize, prefix=prefix, unit=unit
-        )
-    for name in nodes.relations:
-        kernel_of_graph = graph_kernel or RegularizedLaplacian()
-        first = unit and not parts
-        parts[name] = hyperparameters.relation_part(
-            nodes, name, kernel_of_graph, normalize, prefix=prefix, unit=first
-        )
-    return NamedSum(parts)
+
+    def covariance(
+        nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str, unit: bool
+    ) -> NamedSum:
+        parts: dict[str, Covariance] = {}
+        if nodes.attributes.shape[1] or kernel is not None:
+            parts["attributes"] = hyperparameters.attribute_part(
+                nodes, kernel or SquaredExponential(), standardize, prefix=prefix, unit=unit
+            )
+        for name in nodes.relations:
+            parts[name] = hyperparameters.relation_part(
+                nodes,
+                name,
+                graph_kernel or RegularizedLaplacian(),
+                normalize,
+                prefix=prefix,
+                unit=unit and not parts,
+            )
+        return NamedSum(parts)
+
+    left = covariance(data.nodes, node_kernel, "", unit)
+    if data.objects is None:
+        if object_kernel is not None:
+            raise DataError(
+                "object_kernel is given, but the data has no objects besides the nodes; leave it out"
+            )
+        return left, left
+    return left, covariance(data.objects, object_kernel, "object_", True)
 
 
 # Sites that change no kernel by more than a factor.
@@ -209,38 +223,20 @@ def landmark_error(
     return landmarks.left_out(left, right, SIGN[data.symmetry], (rows, columns))
 
 
-def _kernels(
-    data: RelationData,
-    hyperparameters: Hyperparameters,
-    *,
-    node_kernel: AttributeKernel | None = None,
-    object_kernel: AttributeKernel | None = None,
-    graph_kernel: GraphKernel | None = None,
-    standardize: bool = True,
-    normalize: bool = True,
-) -> tuple[Array, Array]:
-    def covariance(nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str = "") -> Array:
-        found = node_covariance(
-            nodes,
-            hyperparameters,
-            kernel,
-            graph_kernel,
-            standardize=standardize,
-            normalize=normalize,
-            prefix=prefix,
-            unit=True,
-        ).dense()
-        if found.shape != (count := nodes.attributes.shape[0], count):
+def _kernels(data: RelationData, hyperparameters: Hyperparameters, **kernels: Any) -> tuple[Array, Array]:
+    """K and G as matrices."""
+    covariances = node_covariances(data, hyperparameters, **kernels)
+    found: list[Array] = []
+    for prefix, nodes, covariance in zip(
+        ("node_", "object_"), (data.nodes, data.objects or data.nodes), covariances, strict=True
+    ):
+        found.append(found[0] if found and covariance is covariances[0] else covariance.dense())
+        if found[-1].shape != (count := nodes.attributes.shape[0], count):
             raise DataError(
-                f"{prefix or 'node_'}kernel has the shape {found.shape} for {count} nodes; a matrix that grows with new "
-                "nodes is given as their attributes, see Precomputed"
+                f"{prefix}kernel has the shape {found[-1].shape} for {count} nodes; a matrix that grows with new nodes is given as "
+                "their attributes, see Precomputed"
             )
-        return found
-
-    if data.objects is None and object_kernel is not None:
-        raise DataError("object_kernel is given, but the data has no objects besides the nodes; leave it out")
-    left = covariance(data.nodes, node_kernel)
-    return left, left if data.objects is None else covariance(data.objects, object_kernel, "object_")
+    return found[0], found[1]
 
 
 def _at(

@@ -137,7 +137,7 @@ def test_it_is_a_diagonal_where_there_are_no_matrices(
     most_touched: int, posterior: Any, data: PreferenceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the entities that answers are about, and with a sparse precision."""
-    monkeypatch.setattr(large_fit, "_MOST_TOUCHED", most_touched)
+    monkeypatch.setattr(large_fit, "MAX_REDUCED_ENTITIES", most_touched)
     found = fit(data, structure="sparse")
     assert (found.info["space"] == "sparse entity") == (most_touched == 3)
     np.testing.assert_allclose(found.mean(), posterior.mean(), atol=1e-5)

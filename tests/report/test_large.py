@@ -68,7 +68,7 @@ def test_it_shows_the_best_as_the_ranking_does(posterior: UtilityPosterior) -> N
 def test_too_many_answers_are_not_left_out(
     posterior: UtilityPosterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answered, "MOST", 5)
+    monkeypatch.setattr(answered, "MAX_ENTITIES_OF_ANSWERS", 5)
     text = plain(render(posterior))
     assert "Answers were not left out and predicted, nor searched for surprises: answers are about" in text
     assert "never compared" in text

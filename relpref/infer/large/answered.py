@@ -9,10 +9,9 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.large.covariance import ImplicitBelief
 from relpref.infer.large.problem import Known, LargeProblem, touched
 from relpref.infer.program import preference_data
+from relpref.limits import MAX_ENTITIES_OF_ANSWERS
 from relpref.posterior.base import Posterior
 from relpref.posterior.utility import UtilityPosterior
-
-MOST = 2000  # entities that answers are about, of which there is a matrix then
 
 Asked = TypeVar("Asked", bound=Posterior)
 
@@ -41,9 +40,9 @@ def answered(posterior: Asked) -> Asked:
             "program of relpref.models before saving"
         )
     positions = touched(posterior.data)
-    if len(positions) > MOST:
+    if len(positions) > MAX_ENTITIES_OF_ANSWERS:
         raise DataError(
-            f"answers are about {len(positions)} entities, and what is said of answers needs a matrix of these, which may be {MOST}; fit the "
+            f"answers are about {len(positions)} entities, and what is said of answers needs a matrix of these, which may be {MAX_ENTITIES_OF_ANSWERS}; fit the "
             "answers about fewer (data.select_comparisons), or look at beliefs alone, without answers: posterior.about(labels)"
         )
     problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)

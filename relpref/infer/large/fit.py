@@ -39,6 +39,7 @@ from relpref.infer.result import Progress, Result, warn_user
 from relpref.infer.search import fit_hyperparameters
 from relpref.infer.sites import Sites
 from relpref.likelihoods import is_log_concave
+from relpref.limits import MAX_DENSE_ENTITIES, MAX_FACTORISED, MAX_NOTED_ENTITIES, MAX_REDUCED_ENTITIES
 from relpref.linalg import Covariance
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
@@ -262,14 +263,10 @@ def _worst(found: SparseFit) -> float:
     return float(np.max(found.gap_variance_error / (2 * variance), initial=0.0))
 
 
-DENSE = 4000  # entities up to which a covariance matrix of all is the simpler and the faster way
 _NOT_INTEGRATED = (
     "hyperparameters are at their maximum: without a matrix of all entities the covariance of each of many points would be a search of "
     "its own; structure='dense' averages over them where memory allows it"
 )
-# Touched entities up to which these have a matrix (0.5 GB), and answers or entities, the fewer of them, that EP factorises.
-_MOST_TOUCHED, _MOST_FACTORISED = 8000, 5000
-_MOST_NOTED = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
 
 
 def is_large(structure: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -281,7 +278,7 @@ def is_large(structure: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         )
     return data is not None and (
         structure == "sparse"
-        or (structure == "auto" and data.num_entities > DENSE and bool(len(data.winner)))
+        or (structure == "auto" and data.num_entities > MAX_DENSE_ENTITIES and bool(len(data.winner)))
     )
 
 
@@ -307,7 +304,7 @@ def fit(
     reading = problem.read(values, progress_bar)
     number, positions = problem.data.num_entities, touched(problem.data)
     rows = reading.ends.shape[1]
-    if len(positions) <= _MOST_TOUCHED and min(rows, len(positions)) <= _MOST_FACTORISED:
+    if len(positions) <= MAX_REDUCED_ENTITIES and min(rows, len(positions)) <= MAX_FACTORISED:
         fitted = fit_reduced(engine, problem, reading, positions, values, start, key, progress_bar)
     else:
         fitted = fit_many(engine, reading, start, key, progress_bar)
@@ -322,7 +319,7 @@ def fit(
         "entities": number,
         "touched": len(positions),
     }
-    if len(positions) <= _MOST_NOTED and not result.empty:
+    if len(positions) <= MAX_NOTED_ENTITIES and not result.empty:
         blocks = {name: part.block(positions, positions) for name, part in reading.prior.parts.items()}
         info |= prior_notes(problem.data, {problem.latent: blocks}, positions)
     if engine.options["hyperparameters"] == "integrate" and searched.values:

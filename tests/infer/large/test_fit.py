@@ -221,7 +221,7 @@ def test_storage(sparse: UtilityPosterior, tmp_path: Any) -> None:
 def test_many_answers_about_many_entities(
     data: PreferenceData, dense: UtilityPosterior, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    monkeypatch.setattr(large_fit, "_MOST_TOUCHED", 10)
+    monkeypatch.setattr(large_fit, "MAX_REDUCED_ENTITIES", 10)
     found = fit(data, "sparse")
     assert found.info["space"] == "sparse entity" and found.info["variances"] == "factorised"
     # Inducing entities stand for the attributes: a thousandth of the prior variance is left out at most.
@@ -265,7 +265,7 @@ def test_heat_kernel(data: PreferenceData) -> None:
 
 def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = data.relations["cites"].reference
-    monkeypatch.setattr(implicit, "EXACT", 10)
+    monkeypatch.setattr(implicit, "MAX_NODES_OF_SPECTRUM", 10)
     found, error = implicit.scale_reference(data.relations["cites"])
     one, other = (
         implicit.gap_scale(reference, lambda eigenvalues: 1 / (eigenvalues + 0.5))
@@ -277,7 +277,7 @@ def test_scale_of_a_large_graph_is_estimated(data: PreferenceData, monkeypatch: 
 
 def test_no_graph_of_all_entities_is_asked_for_its_spectrum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes hours where it is large: neither by a kernel nor by whoever takes the data apart."""
-    monkeypatch.setattr(implicit, "EXACT", 10)
+    monkeypatch.setattr(implicit, "MAX_NODES_OF_SPECTRUM", 10)
 
     def refuse(*_: object) -> None:
         raise AssertionError("a spectrum was asked for")
@@ -288,7 +288,7 @@ def test_no_graph_of_all_entities_is_asked_for_its_spectrum(monkeypatch: pytest.
 
 
 def test_updates_know_how_well_a_scale_was_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implicit, "EXACT", 10)
+    monkeypatch.setattr(implicit, "MAX_NODES_OF_SPECTRUM", 10)
     first = LargeProblem.of(xpgp, (make(),), {})
     again = LargeProblem.of(xpgp, (first.data.select_comparisons([0, 1]),), {})
     assert again.scale_error == first.scale_error and again.scale_error["cites"] > 0

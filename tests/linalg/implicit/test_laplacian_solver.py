@@ -163,7 +163,7 @@ def test_the_block_of_what_was_seen(way: str, monkeypatch: Any) -> None:
     np.testing.assert_allclose(block(both, both, 2.0), inverse(adjacency, 2.0)[np.ix_(both, both)], atol=1e-8)
     assert told[-1] == (42, 42)
     # Beyond what is kept.
-    monkeypatch.setattr(refinement, "MOST", 50)
+    monkeypatch.setattr(refinement, "MAX_CACHED_POSITIONS", 50)
     rest = np.arange(60, 120)
     np.testing.assert_allclose(
         block(rest, first, 2.0), inverse(adjacency, 2.0)[np.ix_(rest, first)], atol=1e-8
