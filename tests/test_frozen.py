@@ -97,7 +97,7 @@ def reduced() -> Any:
 
 def sparse() -> Any:
     """As of more compared items than a matrix has room for."""
-    with mock.patch.object(large, "_MOST_TOUCHED", 0):
+    with mock.patch.object(large, "MAX_REDUCED_ENTITIES", 0):
         return utilities(EP(xpgp, fixed=FIXED, structure="sparse", tol=1e-12), preferences(9))
 
 
