@@ -27,7 +27,7 @@ def test_nothing_ties_them_together(fit: Callable[..., Any]) -> None:
 def test_the_warning_points_at_the_caller(fit: Callable[..., Any]) -> None:
     with pytest.warns(UserWarning, match="2 groups") as caught:
         fit(bare(["ab", "cd"]), FIXED)
-    assert not caught[0].filename.endswith(("faces.py", "ep.py"))
+    assert not caught[0].filename.endswith(("assemble.py", "ep.py"))
 
 
 @pytest.mark.parametrize(
