@@ -8,7 +8,7 @@ The choices of the others then show what the relation is worth. Their alternativ
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -151,6 +151,5 @@ def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> 
             attribute_kernel=KERNEL,
             priors={"mode_amplitude": dist.HalfNormal(scale)},
         )
-        assert isinstance(fitted, UtilityPosterior)
-        posteriors[name] = fitted
+        posteriors[name] = cast(UtilityPosterior, fitted)
     return Outcome(experiment, posteriors)

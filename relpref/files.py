@@ -50,9 +50,9 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         part.chmod(0o666 & ~umask)
         os.replace(part, target)
         flush(target.parent)
+    except StorageError:
+        raise
     except OSError as error:
-        if isinstance(error, StorageError):
-            raise
         raise StorageError(
             f"cannot write {target}: {error.strerror or error}; the earlier file is untouched"
         ) from error
@@ -76,9 +76,9 @@ def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         _flush_all(part)
         _put_in_place(part, target)
         flush(target.parent)
+    except StorageError:
+        raise
     except OSError as error:
-        if isinstance(error, StorageError):
-            raise
         raise StorageError(
             f"{target}: cannot be written ({error.strerror or error}); choose a folder that is yours, on a disk with room"
         ) from error

@@ -45,14 +45,14 @@ def explained(place: Path) -> Iterator[None]:
         raise StorageError(
             f"{place}: {words} ({error})" if words else f"{place}: {DAMAGED} ({error})"
         ) from error
+    except RelprefError:
+        raise
     except (
         LookupError,
         ValueError,
         TypeError,
         ArithmeticError,
-    ) as error:  # cells that are not what they should be
-        if isinstance(error, RelprefError):
-            raise
+    ) as error:  # cells are not what they should be
         raise StorageError(f"{place}: {DAMAGED} ({error!r})") from error
 
 

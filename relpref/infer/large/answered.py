@@ -6,12 +6,10 @@ from typing import Any, TypeVar
 import jax
 
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.large.covariance import ImplicitBelief
 from relpref.infer.large.problem import Known, LargeProblem, touched
 from relpref.infer.program import preference_data
 from relpref.limits import MAX_ENTITIES_OF_ANSWERS
 from relpref.posterior.base import Posterior
-from relpref.posterior.utility import UtilityPosterior
 
 Asked = TypeVar("Asked", bound=Posterior)
 
@@ -29,7 +27,7 @@ def answered(posterior: Asked) -> Asked:
     UnsupportedProgramError
         If the posterior does not know its program.
     """
-    if not isinstance(posterior, UtilityPosterior) or not isinstance(posterior.belief, ImplicitBelief):
+    if not posterior.large or not isinstance(posterior, UtilityPosterior):
         return posterior
     origin = posterior.origin
     if posterior.quick_answers:
