@@ -207,6 +207,12 @@ class GaussianEngine:
         with computing(self.name, rng_key, args, kwargs, self.fixed):
             return self._run(sites, as_key(rng_key), args, kwargs, progress_bar, at)
 
+    def reweighted(self, posterior: Posterior, num_samples: int, key: Any) -> Posterior:
+        """See `Posterior.reweighted`."""
+        from relpref.infer.reweighting import reweighted
+
+        return reweighted(posterior, num_samples, key)
+
     def run_at_draws(
         self,
         draws: Mapping[str, Any],

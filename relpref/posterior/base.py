@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data import RelationData
 from relpref.data.arrays import shown
-from relpref.errors import DataError, StorageError
+from relpref.errors import DataError, StorageError, UnsupportedProgramError
 from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinates, tree
 from relpref.posterior.codec import (
@@ -333,9 +332,17 @@ class Posterior(PosteriorBase):
         ------
         InferenceError
             If the weights cannot be relied on (k-hat above 0.7, or fewer than 100 effective draws).
-                    If the posterior does not know its program.
+        UnsupportedProgramError
+            If the posterior does not know its program.
         """
-        found: Posterior = import_module("relpref.infer.reweighting").reweighted(self, num_samples, key)
+        if self.sampled:
+            return self
+        if self.origin is None or not self.origin.engine:
+            raise UnsupportedProgramError(
+                "this posterior does not know its program, so that its draws cannot be weighted; fit with a program of relpref, or in "
+                "this session"
+            )
+        found: Posterior = self.origin.engine.reweighted(self, num_samples, key)
         return found
 
     @property

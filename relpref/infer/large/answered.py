@@ -10,6 +10,7 @@ from relpref.infer.large.problem import Known, LargeProblem, touched
 from relpref.infer.program import preference_data
 from relpref.limits import MAX_ENTITIES_OF_ANSWERS
 from relpref.posterior.base import Posterior
+from relpref.posterior.utility import UtilityPosterior
 
 Asked = TypeVar("Asked", bound=Posterior)
 
