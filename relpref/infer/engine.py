@@ -207,7 +207,8 @@ class GaussianEngine:
         with computing(self.name, rng_key, args, kwargs, self.fixed):
             return self._run(sites, as_key(rng_key), args, kwargs, progress_bar, at)
 
-    def reweighted(self, posterior: Posterior, num_samples: int, key: Any) -> Posterior:
+    @staticmethod
+    def reweighted(posterior: Posterior, num_samples: int, key: Any) -> Posterior:
         """See `Posterior.reweighted`."""
         from relpref.infer.reweighting import reweighted
 

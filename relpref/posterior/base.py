@@ -21,6 +21,7 @@ from relpref.posterior.codec import (
 )
 from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
 from relpref.posterior.origin import Origin
+from relpref.registry import find
 
 _SCORE = "score"  # the site of `relpref.models.conditional_ranking`
 
@@ -337,12 +338,13 @@ class Posterior(PosteriorBase):
         """
         if self.sampled:
             return self
-        if self.origin is None or not self.origin.engine:
+        if self.origin is None:
             raise UnsupportedProgramError(
                 "this posterior does not know its program, so that its draws cannot be weighted; fit with a program of relpref, or in "
                 "this session"
             )
-        found: Posterior = self.origin.engine.reweighted(self, num_samples, key)
+        engine = self.origin.engine or find("engine", "EP")
+        found: Posterior = engine.reweighted(self, num_samples, key)
         return found
 
     @property
