@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx
 import pytest
 
 import relpref
@@ -87,6 +88,39 @@ def test_imports_flow_one_way(name: str) -> None:
             assert LEVEL[there] <= LEVEL[here], f"{name} imports {imported}"
             assert {here, there} != {"models", "infer"}, f"{name} imports {imported}"
             assert {here, there} != {"data", "linalg"}, f"{name} imports {imported}"
+
+
+def test_no_import_circle() -> None:
+    """Imports inside functions and under ``TYPE_CHECKING`` count, too."""
+    known = {name.removesuffix(".__init__") for name in MODULES}
+    graph = networkx.DiGraph()
+    for name, found in INSIDE.items():
+        here = name.removesuffix(".__init__")
+        for imported in found:
+            there = imported if imported in known else imported.rpartition(".")[0]
+            if there in known and there != here:
+                graph.add_edge(here, there)
+    circles = [sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1]
+    assert not circles
+
+
+def test_few_things_are_inspected_from_outside() -> None:
+    """Checks for the package's own classes: a new kind of thing would need another branch at each of them."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
+    own = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    checks = [
+        ast.unparse(node)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+        if own
+        & {
+            ast.unparse(name).rpartition(".")[2]
+            for name in ast.walk(node.args[1])
+            if isinstance(name, ast.Name | ast.Attribute)
+        }
+    ]
+    assert len(checks) < 60, checks
 
 
 def test_few_modules_talk_to_arviz() -> None:

@@ -362,7 +362,7 @@ def _labeled(
     columns = list(frame.columns)
     # Columns are those of an edge table, or most likely meant to be, and not labels of objects.
     meant = bool(set(EDGE_COLUMNS) & set(map(str, columns))) and not set(columns) <= set(others)
-    if isinstance(relation, Table) or meant:
+    if table is relation or meant:
         check_columns(table, EDGE_COLUMNS, ())
         rows, targets = (
             index.locate(

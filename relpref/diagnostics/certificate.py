@@ -196,7 +196,7 @@ def certify(
     fail although EP is right. `check` compares with NUTS then.
     """
     require_draws(num_samples)
-    if isinstance(posterior, RelationPosterior):
+    if posterior.kind == "relation":
         case = "exact algebra" if posterior.converged else "failed unfinished"
         return Certificate._of(case, solver=posterior.solver, why=posterior.result.value)
     if posterior.empty:

@@ -130,7 +130,7 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     Taking a site out changes mean and covariance by a matrix of rank one, O(n) for each answer; the others' sites stay. Of a classifier
     of m examples it is O(m²) products of features.
     """
-    if isinstance(posterior, RelationPosterior):
+    if posterior.kind == "relation":
         raise UnsupportedProgramError(
             "influence is about utilities, classes and latent sites; for labels of a relation that surprise, sort the table of "
             "leave_one_out by log_score"

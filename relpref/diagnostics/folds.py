@@ -87,7 +87,7 @@ def k_fold(
     if by not in ("pair", "answer", "rater"):
         raise DataError(f"by is {by!r}; it is 'pair', 'answer' or 'rater'")
     rng = generator(key)
-    if isinstance(posterior, RelationPosterior):
+    if posterior.kind == "relation":
         return leave_label_folds_out(posterior, folds, rng)
     posterior = answered(posterior)
     origin = posterior.origin

@@ -154,7 +154,7 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     Pareto-smoothed importance weights (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model evaluation using leave-one-out
     cross-validation and WAIC").
     """
-    if isinstance(posterior, RelationPosterior):
+    if posterior.kind == "relation":
         return leave_label_out(posterior)
     posterior = answered(posterior)
     left = left_out(posterior)

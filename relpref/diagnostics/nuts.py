@@ -119,7 +119,7 @@ def check(
         if number < least:
             raise DataError(f"{name} is {number}; it must be at least {least}")
     result = posterior.result
-    if isinstance(posterior, RelationPosterior):
+    if posterior.kind == "relation":
         return Check(
             "agrees" if result.ok else "undecided",
             "The posterior is the solution of linear equations, not an approximation, so there is nothing that NUTS could tell. "

@@ -480,7 +480,7 @@ def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any,
     UnsupportedProgramError
         If the program is not known any more.
     """
-    if not isinstance(posterior, RelationPosterior):
+    if posterior.kind != "relation":
         origin = posterior.origin
         if origin is None or not origin.complete:
             raise UnsupportedProgramError(

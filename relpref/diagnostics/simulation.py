@@ -342,7 +342,7 @@ class Asked(NamedTuple):
 
     def below_posterior(self, posterior: Posterior | RelationPosterior) -> float:
         """The same under a posterior."""
-        if not isinstance(posterior, RelationPosterior):
+        if posterior.kind != "relation":
             drawn = posterior.hyperparameter_draws
             fixed = {name: value for name, value in posterior.hyperparameters.items() if name not in drawn}
             return self.below(posterior.belief, fixed, drawn)

@@ -552,13 +552,14 @@ def _described(site: Values, base: dist.Distribution) -> Site:
         except UnsupportedProgramError:
             if base.event_shape:
                 problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
+    process = isinstance(base, GaussianProcess)
     return Site(
         name=site["name"],
         kind=type(base).__name__,
         shape=tuple(jnp.shape(site["value"])),
         observed=site["is_observed"],
-        gaussian=isinstance(base, GaussianProcess | dist.Normal | dist.MultivariateNormal),
-        process=isinstance(base, GaussianProcess),
+        gaussian=process or isinstance(base, dist.Normal | dist.MultivariateNormal),
+        process=process,
         support=base.support,
         plated=bool(site["cond_indep_stack"]),
         problem=problem,

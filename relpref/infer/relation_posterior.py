@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
@@ -46,7 +46,7 @@ class RelationPosterior(PosteriorBase):
         Random key of Monte Carlo answers.
     """
 
-    kind: ClassVar[str] = "relation"
+    kind: ClassVar[Literal["relation"]] = "relation"
     problem: RelationProblem
     solution: Scores
     hyperparameters: Mapping[str, Any]

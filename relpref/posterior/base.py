@@ -237,6 +237,8 @@ class Posterior(PosteriorBase):
         answers come. Where ``log_evidence`` is known, it is log Σ exp of those log weights.
     """
 
+    kind: ClassVar[Literal["program", "utilities", "classes"]] = "program"
+
     belief: Belief
     slices: Mapping[str, slice]
     parts: Mapping[str, Parts]

@@ -49,7 +49,7 @@ class ClassPosterior(Posterior):
         The examples that were learned from.
     """
 
-    kind: ClassVar[str] = "classes"
+    kind: ClassVar[Literal["classes"]] = "classes"
     data: Examples = field(kw_only=True)
 
     def datasets(self) -> dict[str, Any]:

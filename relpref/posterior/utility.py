@@ -72,7 +72,7 @@ class UtilityPosterior(Posterior):
         How answers come about; of a program of one's own that takes no ``likelihood=``, `Probit` is assumed.
     """
 
-    kind: ClassVar[str] = "utilities"
+    kind: ClassVar[Literal["utilities"]] = "utilities"
     data: PreferenceData = field(kw_only=True)
     likelihood: AnswerModel = field(default_factory=Probit, kw_only=True)
 

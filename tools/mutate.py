@@ -1,0 +1,196 @@
+"""Change one sign, factor or index of the core at a time and see whether the default tests of its room notice.
+
+    python tools/mutate.py                 all mutants, two at a time
+    python tools/mutate.py kernels rls     those of two rooms
+    python tools/mutate.py --list          what would be changed
+
+A mutant is a text that occurs once in its room, and what takes its place. It is caught when a default test in ``tests/<room>``
+fails. A mutant that survives wants a test in that room; a text that is no longer there wants another mutant.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+_LIMIT_S = 900
+
+
+class Mutant(NamedTuple):
+    """A text in a room of the package, what takes its place, and the tests of the room."""
+
+    room: str
+    old: str
+    new: str
+    tests: str = ""
+
+
+MUTANTS = (
+    Mutant("likelihoods", "log_ndtr_curvature(z) * scale**2)", "log_ndtr_curvature(z) * scale)"),
+    Mutant(
+        "likelihoods",
+        "lower = jnp.where(grade == 0, -end, start) - sign * mean",
+        "lower = jnp.where(grade == 0, -end, start) + sign * mean",
+    ),
+    Mutant(
+        "likelihoods",
+        "meant * curvature - meant * (1 - meant) * jnp.square(gradient)",
+        "meant * curvature + meant * (1 - meant) * jnp.square(gradient)",
+    ),
+    Mutant("likelihoods", "jnp.sqrt(1 + jnp.square(self.scale) + variance)", "jnp.sqrt(1 + variance)"),
+    Mutant("kernels", "jnp.exp(-strength * (u - 1))", "jnp.exp(-strength * u)"),
+    Mutant("kernels", "(blocks - 1 - 2 * positions)", "(blocks - 2 * positions)"),
+    Mutant("kernels", "jnp.sum(2 * jnp.square(matrix)) / 3", "jnp.sum(jnp.square(matrix)) / 3"),
+    Mutant(
+        "kernels",
+        "gap = left.kernel[rows] - right.kernel[columns]",
+        "gap = left.kernel[rows] + right.kernel[columns]",
+    ),
+    Mutant("kernels", "slots - 1 - drawn", "slots - drawn - 2"),
+    Mutant("kernels", "/ (r - 3))", "/ (r + 3))"),
+    Mutant(
+        "kernels",
+        "0.5 * (straight + sign * left[rows, columns] * right[columns, rows])",
+        "0.5 * (straight - sign * left[rows, columns] * right[columns, rows])",
+    ),
+    Mutant(
+        "infer",
+        "+ 0.5 * jnp.vdot(counts * fit.sites.shift, fit.marginals.mean)",
+        "- 0.5 * jnp.vdot(counts * fit.sites.shift, fit.marginals.mean)",
+    ),
+    Mutant(
+        "infer",
+        "variance = before - jnp.sum(jnp.square(factor.white), axis=0)",
+        "variance = before + jnp.sum(jnp.square(factor.white), axis=0)",
+    ),
+    Mutant("infer", "return gram - cross @ cross.T", "return gram + cross @ cross.T"),
+    Mutant(
+        "infer",
+        "correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)",
+        "correction = 0.5 * (jnp.log1p(tau * variance) - quadratic)",
+    ),
+    Mutant(
+        "infer",
+        "moving.covariance.matmul(alpha)) - moving.covariance.inner(weights)",
+        "moving.covariance.matmul(alpha)) + moving.covariance.inner(weights)",
+    ),
+    Mutant(
+        "infer",
+        "total += 0.5 * rest.shape[1] * np.log(2 * np.pi)",
+        "total -= 0.5 * rest.shape[1] * np.log(2 * np.pi)",
+    ),
+    Mutant("infer", "np.sqrt(size * fdtri(", "np.sqrt(fdtri("),
+    Mutant("infer", "diagonals - np.square(self._offset_rows)", "diagonals + np.square(self._offset_rows)"),
+    Mutant("infer", "np.square(b @ fit.offset_pull.T).T", "np.abs(b @ fit.offset_pull.T).T"),
+    Mutant(
+        "posterior",
+        "between = self.weights @ np.square(self.locations - self.mean())",
+        "between = 0.5 * self.weights @ np.square(self.locations - self.mean())",
+        "tests/infer",
+    ),
+    Mutant(
+        "posterior",
+        "np.ones_like(mean) if at_mode else 1 - variance * precision",
+        "np.ones_like(mean) if at_mode else 1 + variance * precision",
+        "tests/infer",
+    ),
+    Mutant("rls", "own[first] * own[second] - between**2", "own[first] * own[second] + between**2"),
+    Mutant(
+        "rls",
+        "determinant = left * right - np.square(products)",
+        "determinant = left * right + np.square(products)",
+    ),
+    Mutant("rls", "concordance = 0.5 + 0.5 * score / different", "concordance = 0.5 + score / different"),
+    Mutant("rls", "surplus = round(tau", "surplus = -round(tau"),
+    Mutant(
+        "explore",
+        "edge = 0.5 * (belief.covariance[first] + belief.covariance[last])",
+        "edge = 0.5 * (belief.covariance[first] - belief.covariance[last])",
+    ),
+    Mutant(
+        "explore",
+        "np.log1p(precision * gaps.variance) + np.log1p(-share)",
+        "np.log1p(precision * gaps.variance) - np.log1p(-share)",
+    ),
+    Mutant("diagnostics", "left = 1 - variance * precision", "left = 1 + variance * precision"),
+    Mutant(
+        "diagnostics", "0.5 * np.square(self.chances - self._hits)", "np.square(self.chances - self._hits)"
+    ),
+    Mutant("linalg", "phi = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))", "phi = jnp.tril(inner)"),
+    Mutant("linalg", "fresh -= done[:, pivot] @ done", "fresh += done[:, pivot] @ done"),
+    Mutant(
+        "models",
+        "scores = 0.5 * (scores + sign * field[columns * m + rows])",
+        "scores = 0.5 * (scores - sign * field[columns * m + rows])",
+        "tests/models tests/infer",
+    ),
+)
+
+
+def find(mutant: Mutant) -> Path:
+    """The file of the room in which the text occurs, once."""
+    files = sorted((ROOT / "relpref" / mutant.room).rglob("*.py"))
+    where = [path for path in files for _ in range(path.read_text(encoding="utf-8").count(mutant.old))]
+    if len(where) != 1:
+        raise SystemExit(f"{mutant.old!r} occurs {len(where)} times in relpref/{mutant.room}, not once")
+    return where[0]
+
+
+def run(mutant: Mutant) -> tuple[bool, float]:
+    """Whether a test noticed, and the seconds it took."""
+    path = find(mutant)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for entry in ROOT.iterdir():
+            if entry.name not in ("relpref", "models", "data_loaders") and not entry.name.startswith(".git"):
+                (copy / entry.name).symlink_to(entry)
+        shutil.copytree(ROOT / "relpref", copy / "relpref", ignore=shutil.ignore_patterns("__pycache__"))
+        for link in ("models", "data_loaders"):
+            (copy / link).symlink_to(copy / "relpref" / link)
+        text = path.read_text(encoding="utf-8").replace(mutant.old, mutant.new)
+        (copy / path.relative_to(ROOT)).write_text(text, encoding="utf-8")
+        tests = mutant.tests or f"tests/{mutant.room}"
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split()]
+        environment = os.environ | {"PYTHONPATH": folder, "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=_LIMIT_S, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{mutant}: pytest ended with {done.returncode}\n{done.stdout.decode()[-2000:]}")
+    return done.returncode == 1, time.monotonic() - started
+
+
+def main() -> int:
+    """Run the mutants and print what became of them; 1 where one survived."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rooms", nargs="*", help="rooms of the package (default: all)")
+    parser.add_argument("--list", action="store_true", help="run nothing")
+    parser.add_argument("--workers", type=int, default=2, help="tests at a time (default: 2)")
+    chosen = parser.parse_args()
+    mutants = [mutant for mutant in MUTANTS if not chosen.rooms or mutant.room in chosen.rooms]
+    for mutant in mutants:
+        path = find(mutant).relative_to(ROOT)
+        if chosen.list:
+            print(f"{path}: {mutant.old}  ->  {mutant.new}")
+    if chosen.list:
+        return 0
+    survived = 0
+    with ThreadPoolExecutor(chosen.workers) as pool:
+        for mutant, (caught, seconds) in zip(mutants, pool.map(run, mutants), strict=True):
+            survived += not caught
+            word = "caught  " if caught else "SURVIVED"
+            print(f"{word} {seconds:5.0f} s  {mutant.room}: {mutant.old}  ->  {mutant.new}", flush=True)
+    print(f"{len(mutants) - survived} of {len(mutants)} mutants were caught")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
