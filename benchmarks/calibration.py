@@ -1,7 +1,7 @@
 """Simulation-based calibration of every program under every engine: python -m benchmarks.calibration --out calibration
 
 Draws hyperparameters from their priors, and everything else from the program; each engine is given the hyperparameters, integrates over them
-or maximises them. Finished simulations are kept in the folder, so that the command goes on where it was interrupted. Writes a table
+or maximizes them. Finished simulations are kept in the folder, so that the command goes on where it was interrupted. Writes a table
 (Markdown, CSV) and a picture of the empirical distributions.
 """
 

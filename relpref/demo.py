@@ -1,6 +1,6 @@
-"""What a relation adds, on real data: travellers' choices among air, train, bus and car, some of them held out.
+"""What a relation adds, on real data: travelers' choices among air, train, bus and car, some of them held out.
 
-Three models are fitted to the choices of three quarters of the travellers: by attributes alone, by attributes and the
+Three models are fitted to the choices of three quarters of the travelers: by attributes alone, by attributes and the
 relation, and by attributes and the same relation with its nodes exchanged at random, a control from which nothing can be learned.
 The choices of the others then show what the relation is worth. Their alternatives stay in the data, their answers do not.
 """
@@ -34,7 +34,7 @@ KERNEL = SquaredExponential(shared_lengthscale=True)
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Which travellers are held out, and the data of each model.
+    """Which travelers are held out, and the data of each model.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The three fits and how well each predicts the travellers that were held out.
+    """The three fits and how well each predicts the travelers that were held out.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Outcome:
     def table(self) -> pd.DataFrame:
         """One row per model: ``log_loss``, its ``gain`` over the attributes alone, ``gain_se`` and ``log_evidence``.
 
-        The standard error is that of a mean over travellers: the three comparisons of one traveller are one choice.
+        The standard error is that of a mean over travelers: the three comparisons of one traveler are one choice.
         """
         gains = self.losses.rsub(self.losses[ALONE], axis=0)
         columns = {

@@ -23,7 +23,7 @@ class Description:
         Of kernels: which entities differ by √2 amplitudes on average, such as "two entities far apart". Amplitudes of kernels that
         say so can be compared with each other.
     readings : mapping from name to callable
-        Of kernels: from a value of a hyperparameter and the domain (the standardised attributes' data, or the graph) to a clause that
+        Of kernels: from a value of a hyperparameter and the domain (the standardized attributes' data, or the graph) to a clause that
         says what the value means, such as "correlation 0.61 one standard deviation apart".
     """
 

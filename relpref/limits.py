@@ -22,7 +22,7 @@ MAX_NODES_OF_SPECTRUM = 1000  # up to which a spectrum costs less than its estim
 # infer: more entities than a matrix has room for
 MAX_DENSE_ENTITIES = 4000  # up to which a covariance matrix of all is the simpler and the faster way
 MAX_REDUCED_ENTITIES = 8000  # that answers are about, of which there is a matrix: 0.5 GB
-MAX_FACTORISED = 5000  # answers or entities that answers are about, the fewer of them, which EP factorises
+MAX_FACTORISED = 5000  # answers or entities that answers are about, the fewer of them, which EP factorizes
 MAX_NOTED_ENTITIES = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
 MAX_ENTITIES_OF_ANSWERS = 2000  # whose matrix is made for what is said of answers, such as leave-one-out
 
@@ -59,7 +59,7 @@ MAX_PREDICTORS_OF_DRAWS = 2_000_000  # evaluated together: 16 MB
 MAX_NUMBERS_OF_DRAWS = 20_000_000  # in all draws: 160 MB
 
 # diagnostics
-MAX_ROWS_TAKEN_OUT = 4000  # whose prior covariance is worth factorising to take a Gaussian site out exactly
+MAX_ROWS_TAKEN_OUT = 4000  # whose prior covariance is worth factorizing to take a Gaussian site out exactly
 MAX_NUMBERS_OF_INFLUENCE = 4_000_000  # in a block of moved means: 32 MB
 MAX_NUMBERS_OF_UNIFORM = 1_000_000  # of the null distribution of a calibration, drawn together: 8 MB
 MAX_NUMBERS_OF_SIMULATIONS = 1_000_000  # in the covariances of simulations that are fitted at once: 8 MB

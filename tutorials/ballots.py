@@ -132,7 +132,7 @@ plt.show()
 # %% [markdown]
 # ## A map of the voters
 #
-# The same kernel, without any labels: the two directions in which ballots differ most (kernel principal components). The colour is
+# The same kernel, without any labels: the two directions in which ballots differ most (kernel principal components). The color is
 # what the classifier says of each voter. A name stands where a ballot with that project alone would lie.
 
 # %%

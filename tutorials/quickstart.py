@@ -89,7 +89,7 @@ print(data)
 # ## The fit
 #
 # `xpgp` is the model of Kersting & Xu (2009): every walk has a utility, which is a smooth function of its attributes plus a part that
-# neighbours in the relation share, plus a part of its own. An answer favours the walk of higher utility, but not always. `EP` (expectation propagation) finds the
+# neighbors in the relation share, plus a part of its own. An answer favors the walk of higher utility, but not always. `EP` (expectation propagation) finds the
 # utilities that go with the answers, and how sure one can be of them.
 
 # %%

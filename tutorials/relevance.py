@@ -158,7 +158,7 @@ plt.show()
 
 # %% [markdown]
 # Bars are one standard error over the sets of answers. Citations are worth more than any number of further answers here: from words alone the model learns
-# slowly, with citations a few answers tell of whole neighbourhoods.
+# slowly, with citations a few answers tell of whole neighborhoods.
 #
 # ## Where it comes from
 #

@@ -60,7 +60,7 @@ print(utility)
 
 # %% [markdown]
 # The second learns a function of *pairs* of players, which changes its sign when the two change places (`symmetry="reciprocal"`). Its
-# regularisation is chosen by how well it predicts games between players held out, because that is what it will be asked.
+# regularization is chosen by how well it predicts games between players held out, because that is what it will be asked.
 
 # %%
 ranker = ConditionalRankerCV(
@@ -182,4 +182,4 @@ plt.show()
 #
 # * Before ranking anything, ask whether one ranking can exist: in a relation with circles a utility for each is the wrong question.
 # * A reciprocal conditional ranking learns from the same games, and predicts players without any game from their attributes.
-# * Choose its regularisation by the hold-out that is like the use: here pairs of players that are both new.
+# * Choose its regularization by the hold-out that is like the use: here pairs of players that are both new.

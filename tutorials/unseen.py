@@ -192,7 +192,7 @@ axes.set(xlabel="rain", ylabel=f"yield of {best}")
 plt.show()
 
 # %% [markdown]
-# Within the grey range the band is narrow. Beyond it the band opens until it is as wide as if nothing were known: the model does not pretend that what
+# Within the gray range the band is narrow. Beyond it the band opens until it is as wide as if nothing were known: the model does not pretend that what
 # it saw goes on for ever.
 #
 # ## What was learned

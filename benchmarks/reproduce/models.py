@@ -62,7 +62,7 @@ class Model:
 def _gaussian_process(
     program: Any, relation_kernel: Any = None, *, shuffled: bool = False, individual: bool = False
 ) -> Fit:
-    """EP with hyperparameters by maximising the evidence; the score is the probit of P(winner preferred), XPGP section 4.2.
+    """EP with hyperparameters by maximizing the evidence; the score is the probit of P(winner preferred), XPGP section 4.2.
 
     As in the paper, entities have no parts of their own unless ``individual``, and all amplitudes have the same prior.
     """

@@ -2,9 +2,9 @@
 
 LETOR's document similarities, the paper's relation, are not among the files. Three stand-ins, each a setting of its own:
 
-same          all 25 features are attributes, and nearest neighbours among the same features are the relation: what the relation
+same          all 25 features are attributes, and nearest neighbors among the same features are the relation: what the relation
               adds is another kernel on the same numbers;
-held-back     the ten features of the titles are the attributes; nearest neighbours among the other fifteen (abstract, and title
+held-back     the ten features of the titles are the attributes; nearest neighbors among the other fifteen (abstract, and title
               with abstract) are the relation, so that it holds what the attributes do not, as the paper's did;
 file          the relation is a file of the user's own, over the documents' labels, and all features are attributes.
 """

@@ -65,7 +65,7 @@ class Quality:
 def distances(values: Array) -> Array:
     """Squared Euclidean distances over the sum of the columns' variances: two rows drawn at random are 2 apart.
 
-    So one lengthscale prior with median 1 serves any attributes; for standardised ones it is that of
+    So one lengthscale prior with median 1 serves any attributes; for standardized ones it is that of
     `relpref.kernels.SquaredExponential(shared_lengthscale=True)`.
     """
     centred = values - values.mean(axis=0)

@@ -2,7 +2,7 @@
 
 The paper's crawl of .gov cannot be had. Each of ten subsets of Cora stands for a query: 16 papers of one class are relevant, 984 of
 other classes are not, the words are the attributes, and the relations are the citations among the thousand and the two-hop graph
-(two papers that share a neighbour, also one outside of the subset).
+(two papers that share a neighbor, also one outside of the subset).
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ _SOON = 0.02  # seconds: long enough for the callback that swallowed the interru
 def hear_interrupts() -> None:
     """Send an interrupt again that came where Python ignores exceptions.
 
-    A finaliser or a callback of the garbage collector (JAX has one) cannot raise: an interrupt that comes while it runs is printed
+    A finalizer or a callback of the garbage collector (JAX has one) cannot raise: an interrupt that comes while it runs is printed
     and forgotten, and the program goes on as if nothing had been pressed.
     """
     forget = sys.unraisablehook

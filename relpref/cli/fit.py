@@ -42,13 +42,13 @@ def run(chosen: argparse.Namespace) -> None:
         chosen, words, PreferenceData.from_files(*tables, columns=column_words(chosen))
     )
     program = program_named(chosen.model, keywords)
+    # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
+    engine = chosen_of("--engine", "engine", chosen.engine, ENGINES)(program, padding=True, **options)
     given = copies(tables)
     if speaks:
         say(f"Read: {data.describe()}")
         for note in _notes(data, chosen.model):
             say(f"  {note}")
-    # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
-    engine = chosen_of("--engine", "engine", chosen.engine, ENGINES)(program, padding=True, **options)
     posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords)
     save_run(
         chosen.out,

@@ -25,17 +25,17 @@ class ModeChoice:
     Attributes
     ----------
     entities : DataFrame, 840 rows
-        The four alternatives of each traveller, labeled like ``t017:train``; columns ``terminal_time`` and ``travel_time``
+        The four alternatives of each traveler, labeled like ``t017:train``; columns ``terminal_time`` and ``travel_time``
         (minutes) and ``cost`` (dollars), typical of that mode on that kind of trip.
     comparisons : DataFrame, 630 rows
-        ``winner`` is what a traveller chose, ``loser`` each of the other three. The three rows of one traveller are one
+        ``winner`` is what a traveler chose, ``loser`` each of the other three. The three rows of one traveler are one
         choice, which ``list`` names: they are not independent.
     relations : dict
-        ``mode`` joins two alternatives of the same mode if their travellers resemble each other: household incomes at most
+        ``mode`` joins two alternatives of the same mode if their travelers resemble each other: household incomes at most
         5000 dollars apart and parties of the same size (three or more count as one size).
-    traveller, mode : Series, 840 entries
+    traveler, mode : Series, 840 entries
         To whom each entity belongs (``t017``), and which mode it is.
-    travellers : DataFrame, 210 rows
+    travelers : DataFrame, 210 rows
         ``income`` (thousands of dollars), ``party`` (people), ``route`` (``A`` or ``B``) and the mode that was ``chosen``.
     """
 
@@ -57,16 +57,16 @@ def load_modechoice() -> ModeChoice:
 
     Notes
     -----
-    Every time and cost in the table is a trap. Those of the three alternatives that a traveller did not choose come from
+    Every time and cost in the table is a trap. Those of the three alternatives that a traveler did not choose come from
     timetables and networks; those of the chosen one are the traveller's own report: round numbers, and an hour or two below the
     network's time on land. Whoever gives them to a flexible model as they are lets it read the choice off the attributes (the
     terminal times give away all 210 choices: a mode was taken whenever its time is not the timetable's, the car otherwise).
     So every alternative here has what is typical of its mode on its kind of trip, the median over those who did *not* choose
-    it: equal for the traveller who did and for the one who did not. The two kinds of trips, A and B, are told apart by the
+    it: equal for the traveler who did and for the one who did not. The two kinds of trips, A and B, are told apart by the
     terminal times of the timetable.
 
     Generalized cost is left out: it is cost plus time at a fixed rate. Income and party size are no attributes of an alternative
-    either: they are the same for all four alternatives of a traveller, so they matter only together with the mode.
+    either: they are the same for all four alternatives of a traveler, so they matter only together with the mode.
     They decide who resembles whom, and so which alternatives the relation joins.
 
     The sample was drawn by choice: how often a mode occurs says nothing about how popular it is.
@@ -136,7 +136,7 @@ def _alike(offers: Any) -> Any:
     return pd.concat(edges, ignore_index=True)
 
 
-_LARGEST = 16.0  # grey value of a pixel
+_LARGEST = 16.0  # gray value of a pixel
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class SameDigit:
     Attributes
     ----------
     images, new_images : DataFrame, shape (n, 64)
-        Grey values between 0 and 1, a row for each image, of digits that are known and of those kept apart.
+        Gray values between 0 and 1, a row for each image, of digits that are known and of those kept apart.
     relation, new_relation : DataFrame, shape (n, n)
         1 where two images show the same digit, 0 elsewhere; NaN on the diagonal (no image is compared with itself).
     digits, new_digits : Series

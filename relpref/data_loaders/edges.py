@@ -89,7 +89,7 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     ----------
     attributes : DataFrame, shape (n, d)
         By entity.
-    neighbours : int
+    neighbors : int
         Of each entity; an edge is there if either end has the other among its nearest.
 
     Returns

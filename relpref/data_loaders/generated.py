@@ -124,7 +124,7 @@ def play_rock_paper_scissors(
     The generator of the paper is described elsewhere and not public; this one is ours. A player shows a move with a probability
     proportional to exp(weight·z/3), with z uniform between 0 and 1 for each player and move. A draw is decided by a coin, so that
     the probability to win is 1/2 + (P(winning moves) - P(losing moves))/2: bilinear in the two players' probabilities, which a
-    linear kernel on players can represent. The divisor 3 was chosen because the errors of regularised least squares at the
+    linear kernel on players can represent. The divisor 3 was chosen because the errors of regularized least squares at the
     weights 1, 10 and 100 then are of the size that the paper reports (.49, .042, .0014).
     """
     if not (np.isfinite(weight) and weight >= 0):

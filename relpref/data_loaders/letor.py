@@ -65,7 +65,7 @@ class LetorQuery:
             Rows of `preferences` that are known; all of them by default.
         relations : mapping of str to edges, optional
             Relations between the documents, see `PreferenceData.from_tables`. By default one graph named
-            ``similarity_derived``: nearest neighbours among the features. LETOR's own relation files hold more than that
+            ``similarity_derived``: nearest neighbors among the features. LETOR's own relation files hold more than that
             does, so the data carries a note that says where the graph comes from. ``{}`` means no relation.
 
         Returns

@@ -83,7 +83,7 @@ def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> Ci
 
 
 def two_hop(links: pd.DataFrame) -> pd.DataFrame:
-    """Join every two papers that share a neighbour (XPGP section 6: two documents linked by the same page).
+    """Join every two papers that share a neighbor (XPGP section 6: two documents linked by the same page).
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def two_hop(links: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``source`` < ``target``, each pair once. All neighbours of a paper form a clique.
+        ``source`` < ``target``, each pair once. All neighbors of a paper form a clique.
     """
     labels = pd.Index(np.unique(links[["source", "target"]].to_numpy()))
     ends = [labels.get_indexer(links[end]) for end in ("source", "target")]

@@ -2,7 +2,7 @@
 
 A posterior is a mixture of one or more components, Gaussians or points, each at its own hyperparameters. In every component an answer
 sees one number, its predictor, whose belief without the answer is the cavity of expectation propagation; its probability is the
-normaliser of its tilted distribution there.
+normalizer of its tilted distribution there.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Predictive(NamedTuple):
     value : array, shape (m,)
         What was answered.
     side : array, shape (m,)
-        Whom it favours: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers.
+        Whom it favors: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers.
     paired : array of bool, shape (m,)
         Whether an answer compares two, so that exchanging the two is an accident; not so where answers are yes or no.
     weights : array, shape (K, m)

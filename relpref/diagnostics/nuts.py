@@ -90,7 +90,7 @@ def check(
         Of more entities, so many with many answers among themselves are compared, by those answers alone.
     hyperparameters : bool
         False holds them at the posterior's values, which tests the engine. True samples those that the fit did not fix, which also
-        shows what it means to have maximised them, and takes a Cholesky factor for every step. A mixture over hyperparameters, and
+        shows what it means to have maximized them, and takes a Cholesky factor for every step. A mixture over hyperparameters, and
         samples of them, are compared with NUTS over all.
     draws : int
         Of all chains together.

@@ -3,7 +3,7 @@
 Draw hyperparameters, Gaussian sites and answers from a program, let an engine fit the answers, and see where the truth falls in its
 posterior: over many simulations the probability integral transforms of a calibrated engine are uniform (Cook, Gelman & Rubin 2006;
 Talts et al. 2018). Hyperparameters are always drawn from their priors. An engine that is given them, or integrates over them, is to be
-calibrated; one that maximises them is not by design, and what that costs can be measured.
+calibrated; one that maximizes them is not by design, and what that costs can be measured.
 """
 
 import os

@@ -41,8 +41,8 @@ class Forecast(NamedTuple):
         Mutual information of answer and gap, in nats.
     shrinkage : array, shape (k,)
         κ: the gap's variance v is expected to become v − κ v².
-    favoured : array, shape (k,)
-        Probability that the answer favours the first, a tie counting one half.
+    favored : array, shape (k,)
+        Probability that the answer favors the first, a tie counting one half.
     probability, gradient, curvature : array, shape (o, k)
         Of each possible outcome: its probability, and the derivatives of log Ẑ (see `TiltedMoments`) by which it moves the belief.
     """

@@ -13,7 +13,7 @@ _FAR = 1e300  # in the place of infinity, which must not be subtracted from itse
 
 
 class Smoothed(NamedTuple):
-    """Importance weights whose largest ones were replaced by quantiles of a generalised Pareto distribution.
+    """Importance weights whose largest ones were replaced by quantiles of a generalized Pareto distribution.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
 """Expectation propagation: parallel site updates with a damping that adapts.
 
 Pure functions, `init` and `step`; `run` iterates them to a fixed point inside one compiled loop. A sweep is *fresh* when it
-factorises the posterior anew, O(n³), and *held* when it keeps the covariance of the last fresh one: then only the means follow the
+factorizes the posterior anew, O(n³), and *held* when it keeps the covariance of the last fresh one: then only the means follow the
 new sites, O(n²), while each row's cavity precision stays. Means need many sweeps to settle and variances few, so a few held sweeps
-after each fresh one halve the number of factorisations (the idea of Seeger & Nickisch 2011, "Fast convergent algorithms for
+after each fresh one halve the number of factorizations (the idea of Seeger & Nickisch 2011, "Fast convergent algorithms for
 expectation propagation approximate Bayesian inference"). Convergence is judged at fresh sweeps only.
 """
 
@@ -146,7 +146,7 @@ class Marginals(NamedTuple):
 
 
 class Factorised(NamedTuple):
-    """What a space keeps of a factorisation.
+    """What a space keeps of a factorization.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class DualSpace:
     gram : Array, shape (m, m)
         G = A K Aᵀ.
     jitter : Array
-        0; nothing is factorised but B = I + T^½ G T^½.
+        0; nothing is factorized but B = I + T^½ G T^½.
     """
 
     gram: Array
@@ -260,7 +260,7 @@ class LatentSpace:
     jitter : Array
         What the root needed.
     accurate : bool
-        Whether sites may be so precise that B is ill-conditioned: then it is factorised without being formed, and means are refined.
+        Whether sites may be so precise that B is ill-conditioned: then it is factorized without being formed, and means are refined.
     """
 
     root: Array
@@ -450,7 +450,7 @@ class Fit(NamedTuple):
     Attributes
     ----------
     sites : Sites
-    factor : Factorised
+    factor : Factorized
     marginals : Marginals
     """
 
@@ -508,7 +508,7 @@ class Info(NamedTuple):
     code : Array
         Index into `relpref.infer.result.CODES`.
     jitter : Array
-        What was added to the prior's diagonal so that it could be factorised.
+        What was added to the prior's diagonal so that it could be factorized.
     """
 
     sweeps: Array

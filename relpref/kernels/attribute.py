@@ -46,7 +46,7 @@ class Stationary(ABC):
 
     Notes
     -----
-    Prior of every ℓ: log-normal with median √d and log-sd 1. Two entities drawn at random from standardised attributes are
+    Prior of every ℓ: log-normal with median √d and log-sd 1. Two entities drawn at random from standardized attributes are
     √(2d) apart, so √d lets utility change over about that distance whatever the number of attributes, and two log-sds
     reach from a seventh of it to seven times it. Without the growth with d, the covariance of many attributes
     would be a diagonal matrix before any answer was seen (Hvarfner et al. 2024, arXiv:2402.02229).
@@ -138,7 +138,7 @@ class Linear:
 
     Notes
     -----
-    The weights add up to 1, so that on standardised attributes the mean gap variance of two entities is 2, what the
+    The weights add up to 1, so that on standardized attributes the mean gap variance of two entities is 2, what the
     stationary kernels give far apart, and amplitudes can be compared. Hence only ratios of the ℓ count; their prior
     is that of the stationary kernels. A constant shift of an attribute changes no gap.
     """

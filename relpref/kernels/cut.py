@@ -103,7 +103,7 @@ def item_graph(
     Parameters
     ----------
     attributes : array, shape (n, d)
-        As they are: nothing is standardised.
+        As they are: nothing is standardized.
     lengthscale : "median" or array, shape () or (d,)
         ℓ. "median": the median of the Euclidean distances of the n(n − 1)/2 pairs of items.
     keep : float, optional
@@ -262,7 +262,7 @@ def cut_features(
     key: Any = 0,
     return_error: bool = False,
 ) -> Any:
-    """Cut features of rankings of any kind: a number for each item, the larger, the more preferred among its neighbours.
+    """Cut features of rankings of any kind: a number for each item, the larger, the more preferred among its neighbors.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def cut_features(
         Position of each item's block, 0 = most preferred; −1 = not ranked.
     graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
         Weights between items, symmetric and not negative, of a DataFrame by the items' labels; or the name of a relation of the items.
-        By default `item_graph` of the items' standardised attributes. An item without an edge has the feature 0. A graph of several components
+        By default `item_graph` of the items' standardized attributes. An item without an edge has the feature 0. A graph of several components
         is allowed: the order of items in different components changes no gain; it only says which gains are pooled.
     normalize : bool
         Divide by `cut_scale`, so that kernels of different graphs can be compared.

@@ -285,7 +285,7 @@ class RegularizedLaplacian:
     would not do that: as ι grows, the entries of a component approach a constant and only the gaps count.)
 
     Prior of ι: log-normal with log-sd 1 and median √(10/mean degree). A node hands its utility to its
-    neighbours in proportion to degree·ι² against 1, so the median makes a typical node lean on its neighbours for ten
+    neighbors in proportion to degree·ι² against 1, so the median makes a typical node lean on its neighbors for ten
     elevenths and on itself for the rest, and two log-sds reach from nearly independent nodes to nearly constant components.
     """
 
@@ -477,7 +477,7 @@ class HiddenCommonCause:
     Raises
     ------
     DataError
-        If the method is another one or the regularisation is not positive; when called, if the cliques have not been counted,
+        If the method is another one or the regularization is not positive; when called, if the cliques have not been counted,
         or all entities are linked to each other alike, so that every correlation is the same.
 
     Notes
@@ -485,7 +485,7 @@ class HiddenCommonCause:
     There is no hyperparameter but the amplitude. Links reach one step (or one clique) far: entities without a common group are
     independent. ``normalize`` is as for `RegularizedLaplacian`, with one exception. Where the entities of a component are all in the
     same groups (brands: a bipartite relation with one target for each entity), the only gaps within components are those of the
-    regularisation, and scaling these up to 2 would blow up the gaps between components. So where their mean variance is below
+    regularization, and scaling these up to 2 would blow up the gaps between components. So where their mean variance is below
     1 % of that between components, the variances stay 1.
     """
 

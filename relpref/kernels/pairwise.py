@@ -15,7 +15,7 @@ kernel                k((v, w), (v', w'))                                       
 ====================  ==========================================================  ==========
 
 The factors are fixed: with ½ the symmetric and the reciprocal kernel add up to the Kronecker kernel (other authors
-have 1 or 2 in its place, which rescales the regularisation). No kernel of q edges is ever formed, unless `matrix` is
+have 1 or 2 in its place, which rescales the regularization). No kernel of q edges is ever formed, unless `matrix` is
 asked for: the sum Σ_e k(·, e) dual_e is made of products with node kernels (the "vec trick").
 
 Kronecker, symmetric, reciprocal: Pahikkala, Waegeman, Airola, Salakoski & De Baets 2010. Cartesian: Kashima et al.
@@ -68,7 +68,7 @@ def product(left: Floats, weights: Weights, right: Floats) -> Floats:
 def product_at(left: Floats, weights: Weights, right: Floats, rows: Indices, columns: Indices) -> Floats:
     """(L W Rᵀ)[rows, columns], shape (q,), by the cheapest of three ways.
 
-    They are the whole product, and the generalised vec trick from either side: L W once, then one inner product of
+    They are the whole product, and the generalized vec trick from either side: L W once, then one inner product of
     length m for each entry.
     """
     (a, p), (b, m), q, entries = left.shape, right.shape, len(rows), _cost(weights)

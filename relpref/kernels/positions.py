@@ -335,7 +335,7 @@ def _round_of_placements(
 ) -> NDArray[np.int32]:
     """Placements, stratified: in a round every missing item is in each slot twice, once in a placement and once in its mirror image.
 
-    (Of many slots it is in each stretch of neighbouring ones twice.) In each placement by itself the items are independent and
+    (Of many slots it is in each stretch of neighboring ones twice.) In each placement by itself the items are independent and
     uniform, so that means are unbiased. Rounds are independent, so that their spread gives the standard error.
     """
     missing = np.flatnonzero(ranking < 0)

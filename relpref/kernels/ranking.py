@@ -77,7 +77,7 @@ class Cut:
     ----------
     graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
         Weights between items, or the name of a relation of the items (a DataFrame, which is read by the items' labels, is for the plain
-        functions and the transformers: programs take an array); by default a squared exponential of their standardised
+        functions and the transformers: programs take an array); by default a squared exponential of their standardized
         attributes (GCK eq. 15; for attributes as they are, give ``item_graph(attributes)``).
     lengthscale : "median", "learn" or float
         Of that squared exponential. "median": the median distance of two items. "learn": a hyperparameter for each attribute, the

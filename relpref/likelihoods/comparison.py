@@ -42,7 +42,7 @@ class Comparison(dist.Distribution):
     With K offered outcomes an answer has the probability lapse/K + (1 − lapse)·p, p being that without lapses. It is not log-concave in
     the gap: an answer that contradicts all others is taken for a lapse, and the belief does not move.
 
-    Everything else is computed for the standardised gap (gap + shift)/scale, whose noise has scale 1. The predictor is the gap itself,
+    Everything else is computed for the standardized gap (gap + shift)/scale, whose noise has scale 1. The predictor is the gap itself,
     so ``scale`` and ``shift`` may be hyperparameters without changing the projection that an engine works in.
     """
 
@@ -143,7 +143,7 @@ class Comparison(dist.Distribution):
         Returns
         -------
         dict
-            ``probability`` that it favours the first.
+            ``probability`` that it favors the first.
         """
         return {"probability": jnp.exp(self.tilted(jnp.ones_like(mean), mean, variance).log_normalizer)}
 
@@ -281,7 +281,7 @@ class GradedComparison(Comparison):
         Returns
         -------
         dict
-            ``probability`` that it favours the first, by whatever strength, and ``tie`` that it is one.
+            ``probability`` that it favors the first, by whatever strength, and ``tie`` that it is one.
         """
         total = jnp.sqrt(jnp.square(self.scale) + variance)
         ends = [(self.shift + mean + side * self.thresholds[0]) / total for side in (-1, 1)]

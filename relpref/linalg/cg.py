@@ -70,7 +70,7 @@ def block_cg(
         B, a NumPy or JAX array of the precision to compute in; a NumPy array is overwritten unless ``verify``.
     start : array, shape (n, k), optional
         First guess; zero by default.
-    minimise : {"error", "residual"}
+    minimize : {"error", "residual"}
         See `conjugate_gradient`; "residual" is without a preconditioner.
     tol : float or array, shape (k,)
         Bound on √(rᵀM⁻¹r / bᵀM⁻¹b), also column by column. With M the diagonal this norm weighs an entry by its own scale.
@@ -263,9 +263,9 @@ def conjugate_gradient(
         b, of any shape.
     start : array, optional
         First guess; zero by default.
-    minimise : {"error", "residual"}
+    minimize : {"error", "residual"}
         What is least after each iteration: (x − x*)ᵀ A (x − x*), conjugate gradients; or ‖b − A x‖, conjugate residuals
-        (in exact arithmetic the iterates of MINRES). To regularise by stopping early take the second: the error is
+        (in exact arithmetic the iterates of MINRES). To regularize by stopping early take the second: the error is
         dominated by the part of b that A can hardly produce, noise more often than not.
     tol : float
         Relative residual ‖b − A x‖ / ‖b‖ at which to end.
@@ -273,7 +273,7 @@ def conjugate_gradient(
         By default ten times the size of ``rhs``.
     callback : callable, optional
         Called after each iteration with its number, the solution so far (live: copy it to keep it) and the relative
-        residual. If it returns True, the iterations stop: early stopping regularises.
+        residual. If it returns True, the iterations stop: early stopping regularizes.
 
     Returns
     -------

@@ -233,7 +233,7 @@ def _checked(adjacency: Any) -> Any:
     return weights
 
 
-# Up to so many nodes a factorisation costs less than the iterations.
+# Up to so many nodes a factorization costs less than the iterations.
 _SMALL = 500
 # Single precision gains no more in one round (measured on hubs, random graphs and lattices with shortcuts).
 _SINGLE = 3e-7
@@ -457,7 +457,7 @@ _DENSE, _DENSE_SIZE = 0.1, 4000
 class LaplacianSolver:
     """Solves with Δ + shift I, Δ = D − W, of an undirected graph of up to millions of nodes.
 
-    Where that is cheap (few nodes, a forest), by a sparse factorisation; else by conjugate gradients on blocks of columns, with
+    Where that is cheap (few nodes, a forest), by a sparse factorization; else by conjugate gradients on blocks of columns, with
     the diagonal as preconditioner, in single precision with residuals in double, on all cores that the process may use. The
     constants of each component are eigenvectors (Δ1 = 0) and are treated exactly, so that the smallest shift does no harm.
 

@@ -202,7 +202,7 @@ class ShardedEdges:
     """The kernel matrix of q edges, Kronecker's K(v, v') G(w, w'), with the conditioning nodes dealt out over devices.
 
     A device holds its share of the rows of K and of G, of the edges by their conditioning node, and of the (p, m) matrix of
-    coefficients. In a product the blocks of the kernels' other rows come by in turn, from neighbour to neighbour. So a product
+    coefficients. In a product the blocks of the kernels' other rows come by in turn, from neighbor to neighbor. So a product
     takes each of N devices O((p²m + pm²)/N) operations and the memory of (p² + m² + 4pm)/N numbers.
 
     Parameters
@@ -218,7 +218,7 @@ class ShardedEdges:
         Of one axis, at most p devices. With those of several processes each process calls the same functions in the same order.
     swap : {"none", "symmetric", "reciprocal"}
         With ½(A ± Aᵀ) in place of A: the symmetric and the reciprocal kernel.
-    centred : bool
+    centered : bool
         Subtract from each edge's score the mean of its row's edges: the system of the ranking loss.
 
     Raises
@@ -266,7 +266,7 @@ class ShardedEdges:
         max_iterations: int | None = None,
         progress: Progress | None = None,
     ) -> CGResult:
-        """The coefficients a with (K + λ) a = y, or where it is centred (C K C + λ) a = C y with a in the range of C.
+        """The coefficients a with (K + λ) a = y, or where it is centered (C K C + λ) a = C y with a in the range of C.
 
         Parameters
         ----------

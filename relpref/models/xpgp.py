@@ -29,14 +29,14 @@ def xpgp(
     attribute_kernel : AttributeKernel, optional
         `SquaredExponential` by default. Sites ``attributes_amplitude`` and, for the default, ``attributes_lengthscale``.
     relation_kernels : mapping from relation to GraphKernel, optional
-        The regularised Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``. A directed
+        The regularized Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``. A directed
         relation has two parts, ``<relation>_linking`` and ``<relation>_linked``; its own name stands for both.
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter.
     likelihood : AnswerModel, optional
         `Probit` by default, which looks at every column of the answers; its parameters are sites as well.
     standardize : bool
-        Centre and scale every attribute (by the data's own moments).
+        Center and scale every attribute (by the data's own moments).
     normalize : bool
         Scale every graph kernel to a mean gap variance of 2 (see `RegularizedLaplacian`).
     individual : bool

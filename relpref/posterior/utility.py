@@ -63,7 +63,7 @@ _Step = tuple[bool, Comparisons, Change]  # whether answers were added, which, a
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UtilityPosterior(Posterior):
-    """Beliefs about the utilities of labelled entities. Only differences of utilities are identified by answers.
+    """Beliefs about the utilities of labeled entities. Only differences of utilities are identified by answers.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class UtilityPosterior(Posterior):
         Returns
         -------
         DataFrame
-            ``first``, ``second``; ``probability`` that the next noisy answer favours the first (its expectation, where answers
+            ``first``, ``second``; ``probability`` that the next noisy answer favors the first (its expectation, where answers
             are probabilities); ``tie`` that it is a tie, where there are some; ``p_better`` that the first's utility is the higher; ``gap_mean`` and ``gap_sd`` of the difference of utilities.
 
         Raises
@@ -540,7 +540,7 @@ class UtilityPosterior(Posterior):
     ) -> "UtilityPosterior":
         """A posterior over the old entities and newcomers.
 
-        The prior is rebuilt with standardisation, graph scaling and hyperparameters as they were, and EP runs again from the
+        The prior is rebuilt with standardization, graph scaling and hyperparameters as they were, and EP runs again from the
         old sites: a graph prior is not projective, so newcomers' links move the old entities a little, too. The scale of
         `HiddenCommonCause` and of `RelationVectors` is not as it was: it is that of the old entities in the larger graph.
 

@@ -196,7 +196,7 @@ class RLS(KernelRegressor):
 
     Notes
     -----
-    There is no intercept: centre y, or add a constant to the kernel.
+    There is no intercept: center y, or add a constant to the kernel.
     """
 
     regularization: float = 1.0

@@ -227,7 +227,7 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
         ((*TABLES, "--model", "ranking_classifier"), "there is no such program"),
         ((*TABLES, "--restarts", "0"), "0 is less than 1"),
         ((*TABLES, "--restarts", "two"), "'two' is not a whole number"),
-        ((*TABLES, "--engine", "vb"), "invalid choice: 'vb'"),
+        ((*TABLES, "--engine", "vb"), "there is no such engine; use ep or laplace"),
         ((*TABLES, "--hyperparameters", "guess"), "invalid choice: 'guess'"),
         ((*TABLES, "--draws", "50"), "draws are for --hyperparameters nuts"),
         ((*TABLES, "--fix", "attributes_amplitude"), "write the name and a number"),

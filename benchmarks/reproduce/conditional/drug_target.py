@@ -47,7 +47,7 @@ class Setting:
     over : str
         Within what predictions are compared with each other.
     judge : callable
-        From a problem, its labels and the fold of each drug and target to the AUC at each regularisation.
+        From a problem, its labels and the fold of each drug and target to the AUC at each regularization.
     """
 
     title: str

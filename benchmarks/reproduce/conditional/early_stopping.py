@@ -1,10 +1,10 @@
-"""Iterations stopped early in place of a regularisation (Pahikkala et al. 2010, section 6.2 and Fig. 3, right).
+"""Iterations stopped early in place of a regularization (Pahikkala et al. 2010, section 6.2 and Fig. 3, right).
 
-Two solvers of the same system without regularisation, one product with the kernel of edges in each iteration. Conjugate gradients
+Two solvers of the same system without regularization, one product with the kernel of edges in each iteration. Conjugate gradients
 make the error of the coefficients small, in a norm in which noise that the kernel can hardly represent weighs most; conjugate
 residuals, the method of minimal residuals, make the residual small, and leave such noise for last.
 
-Without regularisation conjugate gradients also magnify rounding, so that their errors differ from one machine to another. Each run is repeated with the
+Without regularization conjugate gradients also magnify rounding, so that their errors differ from one machine to another. Each run is repeated with the
 known nodes in other orders, which changes nothing but rounding, and an error on which the orders disagree is not printed.
 """
 

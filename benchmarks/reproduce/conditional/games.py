@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 WEIGHTS = (1, 10, 100)
 REPETITIONS, QUICK_REPETITIONS = 100, 5
-# "Close to zero" in the paper, where regularisation was found to be harmful.
+# "Close to zero" in the paper, where regularization was found to be harmful.
 REGULARIZATION = 1e-4
 COST = 1.0  # the loss is a sum over some ten thousand pairs
 PAPER = {

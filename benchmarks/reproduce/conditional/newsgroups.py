@@ -30,7 +30,7 @@ DIRECTIONS = {
 CONTROL = "cosine"
 LOSSES: tuple[Loss, ...] = ("regression", "ranking")
 REGULARIZATIONS = tuple(float(value) for value in 10.0 ** np.arange(-3, 7))
-# Conditioning nodes on which a regularisation is judged; all the held-out messages are ranked for each.
+# Conditioning nodes on which a regularization is judged; all the held-out messages are ranked for each.
 JUDGED = 500
 QUICK_SIZE = 400
 

@@ -67,7 +67,7 @@ def solve_edges(
         the rankings of both its ends (CR10, end of section 3), give every edge in both directions.
     start : array, shape (q,), optional
         Coefficients to start from, such as those for another λ.
-    minimise, tol, max_iterations, callback
+    minimize, tol, max_iterations, callback
         As for `relpref.linalg.cg`; see `EarlyStopping`. Where stopping early is all the regularization,
         ``minimise="residual"`` is the better choice by far.
     progress : callable, optional

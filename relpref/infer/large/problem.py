@@ -302,8 +302,8 @@ class Table:
 
     Attributes
     ----------
-    centre, reach : float
-        y = (log v − centre)/reach, which is held within −1 and 1.
+    center, reach : float
+        y = (log v − center)/reach, which is held within −1 and 1.
     coefficients : array, shape (k, t, t)
         C; a single one where there is nothing to be learned.
     """

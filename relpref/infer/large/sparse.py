@@ -507,7 +507,7 @@ class SparsePosterior(PosteriorCovariance):
     Attributes
     ----------
     latents : Latents
-    relations : Factorised or Iterative
+    relations : Factorized or Iterative
     weights : array, shape (m,)
         Diagonal of T.
     excess : array, shape (n, r)

@@ -318,7 +318,7 @@ def fit(
     """Run EP on many answers about many entities.
 
     The fixed point is that of `relpref.infer.ep`, as near to it as the variances of the gaps: the same steps and the same damping,
-    with solves instead of a factorised matrix.
+    with solves instead of a factorized matrix.
 
     Parameters
     ----------
