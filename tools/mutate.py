@@ -160,7 +160,9 @@ def run(mutant: Mutant) -> tuple[bool, float]:
         tests = mutant.tests or f"tests/{mutant.room}"
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split()]
         environment = os.environ | {"PYTHONPATH": folder, "XLA_FLAGS": "--xla_backend_optimization_level=0"}
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=_LIMIT_S, check=False)
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, timeout=_LIMIT_S, check=False
+        )
     if done.returncode not in (0, 1):
         raise SystemExit(f"{mutant}: pytest ended with {done.returncode}\n{done.stdout.decode()[-2000:]}")
     return done.returncode == 1, time.monotonic() - started
