@@ -254,9 +254,10 @@ def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
     return ScaleReference(eigenvalues, gap_weights, graph.mean_degree, graph.component), error
 
 
-def gap_scale(reference: ScaleReference, function: Any) -> float:
-    """What brings the mean gap variance of a function of the Laplacian to 2; 1 where there is no gap in a component."""
+def gap_scale(reference: ScaleReference, function: Any, least: float = 0.0) -> float:
+    """What brings the mean gap variance of a function of the Laplacian, or ``least``, to 2; 1 where there is no gap in a component."""
     variance = float(np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues))))
+    variance = max(variance, least)
     return 2 / variance if variance > 0 else 1.0
 
 
@@ -332,6 +333,10 @@ class Diffusion:
     Smoother than `RegularizedLaplacian`, as the squared exponential is smoother than Matérn kernels. ``normalize`` is as there.
     Prior of t: log-normal with log-sd 1 and median 1/mean degree, the time in which a typical node would give away 63 % of its
     heat if nothing came back; two log-sds reach from 13 % to all but 1/1600 of it.
+
+    Heat never leaves a component: within one, gaps vanish as exp(−λt), between two they do not. So scaling by the gaps within
+    components alone would let utilities of different components differ without bound, and their means over t would not exist.
+    With ``normalize`` the mean gap variance between components is at most 100 times the 2 within them.
     """
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
@@ -339,12 +344,16 @@ class Diffusion:
         return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Spectral:
-        return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize)
+        least = _LEAST_WITHIN * _heat_between(graph.reference)
+        return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize, least)
 
     def implicit(self, graph: Graph, *, normalize: bool = True, time: float) -> HeatKernel:
         """The same for a graph too large for its spectrum: products with the exponential by polynomials."""
+        least = _LEAST_WITHIN * float(_heat_between(graph.reference))
         scale = (
-            gap_scale(graph.reference, lambda eigenvalues: np.exp(-time * eigenvalues)) if normalize else 1.0
+            gap_scale(graph.reference, lambda eigenvalues: np.exp(-time * eigenvalues), least)
+            if normalize
+            else 1.0
         )
         return heat_of(graph, time).scaled(scale)
 
@@ -361,14 +370,33 @@ class Diffusion:
         )
 
 
-def _spectral(graph: Graph, function: Callable[[Array], Array], normalize: bool) -> Spectral:
+_LEAST_WITHIN = (
+    0.01  # mean gap variance within components that a scale is made of, relative to that between them
+)
+
+
+def _heat_between(reference: ScaleReference) -> Array:
+    """Mean gap variance over the pairs of different components as t → ∞; 0 without such pairs, or without an edge.
+
+    Of exp(−tΔ) it is 1/s + 1/s' for components of s and s' nodes.
+    """
+    component = jnp.asarray(reference.component)
+    size = jnp.bincount(component, length=component.size)[component]
+    others = component.size - size
+    mean = 2 * jnp.sum(others / size) / jnp.maximum(jnp.sum(others), 1)
+    return jnp.where(jnp.sum(jnp.asarray(reference.gap_weights)) > 0, mean, 0.0)
+
+
+def _spectral(
+    graph: Graph, function: Callable[[Array], Array], normalize: bool, least: Any = 0.0
+) -> Spectral:
     """A function of the Laplacian; its mean gap variance needs only the eigenvalues, see `Spectrum`."""
     eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
     values = function(eigenvalues)
     if normalize:
         reference = graph.reference
         gap_variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
-        values = values * unit_scale(gap_variance)
+        values = values * unit_scale(jnp.maximum(gap_variance, least))
     return Spectral(values, vectors)
 
 

@@ -48,6 +48,23 @@ def dense(kernel: Any, graph: Graph = GRAPH, *, normalize: bool = False, **param
         return np.asarray(_matrix(kernel, graph, parameters, normalize))
 
 
+def test_heat_keeps_utilities_of_different_components_within_bounds() -> None:
+    component = np.asarray(GRAPH.component)
+    apart = component[:, None] != component[None, :]
+    for time, bounded in ((0.4, False), (8.0, False), (60.0, True), (700.0, True)):
+        covariance = dense(Diffusion(), normalize=True, time=time)
+        own = np.diagonal(covariance)
+        between = float(np.mean((own[:, None] + own - 2 * covariance)[apart]))
+        assert between == pytest.approx(200.0, rel=1e-6) if bounded else between < 200.0
+        implicit = Diffusion().implicit(GRAPH, time=time)
+        nodes = np.arange(GRAPH.num_nodes)
+        np.testing.assert_allclose(implicit.block(nodes, nodes), covariance, rtol=1e-5, atol=1e-5)
+        if not bounded:
+            assert mean_gap(covariance, component) == pytest.approx(2.0)
+    whole = Graph(3, [0, 1], [1, 2], [1.0, 1.0])  # one component: nothing between, so nothing is bounded
+    assert mean_gap(dense(Diffusion(), whole, normalize=True, time=30.0), np.zeros(3)) == pytest.approx(2.0)
+
+
 def mean_gap(covariance: Any, component: Any) -> float:
     gaps = [
         covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
