@@ -148,3 +148,26 @@ def test_incomplete_labels_without_noise_are_solved_directly() -> None:
     assert posterior.info["solver"] == "factor of the edges' kernel"
     gap = np.abs(posterior.mean().to_numpy() - known)
     assert np.nanmax(gap) < 0.02
+
+
+@pytest.mark.parametrize("loss", ["regression", "ranking"])
+def test_the_precision_of_a_label_is_what_the_dual_makes_of_it(loss: Any) -> None:
+    from relpref.infer.exact.closed import KroneckerSystem
+    from relpref.linalg import symmetric_eigen
+
+    rng = np.random.default_rng(3)
+    left, right = (
+        symmetric_eigen(x @ x.T, "kernel") for x in (rng.normal(size=(3, 3)), rng.normal(size=(4, 4)))
+    )
+
+    def dual(labels: Any) -> Any:
+        return KroneckerSystem(left, right, labels, loss).solve(0.7).dual.ravel()
+
+    precision = np.stack([dual(unit.reshape(3, 4)) for unit in np.eye(12)])
+    np.testing.assert_allclose(precision, precision.T, atol=1e-12)
+    fit = KroneckerSystem(left, right, rng.normal(size=(3, 4)), loss).solve(0.7)
+    rows, columns = np.divmod(np.arange(12), 4)
+    np.testing.assert_allclose(fit.label_precision(rows, columns), np.diagonal(precision), rtol=1e-9)
+    for node in range(3):
+        block = precision[4 * node : 4 * node + 4, 4 * node : 4 * node + 4]
+        np.testing.assert_allclose(fit.node_precision(node), block, atol=1e-10)
