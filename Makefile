@@ -55,8 +55,8 @@ test-slow: $(VENV)/.installed-test ## run the tests marked slow
 	$(COMPILED) $(VENV)/bin/python -m pytest -m slow $(PARALLEL) $(ARGS)
 
 # An import of every room, files, one fit with each engine, the command line.
-LOWEST_TESTS = tests/test_imports.py tests/test_lowest.py tests/data/test_files.py tests/infer/test_storage.py \
-	tests/infer/test_relation_storage.py tests/infer/test_class_posterior.py tests/infer/test_laplace.py \
+LOWEST_TESTS = tests/test_imports.py tests/test_lowest.py tests/data/test_files.py tests/posterior/test_storage.py \
+	tests/infer/test_relation_storage.py tests/posterior/test_class_posterior.py tests/infer/test_laplace.py \
 	tests/cli/test_fit.py tests/ask/test_guard.py
 
 test-lowest: $(LOWEST_VENV)/.installed-lowest ## run some tests with the lowest versions of all dependencies

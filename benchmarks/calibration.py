@@ -26,7 +26,7 @@ WAYS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "evidence": ("EP", "integrate", {"draws": 100, "warmup": 100}),
     "nuts": ("nuts", "integrate", {}),
     "laplace": ("Laplace", "given", {}),
-    "maximise": ("EP", "maximise", {}),
+    "maximize": ("EP", "maximize", {}),
     "svi": ("svi", "integrate", {}),
 }
 
@@ -36,7 +36,7 @@ _TITLES = {
     "evidence": "EP, integrated",
     "nuts": "NUTS",
     "laplace": "Laplace",
-    "maximise": "EP, maximised",
+    "maximize": "EP, maximised",
     "svi": "SVI",
 }
 
@@ -96,7 +96,7 @@ def calibrated(name: str, way: str, simulations: int, file: Path, args: argparse
         engine=engine,
         hyperparameters=hyperparameters,
         simulations=simulations,
-        key=args.key,
+        rng_key=args.key,
         engine_options=options,
         file=file,
         scheduler=args.scheduler,

@@ -1,4 +1,4 @@
-"""Small problems on which every program is tried: a dozen entities, six nodes and four objects, thirty people who rank five things."""
+"""Small problems on which every program is tried: a dozen items, six nodes and four objects, thirty people who rank five things."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-ENTITIES, QUESTIONS = 12, 30
+ITEMS, QUESTIONS = 12, 30
 NODES, OBJECTS = 6, 4
-RANKERS, ITEMS, CLASSES = 30, 5, 3
+RANKERS, RANKED, CLASSES = 30, 5, 3
 PROGRAMS = ("xpgp", "preference_gp", "conditional_ranking", "ranking_classifier", "kronecker_classifier")
 RANKING_LOSS = "conditional_ranking, ranking loss"  # for the exact engine alone
 # The default prior lets noise be next to nothing. Where it is, EP's evidence is beyond what float64 holds, and a sampler gets lost; the exact
@@ -42,7 +42,7 @@ def case(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def questions(kind: str) -> tuple[Any, dict[str, Any]]:
-    """Questions about a dozen entities with two attributes and a chain of links, and the program's options.
+    """Questions about a dozen items with two attributes and a chain of links, and the program's options.
 
     What was answered is not looked at; the columns say which likelihood there is.
     """
@@ -52,8 +52,8 @@ def questions(kind: str) -> tuple[Any, dict[str, Any]]:
     from relpref.likelihoods import Logistic
 
     rng = np.random.default_rng(0)
-    names = [f"e{row}" for row in range(ENTITIES)]
-    every = [(names[i], names[j]) for i in range(ENTITIES) for j in range(i)]
+    names = [f"e{row}" for row in range(ITEMS)]
+    every = [(names[i], names[j]) for i in range(ITEMS) for j in range(i)]
     pairs = [every[row] for row in rng.choice(len(every), QUESTIONS, replace=False)]
     table = pd.DataFrame(pairs, columns=["winner", "loser"])
     cycle = np.arange(QUESTIONS)
@@ -68,7 +68,7 @@ def questions(kind: str) -> tuple[Any, dict[str, Any]]:
         table["rater"] = [f"rater {row}" for row in cycle % 3]
         table["shown_first"] = np.where(cycle % 2 == 0, table["winner"], table["loser"])
     data = relpref.PreferenceData.from_tables(
-        pd.DataFrame(rng.standard_normal((ENTITIES, 2)), columns=["x", "y"], index=names),
+        pd.DataFrame(rng.standard_normal((ITEMS, 2)), columns=["x", "y"], index=names),
         table,
         {"next": pd.DataFrame({"source": names[:-1], "target": names[1:]})},
     )
@@ -98,6 +98,6 @@ def ballots() -> Any:
     import relpref
 
     rng = np.random.default_rng(2)
-    items = np.array(list("abcde"))[:ITEMS]
+    items = np.array(list("abcde"))[:RANKED]
     orders = [list(rng.permutation(items)) for _ in range(RANKERS)]
     return relpref.Rankings.from_orders(orders).with_labels([row % CLASSES for row in range(RANKERS)])

@@ -27,12 +27,12 @@ def installed(makers: Mapping[str, Callable[[], C]]) -> tuple[dict[str, C], list
 
 
 def compare(
-    makers: Mapping[str, Callable[[], Contestant]], entities: int, comparisons: int, repeats: int
+    makers: Mapping[str, Callable[[], Contestant]], items: int, comparisons: int, repeats: int
 ) -> str:
     """Time the contestants on problems of one shape, and on one of another shape."""
     contestants, missing = installed(makers)
-    problems = [make(entities, comparisons, seed) for seed in range(repeats + 1)]
-    timings, answers = alternate(contestants, problems, make(entities, comparisons + 1, repeats + 1), repeats)
+    problems = [make(items, comparisons, seed) for seed in range(repeats + 1)]
+    timings, answers = alternate(contestants, problems, make(items, comparisons + 1, repeats + 1), repeats)
     header = [
         "",
         "first call, s",

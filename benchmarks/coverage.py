@@ -1,6 +1,6 @@
 """Coverage of intervals when hyperparameters are drawn from their priors: python -m benchmarks.coverage
 
-Every data set is drawn from its program, fitted, and asked about all pairs of entities (about 40 random quantities for classifiers and
+Every data set is drawn from its program, fitted, and asked about all pairs of items (about 40 random quantities for classifiers and
 relations). Standard errors are clustered by data set. Writes a Markdown table.
 """
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)} (default: all)")
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--engines", nargs="+", choices=("EP", "Laplace"), default=["EP"])
-    parser.add_argument("--ways", nargs="+", default=["integrate"], help="integrate, maximise, nuts or given")
+    parser.add_argument("--ways", nargs="+", default=["integrate"], help="integrate, maximize, nuts or given")
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path)
@@ -73,7 +73,7 @@ def simulated(
 
     from relpref import infer
     from relpref.diagnostics.sbc import fitted
-    from relpref.diagnostics.simulation import Questions, usual
+    from relpref.diagnostics.simulation import Asked, Questions, usual
 
     warnings.simplefilter("ignore")
     design, start, number = block
@@ -99,7 +99,7 @@ def simulated(
             picks = [quantity.pick(rng) for _ in range(_PICKS)]
             with jax.enable_x64(True):
                 below = np.array(
-                    [questions.ask(quantity, truth, pick, rng).below_posterior(posterior) for pick in picks]
+                    [Asked(questions, quantity, truth, pick, rng).below(posterior) for pick in picks]
                 )
         share = {f"{level}": float(np.mean(np.abs(below - 0.5) < level / 2)) for level in LEVELS}
         share["converged"] = float(result == "converged")
@@ -117,7 +117,7 @@ def _below_all(posterior: Any, truth: Any) -> np.ndarray[Any, Any]:
     return np.asarray(margins.weights @ ndtr((gap - margins.means) / np.sqrt(margins.variances)))
 
 
-def case(name: str, entities: int, answers: int, design: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def case(name: str, items: int, answers: int, design: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """A program, its arguments and its keywords."""
     import relpref
     from benchmarks import calibration_cases
@@ -128,15 +128,15 @@ def case(name: str, entities: int, answers: int, design: int) -> tuple[Any, tupl
             "conditional_ranking, some noise" if name == "conditional_ranking" else name
         )
     rng = np.random.default_rng(design)
-    labels = [f"e{row}" for row in range(entities)]
-    first = rng.integers(0, entities, answers)
-    second = (first + rng.integers(1, entities, answers)) % entities
+    labels = [f"e{row}" for row in range(items)]
+    first = rng.integers(0, items, answers)
+    second = (first + rng.integers(1, items, answers)) % items
     names = np.array(labels)
     table = pd.DataFrame({"winner": names[first], "loser": names[second]})
-    attributes = pd.DataFrame(rng.standard_normal((entities, 2)), columns=["x", "y"], index=labels)
+    attributes = pd.DataFrame(rng.standard_normal((items, 2)), columns=["x", "y"], index=labels)
     if name == "thurstone":
         return models.xpgp, (relpref.PreferenceData.from_tables(attributes[[]], table),), {}
-    links = rng.integers(0, entities, (2, 2 * entities))
+    links = rng.integers(0, items, (2, 2 * items))
     links = links[:, links[0] != links[1]]
     edges = pd.DataFrame({"source": names[links[0]], "target": names[links[1]]})
     data = relpref.PreferenceData.from_tables(attributes, table, {"links": edges.drop_duplicates()})
@@ -146,8 +146,8 @@ def case(name: str, entities: int, answers: int, design: int) -> tuple[Any, tupl
 def _row(name: str, size: str, engine: str, way: str, found: list[dict[str, float]]) -> dict[str, Any]:
     kept = [one for one in found if "failed" not in one]
     row: dict[str, Any] = {"program": name}
-    entities, answers = SIZES[size]
-    row["size"] = f"{entities} entities, {answers} answers" if name in CASES[:3] else "small"
+    items, answers = SIZES[size]
+    row["size"] = f"{items} items, {answers} answers" if name in CASES[:3] else "small"
     row |= {"engine": engine, "hyperparameters": way, "data sets": len(found)}
     row["not converged"] = len(found) - int(sum(one["converged"] for one in kept))
     for level in LEVELS:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jax.sharding import Mesh
 
 ITERATIONS = 20  # of conjugate gradients on edges
-ENTITIES = (1000, 3000)
+ITEMS = (1000, 3000)
 NODES = (1000, 2000)
 GRAPH = (200_000, 2_000_000)  # nodes, links
 
@@ -81,10 +81,10 @@ def found_meshes(parser: argparse.ArgumentParser) -> dict[str, Mesh]:
 def rows(meshes: dict[str, Mesh], args: argparse.Namespace) -> list[list[str]]:
     found = []
     single = {name: mesh for name, mesh in meshes.items() if mesh.size == 1}
-    for size in ENTITIES:
+    for size in ITEMS:
         n = max(20, round(args.scale * size))
         problems = [make(n, 3 * n, seed) for seed in range(3)]
-        found += timed(f"EP, {n} entities, {3 * n} answers", preferences(single), problems, args.repeats)
+        found += timed(f"EP, {n} items, {3 * n} answers", preferences(single), problems, args.repeats)
     for size in NODES:
         p = max(20, round(args.scale * size))
         found += timed(

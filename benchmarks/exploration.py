@@ -1,4 +1,4 @@
-"""The next question: every score among all pairs of 300, 1000 and 3000 entities, batches, and what further answers are worth."""
+"""The next question: every score among all pairs of 300, 1000 and 3000 items, batches, and what further answers are worth."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from benchmarks.measure import alternate, table
 from benchmarks.ours import data_of
 from benchmarks.problems import make
-from relpref.explore import SCORES, next_pairs, worth
+from relpref.explore import SCORES, expected_gain, next_pairs
 
 TITLE = "The next question"
 NOTES = """\
 After 3000 comparisons at fixed hyperparameters, each time after another answer; neither the fit nor the update is counted. All pairs that
 were not answered take part: 44,850, 499,500 and 4,498,500 less those. The first call compiles (and tabulates what an answer tells), once for all
-numbers of entities: larger ones come later."""
+numbers of items: larger ones come later."""
 SIZES, COMPARISONS = (300, 1000, 3000), 3000
 
 Contestant = Callable[[Any], Any]
@@ -29,7 +29,7 @@ def run(repeats: int) -> str:
         posteriors = _posteriors(size, repeats + 1)
         contestants: dict[str, Contestant] = {name: _question(name) for name in SCORES}
         contestants["a batch of 10"] = lambda posterior: next_pairs(posterior, 10)
-        contestants["worth of 10 answers"] = lambda posterior: worth(posterior, 10)
+        contestants["worth of 10 answers"] = lambda posterior: expected_gain(posterior, 10)
         timings, _ = alternate(contestants, posteriors, None, repeats)
         rows += [[f"{size}", name, *timing.row()] for name, timing in timings.items()]
     header = ("entities", "score", "first call, s", "then, median s", "range (calls)", "CPU s")

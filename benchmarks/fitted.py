@@ -1,14 +1,14 @@
-"""Hyperparameters from the data: 300 entities, 1000 comparisons."""
+"""Hyperparameters from the data: 300 items, 1000 comparisons."""
 
 from __future__ import annotations
 
 from benchmarks import ours, peers
 from benchmarks.cases import compare
 
-TITLE = "Hyperparameters from the data: 300 entities, 1000 comparisons"
+TITLE = "Hyperparameters from the data: 300 items, 1000 comparisons"
 NOTES = """\
 Each finds its hyperparameters by maximising its own evidence (relpref, and BoTorch with its own kernel: times priors),
-then gives the mean and sd of every entity's utility. With one lengthscale, or one for each of the four attributes."""
+then gives the mean and sd of every item's utility. With one lengthscale, or one for each of the four attributes."""
 
 
 def run(repeats: int) -> str:
@@ -19,7 +19,7 @@ def run(repeats: int) -> str:
             "relpref EP, its own kernel (four)": lambda: ours.fitted(shared_lengthscale=False),
             "BoTorch PairwiseGP, its own kernel (four)": lambda: peers.botorch_fitted(own_kernel=True),
         },
-        entities=300,
+        items=300,
         comparisons=1000,
         repeats=repeats,
     )

@@ -1,13 +1,13 @@
-"""Fixed hyperparameters: 1000 entities, 3000 comparisons."""
+"""Fixed hyperparameters: 1000 items, 3000 comparisons."""
 
 from __future__ import annotations
 
 from benchmarks import ours, peers
 from benchmarks.cases import compare
 
-TITLE = "Fixed hyperparameters: 1000 entities, 3000 comparisons"
+TITLE = "Fixed hyperparameters: 1000 items, 3000 comparisons"
 NOTES = """\
-Mean and sd of every entity's utility, at the true hyperparameters. choix has no attributes: independent utilities
+Mean and sd of every item's utility, at the true hyperparameters. choix has no attributes: independent utilities
 of the same variance."""
 
 
@@ -18,7 +18,7 @@ def run(repeats: int) -> str:
             "BoTorch PairwiseGP, Laplace": peers.botorch_fixed,
             "choix ep_pairwise": peers.choix_ep,
         },
-        entities=1000,
+        items=1000,
         comparisons=3000,
         repeats=repeats,
     )

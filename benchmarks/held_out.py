@@ -13,18 +13,18 @@ from benchmarks.measure import table
 from benchmarks.ours import data_of
 from benchmarks.problems import Problem, make
 
-TITLE = "Leave-one-out and influence: 1000 entities, 3000 comparisons"
+TITLE = "Leave-one-out and influence: 1000 items, 3000 comparisons"
 NOTES = """\
 At fixed hyperparameters; the fit is not counted. The first call compiles (influence comes second and finds that done). The last column is the largest difference of a log probability, in nats, from that
 of a fit without the answer, over 50 answers drawn at random; and of the largest shift of a utility, in posterior sd, over the same."""
-ENTITIES, COMPARISONS, CHECKED = 1000, 3000, 50
+ITEMS, COMPARISONS, CHECKED = 1000, 3000, 50
 
 
 def run(repeats: int) -> str:
     """Time, and check against fits."""
     from relpref.diagnostics import influence, leave_one_out
 
-    problem = make(ENTITIES, COMPARISONS, 0)
+    problem = make(ITEMS, COMPARISONS, 0)
     posterior = _fit(problem)
     rows, found = [], {}
     for act in (leave_one_out, influence):

@@ -1,6 +1,6 @@
-"""What the entities' own parts cost where there is no such effect, and bring where there is: python -m benchmarks.individual
+"""What the items' own parts cost where there is no such effect, and bring where there is: python -m benchmarks.individual
 
-Utilities of 30 entities with two attributes, drawn with their hyperparameters from the default priors; 60 answers to different pairs. The log
+Utilities of 30 items with two attributes, drawn with their hyperparameters from the default priors; 60 answers to different pairs. The log
 loss is that of further answers about all pairs, exactly: the expectation under the true probabilities. It is compared with that of the same
 program with individual=False, on the same problems; a standard error is that of the mean over problems.
 """
@@ -16,8 +16,8 @@ import pandas as pd
 from scipy.special import ndtr, xlogy
 from scipy.stats import halfnorm, lognorm
 
-ENTITIES, ANSWERS, ATTRIBUTES = 30, 60, 2
-EFFECTS = {"of the attributes alone": (1, 0), "of both": (1, 1), "of the entities alone": (0, 1)}
+ITEMS, ANSWERS, ATTRIBUTES = 30, 60, 2
+EFFECTS = {"of the attributes alone": (1, 0), "of both": (1, 1), "of the items alone": (0, 1)}
 
 
 class Drawn(NamedTuple):
@@ -28,22 +28,22 @@ class Drawn(NamedTuple):
 
 
 def draw(effect: tuple[int, int], seed: int) -> Drawn:
-    """Utilities from the prior, which has the part of the attributes, that of the entities, or both."""
+    """Utilities from the prior, which has the part of the attributes, that of the items, or both."""
     from relpref.data import PreferenceData
 
     rng = np.random.default_rng(seed)
-    points = rng.standard_normal((ENTITIES, ATTRIBUTES))
-    utility = np.zeros(ENTITIES)
+    points = rng.standard_normal((ITEMS, ATTRIBUTES))
+    utility = np.zeros(ITEMS)
     if effect[0]:
         scale = lognorm(1.0, scale=np.sqrt(ATTRIBUTES)).rvs(ATTRIBUTES, random_state=rng)
         standard = (points - points.mean(axis=0)) / points.std(axis=0) / scale
         covariance = np.exp(-0.5 * np.sum((standard[:, None] - standard) ** 2, axis=2))
-        part = rng.multivariate_normal(np.zeros(ENTITIES), covariance, method="eigh")
+        part = rng.multivariate_normal(np.zeros(ITEMS), covariance, method="eigh")
         utility += halfnorm(scale=2.0).rvs(random_state=rng) * part
     if effect[1]:
         amplitude = halfnorm(scale=1.0 if effect[0] else 2.0).rvs(random_state=rng)
-        utility += amplitude * rng.standard_normal(ENTITIES)
-    first, second = np.triu_indices(ENTITIES, 1)
+        utility += amplitude * rng.standard_normal(ITEMS)
+    first, second = np.triu_indices(ITEMS, 1)
     asked = rng.choice(len(first), ANSWERS, replace=False)
     probability = ndtr(utility[first] - utility[second])
     wins = rng.random(ANSWERS) < probability[asked]
@@ -59,14 +59,14 @@ def log_loss(problem: Drawn, individual: bool, hyperparameters: Any) -> float:
 
     engine = EP(preference_gp, hyperparameters=hyperparameters, throw=False)
     posterior: Any = engine.run(0, problem.data, progress_bar=False, individual=individual)
-    pairs = list(zip(*np.triu_indices(ENTITIES, 1), strict=True))
+    pairs = list(zip(*np.triu_indices(ITEMS, 1), strict=True))
     told = posterior.prefer([(int(i), int(j)) for i, j in pairs])["probability"].to_numpy()
     true = problem.probability
     return float(-np.mean(xlogy(true, told) + xlogy(1 - true, 1 - told)))
 
 
 def costs(effect: tuple[int, int], problems: int, hyperparameters: Any) -> np.ndarray:
-    """Log loss without the entities' own parts and with them, shape (problems, 2)."""
+    """Log loss without the items' own parts and with them, shape (problems, 2)."""
     drawn = [draw(effect, seed) for seed in range(problems)]
     losses = [[log_loss(one, own, hyperparameters) for own in (False, True)] for one in drawn]
     return np.array(losses).reshape(problems, 2)
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.individual", description=__doc__)
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument(
-        "--hyperparameters", default="maximise", choices=("maximise", "integrate", "em", "nuts")
+        "--hyperparameters", default="maximize", choices=("maximize", "integrate", "em", "nuts")
     )
     parser.add_argument("--effects", nargs="+", choices=EFFECTS, default=list(EFFECTS))
     args = parser.parse_args()

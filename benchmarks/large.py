@@ -1,4 +1,4 @@
-"""More entities than a matrix has room for: time and memory against the goals, against the size, and against matrices.
+"""More items than a matrix has room for: time and memory against the goals, against the size, and against matrices.
 
 python -m benchmarks.large million --out results.json
 python -m benchmarks.large scaling --out results.json --figure docs/large-scaling.svg
@@ -40,7 +40,7 @@ def main() -> None:
     args = parse()
     kept = json.loads(args.out.read_text()) if args.out and args.out.exists() else {}
     if args.cases:
-        print(f"# Many entities\n\n{machine()}", flush=True)
+        print(f"# Many items\n\n{machine()}", flush=True)
     for case in args.cases:
         runs: list[dict[str, Any]] = []
         kept[case] = {"machine": machine(), "runs": runs}
@@ -69,7 +69,7 @@ def parse() -> argparse.Namespace:
         "--most",
         type=int,
         default=max(SPARSE),
-        help="entities of the largest size of `scaling` (default: all)",
+        help="items of the largest size of `scaling` (default: all)",
     )
     parser.add_argument("--seconds", type=float, default=1800.0, help="limit of each process (default: 1800)")
     parser.add_argument("--gigabytes", type=float, default=16.0, help="limit of each process (default: 16)")

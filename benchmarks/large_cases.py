@@ -71,11 +71,11 @@ def imported() -> None:
         import relpref.models  # noqa: F401
 
 
-def drawn(entities: int, links: int, answers: int, attributes: int = 0, **_: int) -> Any:
+def drawn(items: int, links: int, answers: int, attributes: int = 0, **_: int) -> Any:
     from relpref.data_loaders import power_law
 
     with step("drawing the problem"):
-        return power_law(entities, links, answers, attributes=attributes)
+        return power_law(items, links, answers, attributes=attributes)
 
 
 def fit(data: Any, fixed: dict[str, Any] | None, **options: Any) -> Any:
@@ -104,7 +104,7 @@ def million(size: dict[str, int]) -> None:
     with step("data from a sparse matrix"):
         data = PreferenceData.from_tables(labels, table, {"links": matrix})
     del matrix
-    with step("fit: mean of every entity"):
+    with step("fit: mean of every item"):
         posterior = fit(data, LINKS)
     with step(f"intervals of the best {size['top']}"):
         ranking = posterior.ranking(top=size["top"])
@@ -150,7 +150,7 @@ def memory(size: dict[str, int]) -> None:
 
 
 def scaling(size: dict[str, Any]) -> None:
-    """Fixed hyperparameters: what does not depend on the number of entities, compilation above all, is left out by a small fit before."""
+    """Fixed hyperparameters: what does not depend on the number of items, compilation above all, is left out by a small fit before."""
     problem = drawn(**size)
     data, structure = problem.data, size["structure"]
     with step("compilation"):
@@ -168,7 +168,7 @@ def scaling(size: dict[str, Any]) -> None:
 
 
 def agreement(size: dict[str, int]) -> None:
-    """The same problems with matrices of all entities and without."""
+    """The same problems with matrices of all items and without."""
     problem = drawn(**size)
     fixed = {**LINKS, "attributes_amplitude": 1.0, "attributes_lengthscale": 2.0}
     for name, known, options in (
@@ -201,7 +201,7 @@ def _correlation(posterior: Any, utilities: Any) -> float:
 
 
 def _tables(data: Any) -> tuple[Any, ...]:
-    labels = list(data.entities)
+    labels = list(data.labels)
     named = np.asarray(labels, dtype=object)
     answers = pd.DataFrame({"winner": named[data.winner], "loser": named[data.loser]})
     answers["count"] = data.count
@@ -209,8 +209,8 @@ def _tables(data: Any) -> tuple[Any, ...]:
 
 
 def _only_touched(data: Any) -> Any:
-    """The same answers among their entities alone, on a graph of one link: what is compiled for them is compiled for all."""
-    named = np.asarray(list(data.entities), dtype=object)
+    """The same answers among their items alone, on a graph of one link: what is compiled for them is compiled for all."""
+    named = np.asarray(list(data.labels), dtype=object)
     winner, loser = named[data.winner], named[data.loser]
     labels = list(dict.fromkeys([*winner, *loser]))
     answers = pd.DataFrame({"winner": winner, "loser": loser, "count": data.count})

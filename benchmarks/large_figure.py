@@ -1,4 +1,4 @@
-"""Cost against the number of entities, with the exponents of a power law."""
+"""Cost against the number of items, with the exponents of a power law."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     powers = exponents(runs)
-    with matplotlib.rc_context({"svg.hashsalt": "many entities", "font.size": 9}):
+    with matplotlib.rc_context({"svg.hashsalt": "many items", "font.size": 9}):
         figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
         for (structure, quantity), (sizes, costs) in lines(runs).items():
             panel = panels[QUANTITIES.index(quantity)]
@@ -58,7 +58,7 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
         for panel, label in zip(
             panels, ("seconds, fit and ranking", "peak beyond the imports, GB"), strict=True
         ):
-            panel.set(xlabel="entities n", ylabel=label)
+            panel.set(xlabel="items n", ylabel=label)
             panel.grid(alpha=0.3)
             panel.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18))
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

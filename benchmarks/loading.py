@@ -38,21 +38,21 @@ print(seconds, busy, peak, data.relations["links"].num_edges)
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loading", description=__doc__)
     parser.add_argument("formats", nargs="*", help=f"of {', '.join(FORMATS)} (default: all)")
-    parser.add_argument("--entities", type=int, default=1_000_000)
+    parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--links", type=int, default=10_000_000)
     args = parser.parse_args()
     formats = args.formats or FORMATS
     if unknown := set(formats) - set(FORMATS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     print(machine(), flush=True)
-    print(f"\n{run(formats, args.entities, args.links)}")
+    print(f"\n{run(formats, args.labels, args.links)}")
 
 
-def run(formats: tuple[str, ...], entities: int, links: int) -> str:
+def run(formats: tuple[str, ...], items: int, links: int) -> str:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "entities.csv"
-        labels = np.array([f"user{position}" for position in range(entities)], dtype=object)
+        labels = np.array([f"user{position}" for position in range(items)], dtype=object)
         names.write_text("name\n" + "\n".join(labels) + "\n")
         for ending in formats:
             note(f"writing {links} links as {ending}")
@@ -70,11 +70,11 @@ def run(formats: tuple[str, ...], entities: int, links: int) -> str:
     return table(["format", "size, MB", "seconds", "CPU seconds", "peak, GB", "edges"], rows)
 
 
-def pieces(entities: int, links: int) -> Iterator[NDArray[np.int32]]:
+def pieces(items: int, links: int) -> Iterator[NDArray[np.int32]]:
     """The ends of links, equal for every format."""
     rng = np.random.default_rng(0)
     for start in range(0, links, PIECE):
-        yield rng.integers(entities, size=(2, min(PIECE, links - start)), dtype=np.int32)
+        yield rng.integers(items, size=(2, min(PIECE, links - start)), dtype=np.int32)
 
 
 def write(file: Path, ending: str, labels: NDArray[np.object_], links: int) -> None:

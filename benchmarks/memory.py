@@ -17,10 +17,10 @@ from relpref import PreferenceData
 from relpref.ask.loop import Loop
 from relpref.ask.store import AnswerStore
 from relpref.infer import EP, UtilityPosterior
-from relpref.memory import resident_memory
+from relpref.limits import resident_memory
 from relpref.models import xpgp
 
-ENTITIES, ANSWERS = 100, 40  # that a loop begins with
+ITEMS, ANSWERS = 100, 40  # that a loop begins with
 REFINE = 10  # answers between two full fits of the loop
 RATERS = 100  # answers by each of its raters
 
@@ -43,12 +43,12 @@ def _fit(row: int) -> float:
 
 
 def _ask(answers: int) -> list[float]:
-    data = _data(ENTITIES, ANSWERS, 0)
+    data = _data(ITEMS, ANSWERS, 0)
     posterior = _posterior(data)
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        table = data.comparisons.table(data.entities)
-        store = AnswerStore.open(Path(folder) / "answers.sqlite", data.entities, table, files={})
+        table = data.comparisons.table(data.labels)
+        store = AnswerStore.open(Path(folder) / "answers.sqlite", data.labels, table, files={})
         rng = np.random.default_rng(0)
         with Loop(store, posterior, store.changes(0).version) as loop:
             for row in range(answers):
@@ -80,13 +80,13 @@ def _megabytes() -> float:
     return (resident_memory() or 0.0) / 1e6
 
 
-def _data(entities: int, answers: int, seed: int) -> PreferenceData:
+def _data(items: int, answers: int, seed: int) -> PreferenceData:
     rng = np.random.default_rng(seed)
-    names = [f"e{row}" for row in range(entities)]
-    winner = rng.integers(0, entities, answers)
-    loser = (winner + 1 + rng.integers(0, entities - 1, answers)) % entities
+    names = [f"e{row}" for row in range(items)]
+    winner = rng.integers(0, items, answers)
+    loser = (winner + 1 + rng.integers(0, items - 1, answers)) % items
     return PreferenceData.from_tables(
-        pd.DataFrame(rng.standard_normal((entities, 2)), index=names, columns=["x", "y"]),
+        pd.DataFrame(rng.standard_normal((items, 2)), index=names, columns=["x", "y"]),
         pd.DataFrame({"winner": np.take(names, winner), "loser": np.take(names, loser)}),
     )
 

@@ -1,4 +1,4 @@
-"""One more answer: the posterior after it, the ranking, and the next question, of 1000 entities after 3000 comparisons."""
+"""One more answer: the posterior after it, the ranking, and the next question, of 1000 items after 3000 comparisons."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from benchmarks.measure import alternate, table
 from benchmarks.ours import data_of
 from benchmarks.problems import Array, Problem, make
 
-TITLE = "One more answer: 1000 entities, 3000 comparisons"
+TITLE = "One more answer: 1000 items, 3000 comparisons"
 NOTES = """\
 At fixed hyperparameters, each time another answer to the same posterior, whose own fit is not counted. BoTorch conditions on the answer
 (`condition_on_observations`) and is asked for means and standard deviations. relpref quickly: a rank-one change of mean and covariance, the ranking's means
 and intervals; with the next question, the default score of all 499,500 pairs, too. Refined: EP until it has settled, as a full fit
 does. The error is the largest difference of a mean from that of a full fit, in its standard deviations. The last column repeats all with one
 comparison more known at the start, in the same process: who compiles for each number of answers shows it there."""
-ENTITIES, COMPARISONS = 1000, 3000
+ITEMS, COMPARISONS = 1000, 3000
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ Contestant = Callable[[tuple[int, int]], Moments]
 
 def run(repeats: int) -> str:
     """Time the contestants on the same answers in turn."""
-    problem = make(ENTITIES, COMPARISONS, 0)
+    problem = make(ITEMS, COMPARISONS, 0)
     rng = np.random.default_rng(1)
-    pairs = [tuple(map(int, rng.choice(ENTITIES, 2, replace=False))) for _ in range(repeats + 1)]
-    more = make(ENTITIES, COMPARISONS + 1, 0)
+    pairs = [tuple(map(int, rng.choice(ITEMS, 2, replace=False))) for _ in range(repeats + 1)]
+    more = make(ITEMS, COMPARISONS + 1, 0)
     contestants, missing = installed(_makers(problem))
     timings, answers = alternate(contestants, pairs, None, repeats)
     others, _ = installed(_makers(more))

@@ -37,7 +37,7 @@ def fixed() -> Contestant:
 
 
 def fitted(*, shared_lengthscale: bool) -> Contestant:
-    """EP with hyperparameters that maximise its evidence, under relpref's priors."""
+    """EP with hyperparameters that maximize its evidence, under relpref's priors."""
     import jax
 
     from relpref.infer import EP
@@ -48,7 +48,7 @@ def fitted(*, shared_lengthscale: bool) -> Contestant:
         kernel = SquaredExponential(shared_lengthscale=shared_lengthscale)
         data = data_of(problem.attributes, problem.comparisons)
         options = {"attribute_kernel": kernel, "standardize": False, "individual": False}
-        posterior = EP(preference_gp, hyperparameters="maximise").run(jax.random.key(0), data, **options)
+        posterior = EP(preference_gp, hyperparameters="maximize").run(jax.random.key(0), data, **options)
         return _answer(posterior, _predictions(posterior, problem))
 
     return run
@@ -138,10 +138,10 @@ def _queries(posterior: Any, gold: Gold) -> Mapping[str, Array]:
 def data_of(attributes: Array, comparisons: Whole, links: Whole | None = None) -> Any:
     import relpref
 
-    entities = pd.DataFrame(attributes, columns=[f"x{column}" for column in range(attributes.shape[1])])
+    items = pd.DataFrame(attributes, columns=[f"x{column}" for column in range(attributes.shape[1])])
     return relpref.PreferenceData.from_tables(
-        entities=entities,
-        comparisons=pd.DataFrame(comparisons, columns=["winner", "loser"]),
+        items=items,
+        answers=pd.DataFrame(comparisons, columns=["winner", "loser"]),
         relations=None if links is None else {"near": pd.DataFrame(links, columns=["source", "target"])},
     )
 

@@ -19,7 +19,7 @@ Contestant = Callable[[Problem], Answer]
 
 
 def botorch_fixed() -> Contestant:
-    """Laplace at the true hyperparameters: the model, and its posterior at the entities."""
+    """Laplace at the true hyperparameters: the model, and its posterior at the items."""
     torch, _, _ = _botorch()
 
     def run(problem: Problem) -> Answer:
@@ -70,7 +70,7 @@ def botorch_gold() -> Callable[[Gold], Answer]:
     from gpytorch.kernels import Kernel, ScaleKernel
 
     class Table(Kernel):
-        """Look the covariance of two entities up by their numbers."""
+        """Look the covariance of two items up by their numbers."""
 
         def __init__(self, covariance: Any) -> None:
             super().__init__()
@@ -83,13 +83,13 @@ def botorch_gold() -> Callable[[Gold], Answer]:
     def run(gold: Gold) -> Answer:
         kernel = ScaleKernel(Table(torch.from_numpy(gold.covariance))).double()
         kernel.outputscale = 2.0
-        entities = torch.arange(len(gold.mean), dtype=torch.float64)[:, None]
-        model = PairwiseGP(entities, torch.from_numpy(gold.comparisons), covar_module=kernel)
+        items = torch.arange(len(gold.mean), dtype=torch.float64)[:, None]
+        model = PairwiseGP(items, torch.from_numpy(gold.comparisons), covar_module=kernel)
         with torch.no_grad():
             evidence = Evidence(model.likelihood, model)
             model.train()
             log_evidence = float(evidence(model(model.train_inputs[0]), model.train_targets))
-            normal = model.posterior(entities).mvn
+            normal = model.posterior(items).mvn
             mean = normal.mean.numpy() / math.sqrt(2)
             covariance = normal.covariance_matrix.numpy() / 2
         chance = probabilities(mean, covariance, gold.query_pairs)
@@ -112,7 +112,7 @@ def choix_ep() -> Contestant:
 
 
 def _at_truth(problem: Problem) -> tuple[Any, Any]:
-    """A model at the true hyperparameters, and the attributes of the entities."""
+    """A model at the true hyperparameters, and the attributes of the items."""
     torch, PairwiseGP, _ = _botorch()
     from gpytorch.kernels import RBFKernel, ScaleKernel
 

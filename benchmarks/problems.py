@@ -49,7 +49,7 @@ class Gold:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a contestant says about the entities, in the scale of Phi(u_i - u_j)."""
+    """What a contestant says about the items, in the scale of Phi(u_i - u_j)."""
 
     mean: Array
     sd: Array
@@ -57,33 +57,33 @@ class Answer:
     log_evidence: float | None = None
 
 
-def make(entities: int, comparisons: int, seed: int) -> Problem:
+def make(items: int, comparisons: int, seed: int) -> Problem:
     """Draw four attributes in the unit cube, the utilities, random pairs, no pair twice, and their answers."""
     rng = np.random.default_rng(seed)
     amplitude, lengthscale = 1.5, 0.5
-    attributes = rng.uniform(size=(entities, 4))
+    attributes = rng.uniform(size=(items, 4))
     drawn = Problem(attributes, np.empty((0, 2), np.int64), np.empty(0), amplitude, lengthscale)
-    factor = np.linalg.cholesky(drawn.covariance() + 1e-8 * np.eye(entities))
-    utilities = factor @ rng.standard_normal(entities)
+    factor = np.linalg.cholesky(drawn.covariance() + 1e-8 * np.eye(items))
+    utilities = factor @ rng.standard_normal(items)
     return Problem(attributes, _answers(rng, utilities, comparisons), utilities, amplitude, lengthscale)
 
 
-def related(entities: int, comparisons: int, held_out: int, seed: int) -> Problem:
-    """Add to the attributes' part one that is smooth on a graph: each entity linked with its four nearest in a hidden plane."""
+def related(items: int, comparisons: int, held_out: int, seed: int) -> Problem:
+    """Add to the attributes' part one that is smooth on a graph: each item linked with its four nearest in a hidden plane."""
     rng = np.random.default_rng(seed)
     amplitude, lengthscale, relation_amplitude, reach = 1.0, 0.5, 1.5, 2.0
-    attributes, plane = rng.uniform(size=(entities, 4)), rng.uniform(size=(entities, 2))
+    attributes, plane = rng.uniform(size=(items, 4)), rng.uniform(size=(items, 2))
     drawn = Problem(attributes, np.empty((0, 2), np.int64), np.empty(0), amplitude, lengthscale)
-    distance = ((plane[:, None] - plane[None]) ** 2).sum(-1) + np.diag(np.full(entities, np.inf))
+    distance = ((plane[:, None] - plane[None]) ** 2).sum(-1) + np.diag(np.full(items, np.inf))
     near = np.argsort(distance, axis=1)[:, :4]
-    links = np.unique(np.sort(np.stack([np.repeat(np.arange(entities), 4), near.ravel()], 1), axis=1), axis=0)
-    laplacian = np.zeros((entities, entities))
+    links = np.unique(np.sort(np.stack([np.repeat(np.arange(items), 4), near.ravel()], 1), axis=1), axis=0)
+    laplacian = np.zeros((items, items))
     laplacian[links[:, 0], links[:, 1]] = laplacian[links[:, 1], links[:, 0]] = -1
     np.fill_diagonal(laplacian, -laplacian.sum(1))
-    smooth = np.linalg.inv(laplacian + np.eye(entities) / reach**2)
-    smooth /= np.trace(smooth) / entities - smooth.mean()
-    covariance = drawn.covariance() + relation_amplitude**2 * smooth + 1e-8 * np.eye(entities)
-    utilities = np.linalg.cholesky(covariance) @ rng.standard_normal(entities)
+    smooth = np.linalg.inv(laplacian + np.eye(items) / reach**2)
+    smooth /= np.trace(smooth) / items - smooth.mean()
+    covariance = drawn.covariance() + relation_amplitude**2 * smooth + 1e-8 * np.eye(items)
+    utilities = np.linalg.cholesky(covariance) @ rng.standard_normal(items)
     answers = _answers(rng, utilities, comparisons + held_out)
     known, further = answers[:comparisons], answers[comparisons:]
     return Problem(attributes, known, utilities, amplitude, lengthscale, links, further)

@@ -34,7 +34,7 @@ def run(repeats: int) -> str:
     kernel = SquaredExponential(shared_lengthscale=True)
     found = dict(
         fit_many(
-            EP(xpgp, hyperparameters="maximise"),
+            EP(xpgp, hyperparameters="maximize"),
             [data for data, _ in drawn],
             scheduler=SCHEDULER,
             attribute_kernel=kernel,

@@ -1,4 +1,4 @@
-"""A problem with a relation: 1000 entities, 3000 comparisons, hyperparameters from the data, and what the relation is worth."""
+"""A problem with a relation: 1000 items, 3000 comparisons, hyperparameters from the data, and what the relation is worth."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmarks.cases import installed
 from benchmarks.measure import alternate, table
 from benchmarks.problems import Array, related
 
-TITLE = "Hyperparameters from the data, with a relation: 1000 entities, 3000 comparisons"
+TITLE = "Hyperparameters from the data, with a relation: 1000 items, 3000 comparisons"
 NOTES = """\
 Utilities are a function of four attributes plus one that is smooth on a graph of nearest neighbours. relpref's xpgp fits both; its
 preference_gp, and BoTorch, which knows no relations, fit the attributes alone (four lengthscales each). Log loss: of 3000 further
 answers, mean and standard error, from each one's own predictive probability. That of the true utilities is the floor."""
-ENTITIES, COMPARISONS, HELD_OUT = 1000, 3000, 3000
+ITEMS, COMPARISONS, HELD_OUT = 1000, 3000, 3000
 
 
 def run(repeats: int) -> str:
@@ -28,7 +28,7 @@ def run(repeats: int) -> str:
         "BoTorch PairwiseGP, its own kernel": lambda: peers.botorch_fitted(own_kernel=True),
     }
     contestants, missing = installed(makers)
-    problems = [related(ENTITIES, COMPARISONS, HELD_OUT, seed) for seed in range(2)]
+    problems = [related(ITEMS, COMPARISONS, HELD_OUT, seed) for seed in range(2)]
     timings, answers = alternate(contestants, problems, None, 1)
     rows = []
     for name, timing in timings.items():

@@ -24,10 +24,10 @@ SIZES = ((1000, 3000, False), (100, 1000, True))
 def run(repeats: int) -> str:
     """Time the page at each size."""
     rows = []
-    for entities, answers, evidence in SIZES:
+    for items, answers, evidence in SIZES:
         timing, size = Timing(), 0
         for turn in range(min(repeats, 3) + 1):
-            posterior = fitted(entities, answers, turn)
+            posterior = fitted(items, answers, turn)
             start = time.perf_counter()
             size = page(posterior, evidence)
             seconds = time.perf_counter() - start
@@ -35,8 +35,8 @@ def run(repeats: int) -> str:
                 timing.warm.append(seconds)
             else:
                 timing.cold = seconds
-            note(f"{entities} entities, page {turn + 1}: {seconds:.1f} s")
-        name = f"{entities} entities, {answers} answers{', with evidence' if evidence else ''}"
+            note(f"{items} items, page {turn + 1}: {seconds:.1f} s")
+        name = f"{items} items, {answers} answers{', with evidence' if evidence else ''}"
         rows.append([name, *timing.row()[:3], f"{size / 1000:.0f}"])
     return table(["", "first, s", "then, median s", "range (calls)", "size, kB"], rows)
 
@@ -49,18 +49,18 @@ def page(posterior: Any, evidence: bool) -> int:
         return write(posterior, Path(folder) / "page.html", relations_evidence=evidence).stat().st_size
 
 
-def fitted(entities: int, answers: int, seed: int) -> Any:
+def fitted(items: int, answers: int, seed: int) -> Any:
     """A posterior of answers by known utilities."""
     from relpref import PreferenceData
     from relpref.infer import EP
     from relpref.models import xpgp
 
     rng = np.random.default_rng(seed)
-    names = [f"entity {row}" for row in range(entities)]
-    attributes = pd.DataFrame(rng.standard_normal((entities, 2)), index=names, columns=["x", "y"])
-    utilities = attributes.to_numpy() @ [1.5, -0.8] + 0.3 * rng.standard_normal(entities)
-    first = rng.integers(0, entities, answers)
-    second = (first + rng.integers(1, entities, answers)) % entities
+    names = [f"item {row}" for row in range(items)]
+    attributes = pd.DataFrame(rng.standard_normal((items, 2)), index=names, columns=["x", "y"])
+    utilities = attributes.to_numpy() @ [1.5, -0.8] + 0.3 * rng.standard_normal(items)
+    first = rng.integers(0, items, answers)
+    second = (first + rng.integers(1, items, answers)) % items
     wins = rng.standard_normal(answers) < utilities[first] - utilities[second]
     labels = np.array(names)
     ends = {"winner": labels[np.where(wins, first, second)], "loser": labels[np.where(wins, second, first)]}

@@ -1,6 +1,6 @@
 """What a relation that says nothing costs, and what one that matters gains: python -m benchmarks.useless_relation
 
-Utilities follow two attributes, or a relation, and a part of each entity's own. Each problem is fitted with the relation and without it;
+Utilities follow two attributes, or a relation, and a part of each item's own. Each problem is fitted with the relation and without it;
 the table has the difference of the held-out log loss in nats, where a positive one is a cost of the relation. The reference averages over
 draws from the priors, weighted by the evidence.
 """
@@ -21,7 +21,7 @@ _TESTS = 400  # answers that are predicted
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.useless_relation", description=__doc__)
     parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--entities", type=int, default=40)
+    parser.add_argument("--items", type=int, default=40)
     parser.add_argument("--answers", type=int, nargs="+", default=[10, 20])
     parser.add_argument(
         "--draws", type=int, default=300, help="from the prior, for the reference; 0: leave it out"
@@ -34,7 +34,7 @@ def main() -> None:
     for answers in args.answers:
         losses: dict[str, list[tuple[float, float]]] = {}
         for problem in range(args.problems):
-            for way, pair in one(problem, args.entities, answers, args.draws, args.useful).items():
+            for way, pair in one(problem, args.items, answers, args.draws, args.useful).items():
                 losses.setdefault(way, []).append(pair)
             if problem % 20 == 19:
                 print(f"{problem + 1} problems", file=sys.stderr, flush=True)
@@ -47,17 +47,15 @@ def main() -> None:
             )
 
 
-def one(
-    problem: int, entities: int, answers: int, draws: int, useful: bool
-) -> dict[str, tuple[float, float]]:
+def one(problem: int, items: int, answers: int, draws: int, useful: bool) -> dict[str, tuple[float, float]]:
     """Held-out log loss with the relation and without it, by each way to treat hyperparameters."""
     from relpref.infer import EP
     from relpref.models import xpgp
 
     warnings.simplefilter("ignore")
-    data, tests = problem_of(problem, entities, answers, useful)
+    data, tests = problem_of(problem, items, answers, useful)
     result = {}
-    for way in ("integrate", "maximise"):
+    for way in ("integrate", "maximize"):
         fits = [
             EP(xpgp, hyperparameters=way, throw=False).run(problem, each, progress_bar=False)  # type: ignore[arg-type]
             for each in (data, data.without_relation("links"))
@@ -69,30 +67,30 @@ def one(
     return result
 
 
-def problem_of(problem: int, entities: int, answers: int, useful: bool) -> tuple[Any, list[tuple[str, str]]]:
+def problem_of(problem: int, items: int, answers: int, useful: bool) -> tuple[Any, list[tuple[str, str]]]:
     """Data with a random graph, and answers to predict, winner first."""
     import networkx as nx
 
     import relpref
 
     rng = np.random.default_rng(problem)
-    labels = np.array([f"e{row}" for row in range(entities)])
-    attributes = rng.standard_normal((entities, 2))
-    graph = nx.barabasi_albert_graph(entities, 2, seed=problem)
+    labels = np.array([f"e{row}" for row in range(items)])
+    attributes = rng.standard_normal((items, 2))
+    graph = nx.barabasi_albert_graph(items, 2, seed=problem)
     edges = pd.DataFrame([(labels[a], labels[b]) for a, b in graph.edges], columns=["source", "target"])
     if useful:
         laplacian = nx.laplacian_matrix(graph).toarray()
-        covariance = np.linalg.inv(laplacian + 0.2 * np.eye(entities))
+        covariance = np.linalg.inv(laplacian + 0.2 * np.eye(items))
         covariance /= np.mean(np.diagonal(covariance) - covariance.mean())
     else:
         squares = np.sum(np.square(attributes[:, None] - attributes), axis=-1)
         covariance = np.exp(-0.5 * squares / 2.0)
-    covariance = 1.5**2 * covariance + 0.3**2 * np.eye(entities)
-    utility = np.linalg.cholesky(covariance) @ rng.standard_normal(entities)
+    covariance = 1.5**2 * covariance + 0.3**2 * np.eye(items)
+    utility = np.linalg.cholesky(covariance) @ rng.standard_normal(items)
 
     def answered(number: int) -> list[tuple[str, str]]:
-        first = rng.integers(0, entities, number)
-        second = (first + rng.integers(1, entities, number)) % entities
+        first = rng.integers(0, items, number)
+        second = (first + rng.integers(1, items, number)) % items
         wins = utility[first] - utility[second] + rng.standard_normal(number) > 0
         return list(
             zip(labels[np.where(wins, first, second)], labels[np.where(wins, second, first)], strict=True)

@@ -20,11 +20,13 @@ class Description:
     parameters : mapping from name to str
         The meaning of each hyperparameter, as a sentence.
     unit : str, optional
-        Of kernels: which entities differ by √2 amplitudes on average, such as "two entities far apart". Amplitudes of kernels that
+        Of kernels: which items differ by √2 amplitudes on average, such as "two items far apart". Amplitudes of kernels that
         say so can be compared with each other.
     readings : mapping from name to callable
         Of kernels: from a value of a hyperparameter and the domain (the standardized attributes' data, or the graph) to a clause that
         says what the value means, such as "correlation 0.61 one standard deviation apart".
+    coverage : str, optional
+        Of engines: how often the intervals at searched hyperparameters held the truth in a simulation, as a sentence.
     """
 
     sentence: str
@@ -32,16 +34,11 @@ class Description:
     parameters: Mapping[str, str] = field(default_factory=dict)
     unit: str | None = None
     readings: Mapping[str, Callable[[float, Any], str]] = field(default_factory=dict)
+    coverage: str | None = None
 
 
 def describe(thing: Any, *context: Any) -> Description:
-    """What ``thing.describe(*context)`` returns; of a thing without that method, its name and nothing else.
-
-    Raises
-    ------
-    DataError
-        If the method returns anything but a `Description`.
-    """
+    """What ``thing.describe(*context)`` returns; of a thing without that method, its name and nothing else."""
     own = getattr(thing, "describe", None)
     if own is None:
         name = getattr(thing, "__name__", type(thing).__name__)

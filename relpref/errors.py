@@ -1,16 +1,16 @@
-"""The exceptions of the package: one root, one class per kind of trouble."""
+"""The exceptions of the package, one root and one class per kind of trouble; and warnings about former names."""
 
 import re
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+from warnings import warn
 
 _LONGEST_WORD, _LONGEST = 500, 2000  # characters; paths are words
 
 
 class RelprefError(Exception):
-    """Root of every error that the package raises on purpose.
-
-    Its text is shortened: what a message quotes may be a cell of any length.
-    """
+    """Root of every error that the package raises on purpose; its text is shortened, as it may quote a cell of any length."""
 
     def __str__(self) -> str:
         """Return the message, without the middle of what is too long."""
@@ -22,7 +22,7 @@ class DataError(RelprefError, ValueError):
 
 
 class UnknownLabelError(DataError, KeyError):
-    """A label was used that belongs to no known entity."""
+    """A label was used that belongs to no known item."""
 
     def __str__(self) -> str:
         """Return the plain message (a KeyError would show its repr)."""
@@ -34,15 +34,7 @@ class UnsupportedProgramError(RelprefError, TypeError):
 
 
 class InferenceError(RelprefError, RuntimeError):
-    """A computation ended without a usable answer.
-
-    Parameters
-    ----------
-    message : str
-        What went wrong and what to change.
-    result : object
-        The result code of the computation, kept as the attribute ``result``.
-    """
+    """A computation ended without a usable answer; its result code is kept as the attribute ``result``."""
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
@@ -68,3 +60,39 @@ def _shortened(text: str) -> str:
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST - 500]} ... {text[-400:]}"
     return text
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def renamed_keywords(**names: str) -> Callable[[F], F]:
+    """Decorate a function or class whose keywords have new names; ``names`` gives the new name of each former one."""
+
+    def decorate(function: F) -> F:
+        if isinstance(function, type):
+            function.__init__ = decorate(function.__init__)  # type: ignore[misc]
+            return function
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for old in names.keys() & kwargs.keys():
+                if names[old] in kwargs:
+                    raise TypeError(
+                        f"{function.__qualname__}: give {names[old]}= alone; {old}= is its former name"
+                    )
+                warn_renamed(f"{function.__qualname__}({old}=)", f"{names[old]}=", stacklevel=3)
+                kwargs[names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
+    """Warn that a name will go with the next release."""
+    warn(
+        f"{old} is {new} now; the former name goes with the next release",
+        DeprecationWarning,
+        stacklevel=stacklevel,
+    )

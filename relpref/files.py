@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,15 +36,11 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise StorageError(f"{target} is a folder; give the name of a file in it")
     if target.exists() and not target.is_file():
         raise StorageError(f"{target} is not an ordinary file; choose another name")
+    part, remedy = None, "choose a folder that exists and is yours"
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
         os.close(handle)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {target}: {error.strerror}; choose a folder that exists and is yours"
-        ) from error
-    part = Path(name)
-    try:
+        part, remedy = Path(name), "the earlier file is untouched"
         yield part
         flush(part)
         os.umask(umask := os.umask(0))
@@ -53,27 +50,24 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(
-            f"cannot write {target}: {error.strerror or error}; the earlier file is untouched"
-        ) from error
+        raise StorageError(f"cannot write {target}: {error.strerror or error}; {remedy}") from error
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
 
 
 @contextmanager
 def replaced_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give an empty folder to fill; put it in place of ``path`` when the block ends without an error.
-
-    A process killed at any moment leaves the earlier folder whole. Everything reaches the disk before the name does. Parents
-    that do not exist are made.
-    """
+    """Give an empty folder to fill, see `replaced`; parents that do not exist are made."""
     target = Path(path).absolute()
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
         yield part
-        _flush_all(part)
+        for inside, _, names in os.walk(part):
+            for name in (*names, ""):  # the folder itself last
+                flush(Path(inside, name))
         _put_in_place(part, target)
         flush(target.parent)
     except StorageError:
@@ -110,50 +104,43 @@ def _put_in_place(part: Path, target: Path) -> None:
 
 def _swap(first: Path, second: Path) -> bool:
     """Exchange two folders in one step; tell whether the system could."""
-    library = ctypes.CDLL(None)
-    names = os.fsencode(first), os.fsencode(second)
+    library, names = ctypes.CDLL(None), (os.fsencode(first), os.fsencode(second))
     if hasattr(library, "renameat2"):
         return bool(library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _SWAP) == 0)
-    if hasattr(library, "renamex_np"):
-        return bool(library.renamex_np(*names, _SWAP) == 0)
-    return False
-
-
-def _flush_all(folder: Path) -> None:
-    for inside, _, names in os.walk(folder):
-        for name in names:
-            flush(Path(inside) / name)
-        flush(Path(inside))
+    return hasattr(library, "renamex_np") and bool(library.renamex_np(*names, _SWAP) == 0)
 
 
 def made(path: str | os.PathLike[str]) -> Path:
     """A folder for results, made with its parents where it is missing."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be made ({error.strerror}); name another folder") from error
-    except ValueError as error:  # a NUL character
-        raise StorageError(f"{str(path)!r}: cannot be made ({error}); name another folder") from None
+    except (OSError, ValueError) as error:  # a NUL character is a ValueError
+        reason = getattr(error, "strerror", error)
+        name = str(path) if str(path).isprintable() else repr(str(path))
+        raise StorageError(f"{name}: cannot be made ({reason}); name another folder") from error
     return Path(path)
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[None]:
-    """Say in a sentence why a text file cannot be read."""
+def reading(file: Path, what: str = "file") -> Iterator[None]:
+    """Say in a sentence why a file of data cannot be read."""
     try:
         yield
     except DataError:
         raise
+    except FileNotFoundError:
+        raise DataError(f"{file}: there is no such file; check the path") from None
+    except IsADirectoryError:
+        raise DataError(f"{file}: this is a directory, not a {what}; give the file inside it") from None
     except UnicodeDecodeError as error:
+        raise DataError(f"{file}: the file is not UTF-8 text ({error.reason}); convert it") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
-            f"{file}: the file is not UTF-8 text ({error.reason}); it is damaged or of another kind"
-        ) from None
-    except OSError as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error.strerror}); check its name and permissions"
-        ) from None
-    except ValueError as error:  # a NUL character
-        raise DataError(f"{str(file)!r}: this is no name of a file ({error}); give another") from None
+            f"{file}: the file cannot be read to its end ({error}); it is damaged: get it again"
+        ) from error
+    except (OSError, ValueError) as error:  # a NUL character in the name is a ValueError
+        name = str(file) if str(file).isprintable() else repr(str(file))
+        raise DataError(f"{name}: the file cannot be read ({error}); check its name and rights") from error
 
 
 class _Limited(io.RawIOBase):

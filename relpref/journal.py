@@ -5,9 +5,10 @@ import hashlib
 import json
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,11 @@ class Journal:
     The first line of the file has the settings, each other line a record, all as JSON. A record is whole or not there: what an
     interruption left of a line is dropped when the file is opened again. One process writes at a time.
 
-    Use it so: open it with everything that decides the results, compute what is not among ``records``, and `add` each result once it
-    is there::
+    Open it with everything that decides the results, compute what is not among ``records``, and `add` each result once it is there::
 
-        journal = Journal("folds.jsonl", "folds", {"version": __version__, "fit": fingerprint((posterior.origin, options))})
-        done = {record["fold"]: record for record in journal.records}
-        for fold in set(range(folds)) - set(done):
+        settings = {"version": __version__, "fit": fingerprint((posterior.origin, options))}
+        journal = Journal("folds.jsonl", "folds", settings)
+        for fold in set(range(folds)) - {record["fold"] for record in journal.records}:
             journal.add({"fold": fold, "mean": mean_of(fold)})
 
     Parameters
@@ -72,12 +72,7 @@ class Journal:
         self._write(len(whole), b"" if lines else first)
 
     def add(self, *records: Mapping[str, Any]) -> None:
-        """Append records; they are on the disk when this returns.
-
-        Parameters
-        ----------
-        *records : mapping
-            JSON values and NumPy arrays of numbers; both are read back as they were.
+        """Append records of JSON values and arrays of numbers, read back as they were; they are on the disk when this returns.
 
         Raises
         ------
@@ -97,16 +92,12 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise StorageError(
-                f"{self.path}: cannot be written ({error.strerror}); give another name"
-            ) from error
+            raise StorageError(f"{self.path}: cannot be written ({error.strerror}); give another") from error
 
     def _check(self, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
         schema = next(iter(wanted))
         if schema not in stored:
-            raise StorageError(
-                f"{self.path}: this is not a {schema.replace('_', ' ')} file; give another name"
-            )
+            raise StorageError(f"{self.path}: not a {schema.replace('_', ' ')} file; give another name")
         for name in [*wanted, *stored]:
             if stored.get(name) != wanted.get(name):
                 raise StorageError(
@@ -120,9 +111,7 @@ class Journal:
         except ValueError:
             record = None
         if not isinstance(record, dict):
-            raise StorageError(
-                f"{self.path}: line {number} is damaged; remove the file, or its lines from there on"
-            )
+            raise StorageError(f"{self.path}: line {number} is damaged; remove it and what follows")
         return record
 
 
@@ -137,9 +126,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         text = base64.b64encode(value.tobytes()).decode()
         return {"array": text, "dtype": value.dtype.str, "shape": value.shape}
-    raise TypeError(
-        f"{type(value).__name__} cannot stand in a record; give JSON values and arrays of numbers"
-    )
+    raise TypeError(f"{type(value).__name__} cannot stand in a record; give JSON values or arrays")
 
 
 def _with_array(value: dict[str, Any]) -> Any:
@@ -160,88 +147,54 @@ _HOLDERS = (list, tuple, dict, set, frozenset, partial, dist.Distribution)
 def fingerprint(value: Any) -> str:
     """Sixteen hexadecimal digits that are the same for equal values, in any process.
 
-    Parameters
-    ----------
-    value : object
-        Anything: arrays, containers, functions with what they refer to, distributions, dataclasses.
-
-    Returns
-    -------
-    str
+    The value may be anything: arrays, containers, functions with what they refer to, distributions, dataclasses.
 
     Raises
     ------
     DataError
         If there is something in the value that nothing tells from others of its kind.
     """
-    return _Reader().read(value)[:16]
+    return _read(value, {}, ())[:16]
 
 
-class _Reader:
-    """Digests of objects from the digests of their parts: equal where the values are, whether or not they are one object."""
-
-    def __init__(self) -> None:
-        self.known: dict[int, tuple[str, Any]] = {}  # the object, too, which keeps others from its identity
-        self.within: dict[int, int] = {}  # what is being read, with its depth: functions may call themselves
-
-    def read(self, value: Any) -> str:
-        if isinstance(value, _PLAIN):
-            return _digest(type(value).__name__, repr(value))
-        if id(value) in self.within:
-            return _digest("within", str(self.within[id(value)]))
-        if id(value) not in self.known:
-            self.within[id(value)] = len(self.within)
-            kind, *parts = _taken_apart(value)
-            self.known[id(value)] = _digest(kind, *(self.read(part) for part in parts)), value
-            del self.within[id(value)]
-        return self.known[id(value)][0]
+def _read(value: Any, known: dict[int, tuple[str, Any]], within: tuple[int, ...]) -> str:
+    """A digest from those of the parts: equal where the values are, whether or not they are one object."""
+    if isinstance(value, _PLAIN):
+        return _digest(type(value).__name__, repr(value))
+    if id(value) in within:  # functions may call themselves
+        return _digest("within", str(within.index(id(value))))
+    if id(value) not in known:
+        kind, *parts = next((take for types_, take in _TAKEN_APART if isinstance(value, types_)), _instance)(
+            value
+        )
+        inner = *within, id(value)
+        # The object, too, which keeps others from its identity.
+        known[id(value)] = _digest(kind, *(_read(part, known, inner) for part in parts)), value
+    return known[id(value)][0]
 
 
 def _digest(*texts: str) -> str:
     return hashlib.sha256(repr(texts).encode()).hexdigest()
 
 
-def _taken_apart(value: Any) -> tuple[Any, ...]:
-    """A word for the kind of object, and what it is made of."""
-    if isinstance(value, _ARRAYS):
-        array = np.asarray(value)
-        return (
-            "array",
-            str(array.dtype),
-            array.shape,
-            array.tolist() if array.dtype == object else array.tobytes(),
-        )
-    if isinstance(value, dict | types.MappingProxyType):
-        items = sorted(value.items(), key=lambda item: fingerprint(item[0]))
-        return "mapping", *(part for item in items for part in item)
-    if isinstance(value, set | frozenset):
-        return "set", *sorted(fingerprint(part) for part in value)
-    if isinstance(value, list | tuple):
-        return type(value).__name__, *value
-    if isinstance(value, types.CodeType):
-        return "code", value.co_code, value.co_names, value.co_consts
-    if isinstance(value, partial):
-        return "partial", value.func, value.args, value.keywords
-    if isinstance(value, types.MethodType):
-        return "method", value.__func__, value.__self__
-    if isinstance(value, type):
-        return _class(value)
-    if isinstance(value, types.FunctionType):
-        return _function(value)
-    if isinstance(value, types.BuiltinFunctionType | np.ufunc):
-        return "function", _name(value)
-    if hasattr(value, "__wrapped__"):  # jitted
-        return "wrapper", value.__wrapped__
-    return _instance(value)
+def _array(value: Any) -> tuple[Any, ...]:
+    array = np.asarray(value)
+    content = array.tolist() if array.dtype == object else array.tobytes()
+    return "array", str(array.dtype), array.shape, content
+
+
+def _mapping(value: Any) -> tuple[Any, ...]:
+    items: list[tuple[Any, Any]] = sorted(value.items(), key=lambda item: fingerprint(item[0]))
+    return "mapping", *chain.from_iterable(items)
 
 
 def _function(value: types.FunctionType) -> tuple[Any, ...]:
     closure = [cell.cell_contents for cell in value.__closure__ or ()]
-    given = ("function", _name(value), value.__defaults__, value.__kwdefaults__, closure)
+    own = ("function", _name(value), value.__defaults__, value.__kwdefaults__, closure)
     if _is_relprefs(value):
-        return given
+        return own
     outer = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
-    return *given, value.__code__, {name: _outer(part, value.__module__) for name, part in outer.items()}
+    return *own, value.__code__, {name: _outer(part, value.__module__) for name, part in outer.items()}
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -269,6 +222,8 @@ def _class(value: type) -> tuple[Any, ...]:
 
 def _instance(value: Any) -> tuple[Any, ...]:
     kind = type(value)
+    if hasattr(value, "__wrapped__"):  # jitted
+        return "wrapper", value.__wrapped__
     if isinstance(value, dist.Distribution):
         names = [*kind.gather_pytree_data_fields(), *kind.gather_pytree_aux_fields()]
         names = [name for name in names if name != "_validate_args"]
@@ -286,10 +241,24 @@ def _instance(value: Any) -> tuple[Any, ...]:
 
 
 def _name(value: Any) -> str:
-    return (
-        f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', getattr(value, '__name__', ''))}"
-    )
+    name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
+    return f"{getattr(value, '__module__', '')}.{name}"
 
 
 def _is_relprefs(value: Any) -> bool:
     return str(value.__module__).split(".")[0] == "relpref"
+
+
+# For each type a word for the kind of object, and what it is made of.
+_TAKEN_APART: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
+    (_ARRAYS, _array),
+    (dict | types.MappingProxyType, _mapping),
+    (set | frozenset, lambda value: ("set", *sorted(map(fingerprint, value)))),
+    (list | tuple, lambda value: (type(value).__name__, *value)),
+    (types.CodeType, lambda value: ("code", value.co_code, value.co_names, value.co_consts)),
+    (partial, lambda value: ("partial", value.func, value.args, value.keywords)),
+    (types.MethodType, lambda value: ("method", value.__func__, value.__self__)),
+    (type, _class),
+    (types.FunctionType, _function),
+    (types.BuiltinFunctionType | np.ufunc, lambda value: ("function", _name(value))),
+)

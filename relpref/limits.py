@@ -1,4 +1,9 @@
-"""How large things may be, each with the reason; sorted by room."""
+"""How large things may be, each with the reason, and whether there is memory for them."""
+
+import ctypes
+import os
+
+from relpref.errors import DataError
 
 # files
 MAX_DECOMPRESSED_GB = 2.0  # a small compressed file may become thousands of times as large; RELPREF_MAX_DECOMPRESSED overrides it
@@ -19,40 +24,42 @@ MAX_CACHED_POSITIONS = 12_000  # whose covariances are kept: 1.2 GB
 # kernels
 MAX_NODES_OF_SPECTRUM = 1000  # up to which a spectrum costs less than its estimate
 
-# infer: more entities than a matrix has room for
-MAX_DENSE_ENTITIES = 4000  # up to which a covariance matrix of all is the simpler and the faster way
-MAX_REDUCED_ENTITIES = 8000  # that answers are about, of which there is a matrix: 0.5 GB
-MAX_FACTORISED = 5000  # answers or entities that answers are about, the fewer of them, which EP factorizes
-MAX_NOTED_ENTITIES = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
-MAX_ENTITIES_OF_ANSWERS = 2000  # whose matrix is made for what is said of answers, such as leave-one-out
+# infer: more items than a matrix has room for
+MAX_DENSE_ITEMS = 4000  # up to which a covariance matrix of all is the simpler and the faster way
+MAX_REDUCED_ITEMS = 8000  # that answers are about, of which there is a matrix: 0.5 GB
+MAX_FACTORISED = 5000  # answers or items that answers are about, the fewer of them, which EP factorizes
+MAX_NOTED_ITEMS = 2000  # of which the prior is looked at once more, for what answers cannot tell apart
+MAX_ITEMS_OF_ANSWERS = 2000  # whose matrix is made for what is said of answers, such as leave-one-out
 
 # data_loaders
 MAX_MESSAGE_BYTES = 1 << 22  # of a message of 20 Newsgroups; the longest is a tenth of that
 
 # explore
-MAX_ENTITIES_OF_SCORES = 5000  # all pairs of so many are looked at: 12.5 million
-MAX_ENTITIES_OF_EXACT_INFORMATION = 400  # one linear system in as many unknowns for each question
+MAX_ITEMS_OF_SCORES = 5000  # all pairs of so many are looked at: 12.5 million
+MAX_ITEMS_OF_EXACT_INFORMATION = 400  # one linear system in as many unknowns for each question
 MAX_PAIRS_AT_ONCE = 1 << 16  # whose temporaries stay in the processor's cache
-MAX_CANDIDATES = (
-    600  # where there is no covariance matrix; those that the user names, up to five times as many
-)
+MAX_CANDIDATES = 600  # without a covariance matrix; of those that the user names, up to five times as many
 # Candidates that no answer is about cost a solve with the graph each: so many at most, fewer where the links, times their number, would
 # be more than the last.
 MAX_NEW_CANDIDATES, MAX_LINKS_TIMES_CANDIDATES = 200, 1e9
 # Covariances of the others take products with a matrix of the answers: the square of the answers times the candidates stays below this.
 MIN_CANDIDATES, MAX_ANSWERS_SQUARED_TIMES_CANDIDATES = 300, 1e10
-MAX_ENTITIES_OF_WORTH = (
-    1000  # all pairs of so many are looked at after each answer; of more, so many are drawn
-)
+MAX_ITEMS_OF_GAIN = 1000  # all pairs of so many are looked at after each answer; of more, so many are drawn
 MAX_FORECAST_ANSWERS = 50  # one by one; what comes after is read off a curve through these
 
 # ask
 MAX_QUICK_ANSWERS = (
     25  # more are learnt at once, by a full update: equal ones are one row, and as many quick changes
 )
-MAX_INTERVALS = 100  # in a ranking of more entities than a matrix has room for: each takes a solve
+MAX_INTERVALS = 100  # in a ranking of more items than a matrix has room for: each takes a solve
 MAX_NAME_LENGTH = 80  # of a rater, in characters: what fits a line
 MAX_REQUEST_BYTES = 64 * 1024  # a form has a few hundred
+
+# infer: mixtures over hyperparameters
+MAX_NUMBERS_OF_POINTS = (
+    10_000_000  # in the covariances of all points, each of which a quick update moves: 80 MB
+)
+MAX_NUMBERS_OF_MIXTURE = 30_000_000  # in the covariances of all draws: 240 MB
 
 # infer: draws of a posterior that are weighted
 MAX_PREDICTORS_OF_DRAWS = 2_000_000  # evaluated together: 16 MB
@@ -76,3 +83,51 @@ MAX_HELD_OUT_PAIRS_AT_ONCE = 2**15  # whose order is counted together: what is m
 # classifiers
 MAX_LINEAR_EXTENSIONS = 256  # drawn of each ranking that does not place every item
 MAX_RANKINGS_OF_ERROR = 100  # whose sampling error says whether there are enough of these
+
+
+def require_memory(number_of_bytes: float, purpose: str) -> None:
+    """Refuse what would not fit."""
+    available = available_memory()
+    if available is not None and number_of_bytes > available:
+        raise DataError(
+            f"{purpose} needs {number_of_bytes / 1e9:.2f} GB of memory and {available / 1e9:.2f} GB are available; take fewer of them or a "
+            "machine with more"
+        )
+
+
+def fits(number_of_bytes: float) -> bool:
+    """Whether so much memory is available; true where the system does not say."""
+    available = available_memory()
+    return available is None or number_of_bytes <= available
+
+
+def available_memory() -> float | None:
+    """Bytes that could be had without swapping, as Linux reports them; the physical memory elsewhere, None if unknown."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return 1024.0 * float(line.split()[1])
+    except OSError:
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def resident_memory() -> float | None:
+    """Bytes of physical memory that this process has, as Linux reports them; None elsewhere."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as line:
+            return float(line.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def release_memory() -> None:
+    """Give memory that is free but still the process's back to the system, where its C library can (glibc)."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError, TypeError):
+        pass

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from relpref._version import __version__
 from relpref.errors import ClusterError, DataError
@@ -49,18 +48,8 @@ def one_thread() -> Iterator[None]:
 FORMS = "'threads', 'processes', a number of either such as 'processes:4', or the address of a Dask scheduler such as 'tcp://host:8786'"
 
 
-@dataclass(frozen=True)
-class Scheduler:
-    """Where computations are done.
-
-    Attributes
-    ----------
-    kind : {"here", "threads", "processes", "address"}
-    number : int
-        Of threads or processes; 0 for the other kinds.
-    address : str
-        Of a Dask scheduler; empty for the other kinds.
-    """
+class Scheduler(NamedTuple):
+    """Where computations are done: the number of threads or processes, or the address of a Dask scheduler."""
 
     kind: Literal["here", "threads", "processes", "address"]
     number: int = 0
@@ -73,15 +62,12 @@ class Scheduler:
             return cls("here")
         kind, colon, number = text.partition(":")
         if kind in ("threads", "processes") and (not colon or (number.isdecimal() and int(number) > 0)):
-            return cls(kind, int(number) if colon else _cores())  # type: ignore[arg-type]
+            usable = getattr(os, "sched_getaffinity", None)
+            cores = len(usable(0)) if usable else os.cpu_count() or 1
+            return cls(kind, int(number) if colon else cores)  # type: ignore[arg-type]
         if "://" in text:
             return cls("address", address=text)
         raise DataError(f"scheduler is {text!r}; it is None, {FORMS}")
-
-
-def _cores() -> int:
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable else os.cpu_count() or 1
 
 
 Item = TypeVar("Item")
@@ -108,16 +94,15 @@ def run_all(
         Of one item. For other processes function, items and results must be picklable; the function is sent to each of them once, the
         items one by one: what is large and common to all items belongs to the function (``functools.partial``).
     items : sequence
-        A computation should take seconds: handing an item over costs milliseconds. Fits of equal shapes share what JAX compiles
-        within a process.
+        Computing one should take seconds: handing it over costs milliseconds.
     scheduler : str, optional
-        None computes here, one item after the other. ``"threads"`` starts a thread for each core, ``"threads:4"`` four of them: they
-        share what JAX compiles, and trace programs one at a time. ``"processes"`` starts one Dask worker of a single thread for each
-        core, ``"processes:4"`` four of them. An address (``"tcp://host:8786"``) uses a Dask cluster that runs already.
+        None computes here, one item after the other. ``"threads"`` starts a thread for each core, ``"threads:4"`` four: they share
+        what JAX compiles, and trace programs one at a time. ``"processes"`` starts one Dask worker of a single thread for each core,
+        ``"processes:4"`` four. An address (``"tcp://host:8786"``) uses a Dask cluster that runs already.
     label : str
         What the items are, for the progress line and for errors.
     kept : path, optional
-        Where the caller keeps each result before it asks for the next, and looks for them when it is called again; errors say so.
+        Where the caller keeps each result before it asks for the next, and looks for them when called again; errors say so.
     progress_bar : bool
         Show how many are done, where a person watches (stderr is a terminal).
 
@@ -141,30 +126,27 @@ def run_all(
     from tqdm import tqdm
 
     where = Scheduler.read(scheduler)
-    if where.kind == "here":
-        found = _here(function, items)
-    elif where.kind == "threads":
-        found = _in_threads(function, items, where.number)
+    if where.kind in ("here", "threads"):
+        results = _here(function, items, where.number)
     else:
-        found = _on_dask(function, items, where, label, kept)
+        results = _on_dask(function, items, where, label, kept)
     hidden = not (progress_bar and sys.stderr.isatty())
     with tqdm(total=len(items), desc=label, file=sys.stderr, leave=False, disable=hidden) as bar:
-        for position, result in found:
+        for position, result in results:
             bar.update()
             yield position, result
 
 
-def _here(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
-    for position, item in enumerate(items):
-        with one_thread():
-            result = function(item)
-        yield position, result
-
-
-def _in_threads(
-    function: Callable[[Item], Result], items: Sequence[Item], number: int
+def _here(
+    function: Callable[[Item], Result], items: Sequence[Item], threads: int
 ) -> Iterator[tuple[int, Result]]:
-    with one_thread(), ThreadPoolExecutor(number) as pool:
+    if not threads:
+        for position, item in enumerate(items):
+            with one_thread():
+                result = function(item)
+            yield position, result
+        return
+    with one_thread(), ThreadPoolExecutor(threads) as pool:
         positions = {pool.submit(function, item): position for position, item in enumerate(items)}
         try:
             for done in as_completed(positions):
@@ -206,13 +188,12 @@ def _on_dask(
         try:
             client = stack.enter_context(Client(address, timeout=_ANSWER, set_as_default=False))
         except (OSError, ValueError) as error:
-            raise DataError(
-                f"scheduler {where.address!r} does not answer ({error}); start it first: dask scheduler"
-            ) from error
+            message = f"scheduler {where.address!r} does not answer ({error}); start it first: dask scheduler"
+            raise DataError(message) from error
         # The function is a result of its own, which each worker fetches once, and which is made again where its holders die. All items
-        # on a worker then share one program, and what JAX compiles for it.
+        # on a worker then share one program, and what JAX compiles for it. Impure: what is called may draw random numbers from its
+        # item's seed, and must not be looked up by its arguments.
         shared = client.submit(_same, function, pure=False)
-        # Impure: what is called may draw random numbers from its item's seed, and must not be looked up by its arguments.
         futures = {
             client.submit(_compute, shared, item, versions(), pure=False): position
             for position, item in enumerate(items)
@@ -229,25 +210,20 @@ def _on_dask(
                     raise CancelledError from error  # the connection broke while the result was on its way
                 yield futures.pop(future), result  # popped, or all results would stay in the cluster's memory
         except KilledWorker as error:
-            raise ClusterError(
-                f"{name}: item {futures[future]} of the {label} ended its worker process several times; it may need more memory than "
-                "there is"
-            ) from error
+            message = f"item {futures[future]} of the {label} ended its worker process several times; it may need more memory"
+            raise ClusterError(f"{name}: {message} than there is") from error
         except RuntimeError as error:
-            if not isinstance(error.__cause__, ImportError | AttributeError) or not str(error).startswith(
-                _UNREAD
-            ):
+            cause = error.__cause__
+            if not (isinstance(cause, ImportError | AttributeError) and str(error).startswith(_UNREAD)):
                 raise
             raise ClusterError(
-                f"{name}: what is to be computed cannot be read there ({error.__cause__}); scheduler and workers need relpref, and modules "
+                f"{name}: what is to be computed cannot be read there ({cause}); scheduler and workers need relpref, and modules "
                 "of one's own, as they are here"
             ) from error
         except (CancelledError, _NoWorkersError) as error:
             lost = "has no workers left" if isinstance(error, _NoWorkersError) else "went away"
-            done = len(items) - len(futures)
-            raise ClusterError(
-                f"{name}: the cluster {lost} after {done} of {len(items)} {label}; {start_again}"
-            ) from error
+            done = f"{len(items) - len(futures)} of {len(items)} {label}"
+            raise ClusterError(f"{name}: the cluster {lost} after {done}; {start_again}") from error
 
 
 class _NoWorkersError(Exception):
@@ -274,11 +250,11 @@ def _same(function: Any) -> Any:
 
 
 def _compute(function: Callable[[Any], Any], item: Any, expected: Versions) -> Any:
-    found = dict(versions())
+    here = dict(versions())
     for package, wanted in expected:
-        if found[package] != wanted:
+        if here[package] != wanted:
             raise ClusterError(
-                f"the worker on {platform.node()} has {package} {found[package]}, and {wanted} asks; install the same versions there"
+                f"the worker on {platform.node()} has {package} {here[package]}, and {wanted} asks; install the same versions there"
             )
     with one_thread():
         return function(item)
@@ -287,8 +263,8 @@ def _compute(function: Callable[[Any], Any], item: Any, expected: Versions) -> A
 @lru_cache(maxsize=1)
 def versions() -> Versions:
     """Of everything that results depend on."""
-    found = [("python", platform.python_version().rpartition(".")[0]), ("relpref", __version__)]
-    return tuple(found + [(package, version(package)) for package in _DECISIVE])
+    own = (("relpref", __version__), ("python", platform.python_version().rpartition(".")[0]))
+    return (*own, *((package, version(package)) for package in _DECISIVE))
 
 
 def _local_cluster(workers: int) -> Any:
@@ -296,17 +272,16 @@ def _local_cluster(workers: int) -> Any:
     import dask
     from distributed import LocalCluster
 
-    settings = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
     # XLA's own threads stay as they are here: what it compiles for fewer of them rounds differently.
     # Dask lets freed memory go back to the system at once. Matrices of some megabytes, freed and wanted again at every step, would
-    # be paged in anew each time: that took more than half of the time of fits of a thousand entities.
+    # be paged in anew each time: that took more than half of the time of fits of a thousand items.
     # Tasks run beside the main thread, where only a single arena can grow large enough.
-    settings |= {
+    settings = dask.config.get("distributed.nanny.pre-spawn-environ") | {
         "MALLOC_TRIM_THRESHOLD_": 2**30,
         "MALLOC_MMAP_THRESHOLD_": 2**30,
         "MALLOC_ARENA_MAX": 1,
+        "DASK_LOGGING__DISTRIBUTED": "error",  # an interrupted worker has a lot to say otherwise
     }
-    settings["DASK_LOGGING__DISTRIBUTED"] = "error"  # an interrupted worker has a lot to say otherwise
     with dask.config.set({"distributed.nanny.pre-spawn-environ": settings}):
         return LocalCluster(
             n_workers=workers,

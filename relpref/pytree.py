@@ -1,40 +1,30 @@
-"""Immutable data classes as JAX pytrees."""
+"""Immutable data classes as JAX pytrees, and what of a traced function depends on what."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax.extend.core import ClosedJaxpr, Literal
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Untraced:
-    """Static data of a pytree that JAX ignores when it compares two trees.
+    """Static data of a pytree that JAX ignores when it compares two trees: any two boxes are equal and hash alike.
 
-    Any two boxes are equal and hash alike, so two data sets of equal shapes share one compilation
-    although their labels differ. The price: inside a compiled function the content is that of the
-    data set for which it was compiled, hence a compiled function may neither read the content nor
-    return the tree that carries it.
-
-    Parameters
-    ----------
-    content : object
-        What to carry.
+    So two data sets of equal shapes share one compilation although their labels differ. Inside a compiled function the content is that
+    of the data set for which it was compiled: it may neither be read nor returned there.
     """
 
-    __slots__ = ("content",)
-
-    def __init__(self, content: Any) -> None:
-        self.content = content
+    content: Any
 
     def __eq__(self, other: object) -> bool:
-        """Return True for every other box."""
         return isinstance(other, Untraced)
 
     def __hash__(self) -> int:
-        """Return the same number for every box."""
         return hash(Untraced)
 
     def __repr__(self) -> str:
-        """Return a text without the content, which may be long."""
         return "Untraced(...)"
 
 
@@ -45,21 +35,10 @@ def register(
     untraced: Sequence[str] = (),
     restored: Callable[[Any], object] | None = None,
 ) -> None:
-    """Register a class whose objects keep their attributes in ``__dict__``.
+    """Register a class whose objects keep their attributes in ``__dict__``; they are made again without their constructor.
 
-    Objects are made again without their constructor, so nothing is checked: leaves may be tracers or placeholders.
-
-    Parameters
-    ----------
-    cls : type
-    leaves : sequence of str
-        Attributes, or cached properties, that are children of the tree.
-    static : sequence of str
-        Those that programs are compiled for: where they differ, so do the programs.
-    untraced : sequence of str
-        Those that never cause a compilation, see `Untraced`.
-    restored : callable, optional
-        Called with each object that was made again.
+    So nothing is checked: ``leaves``, attributes or cached properties, may be tracers. Programs are compiled for ``static`` ones;
+    ``untraced`` ones never cause a compilation, see `Untraced`. ``restored`` is called with each object that was made again.
     """
 
     def flatten(data: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, Untraced]]:
@@ -80,3 +59,27 @@ def register(
         return data
 
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+
+
+def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
+    """Which outputs of a jaxpr are computed from the marked inputs."""
+    marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
+    for equation in jaxpr.eqns:
+        marks = [not isinstance(v, Literal) and v in marked for v in equation.invars]
+        inner = inlined(equation)
+        found = [any(marks)] * len(equation.outvars) if inner is None else reached(inner.jaxpr, marks)
+        marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
+    return [not isinstance(v, Literal) and v in marked for v in jaxpr.outvars]
+
+
+def inlined(equation: Any) -> Any:
+    """The closed jaxpr that an equation calls once with its own operands, if it does."""
+    inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
+    if inner is None or equation.primitive.name in ("scan", "while", "cond"):
+        return None
+    if not hasattr(inner, "jaxpr"):
+        inner = ClosedJaxpr(inner, ())
+    same = len(inner.jaxpr.invars) == len(equation.invars) and len(inner.jaxpr.outvars) == len(
+        equation.outvars
+    )
+    return inner if same else None

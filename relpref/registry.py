@@ -1,7 +1,6 @@
 """Everything that plugs in, by name: the package's own, and what `register` was given.
 
-Saved files, reports, the command line and ``score="..."`` look names up here. A file never says where code lies: nothing but what is
-registered is reachable from a file, and nothing is imported because a file says so.
+Nothing but what is registered is reachable from a file, and nothing is imported because a file says so.
 """
 
 from collections.abc import Iterator
@@ -19,29 +18,21 @@ POSTERIORS = (
     "utilities",
     "relation",
     "classes",
-    "sites",
+    "program",
 )  # what a chapter can be about: the `kind` of a posterior
 GROUP = "relpref"  # of entry points
 
-_KERNELS = (
-    "Cut",
-    "Diffusion",
-    "EdgeLandmarks",
-    "GivenFeatures",
-    "HiddenCommonCause",
-    "Kendall",
-    "Landmarks",
-    "Linear",
-    "Mallows",
-    "Matern32",
-    "Matern52",
-    "Precomputed",
-    "RegularizedLaplacian",
-    "RelationVectors",
-    "SquaredExponential",
-)
 _PROGRAMS = ("conditional_ranking", "kronecker_classifier", "preference_gp", "ranking_classifier", "xpgp")
-
+_KERNELS = {  # by the module that they were in when files named modules
+    "attribute": ("SquaredExponential", "Matern32", "Matern52", "Linear"),
+    "edge_landmarks": ("EdgeLandmarks",),
+    "graph": ("RegularizedLaplacian", "Diffusion"),
+    "hidden_common_cause": ("HiddenCommonCause",),
+    "landmarks": ("Landmarks",),
+    "precomputed": ("Precomputed",),
+    "ranking": ("GivenFeatures", "Cut", "Kendall", "Mallows"),
+    "relation_vectors": ("RelationVectors",),
+}
 _SCORES = {
     "ratio": "Ratio",
     "variance": "Variance",
@@ -56,7 +47,8 @@ _SCORES = {
 # The package's own, with the module that each is imported from when it is first wanted; ``module:attribute`` where that is not the name.
 OWN: dict[Kind, dict[str, str]] = {
     "program": dict.fromkeys(_PROGRAMS, "relpref.models"),
-    "kernel": dict.fromkeys(_KERNELS, "relpref.kernels") | {"NodeKernel": "relpref.rls.node_kernels"},
+    "kernel": {name: "relpref.kernels" for name in sorted(sum(_KERNELS.values(), ()))}
+    | {"NodeKernel": "relpref.rls.node_kernels"},
     "likelihood": dict.fromkeys(("Logistic", "Probit"), "relpref.likelihoods"),
     "engine": dict.fromkeys(("EP", "Laplace"), "relpref.infer"),
     "score": {name: f"relpref.explore:{attribute}" for name, attribute in _SCORES.items()},
@@ -66,23 +58,9 @@ OWN: dict[Kind, dict[str, str]] = {
 # What files called them that were written before this registry was.
 EARLIER: dict[str, tuple[Kind, str]] = {
     **{f"relpref.models.{name}:{name}": ("program", name) for name in _PROGRAMS},
-    **{
-        f"relpref.kernels.{module}:{name}": ("kernel", name)
-        for module, names in {
-            "attribute": ("SquaredExponential", "Matern32", "Matern52", "Linear"),
-            "edge_landmarks": ("EdgeLandmarks",),
-            "graph": ("RegularizedLaplacian", "Diffusion"),
-            "hidden_common_cause": ("HiddenCommonCause",),
-            "landmarks": ("Landmarks",),
-            "precomputed": ("Precomputed",),
-            "ranking": ("GivenFeatures", "Cut", "Kendall", "Mallows"),
-            "relation_vectors": ("RelationVectors",),
-        }.items()
-        for name in names
-    },
+    **{f"relpref.kernels.{m}:{name}": ("kernel", name) for m, names in _KERNELS.items() for name in names},
     "relpref.rls.node_kernels:NodeKernel": ("kernel", "NodeKernel"),
-    "relpref.likelihoods.models:Probit": ("likelihood", "Probit"),
-    "relpref.likelihoods.models:Logistic": ("likelihood", "Logistic"),
+    **{f"relpref.likelihoods.models:{name}": ("likelihood", name) for name in ("Probit", "Logistic")},
 }
 
 _added: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -99,8 +77,8 @@ def register(kind: Kind, name: str, object: Any) -> None:
     ----------
     kind : {"program", "kernel", "likelihood", "engine", "score", "chapter"}
     name : str
-        Not one of the package's own names. Of a chapter the kind of posterior (``utilities``, ``relation`` or ``classes``), a dot,
-        and a name: ``utilities.regret``.
+        Not one of the package's own names. Of a chapter the kind of posterior (``utilities``, ``relation``, ``classes``, ``program``),
+        a dot, and a name: ``utilities.regret``.
     object : callable or class
         Of a program the function itself. Of a kernel or likelihood the class, a dataclass: it is made again from its fields, after their
         values were checked against their annotations. Of an engine or a score the class. Of a chapter a function from the posterior to a

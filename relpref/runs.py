@@ -1,9 +1,9 @@
 """The folder of a run: the tables it was made from, how, and what came out.
 
-``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file; ``data/`` holds the tables as
-they were given; ``posterior.nc`` is the posterior; ``report.html`` the report, where one was written. There are no
-dates and no timings: the same tables, seed and versions give the same bytes. Where people were asked, ``answers.sqlite`` holds what they
-answered, and ``posterior-<version>.nc`` is the posterior of the answers up to that version.
+``run.json`` says which versions, model, seed and options, and the SHA-256 of every other file; ``data/`` holds the tables as they
+were given; ``posterior.nc`` is the posterior; ``report.html`` the report, where one was written. There are no dates and no timings:
+the same tables, seed and versions give the same bytes. Where people were asked, ``answers.sqlite`` holds what they answered, and
+``posterior-<version>.nc`` is the posterior of the answers up to that version.
 """
 
 import hashlib
@@ -14,17 +14,16 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from relpref.data.matrix_files import Files
-from relpref.data.relation import path_and_kind
+from relpref.data.relation import Files, path_and_kind
 from relpref.data.tables import suffix_of
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest, previous, replaced_folder
 from relpref.infer import Posterior, RelationPosterior
+from relpref.parallel import versions
 from relpref.posterior.codec import conform
 
 SCHEMA = 1
@@ -32,7 +31,6 @@ RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"
 TABLES, ANSWERS = "data", "answers.sqlite"
 _SCHEMA_KEY = "relpref_run"
 _FILE = re.compile(r"posterior(-\d+)?\.nc|answers\.sqlite")  # what a record may name, beside it
-_PACKAGES = ("jax", "jaxlib", "numpyro", "numpy", "scipy")
 
 
 # The content of ``run.json``, as `relpref.posterior.codec.conform` checks it.
@@ -51,27 +49,7 @@ _RECORD = {
 
 @dataclass(frozen=True)
 class Copy:
-    """A table as it was given.
-
-    Parameters
-    ----------
-    name : str
-        Where it goes in the folder of the run, for example ``data/entities.csv``.
-    given : str
-        Name of the file it was read from, without its folder.
-    source : Path or bytes
-        A file, which may be larger than the memory, or its content.
-
-    Attributes
-    ----------
-    sha256 : str
-        Of the content.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read.
-    """
+    """A table as it was given: its name in the folder of the run, that of its file, and that file or its content."""
 
     name: str
     given: str
@@ -82,11 +60,10 @@ class Copy:
         """Look at the content as it is now."""
         source = self.source
         try:
-            found = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_digest(source)
+            digest = hashlib.sha256(source).hexdigest() if isinstance(source, bytes) else file_digest(source)
         except OSError as error:
-            said = f"{source!s}: the file cannot be read ({error.strerror}); check its name"
-            raise DataError(said) from error
-        object.__setattr__(self, "sha256", found)
+            raise DataError(f"{source!s}: cannot be read ({error.strerror}); check its name") from error
+        object.__setattr__(self, "sha256", digest)
 
     def write(self, file: Path) -> None:
         """Write the content where there is nothing yet."""
@@ -104,15 +81,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Run:
-    """A run read back.
-
-    Attributes
-    ----------
-    folder : Path
-    posterior : Posterior or RelationPosterior
-    metadata : dict
-        The content of ``run.json``.
-    """
+    """A run read back; the metadata are the content of ``run.json``."""
 
     folder: Path
     posterior: Posterior | RelationPosterior
@@ -121,38 +90,46 @@ class Run:
 
 def copies(tables: Files) -> tuple[Copy, ...]:
     """Look at the tables of a data set as they are."""
-    named = {"entities": tables.entities, "comparisons": tables.comparisons}
-    for name, given in tables.relations.items():
-        path, kind = path_and_kind(given)
-        named[f"relations/{name}.{kind}" if kind else f"relations/{name}"] = path
+    relations = {name: path_and_kind(given) for name, given in tables.relations.items()}
+    named = {"entities": tables.items, "comparisons": tables.comparisons} | {
+        f"relations/{name}.{kind}" if kind else f"relations/{name}": path
+        for name, (path, kind) in relations.items()
+    }
     return copied({name: path for name, path in named.items() if path is not None})
 
 
 def copied(files: Mapping[str, Path]) -> tuple[Copy, ...]:
     """Look at files as they are; their names in the folder of the run are the keys."""
-    return tuple(
-        Copy(f"{TABLES}/{name}{suffix_of(path)}", Path(path).name, Path(path)) for name, path in files.items()
-    )
+    return tuple(Copy(f"{TABLES}/{name}{suffix_of(path)}", path.name, path) for name, path in files.items())
 
 
 def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> None:
     """Refuse a folder into which no run can be written, before anything is computed."""
     target = Path(folder)
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise StorageError(f"{target}: this is a file or a link, not a folder; give the name of a new folder")
-    if target.exists() and target.samefile(Path.cwd()):
-        raise StorageError(f"{target}: this is the folder you are in; give the name of a new folder")
-    if os.path.ismount(target):
-        raise StorageError(f"{target}: this is where a disk is mounted; give the name of a folder inside it")
-    _check_writable(target)
+    there = target.absolute().parent
+    while not there.exists():
+        there = there.parent
+    another = "give the name of a new folder"
+    for wrong, reason in (
+        (
+            target.is_symlink() or (target.exists() and not target.is_dir()),
+            f"this is a file or a link, not a folder; {another}",
+        ),
+        (target.exists() and target.samefile(Path.cwd()), f"this is the folder you are in; {another}"),
+        (os.path.ismount(target), "this is where a disk is mounted; give the name of a folder inside it"),
+        (not there.is_dir(), f"{there} is a file, not a folder; give the name of a folder that can be made"),
+        (
+            not os.access(there, os.W_OK | os.X_OK),
+            f"nothing can be written in {there}; give the name of a folder elsewhere",
+        ),
+    ):
+        if wrong:
+            raise StorageError(f"{target}: {reason}")
     if not target.exists() or not any(target.iterdir()):
         return
     record = _own_record(target)
     if record is None:
-        raise StorageError(
-            f"{target}: the folder holds something that is not a run of relpref, and that is never touched; "
-            "give the name of a new folder"
-        )
+        raise StorageError(f"{target}: it holds something else than a run, which is never touched; {another}")
     foreign = _foreign(target, record)
     # Of a file that is gone the posterior still knows some.
     if target / ANSWERS in foreign or "answers" in record:
@@ -163,10 +140,10 @@ def check_target(folder: str | os.PathLike[str], *, replace: bool, how: str) -> 
     if foreign:
         raise StorageError(
             f"{target}: the run may not be replaced, because {foreign[0]} is not part of it and would be lost; "
-            "move it away, or give the name of a new folder"
+            f"move it away, or {another}"
         )
     if not replace:
-        raise StorageError(f"{target}: there is a run already; {how}, or give the name of a new folder")
+        raise StorageError(f"{target}: there is a run already; {how}, or {another}")
 
 
 def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
@@ -207,7 +184,7 @@ def save_run(
                 {"file": table.name, "given": table.given, "sha256": table.sha256} for table in tables
             ],
             "posterior": {"file": POSTERIOR, "sha256": file_digest(part / POSTERIOR)},
-            "versions": _versions(),
+            "versions": dict(versions()) | {"python": platform.python_version()},
         }
         (part / RECORD).write_text(record_text(record), encoding="utf-8")
 
@@ -228,19 +205,15 @@ def load_run(folder: str | os.PathLike[str]) -> Run:
 def _loaded(path: Path, record: Mapping[str, Any]) -> Run:
     from relpref.posterior.storage import load
 
+    if "posterior" not in record:
+        raise StorageError(f"{path / RECORD}: there is no 'posterior' in it; {_again(path)}")
+    file = path / record["posterior"]["file"]
     try:
-        expected = record["posterior"]["sha256"]
-        file = path / record["posterior"]["file"]
-    except (KeyError, TypeError) as error:
-        raise StorageError(f"{path / RECORD}: there is no {error} in it; {_again(path)}") from error
-    try:
-        found = file_digest(file)
+        digest = file_digest(file)
     except OSError as error:
         raise StorageError(f"{file}: cannot be read ({error.strerror}); {_again(path)}") from error
-    if found != expected:
-        raise StorageError(
-            f"{file}: the file is damaged or was changed, its checksum is not that in {RECORD}; {_again(path)}"
-        )
+    if digest != record["posterior"]["sha256"]:
+        raise StorageError(f"{file}: it is damaged or was changed (checksum); {_again(path)}")
     return Run(path, load(file), record)
 
 
@@ -256,18 +229,17 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise StorageError(f"{folder}: {what}; give the folder that relpref fit --out wrote")
     file = folder / RECORD
     try:
-        text = file.read_bytes().decode("utf-8")
+        record = json.loads(file.read_bytes().decode("utf-8"))
     except FileNotFoundError:
-        raise StorageError(
-            f"{folder}: this is not a run, there is no {RECORD} in it; make one with "
-            f"relpref fit --folder {quote(str(folder))} --out run/"
-            if (folder / "entities.csv").exists()
-            else f"{folder}: this is not a run, there is no {RECORD} in it; give the folder that relpref fit --out wrote"
-        ) from None
+        how = "give the folder that relpref fit --out wrote"
+        if (folder / "entities.csv").exists():
+            how = f"make one with relpref fit --folder {quote(str(folder))} --out run/"
+        raise StorageError(f"{folder}: this is not a run, there is no {RECORD} in it; {how}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{file}: cannot be read ({error}); {_again(folder)}") from error
-    record = _parsed(text)
-    if record is None:
+    except ValueError:
+        record = None
+    if not isinstance(record, dict) or type(record.get(_SCHEMA_KEY)) is not int:
         raise StorageError(f"{file}: the file is damaged or not of relpref; {_again(folder)}")
     if record[_SCHEMA_KEY] > SCHEMA:
         raise StorageError(
@@ -280,60 +252,25 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
-    """The content of ``run.json``; None if it is anything else."""
-    try:
-        record = json.loads(text)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) and type(record.get(_SCHEMA_KEY)) is int else None
-
-
 def _own_record(folder: Path) -> dict[str, Any] | None:
     try:
-        record = _parsed((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
+        return read_record(folder)
+    except StorageError:
         return None
-    return record if conform(record, _RECORD) else None
 
 
 def _foreign(folder: Path, record: Mapping[str, Any]) -> list[Path]:
     """Files in the folder of a run that this program did not write."""
-    tables = record.get("tables", [])
-    own = {RECORD, POSTERIOR, REPORT, *(table.get("file") for table in tables if isinstance(table, dict))}
+    own = {RECORD, POSTERIOR, REPORT, *(table["file"] for table in record.get("tables", []))}
     own |= {path.name for path in folder.glob("posterior-*.nc")}
     ignored = {".DS_Store", "Thumbs.db"}
     inside = (path for path in sorted(folder.rglob("*")) if not path.is_dir() and path.name not in ignored)
     return [path for path in inside if path.relative_to(folder).as_posix() not in own]
 
 
-def _check_writable(target: Path) -> None:
-    there = target.absolute().parent
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir():
-        raise StorageError(
-            f"{target}: {there} is a file, not a folder; give the name of a folder that can be made"
-        )
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise StorageError(
-            f"{target}: nothing can be written in {there}; give the name of a folder elsewhere"
-        )
-
-
 def record_text(record: Mapping[str, Any]) -> str:
     """The content of ``run.json``."""
     return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-
-
-def _versions() -> dict[str, str]:
-    from relpref._version import __version__
-
-    return {
-        "relpref": __version__,
-        "python": platform.python_version(),
-        **{package: version(package) for package in _PACKAGES},
-    }
 
 
 def _again(folder: Path) -> str:

@@ -58,7 +58,7 @@ def runs(scheduler: str | None, file: Path) -> bytes:
 
 
 def calibration(scheduler: str | None, file: Path) -> bytes:
-    shared: dict[str, Any] = {"hyperparameters": "maximise", "simulations": 30, "progress_bar": False}
+    shared: dict[str, Any] = {"hyperparameters": "maximize", "simulations": 30, "progress_bar": False}
     return calibrate(xpgp, some_answers(0), scheduler=scheduler, file=file, **shared).pit.tobytes()
 
 

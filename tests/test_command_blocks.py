@@ -83,7 +83,7 @@ def asking(folder: Path) -> None:
 def page(folder: Path) -> None:
     items(folder, "items.csv", list("abc"))
     answers(folder, "answers.csv", list("abc"))
-    run("relpref fit --entities items.csv --comparisons answers.csv --out run/ --quiet")
+    run("relpref fit --items items.csv --answers answers.csv --out run/ --quiet")
 
 
 def large(folder: Path) -> None:

@@ -84,11 +84,11 @@ def utilities(engine: Any, data: PreferenceData | None = None) -> Any:
 
 
 def dense() -> Any:
-    return utilities(EP(xpgp, hyperparameters="maximise", space="entity"))
+    return utilities(EP(xpgp, hyperparameters="maximize", space="latent"))
 
 
 def dual() -> Any:
-    return utilities(EP(xpgp, fixed=FIXED, space="gap", tol=1e-12), preferences(9))
+    return utilities(EP(xpgp, fixed=FIXED, space="observation", tol=1e-12), preferences(9))
 
 
 def reduced() -> Any:
@@ -97,7 +97,7 @@ def reduced() -> Any:
 
 def sparse() -> Any:
     """As of more compared items than a matrix has room for."""
-    with mock.patch.object(large, "MAX_REDUCED_ENTITIES", 0):
+    with mock.patch.object(large, "MAX_REDUCED_ITEMS", 0):
         return utilities(EP(xpgp, fixed=FIXED, structure="sparse", tol=1e-12), preferences(9))
 
 
@@ -268,7 +268,7 @@ def numbers(name: str) -> dict[str, Any]:
 
 
 # Rows of the report that say how far a solver went, which rounding decides.
-ROUNDED = ("Residual", "Gradient", "Evaluations", "Log prior", "Sweeps", "Jitter")
+ROUNDED = ("Residual", "Gradient", "Evaluations", "Log prior", "Sweeps", "Jitter", "Iterations")
 
 
 class Words(HTMLParser):

@@ -30,7 +30,6 @@ LEVEL = {
     "ask": 5,
     "app": 6,
     "cli": 6,
-    "demo": 6,
     "runs": 3,
 }
 OPEN = (
@@ -42,7 +41,6 @@ OPEN = (
     "journal",
     "pytree",
     "folders",
-    "memory",
     "parallel",
     "data_loaders",
     "registry",
@@ -130,7 +128,7 @@ def test_few_modules_talk_to_arviz() -> None:
         if any(i.split(".")[0] in ("arviz", "arviz_base", "arviz_stats", "arviz_plots") for i in found)
     ]
     assert users == [
-        "relpref.infer.psis",
+        "relpref.infer.result",
         "relpref.posterior.arviz",
         "relpref.report.plots",
     ]
@@ -225,6 +223,7 @@ NAMES = {
         "Bald",
         "DEFAULT",
         "Eubo",
+        "ExpectedGain",
         "Gaps",
         "LookAhead",
         "MutualInformation",
@@ -238,14 +237,13 @@ NAMES = {
         "TopK",
         "Truth",
         "Variance",
-        "Worth",
         "answers_saved",
+        "expected_gain",
         "learning_curves",
         "next_pairs",
         "simulate",
         "simulate_steps",
         "why",
-        "worth",
     ],
     "relpref.infer": [
         "ClassPosterior",
@@ -424,6 +422,9 @@ def test_names_that_moved_are_reachable_at_their_old_places() -> None:
     for name in relpref.ask.__all__:
         with pytest.warns(DeprecationWarning, match=f"relpref.ask.{name}"):
             assert getattr(relpref.explore, name) is getattr(relpref.ask, name)
+    for old, new in (("Worth", "ExpectedGain"), ("worth", "expected_gain")):
+        with pytest.warns(DeprecationWarning, match=f"relpref.explore.{new}"):
+            assert getattr(relpref.explore, old) is getattr(relpref.explore, new)
     with pytest.warns(DeprecationWarning, match="relpref.ask.web"):
         import relpref.app
     assert relpref.app.serve is relpref.ask.web.serve

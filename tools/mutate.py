@@ -50,11 +50,11 @@ MUTANTS = (
     Mutant("kernels", "jnp.sum(2 * jnp.square(matrix)) / 3", "jnp.sum(jnp.square(matrix)) / 3"),
     Mutant(
         "kernels",
-        "gap = left.kernel[rows] - right.kernel[columns]",
-        "gap = left.kernel[rows] + right.kernel[columns]",
+        "(left.kernel @ flow, -(right.kernel @ flow))",
+        "(left.kernel @ flow, right.kernel @ flow)",
     ),
     Mutant("kernels", "slots - 1 - drawn", "slots - drawn - 2"),
-    Mutant("kernels", "/ (r - 3))", "/ (r + 3))"),
+    Mutant("kernels", "/ (rounds[:, None] - 3))", "/ (rounds[:, None] + 3))"),
     Mutant(
         "kernels",
         "0.5 * (straight + sign * left[rows, columns] * right[columns, rows])",
@@ -93,13 +93,11 @@ MUTANTS = (
         "posterior",
         "between = self.weights @ np.square(self.locations - self.mean())",
         "between = 0.5 * self.weights @ np.square(self.locations - self.mean())",
-        "tests/infer",
     ),
     Mutant(
         "posterior",
         "np.ones_like(mean) if at_mode else 1 - variance * precision",
         "np.ones_like(mean) if at_mode else 1 + variance * precision",
-        "tests/infer",
     ),
     Mutant("rls", "own[first] * own[second] - between**2", "own[first] * own[second] + between**2"),
     Mutant(
@@ -111,8 +109,8 @@ MUTANTS = (
     Mutant("rls", "surplus = round(tau", "surplus = -round(tau"),
     Mutant(
         "explore",
-        "edge = 0.5 * (belief.covariance[first] + belief.covariance[last])",
-        "edge = 0.5 * (belief.covariance[first] - belief.covariance[last])",
+        "np.diagonal(self.covariance) - 2 * edge + edge[ends].mean()",
+        "np.diagonal(self.covariance) - edge + edge[ends].mean()",
     ),
     Mutant(
         "explore",

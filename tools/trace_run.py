@@ -22,14 +22,14 @@ ROOT = str(Path(relpref.__file__).parent)
 
 
 def small_data(answers: int) -> PreferenceData:
-    """Twelve entities with one attribute and one relation."""
+    """Twelve items with one attribute and one relation."""
     rng = np.random.default_rng(0)
     names = [f"e{row:02d}" for row in range(12)]
-    entities = pd.DataFrame({"size": rng.normal(size=12)}, index=names)
+    items = pd.DataFrame({"size": rng.normal(size=12)}, index=names)
     pairs = rng.permuted(np.tile(np.arange(12), (answers, 1)), axis=1)[:, :2]
     comparisons = pd.DataFrame(np.array(names)[pairs], columns=["winner", "loser"])
     links = pd.DataFrame({"source": names, "target": [*names[1:], names[0]]})
-    return PreferenceData.from_tables(entities, comparisons, relations={"link": links})
+    return PreferenceData.from_tables(items, comparisons, relations={"link": links})
 
 
 def trace(data: PreferenceData) -> tuple[Counter[str], Counter[tuple[str, str]], int]:
@@ -62,7 +62,7 @@ def trace(data: PreferenceData) -> tuple[Counter[str], Counter[tuple[str, str]],
 
 def main() -> None:
     """Print the counts."""
-    EP(xpgp, hyperparameters="maximise").run(0, small_data(5), progress_bar=False)
+    EP(xpgp, hyperparameters="maximize").run(0, small_data(5), progress_bar=False)
     files, functions, switches = trace(small_data(20))
     if "-v" in sys.argv:
         for file, calls in files.most_common():

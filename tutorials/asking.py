@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import relpref
-from relpref.explore import Truth, answers_saved, learning_curves, next_pairs, simulate, why, worth
+from relpref.explore import Truth, answers_saved, expected_gain, learning_curves, next_pairs, simulate, why
 from relpref.infer import EP
 from relpref.models import xpgp
 
@@ -78,7 +78,7 @@ for _ in range(30):
         np.subtract.outer(value.to_numpy(), value.to_numpy()) for value in (means, liking[means.index])
     )
     wrong = np.mean((gaps * true_gaps < 0)[np.triu_indices(24, 1)])
-    outlook.append({"answers": len(asked), "expected": worth(posterior).wrong_now, "true": wrong})
+    outlook.append({"answers": len(asked), "expected": expected_gain(posterior).wrong_now, "true": wrong})
 print(why(posterior, *next_pairs(posterior)[["first", "second"]].iloc[0]))
 
 # %%
@@ -114,11 +114,11 @@ plt.show()
 #
 # ## When to stop
 #
-# `worth` says how many pairs are expected to be in the wrong order, now and after some more answers. It needs no truth, so one can compare it with the
+# `expected_gain` says how many pairs are expected to be in the wrong order, now and after some more answers. It needs no truth, so one can compare it with the
 # truth here.
 
 # %%
-further = worth(posterior, answers=10)
+further = expected_gain(posterior, answers=10)
 print(further.sentence)
 
 # %%
@@ -164,11 +164,11 @@ print(
 )
 
 # %% [markdown]
-# Bands and interval are bootstrap intervals over the twelve seeds. They are wide: a study that is to be believed takes more. With sixty entities, five
+# Bands and interval are bootstrap intervals over the twelve seeds. They are wide: a study that is to be believed takes more. With sixty items, five
 # simulators and fifty seeds the package's own study finds that chosen questions save a fifth to a third of the answers.
 #
 # ## What was learned
 #
 # * A model with uncertainty can choose its own questions, from the very first, with no answers at hand.
-# * `worth` says how wrong the ranking still is expected to be, and what ten more answers would change: a reason to stop.
+# * `expected_gain` says how wrong the ranking still is expected to be, and what ten more answers would change: a reason to stop.
 # * Compare strategies with `simulate` on a truth like yours before you rely on one; differences of single runs mean little.

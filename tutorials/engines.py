@@ -70,7 +70,7 @@ def timed(name, run):
     seconds[name] = time.perf_counter() - start
 
 
-timed("EP", lambda: EP(xpgp, hyperparameters="maximise").run(jax.random.key(0), data, progress_bar=False))
+timed("EP", lambda: EP(xpgp, hyperparameters="maximize").run(jax.random.key(0), data, progress_bar=False))
 given = {name: np.asarray(value) for name, value in posteriors["EP"].hyperparameters.items()}
 known = handlers.condition(noncentered(xpgp), data=given)
 

@@ -77,7 +77,7 @@ data = football.load(folder, since="2023-01-01", until="2025-12-31", least_match
 print(data)
 
 # %% [markdown]
-# Entities are teams with at least 20 matches against each other in three years. A draw is a tie, and the home team is the one that was "shown first":
+# Items are teams with at least 20 matches against each other in three years. A draw is a tie, and the home team is the one that was "shown first":
 # nothing on neutral ground. Teams have no attributes here. The relation `opponents` joins teams that met, the closer the
 # oftener; it knows who met whom and not who won, and so mostly which teams are of one continent.
 #
@@ -122,7 +122,7 @@ plt.show()
 
 # %%
 matches = football.read_matches(folder, since="2026-01-01")
-known = matches["home_team"].isin(data.entities) & matches["away_team"].isin(data.entities)
+known = matches["home_team"].isin(data.labels) & matches["away_team"].isin(data.labels)
 matches = matches[known].reset_index(drop=True)
 hosts = [None if match.neutral else match.home_team for match in matches.itertuples()]
 expected = posterior.prefer(zip(matches["home_team"], matches["away_team"], strict=True), shown_first=hosts)

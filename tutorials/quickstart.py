@@ -81,7 +81,7 @@ same_valley = same_valley[same_valley["walk"] < same_valley["walk_other"]]
 links = same_valley[["walk", "walk_other"]].set_axis(["source", "target"], axis=1)
 
 data = relpref.PreferenceData.from_tables(
-    entities=walks[["length_km", "climb_m"]], comparisons=answers, relations={"valley": links}
+    items=walks[["length_km", "climb_m"]], answers=answers, relations={"valley": links}
 )
 print(data)
 
@@ -180,14 +180,14 @@ report = relpref.report.write(again, folder / "report.html", title="Twelve walks
 print(f"{report.name}: {report.stat().st_size / 1000:.0f} kB")
 
 # %% [markdown]
-# The same on the command line, for which a table of entities holds names and numbers only:
+# The same on the command line, for which a table of items holds names and numbers only:
 
 # %%
 walks[["length_km", "climb_m"]].to_csv(folder / "attributes.csv")
 links.to_csv(folder / "links.csv", index=False)
 
 # %% [markdown]
-# `relpref fit --entities attributes.csv --comparisons answers.csv --relation valley=links.csv --out run/`, then
+# `relpref fit --items attributes.csv --answers answers.csv --relation valley=links.csv --out run/`, then
 # `relpref rank run/`, `relpref prefer run/ Mill Ferry` and `relpref report run/`.
 #
 # ## What was learned

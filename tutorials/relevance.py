@@ -229,7 +229,7 @@ def at_random(posterior):
 
 def by_information(posterior):
     """The pair whose answer tells most."""
-    return next_pairs(posterior, key=int(rng.integers(2**31)))[["first", "second"]].iloc[0]
+    return next_pairs(posterior, rng_key=int(rng.integers(2**31)))[["first", "second"]].iloc[0]
 
 
 figure, axes = plt.subplots(figsize=(6, 3.8), layout="constrained")

@@ -54,7 +54,7 @@ answers = pd.DataFrame(
     }
 )
 everybody = pd.concat([drawn.players, drawn.test_players])
-data = relpref.PreferenceData.from_tables(entities=everybody, comparisons=answers)
+data = relpref.PreferenceData.from_tables(items=everybody, answers=answers)
 utility = EP(preference_gp).run(jax.random.key(0), data, progress_bar=False)
 print(utility)
 

@@ -64,7 +64,7 @@ def _gaussian_process(
 ) -> Fit:
     """EP with hyperparameters by maximizing the evidence; the score is the probit of P(winner preferred), XPGP section 4.2.
 
-    As in the paper, entities have no parts of their own unless ``individual``, and all amplitudes have the same prior.
+    As in the paper, items have no parts of their own unless ``individual``, and all amplitudes have the same prior.
     """
 
     def fit(problem: Problem, known: Positions, remaining: Positions) -> Fitted:
@@ -74,7 +74,7 @@ def _gaussian_process(
         if relation_kernel is not None:
             kernels["priors"] = {f"{name}_amplitude": AMPLITUDE_PRIOR for name in whole.relations}
             kernels["relation_kernels"] = dict.fromkeys(whole.relations, relation_kernel)
-        posterior = EP(program, hyperparameters="maximise", throw=False).run(
+        posterior = EP(program, hyperparameters="maximize", throw=False).run(
             jax.random.key(0), whole.select_comparisons(known), progress_bar=False, **kernels
         )
         gap = posterior.belief.differences(whole.winner[remaining], whole.loser[remaining])

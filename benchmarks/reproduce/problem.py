@@ -36,14 +36,14 @@ class Problem:
     @cached_property
     def shuffled(self) -> Problem:
         """The same query with its graphs laid over the wrong documents: what a relation explains that says nothing."""
-        entities, comparisons, relations = self.data.to_tables()
-        labels = entities.index.to_numpy()
+        items, comparisons, relations = self.data.to_tables()
+        labels = items.index.to_numpy()
         other = dict(zip(labels, np.random.default_rng(0).permutation(labels), strict=True))
         moved = {
             name: links.assign(source=links["source"].map(other), target=links["target"].map(other))
             for name, links in relations.items()
         }
-        return Problem(PreferenceData.from_tables(entities, comparisons, moved), self.distances)
+        return Problem(PreferenceData.from_tables(items, comparisons, moved), self.distances)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,16 @@
-"""What a person is shown of an entity."""
+"""What a person is shown of an item."""
 
+import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
 
 from relpref.data import PreferenceData
 from relpref.data.arrays import shown
@@ -18,13 +24,12 @@ _OWN = ("text", "image", "link")
 
 @dataclass(frozen=True)
 class Item:
-    """An entity as it is shown. Nothing in it is to be trusted: whoever shows it escapes it.
+    """An item as it is shown. Nothing in it is to be trusted: whoever shows it escapes it.
 
     Attributes
     ----------
     label : label
     text : str
-        May be empty.
     image : Path or None
         A file inside the folder of the table that named it.
     link : str or None
@@ -40,35 +45,17 @@ class Item:
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-def read_items(path: str | os.PathLike[str], entities: Sequence[Any]) -> tuple[str, dict[Any, Any]]:
-    """Read a table of items.
+def read_items(path: str | os.PathLike[str], known: Sequence[Any]) -> tuple[str, dict[Any, Any]]:
+    """Read a table of items: the folder of its images, and by label what JSON can hold, see `item`.
 
-    Parameters
-    ----------
-    path : path
-        CSV or Parquet: the first column is the label; ``text``, ``image`` (a file, relative to the table's folder) and ``link`` are
-        known by name, every other column is shown as an attribute. Labels of a CSV file are known by how they are printed.
-    entities : sequence of labels
-
-    Returns
-    -------
-    folder : str
-        Of the images.
-    items : dict from label to dict
-        What JSON can hold, see `item`.
-
-    Raises
-    ------
-    DataError
-        If the table cannot be used.
-    UnknownLabelError
-        If a label is no entity.
+    The first column is the label; ``text``, ``image`` (a file, relative to the table's folder) and ``link`` are known by name, every other
+    column is shown as an attribute. Labels of a CSV file are known by how they are printed.
     """
     table = read_table(path, max_columns=MAX_ATTRIBUTES + len(_OWN) + 1)
     names = [str(name) for name in table.frame.columns]
     cells = [[_cell(cell) for cell in table.frame.iloc[:, column]] for column in range(len(names))]
-    printed = {str(label): label for label in entities}
-    index = LabelIndex(tuple(entities), lambda row: f"entities, row {row}")
+    printed = {str(label): label for label in known}
+    index = LabelIndex(tuple(known), lambda row: f"items, row {row}")
     labels = [printed.get(cell, cell) for cell in cells[0]] if cells else []
     index.locate(
         labels, lambda row: f"{table.place(row)}, column {names[0]!r}", "correct the label, or drop the row"
@@ -85,7 +72,7 @@ def read_items(path: str | os.PathLike[str], entities: Sequence[Any]) -> tuple[s
 
 
 def item(label: Any, data: PreferenceData, folder: str, items: Mapping[Any, Any]) -> Item:
-    """What is shown of an entity: what a table of items says of it, otherwise its attributes in the data."""
+    """What is shown of an item: what a table of items says of it, otherwise its attributes in the data."""
     known = items.get(label)
     if known is None:
         row = data.attributes[data.index([label])[0]]
@@ -114,3 +101,154 @@ def _inside(folder: str, name: str | None) -> Path | None:
 
 def _cell(cell: Any) -> str:
     return "" if is_missing(cell) else str(cell)
+
+
+# SVG is missing on purpose: it may carry scripts.
+TYPES = {f".{kind}": f"image/{kind}" for kind in ("avif", "gif", "jpeg", "png", "webp")} | {
+    ".jpg": "image/jpeg"
+}
+
+
+def is_picture(file: Path) -> bool:
+    """Whether a file may be sent as a picture. That it lies in the folder of the items is seen to where these are read."""
+    return file.suffix.lower() in TYPES and os.path.isfile(file)
+
+
+# Control characters but newline and tab; marks that turn the direction of the text after them; halves of characters; not characters.
+_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_NAME, _TEXT = 90, 300
+
+
+class Cut(NamedTuple):
+    """A text of which the beginning is shown, and the rest on request."""
+
+    head: str
+    rest: str = ""
+
+
+def visible(text: object) -> str:
+    """Text in which every character that acts without being seen is replaced by a sign for it."""
+    return _ACTING.sub(_sign, str(text).replace("\r\n", "\n"))
+
+
+def name(value: object) -> Cut:
+    """What an item is called, on one line."""
+    return cut(" ".join(visible(value).split()) or "(empty)", _NAME)
+
+
+def prose(value: object) -> Cut:
+    """A longer text, whose lines are kept."""
+    return cut(visible(value).strip(), _TEXT)
+
+
+def cut(text: str, longest: int) -> Cut:
+    """Cut a text at a space, or anywhere in a word that is too long itself."""
+    if len(text) <= longest + longest // 4:  # a few words more are not worth a click
+        return Cut(text)
+    at = text.rfind(" ", longest // 2, longest)
+    at = longest if at < 0 else at
+    return Cut(text[:at], text[at:])
+
+
+def _sign(found: re.Match[str]) -> str:
+    character = ord(found[0])
+    if character < 0x20:
+        return chr(0x2400 + character)  # Unicode's pictures of control characters
+    if 0xD800 <= character <= 0xDFFF or character >= 0xFFFE:
+        return "\N{REPLACEMENT CHARACTER}"
+    return f"⟨U+{character:04X}⟩"
+
+
+_FEW = 6  # attributes of an item that are shown at once, the others on request
+
+
+def card(item: Item, side: str, outcome: str, *, picture: bool) -> dict[str, Any]:
+    """What the page shows of one of the two that are compared, on the left or right; ``outcome`` is what choosing it answers."""
+    attributes = [(name(key).head, name(value)) for key, value in item.attributes]
+    few = len(attributes) if len(attributes) <= _FEW + 2 else _FEW
+    return {
+        "side": side,
+        "outcome": outcome,
+        "name": name(item.label),
+        "text": prose(item.text or ""),
+        "picture": picture,
+        "link": _link(item.link),
+        "few": attributes[:few],
+        "more": attributes[few:],
+    }
+
+
+def _link(address: str | None) -> dict[str, str] | None:
+    """Only to pages of the web (not ``javascript:`` and the like), at an address that is what it looks like."""
+    address = (address or "").strip()
+    if not address.isprintable():
+        return None
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not host:
+        return None
+    return {"address": address, "shown": name(host).head}
+
+
+TOP, PAGE = 10, 100
+
+
+class View(NamedTuple):
+    """Which part of the ranking is wanted."""
+
+    most: int = TOP
+    start: int = 0
+    find: str = ""
+
+
+def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
+    """The part of a ranking that is wanted, for the template.
+
+    Positions are in percent of the width, values relative to the average (``zero``), ends empty where nobody worked them out; ``found``
+    items have what was looked for in their names; ``previous``, ``following``, ``top`` and ``all`` are the views where else one may look.
+    """
+    labels = ranking.index
+    mean, lower, upper = (ranking[name].to_numpy() for name in ("mean", "lower", "upper"))
+    needle = " ".join(view.find.split()).casefold()
+    which: Sequence[int] = range(len(labels))
+    if needle:
+        which = [at for at, label in enumerate(labels) if needle in str(label).casefold()]
+    shown = which[view.start : view.start + view.most]
+    known = ~np.isnan(lower)
+    lower, upper = np.where(known, lower, mean), np.where(known, upper, mean)
+    low, high = min(lower[shown].min(initial=0), 0), max(upper[shown].max(initial=0), 0)
+    scale = 100 / (high - low) if high > low else 0.0
+    rows = [
+        {
+            "key": hashlib.blake2s(repr(labels[at]).encode("utf-8", "replace"), digest_size=8).hexdigest(),
+            "rank": at + 1,
+            "name": name(labels[at]),
+            "mean": _signed(mean[at]),
+            "lower": _signed(lower[at]) if known[at] else "",
+            "upper": _signed(upper[at]) if known[at] else "",
+            "at": round(scale * (mean[at] - low), 2),
+            "begin": round(scale * (lower[at] - low), 2),
+            "width": round(scale * (upper[at] - lower[at]), 2),
+        }
+        for at in shown
+    ]
+    before, after = view.start - view.most, view.start + view.most
+    return {
+        "view": view,
+        "rows": rows,
+        "total": len(labels),
+        "found": len(which),
+        "zero": round(-scale * low, 2),
+        "previous": view._replace(start=max(before, 0)) if view.start > 0 else None,
+        "following": view._replace(start=after) if view.most > TOP and after < len(which) else None,
+        "top": View(),
+        "all": View(PAGE),
+    }
+
+
+def _signed(value: np.float64) -> str:
+    text = f"{value:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", "−")

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from time import monotonic
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import pandas as pd
 
@@ -56,13 +56,7 @@ def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame
 
 
 def up_to_date(run: Run) -> tuple[UtilityPosterior, int]:
-    """The posterior of a run with the answers that its store knows and its file does not, and how many these are.
-
-    Raises
-    ------
-    StorageError
-        If the answers cannot be read, or are those of another run.
-    """
+    """The posterior of a run with the answers that its store knows and its file does not, and how many these are."""
     posterior = cast(UtilityPosterior, run.posterior)
     check_known(run)
     store = AnswerStore.read(run.folder / ANSWERS)
@@ -77,9 +71,7 @@ def askable(run: Run) -> UtilityPosterior:
     """The posterior of a run, if it can learn from answers that come one by one."""
     posterior = cast(UtilityPosterior, run.posterior)
     if posterior.kind != "utilities":
-        raise DataError(
-            f"{run.folder}: this run does not rank entities, so there is nothing to ask about them"
-        )
+        raise DataError(f"{run.folder}: this run does not rank items, so there is nothing to ask about them")
     for column in {"strength", "probability"} & posterior.data.comparisons.columns.keys():
         raise DataError(
             f"{run.folder}: the run was fitted on answers with the column {column!r}, and a question here is answered by one of two, "
@@ -113,12 +105,9 @@ def check_known(run: Run) -> None:
 
 
 def export_known(run: Run, path: str | os.PathLike[str]) -> int:
-    """Write the answers that the posterior of a run knows, with the columns that its model looks at; returns how many.
-
-    For a run whose store is lost: what was answered later, when, and by whom where the model does not look at raters, is not known.
-    """
+    """Write the answers that the posterior of a run knows, for a run whose store is lost; returns how many."""
     data = askable(run).data
-    write_answers(data.comparisons.table(data.entities), path)
+    write_answers(data.comparisons.table(data.labels), path)
     return data.num_answers
 
 
@@ -151,22 +140,11 @@ class Unfinished(KeyboardInterrupt):
     """Interrupted while the last refinement was at work; its thread is inside compiled code and ends when that returns."""
 
 
-class Refines(Protocol):
-    """What is refined."""
-
-    def refine(self) -> bool: ...
-
-
 class Refiner:
-    """One thread that refines at the start, after answers (once for all that came meanwhile), and at the end.
+    """One thread that calls ``refine`` at the start, after answers (once for all that came meanwhile), and at the end."""
 
-    Parameters
-    ----------
-    loop : Loop
-    """
-
-    def __init__(self, loop: Refines) -> None:
-        self._loop = loop
+    def __init__(self, refine: Callable[[], object]) -> None:
+        self._refine = refine
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name="relpref-refine")
@@ -180,18 +158,7 @@ class Refiner:
         self._wake.set()
 
     def close(self, waiting: Callable[[], object] = lambda: None) -> None:
-        """Refine what is left, and end.
-
-        Parameters
-        ----------
-        waiting : callable
-            Called once where that takes longer than a moment.
-
-        Raises
-        ------
-        Unfinished
-            If it is interrupted meanwhile.
-        """
+        """Refine what is left, and end; ``waiting`` is called where that takes longer than a moment. Interrupted: `Unfinished`."""
         self._ending.set()
         self._wake.set()
         try:
@@ -212,7 +179,7 @@ class Refiner:
             ending = self._ending.is_set()  # before the last refinement, which then knows every answer
             began = monotonic()
             try:
-                self._loop.refine()
+                self._refine()
             except Exception as error:  # noqa: BLE001 - answers are safe without it, and the next ones may mend it
                 said = " ".join(str(error).split())
                 print(f"relpref: the ranking was not refined: {said}", file=sys.stderr, flush=True)
@@ -231,28 +198,10 @@ class Refiner:
 def publish(
     folder: Path, record: Mapping[str, Any], posterior: Posterior, store: AnswerStore, version: int
 ) -> bool:
-    """Put the posterior of later answers in place of that of a run, in one step.
+    """Put the posterior of the answers up to a version in place of that of a run, in one step.
 
-    Parameters
-    ----------
-    folder : path
-        Of the run.
-    record : mapping
-        Of the run, when it was opened.
-    posterior : Posterior
-    store : AnswerStore
-    version : int
-        Of the answers that the posterior knows.
-
-    Returns
-    -------
-    bool
-        False if another process has published a later one already.
-
-    Raises
-    ------
-    StorageError
-        If something cannot be written, or another run has taken the place of this one; what is there is as it was then.
+    ``record`` is that of the run when it was opened. False if another process has published a later one already; a `StorageError`, and
+    everything as it was, if something cannot be written or another run has taken the place of this one.
     """
     with _alone(folder):
         opened, record = record, read_record(folder)

@@ -3,7 +3,8 @@
 import os
 import threading
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,27 +15,17 @@ from relpref.ask.items import Item, item, read_items
 from relpref.ask.learning import askable, check_known, known_version, learnt, publish
 from relpref.ask.store import AnswerStore, Question, export_answers, import_answers
 from relpref.data.arrays import counted, shown
-from relpref.errors import DataError, RelprefError
+from relpref.errors import DataError, RelprefError, renamed_keywords
 from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
-from relpref.explore.stopping import GOAL, Worth, check_goal, check_top, why, worth
+from relpref.explore.stopping import GOAL, ExpectedGain, check_goal, check_top, expected_gain, why
 from relpref.infer import UtilityPosterior
 from relpref.limits import MAX_INTERVALS, MAX_NAME_LENGTH
 from relpref.runs import ANSWERS, Run, load_run
 
 
 def rater_name(given: Any) -> str:
-    """A rater's name as it is kept: white space is one space, characters are composed (NFC).
-
-    Parameters
-    ----------
-    given : str
-
-    Raises
-    ------
-    DataError
-        If it is empty, longer than 80 characters, or holds characters that nobody sees.
-    """
+    """A rater's name as it is kept: white space is one space, characters are composed (NFC); a `DataError` if nobody can see it."""
     if isinstance(given, str):
         name = unicodedata.normalize("NFC", " ".join(given.split()))
         if 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable():
@@ -61,7 +52,7 @@ class Progress:
         Answers that came otherwise: the run was fitted on them, or they were imported.
     version : int
         Of the answers that the posterior knows.
-    worth : Worth or None
+    worth : ExpectedGain or None
         Whether enough is known and what further answers are worth; None before the first refinement.
     since : int
         Answers, skips and withdrawals that came after `worth` was found.
@@ -72,7 +63,7 @@ class Progress:
     everyone: int
     given: int
     version: int
-    worth: Worth | None
+    worth: ExpectedGain | None
     since: int = 0
 
     @property
@@ -82,10 +73,7 @@ class Progress:
 
     @property
     def outlook(self) -> str:
-        """Whether enough is known and how many answers are missing, as every place shows it; empty before that is known.
-
-        Of an old estimate it says when that was found, and gives no advice.
-        """
+        """Whether enough is known and how many answers are missing; of an old estimate when it was found, and no advice."""
         if self.worth is None:
             return ""
         if self.since <= _OLD:
@@ -96,6 +84,19 @@ class Progress:
 
 class Loop:
     """Questions and answers about one run; `open` makes one. Several threads may use it, and several processes one each.
+
+    Parameters
+    ----------
+    score : str or Score, optional
+        How questions are chosen, see `relpref.explore.next_pairs`.
+    seed : int
+        Breaks ties between questions, and says which of two is shown on the left.
+    ties : bool
+        Whether "equally good" is an answer.
+    goal, top
+        When enough is known, see `relpref.explore.expected_gain`.
+    **limits
+        What may be asked: ``items``, ``most_appearances``, ``hardest``, ``repeats``, see `relpref.explore.next_pairs`.
 
     Attributes
     ----------
@@ -131,24 +132,20 @@ class Loop:
         self.trouble = ""
         self._tried = version  # the last that the posterior was to learn
         self._unlearnt: list[tuple[Any, Any]] = []  # pairs that were answered after `version`
-        self._worth: tuple[Worth, int] | None = None  # and the version that it was found for
+        self._worth: tuple[ExpectedGain, int] | None = None  # and the version that it was found for
         self._ranked: tuple[UtilityPosterior, float, pd.DataFrame] | None = None
         self._images, self._items = store.items()
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
         self._refining = threading.Lock()
 
     @classmethod
+    @renamed_keywords(entities="items")
     def open(
         cls,
         folder: str | os.PathLike[str],
         *,
-        score: Any = None,
-        seed: int = 0,
-        ties: bool = True,
-        goal: float = GOAL,
-        top: int | None = None,
         show: str | os.PathLike[str] | None = None,
-        **limits: Any,
+        **options: Any,
     ) -> "Loop":
         """Go on with a run where its answers ended.
 
@@ -156,44 +153,36 @@ class Loop:
         ----------
         folder : path
             What ``relpref fit`` wrote. Its ``answers.sqlite`` is made if there is none, with the answers that the run was fitted on.
-        score : str or Score, optional
-            How questions are chosen, see `relpref.explore.next_pairs`.
-        seed : int
-            Breaks ties between questions, and says which of two is shown on the left.
-        ties : bool
-            Whether "equally good" is an answer.
-        goal, top
-            When enough is known, see `relpref.explore.worth`.
         show : path, optional
-            Table of what is shown of the entities, see `read_items`; kept in the store.
-        **limits
-            What may be asked: ``entities``, ``most_appearances``, ``hardest``, ``repeats``, see `relpref.explore.next_pairs`.
+            Table of what is shown of the items; kept in the store. The first column is the label; ``text``, ``image`` (a file,
+            relative to the table's folder) and ``link`` are known by name, every other column is shown as an attribute.
+        **options
+            See `Loop`.
 
         Raises
         ------
         StorageError
             If the run or its answers cannot be read or written.
         DataError
-            If the run does not rank entities, or its answers are of a kind that cannot be asked for one by one.
+            If the run does not rank items, or its answers are of a kind that cannot be asked for one by one.
         """
         run = load_run(folder)
         posterior = askable(run)
         data = posterior.data
         check_known(run)
-        check_top(top, data.num_entities)
+        check_top(options.get("top"), data.num_items)
         tables = [t for t in run.metadata.get("tables", ()) if t["file"].startswith("data/comparisons")]
         store = AnswerStore.open(
             run.folder / ANSWERS,
-            data.entities,
-            data.comparisons.table(data.entities),
+            data.labels,
+            data.comparisons.table(data.labels),
             files={table["sha256"]: table["given"] for table in tables},
         )
         try:
             version = known_version(run, store)
             if show is not None:
-                store.keep_items(*read_items(show, data.entities))
-            options = {"score": score, "seed": seed, "ties": ties, "goal": goal, "top": top}
-            loop = cls(store, posterior, version, run=run, **options, **limits)
+                store.keep_items(*read_items(show, data.labels))
+            loop = cls(store, posterior, version, run=run, **options)
             loop._follow()
         except BaseException:
             store.close()
@@ -217,18 +206,9 @@ class Loop:
         return self._ties and "tie" in getattr(self.posterior.likelihood, "columns", ())
 
     def question(self, rater: str) -> Question | None:
-        """The rater's open question, or a new one.
+        """The rater's open question, or a new one; None if there is nothing left to ask.
 
-        Parameters
-        ----------
-        rater : str
-            See `relpref.ask.loop.rater_name`.
-
-        Returns
-        -------
-        Question or None
-            Stored before it is returned, so that it is the same until it is answered or skipped, also after a restart. None if there
-            is nothing left to ask.
+        It is stored before it is returned, so that it is the same until it is answered or skipped, also after a restart.
         """
         rater = rater_name(rater)
         with self._lock:
@@ -263,33 +243,23 @@ class Loop:
             raise DataError(
                 "outcome is 'tie', which is no answer here; say 'first' or 'second', or skip the question"
             )
-        with self._lock:
+        with self._step():
             self._store.answer(question_id, outcome, rater_name(rater))
-            self._follow()
 
     def skip(self, question_id: str, rater: str) -> None:
         """Leave an open question; this rater is not asked about this pair again. Raises as `answer`."""
-        with self._lock:
+        with self._step():
             self._store.skip(question_id, rater_name(rater))
-            self._follow()
 
     def undo(self, rater: str) -> Question | None:
         """Withdraw the rater's last answer or skip, and ask its question again; None if there is none."""
-        rater = rater_name(rater)
-        with self._lock:
-            question = self._store.undo(rater, self.version)
-            self._follow()
-            return question
+        with self._step():
+            return self._store.undo(rater_name(rater), self.version)
 
     def refine(self) -> bool:
-        """Fit in full what came by quick updates, and publish the result into the folder of the run.
+        """Fit in full what came by quick updates, publish the result into the folder of the run, and return whether there was anything to do.
 
         Answers may come meanwhile; they are put on top. Hyperparameters are fitted again when they are due.
-
-        Returns
-        -------
-        bool
-            Whether there was anything to do.
         """
         with self._refining:
             with self._lock:
@@ -305,21 +275,19 @@ class Loop:
                 if self.folder is not None:
                     publish(self.folder, self._record, posterior, self._store, version)
             if new or self._worth is None:
-                self._worth = worth(posterior, score=self.score, **self._goal, **self._limits), version
+                self._worth = (
+                    expected_gain(posterior, score=self.score, **self._goal, **self._limits),
+                    version,
+                )
             return new
 
     def ranking(self, interval: float = 0.9) -> pd.DataFrame:
-        """The entities, best first, each against the average of all; without ranks, which need draws.
-
-        Parameters
-        ----------
-        interval : float
-            Probability of the intervals.
+        """The items, best first, each against the average of all; without ranks, which need draws.
 
         Returns
         -------
         DataFrame
-            By entity: ``mean``, ``sd``, ``lower``, ``upper``; of too many entities for a matrix the last three for the first 100 alone.
+            By item: ``mean``, ``sd``, ``lower``, ``upper``; of too many items for a matrix the last three for the first 100 alone.
         """
         posterior = self.posterior
         if self._ranked is None or self._ranked[:2] != (posterior, interval):
@@ -343,29 +311,28 @@ class Loop:
 
     def import_answers(self, path: str | os.PathLike[str]) -> int:
         """Add the answers of a table, all or none; returns how many. See `relpref.ask.store`."""
-        with self._lock:
-            number = import_answers(self._store, self.posterior.data, path)
-            self._follow()
-            return number
+        with self._step():
+            return import_answers(self._store, self.posterior.data, path)
 
     def nothing_left(self, rater: str) -> str:
         """Why there is no question for a rater: how many pairs were answered, and what leaves the others out."""
         data = self.posterior.data
         ends = np.sort(np.stack([data.comparisons.winner, data.comparisons.loser]), axis=0)
         answered = np.unique(ends, axis=1).shape[1]
-        pairs = data.num_entities * (data.num_entities - 1) // 2
+        pairs = data.num_items * (data.num_items - 1) // 2
         text = f"{answered} of {counted(pairs, 'pair')} {'has' if pairs == 1 else 'have'} been answered"
         if answered == pairs:
             return f"{text}, by all together."
         skipped = len({frozenset(pair) for pair in self._store.avoided(rater_name(rater))[0]})
-        reasons = ["only some entities are asked about"] if self._limits.get("entities") is not None else []
-        if (most := self._limits.get("most_appearances")) is not None:
-            reasons.append(f"an entity that was in {counted(most, 'answer')} is not asked about again")
-        if (hardest := self._limits.get("hardest")) is not None:
-            reasons.append(f"pairs whose probability is nearer than {hardest:g} to one half are too hard")
-        if skipped:
-            reasons.append(f"you skipped {skipped}")
-        why = "; ".join(reasons) or "no answer to them would tell anything"
+        most, hardest = (self._limits.get(name) for name in ("most_appearances", "hardest"))
+        reasons = {
+            "only some items are asked about": self._limits.get("items") is not None,
+            f"an item that was in {counted(most or 0, 'answer')} is not asked about again": most is not None,
+            f"pairs whose probability is nearer than {hardest} to one half are too hard": hardest is not None,
+            f"you skipped {skipped}": bool(skipped),
+        }
+        why = "; ".join(text for text, holds in reasons.items() if holds)
+        why = why or "no answer to them would tell anything"
         return f"{text}; the others are left out: {why}."
 
     def why(self, question: Question) -> str:
@@ -373,7 +340,7 @@ class Loop:
         return why(self.posterior, question.first, question.second, self.score)
 
     def item(self, label: Any) -> Item:
-        """What is shown of an entity."""
+        """What is shown of an item."""
         return item(label, self.posterior.data, self._images, self._items)
 
     def _chosen(self, rater: str) -> tuple[Any, Any, Any, bool] | None:
@@ -383,7 +350,7 @@ class Loop:
         # The same store, seed and posterior give the same question.
         rng = np.random.default_rng([self._seed, self._store.counts(rater)["questions"]])
         key = int(rng.integers(2**31))
-        options = {"score": self.score, "key": key, **self._limits}
+        options = {"score": self.score, "rng_key": key, **self._limits}
         options["rater"] = rater if rater in self.posterior.data.comparisons.raters else None
         for avoid, shared in ((skipped + others, False), (skipped, True)):
             table = next_pairs(self.posterior, avoid=avoid, **options)
@@ -393,6 +360,13 @@ class Loop:
             if not others:
                 break
         return None
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """Write something, and learn from it."""
+        with self._lock:
+            yield
+            self._follow()
 
     def _follow(self) -> None:
         """Learn what other processes, or this one, have stored meanwhile.

@@ -1,14 +1,12 @@
-"""The tables of ``answers.sqlite``, how an older file gets them, and the checksums of their rows.
+"""The tables of ``answers.sqlite``, how an older file gets them, and the checksums of their rows, which `verify` looks at."""
 
-Every row has a checksum, which is empty until the transaction that writes the row ends, see `seal`; the table ``about`` says how many rows
-each table has. `verify` looks at all of them when the file is opened.
-"""
-
+import re
 import sqlite3
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -95,7 +93,7 @@ def transaction(
 
 
 APPLICATION = 0x72656C70  # "relp", the application_id by which the file is known
-_STRICT = " STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
+_STRICT = sqlite3.sqlite_version_info >= (3, 37)
 
 # The columns that the checksum of a row is of.
 _ROWS = {
@@ -111,68 +109,8 @@ _NUMBERS = """SELECT (SELECT coalesce(max(position) + 1, 0) FROM entity) || ' ' 
 _COUNTS = "SELECT " + " || ' ' || ".join(f"(SELECT count(*) FROM {table})" for table in _ROWS)
 
 # Step k leads from schema k to schema k + 1; a new file takes them all, so that there is one way to the newest.
-_STEPS: tuple[tuple[str, ...], ...] = (
-    (
-        f"CREATE TABLE schema (version INTEGER PRIMARY KEY, since TEXT NOT NULL, relpref TEXT NOT NULL){_STRICT}",
-        f"CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL){_STRICT}",
-        f"CREATE TABLE entity (position INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE){_STRICT}",
-        f"""CREATE TABLE question (
-            id TEXT PRIMARY KEY,
-            rater TEXT NOT NULL,
-            first INTEGER NOT NULL REFERENCES entity,
-            second INTEGER NOT NULL REFERENCES entity,
-            left INTEGER NOT NULL REFERENCES entity,
-            asked TEXT NOT NULL,
-            version INTEGER NOT NULL,
-            open INTEGER NOT NULL DEFAULT 1,
-            CHECK (first <> second AND left IN (first, second) AND open IN (0, 1))
-        ){_STRICT}""",
-        "CREATE UNIQUE INDEX one_open_question ON question (rater) WHERE open = 1",
-        f"""CREATE TABLE event (
-            version INTEGER PRIMARY KEY,
-            kind TEXT NOT NULL CHECK (kind IN ('answer', 'skip', 'withdrawal')),
-            time TEXT NOT NULL,
-            rater TEXT,
-            question TEXT REFERENCES question,
-            winner INTEGER REFERENCES entity,
-            loser INTEGER REFERENCES entity,
-            count INTEGER NOT NULL DEFAULT 1 CHECK (count > 0),
-            tie INTEGER NOT NULL DEFAULT 0 CHECK (tie IN (0, 1)),
-            strength INTEGER,
-            probability REAL,
-            shown_first INTEGER REFERENCES entity,
-            withdrawn INTEGER UNIQUE REFERENCES event,
-            CHECK ((kind = 'answer') = (winner IS NOT NULL AND loser IS NOT NULL)),
-            CHECK ((kind = 'withdrawal') = (withdrawn IS NOT NULL)),
-            CHECK (winner <> loser)
-        ){_STRICT}""",
-        "CREATE UNIQUE INDEX answered_once ON event (question) WHERE kind IN ('answer', 'skip')",
-        "CREATE INDEX event_of_rater ON event (rater, version)",
-        """CREATE TRIGGER events_stay BEFORE DELETE ON event
-            BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END""",
-        """CREATE TRIGGER events_are_final BEFORE UPDATE ON event
-            BEGIN SELECT RAISE(ABORT, 'events are never changed'); END""",
-    ),
-    (
-        # What the person who answers is shown, and the files whose answers are here already.
-        "ALTER TABLE entity ADD COLUMN item TEXT",
-        f"""CREATE TABLE file (
-            sha256 TEXT PRIMARY KEY,
-            name TEXT NOT NULL,
-            how TEXT NOT NULL CHECK (how IN ('fitted', 'imported', 'exported')),
-            time TEXT NOT NULL
-        ){_STRICT}""",
-    ),
-    (
-        # Damage that SQLite does not see. The checksum of an event may be written once, and nothing else of it ever.
-        *(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER" for table in _ROWS),
-        *(f"CREATE INDEX {table}_unsealed ON {table} (checksum) WHERE checksum IS NULL" for table in _ROWS),
-        "DROP TRIGGER events_are_final",
-        """CREATE TRIGGER events_are_final BEFORE UPDATE ON event WHEN old.checksum IS NOT NULL
-            BEGIN SELECT RAISE(ABORT, 'events are never changed'); END""",
-        "INSERT INTO about (name, value) VALUES ('rows', '')",
-    ),
-)
+_SQL = files("relpref.ask").joinpath("schema.sql").read_text("utf-8")
+_STEPS = [step.strip().split("\n\n") for step in re.split(r"^-- Schema \d.*$", _SQL, flags=re.MULTILINE)[1:]]
 SCHEMA = len(_STEPS)
 SEALED = 3  # the first schema with checksums
 
@@ -183,13 +121,7 @@ def now(ago: timedelta = timedelta()) -> str:
 
 
 def schema_of(connection: sqlite3.Connection, place: str) -> int:
-    """The schema of a file, 0 if it is empty; ``place`` is its name, for messages.
-
-    Raises
-    ------
-    StorageError
-        If the file holds something else, or is from a newer version.
-    """
+    """The schema of a file, 0 if it is empty; `StorageError` if it holds something else, or is from a newer version."""
     (have,), (application,) = (
         connection.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "application_id")
     )
@@ -214,7 +146,7 @@ def migrate(connection: sqlite3.Connection, have: int) -> None:
 
     for version, statements in enumerate(_STEPS[have:], start=have + 1):
         for statement in statements:
-            connection.execute(statement)
+            connection.execute(statement if _STRICT else statement.replace(") STRICT", ")"))
         connection.execute("INSERT INTO schema VALUES (?, ?, ?)", (version, now(), __version__))
     seal(connection)
     connection.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -233,13 +165,7 @@ def seal(connection: sqlite3.Connection) -> None:
 
 
 def verify(connection: sqlite3.Connection, place: str) -> None:
-    """Refuse a file with a row that is not what was written.
-
-    Raises
-    ------
-    StorageError
-        If a row was changed or is missing, or the file is damaged otherwise.
-    """
+    """Refuse a file with a row that was changed or is missing, or that is damaged otherwise."""
     ((found,), *_) = connection.execute("PRAGMA integrity_check(1)")
     if found != "ok":
         raise StorageError(f"{place}: {DAMAGED} ({found})")

@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -50,13 +50,8 @@ COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater"
 class Changes:
     """What happened to the answers after some version.
 
-    Attributes
-    ----------
-    version : int
-        Of the last event.
-    steps : DataFrame
-        One row for each event about an answer, in their order: ``version`` of the answer, ``change`` (1 if it was added, −1 if it was
-        withdrawn), and all columns that an answer can have, blank where there is nothing to be said.
+    ``steps`` has one row for each event about an answer, in their order: ``version`` of the answer, ``change`` (1 if it was added, −1 if it
+    was withdrawn), and all columns that an answer can have; ``version`` is that of the last event.
     """
 
     version: int
@@ -114,6 +109,11 @@ class Question:
     rater: str
 
 
+_HOW = {
+    "fitted": "the run was fitted on it",
+    "imported": "it was imported",
+    "exported": "it was exported from here",
+}
 _AWAY = timedelta(hours=1)  # an open question that is older keeps its pair from nobody else
 
 
@@ -121,7 +121,7 @@ class AnswerStore:
     """The file ``answers.sqlite`` of a run; make one with `open`.
 
     Every method that writes is one transaction: it is on the disk as a whole when the method returns, or it raises and nothing has
-    changed. A connection is used by one thread at a time; `Loop` sees to that.
+    changed. A connection is used by one thread at a time.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class AnswerStore:
     fitted : int
         Version of the answers that the run was fitted on.
     labels : tuple of labels
-        Of the entities, by position.
+        Of the items, by position.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -153,7 +153,7 @@ class AnswerStore:
     def open(
         cls,
         path: str | os.PathLike[str],
-        entities: Sequence[Any],
+        items: Sequence[Any],
         answers: pd.DataFrame,
         *,
         files: Mapping[str, str] | None = None,
@@ -163,7 +163,7 @@ class AnswerStore:
         Parameters
         ----------
         path : path
-        entities : sequence of labels
+        items : sequence of labels
             Those of the run.
         answers : DataFrame
             What the run was fitted on, as `relpref.data.PreferenceData.from_tables` reads it: imported when the file is made.
@@ -187,12 +187,12 @@ class AnswerStore:
                         have = schema_of(connection, str(place))  # another process may have been faster
                         migrate(connection, have)
                         if not have:
-                            _fill(connection, entities, answers, files or {})
+                            _fill(connection, items, answers, files or {})
                     flush(place.absolute().parent)
                 store = cls(place, connection)
-                if store.labels != tuple(entities):
+                if store.labels != tuple(items):
                     raise StorageError(
-                        f"{place}: these are answers about other entities than those of the run; move the file out of the folder, "
+                        f"{place}: these are answers about other items than those of the run; move the file out of the folder, "
                         "or give the run that it belongs to"
                     )
             except BaseException:
@@ -208,36 +208,25 @@ class AnswerStore:
             return None
         # Where no shared memory can be made for the log, and there is no log, the file can be read as it is.
         asleep = not size(place.with_name(f"{place.name}-wal"))
+        ways = ["mode=ro"] * (not asleep or os.access(place.parent, os.W_OK)) + ["immutable=1"] * asleep
         with explained(place):
-            if asleep and not os.access(place.parent, os.W_OK):
-                return cls._read(place, "immutable=1")
-            try:
-                return cls._read(place, "mode=ro")
-            except sqlite3.OperationalError as error:
-                if not (asleep and error.sqlite_errorname.startswith("SQLITE_IOERR")):  # a full disk
-                    raise
-                return cls._read(place, "immutable=1")
-
-    @classmethod
-    def _read(cls, place: Path, how: str) -> "AnswerStore | None":
-        connection = connected(f"{place.absolute().as_uri()}?{how}")
-        try:
-            if schema_of(connection, str(place)):
-                return cls(place, connection)
-        except BaseException:
-            connection.close()
-            raise
-        connection.close()  # killed before it was filled
+            for way in ways:
+                connection = connected(f"{place.absolute().as_uri()}?{way}")
+                try:
+                    if schema_of(connection, str(place)):
+                        return cls(place, connection)
+                except BaseException as error:
+                    connection.close()
+                    full = str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_IOERR")
+                    if way == ways[-1] or not full:  # a full disk has no room for the shared memory
+                        raise
+                else:
+                    connection.close()  # killed before it was filled
+                    break
         return None
 
     def close(self) -> None:
-        """Close the file.
-
-        Raises
-        ------
-        StorageError
-            If it was moved, replaced or deleted after something was written to it.
-        """
+        """Close the file; a `StorageError` if it was moved, replaced or deleted after something was written to it."""
         try:
             if self._wrote and self._kept is None:
                 self._check_place()
@@ -265,14 +254,12 @@ class AnswerStore:
     def _rescued(self) -> Path:
         """A copy of the answers beside the folder of the run, or, where that cannot be, among temporary files."""
         for folder in (self._file.parent.parent, None):
-            try:
+            with suppress(sqlite3.Error, OSError):
                 handle, name = tempfile.mkstemp(".sqlite", f"answers-{self.identity[:8]}-", folder)
                 os.close(handle)
                 with closing(sqlite3.connect(name)) as target:
                     self._connection.backup(target)
-            except (sqlite3.Error, OSError):
-                continue
-            return Path(name)
+                return Path(name)
         return Path("the folder that the run was moved to")
 
     def __enter__(self) -> Self:
@@ -283,29 +270,16 @@ class AnswerStore:
 
     def question(self, rater: str) -> Question | None:
         """The open question of a rater."""
-        rows = self._rows(
-            "SELECT id, first, second, left FROM question WHERE rater = ? AND open", text(rater)
-        )
+        query = "SELECT id, first, second, left FROM question WHERE rater = ? AND open"
+        rows = self._rows(query, text(rater))
         return self._question(rater, *rows[0]) if rows else None
 
     def ask(
         self, rater: str, first: Any, second: Any, left: Any, version: int, *, shared: bool = False
     ) -> Question | None:
-        """Open a question.
+        """Open a question, chosen by a posterior that knew the answers up to a version.
 
-        Parameters
-        ----------
-        rater : str
-        first, second, left : label
-        version : int
-            Of the answers that the posterior knew which chose it.
-        shared : bool
-            Whether it may be open for another rater, too.
-
-        Returns
-        -------
-        Question or None
-            The one that is open for the rater already, if there is one. None if the pair is open for another rater and may not be.
+        Returns the one that is open for the rater already, if there is one; None if the pair is open for another rater and not ``shared``.
         """
         ends = self._position[first], self._position[second]
         with self._writing():
@@ -317,12 +291,7 @@ class AnswerStore:
             return self._ask(rater, *ends, self._position[left], version)
 
     def answer(self, question: str, outcome: str, rater: str) -> int:
-        """Record the answer to an open question.
-
-        Returns
-        -------
-        int
-            Its version.
+        """Record the answer to an open question and return its version.
 
         Raises
         ------
@@ -344,19 +313,7 @@ class AnswerStore:
             return _insert(connection, kind="skip", rater=text(rater), question=question)
 
     def undo(self, rater: str, version: int) -> Question | None:
-        """Withdraw a rater's last answer or skip, and ask its question again.
-
-        Parameters
-        ----------
-        rater : str
-        version : int
-            Of the answers that the posterior knows.
-
-        Returns
-        -------
-        Question or None
-            None if there is nothing to withdraw. The open question is dropped.
-        """
+        """Withdraw a rater's last answer or skip, and ask its question again in place of the open one; None if there is nothing to withdraw."""
         with self._writing() as connection:
             rows = self._rows(
                 f"""SELECT event.version, first, second, left FROM event JOIN question ON event.question = question.id
@@ -416,39 +373,21 @@ class AnswerStore:
     def counts(self, rater: str) -> dict[str, int]:
         """How many answers stand, and how many questions were ever asked.
 
-        Returns
-        -------
-        dict
-            ``answers`` and ``skips`` of the rater, ``everyone``: answers to questions by all raters, ``given``: answers that came
-            otherwise, ``questions``: how many were asked.
+        ``answers`` and ``skips`` of the rater, ``everyone``: answers to questions by all raters, ``given``: answers that came otherwise, and
+        ``questions``.
         """
-        sums = {
-            "answers": "coalesce(sum(kind = 'answer' AND question IS NOT NULL AND rater = ?1), 0)",
-            "skips": "coalesce(sum(kind = 'skip' AND rater = ?1), 0)",
-            "everyone": "coalesce(sum(kind = 'answer' AND question IS NOT NULL), 0)",
-            "given": "coalesce(sum(CASE WHEN question IS NULL THEN count END), 0)",
-            "questions": "(SELECT count(*) FROM question)",
-        }
         (row,) = self._rows(
-            f"SELECT {', '.join(sums.values())} FROM event WHERE kind <> 'withdrawal' AND {_STANDS}",
+            f"""SELECT coalesce(sum(kind = 'answer' AND question IS NOT NULL AND rater = ?1), 0),
+            coalesce(sum(kind = 'skip' AND rater = ?1), 0),
+            coalesce(sum(kind = 'answer' AND question IS NOT NULL), 0),
+            coalesce(sum(CASE WHEN question IS NULL THEN count END), 0),
+            (SELECT count(*) FROM question) FROM event WHERE kind <> 'withdrawal' AND {_STANDS}""",
             text(rater),
         )
-        return dict(zip(sums, row, strict=True))
+        return dict(zip(("answers", "skips", "everyone", "given", "questions"), row, strict=True))
 
     def add(self, answers: pd.DataFrame, sha256: str, name: str) -> int:
-        """Import answers that were given elsewhere, all or none.
-
-        Parameters
-        ----------
-        answers : DataFrame
-            Checked already.
-        sha256, name : str
-            Of the file.
-
-        Returns
-        -------
-        int
-            The version.
+        """Import checked answers that were given elsewhere, all or none, and return the version.
 
         Raises
         ------
@@ -457,13 +396,8 @@ class AnswerStore:
         """
         with self._writing() as connection:
             for how, time in self._rows("SELECT how, time FROM file WHERE sha256 = ?", sha256):
-                words = {
-                    "fitted": "the run was fitted on it",
-                    "imported": "it was imported",
-                    "exported": "it was exported from here",
-                }
                 raise DataError(
-                    f"{name}: these answers are in {self.path} already ({words[how]}, {time}), and would count twice; give "
+                    f"{name}: these answers are in {self.path} already ({_HOW[how]}, {time}), and would count twice; give "
                     "a file with the new ones alone"
                 )
             _keep_file(connection, sha256, name, "imported")
@@ -476,7 +410,7 @@ class AnswerStore:
             _keep_file(connection, sha256, name, "exported")
 
     def items(self) -> tuple[str, dict[Any, Any]]:
-        """What is shown of the entities: the folder of the images, and by label what `keep_items` was given."""
+        """What is shown of the items: the folder of the images, and by label what `keep_items` was given."""
         rows = self._rows("SELECT position, item FROM entity WHERE item IS NOT NULL")
         folder = self._rows("SELECT value FROM about WHERE name = 'images'")
         with explained(self.path):
@@ -484,7 +418,7 @@ class AnswerStore:
         return folder[0][0] if folder else "", items
 
     def keep_items(self, folder: str, items: Mapping[Any, Any]) -> None:
-        """Remember what is to be shown of the entities, in place of what was shown so far; values are what JSON can hold."""
+        """Remember what is to be shown of the items, in place of what was shown so far; values are what JSON can hold."""
         with self._writing() as connection:
             connection.execute("INSERT OR REPLACE INTO about (name, value) VALUES ('images', ?)", (folder,))
             connection.execute("UPDATE entity SET item = NULL, checksum = NULL")
@@ -529,16 +463,16 @@ class AnswerStore:
     def _closed(self, question: str, rater: str) -> tuple[int, int, int]:
         """Close an open question; the positions of its first, its second, and of the one on the left."""
         rows = self._rows("SELECT first, second, left, rater, open FROM question WHERE id = ?", question)
-        first, second, left, whose, is_open = rows[0] if rows else (0, 0, 0, "", 0)
         if not rows:
             trouble = "it was never asked"
-        elif value(whose) != rater:
+        elif value(rows[0][3]) != rater:
             trouble = "another rater was asked"
         else:
-            trouble = "" if is_open else "it was answered, skipped or taken back already"
+            trouble = "" if rows[0][4] else "it was answered, skipped or taken back already"
         if trouble:
             raise DataError(f"question {shown(question)}: {trouble}; answer the one that is open")
         self._rows("UPDATE question SET open = 0, checksum = NULL WHERE id = ?", question)
+        first, second, left = rows[0][:3]
         return first, second, left
 
 
@@ -552,10 +486,10 @@ _TYPES = {
 
 
 def _fill(
-    connection: sqlite3.Connection, entities: Sequence[Any], answers: pd.DataFrame, files: Mapping[str, str]
+    connection: sqlite3.Connection, items: Sequence[Any], answers: pd.DataFrame, files: Mapping[str, str]
 ) -> None:
     """What a new file holds."""
-    positions = {label: position for position, label in enumerate(entities)}
+    positions = {label: position for position, label in enumerate(items)}
     connection.executemany(
         "INSERT INTO entity (position, label) VALUES (?, ?)",
         [(position, text(label)) for label, position in positions.items()],
@@ -627,7 +561,7 @@ def answers_table(store: AnswerStore, data: PreferenceData) -> pd.DataFrame:
     kept = table[["winner", "loser", "count", *named]]
     if "probability" in named:
         kept = kept.rename(columns={"winner": "first", "loser": "second"})
-    return data.with_comparisons(kept).comparisons.table(data.entities)
+    return data.with_comparisons(kept).comparisons.table(data.labels)
 
 
 def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
@@ -638,15 +572,7 @@ def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
 
 
 def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
-    """Write a table of answers; returns its SHA-256. The file appears as a whole or not at all.
-
-    Raises
-    ------
-    DataError
-        If its name does not end in ``.csv``.
-    StorageError
-        If it cannot be written.
-    """
+    """Write a table of answers into a file that ends in ``.csv``, whole or not at all; returns its SHA-256."""
     file = Path(path)
     if file.suffix.lower() != ".csv":
         raise DataError(f"{file}: answers are written as a table in a file that ends in .csv; rename it")
@@ -659,13 +585,7 @@ def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
 def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
     """Add the answers of a table, all or none; returns how many.
 
-    Parameters
-    ----------
-    store : AnswerStore
-    data : PreferenceData
-        Of the run: the columns of its answers are needed, and those that it has no use for are kept.
-    path : path
-        See `relpref.data.PreferenceData.from_files`; labels of a CSV file are known by how they are printed.
+    Columns that the answers of the run have are needed; labels of a CSV file are known by how they are printed.
 
     Raises
     ------
@@ -674,10 +594,10 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
     """
     file = Path(path)
     table = read_table(file)
-    printed = tuple(map(str, data.entities))
+    printed = tuple(map(str, data.labels))
     alike = len(set(printed)) < len(printed)  # then they are known by what they are
-    labels = printed if table.text and not alike else data.entities
-    read, _ = read_comparisons(table, LabelIndex(labels, lambda row: f"entities, row {row}"))
+    labels = printed if table.text and not alike else data.labels
+    read, _ = read_comparisons(table, LabelIndex(labels, lambda row: f"items, row {row}"))
     known = data.comparisons.columns
     for column in ("strength", "probability", "rater"):
         if (column in known) == (column in read.columns) or (column == "rater" and column in read.columns):
@@ -687,6 +607,6 @@ def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.Path
             f"{file}: the table {verb} column {column!r}, unlike the answers that the run was fitted on ({listed(known)}); give tables of "
             "the same kind, or fit all of them anew"
         )
-    answers = read.table(data.entities)
+    answers = read.table(data.labels)
     store.add(answers, hashlib.sha256(file.read_bytes()).hexdigest(), file.name)
     return int(answers["count"].sum())

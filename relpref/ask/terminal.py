@@ -7,10 +7,9 @@ import shutil
 import signal
 import sys
 import threading
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from types import FrameType
 from typing import Any, Literal, get_args
 
@@ -23,18 +22,19 @@ from relpref.errors import DataError
 
 Action = Literal["left", "right", "tie", "skip", "undo", "why", "ranking", "redraw", "quit"]
 
-_WORDS: dict[str, Action] = {
-    "a": "left",
-    "b": "right",
-    "t": "tie",
-    "s": "skip",
-    "u": "undo",
-    "w": "why",
-    "?": "why",
-    "r": "ranking",
-    "q": "quit",
+_HELP: dict[Action, str] = {
+    "left": "← a",
+    "right": "→ b",
+    "tie": "↓ t equally good",
+    "skip": "s skip",
+    "undo": "u undo",
+    "why": "w why this",
+    "ranking": "r ranking",
+    "quit": "q quit",
 }
-_WORDS |= {name: name for name in get_args(Action)}
+_ARROW = "←→↓ "
+_WORDS: dict[str, Action] = {text.lstrip(_ARROW)[0]: action for action, text in _HELP.items()}
+_WORDS |= {"?": "why"} | {name: name for name in get_args(Action)}
 # Arrows come in two forms, by the mode of the terminal.
 _ARROWS: dict[bytes, Action] = {b"D": "left", b"C": "right", b"B": "tie"}
 # A whole sequence, of those that terminals send: ESC [ parameters letter, ESC [ [ letter (the console of Linux), ESC O letter, ESC key.
@@ -85,14 +85,13 @@ class Keys:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-        handlers: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():  # no other may set handlers
-            ends = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
-            handlers = {signal.SIGCONT: go_on} | dict.fromkeys(ends, killed)
         earlier: dict[int, Any] = {}
         try:
-            for number, handler in handlers.items():
-                earlier[number] = signal.signal(number, handler)
+            if threading.current_thread() is threading.main_thread():  # no other may set handlers
+                ends = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+                handlers: dict[int, Any] = {signal.SIGCONT: go_on} | dict.fromkeys(ends, killed)
+                for number, handler in handlers.items():
+                    earlier[number] = signal.signal(number, handler)
             tty.setcbreak(descriptor)  # Ctrl-C still interrupts
             yield
         finally:
@@ -172,22 +171,10 @@ def two_items(left: Item, right: Item, columns: int) -> list[str]:
 
 
 def bars(ranking: Any, top: int, columns: int, plain: bool) -> list[str]:
-    """The first of a ranking with their means and intervals, drawn on one scale.
-
-    Parameters
-    ----------
-    ranking : DataFrame
-        With ``mean``, ``lower`` and ``upper``, best first.
-    top : int
-        How many.
-    columns : int
-        Of the terminal.
-    plain : bool
-        Draw with ASCII only.
-    """
+    """The first of a ranking with their means and intervals, drawn on one scale; ``plain``: with ASCII only."""
     shown = ranking.head(top)
     low, high = float(shown["lower"].min()), float(shown["upper"].max())
-    names = [short(entity, min(_MOST_NAME, columns // 3)) for entity in shown.index]
+    names = [short(item, min(_MOST_NAME, columns // 3)) for item in shown.index]
     room, places = max(map(width, names)), len(str(len(names)))
     reach = max(columns - room - places - 12, 2)
     line, dot = ("-", "o") if plain else ("─", "●")
@@ -210,9 +197,7 @@ def short(value: Any, columns: int) -> str:
     text = label(str(value)[: 4 * columns])
     if width(text) <= columns and len(str(value)) <= 4 * columns:
         return text
-    while width(text) > columns - 3:
-        text = text[:-1]
-    return f"{text}..."
+    return f"{_head(text, columns - 3)}..."
 
 
 def wrapped(text: str, columns: int, most: int | None = None) -> list[str]:
@@ -250,13 +235,8 @@ def in_rows(parts: Sequence[str], columns: int) -> list[str]:
 
 def _head(word: str, columns: int) -> str:
     """The beginning of a word that takes no more columns than that, at least one character."""
-    taken, used = 1, width(word[0])
-    while taken < len(word) and used + width(word[taken]) <= columns:
-        used += width(word[taken])
-        taken += 1
-    while taken < len(word) and unicodedata.combining(word[taken]):
-        taken += 1
-    return word[:taken]
+    taken = sum(used <= columns for used in accumulate(map(width, word)))
+    return word[: max(taken, 1)]
 
 
 def _indented(item: Item, columns: int) -> list[str]:
@@ -276,23 +256,11 @@ def _indented(item: Item, columns: int) -> list[str]:
 
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _TELLS = {"why", "ranking", "redraw"}  # actions that leave the question open
-_TOP, _MOST = 5, 20  # entities in the ranking beside a question, and in one that was asked for
+_TOP, _MOST = 5, 20  # items in the ranking beside a question, and in one that was asked for
 
 
 class Session:
-    """Asks one rater.
-
-    Parameters
-    ----------
-    loop : Loop
-    rater : str
-    keys : Keys
-
-    Attributes
-    ----------
-    answers : int
-        How many were given, less those that were taken back.
-    """
+    """Asks one rater; ``answers`` is how many were given, less those that were taken back."""
 
     def __init__(self, loop: Loop, rater: str, keys: Keys) -> None:
         self.answers = 0
@@ -303,7 +271,7 @@ class Session:
 
     def ask(self, most: int | None = None) -> None:
         """Ask until the person quits, or there are so many answers."""
-        refiner = Refiner(self._loop)
+        refiner = Refiner(self._loop.refine)
         refiner.start()
         try:
             with self._keys.listening():
@@ -379,20 +347,9 @@ class Session:
 
     def _help(self, question: Question | None) -> list[str]:
         """What may be pressed, in rows."""
-        arrows = ("←", "→", "↓") if self._keys.raw and not self._plain else ("", "", "")
-        left, right, tie = (f"{arrow} {key}".strip() for arrow, key in zip(arrows, "abt", strict=True))
-        keys: dict[Action | None, str] = {
-            "left": left,
-            "right": right,
-            "tie": f"{tie} equally good",
-            "skip": "s skip",
-            "undo": "u undo",
-            "why": "w why this",
-            "ranking": "r ranking",
-            "quit": "q quit",
-        }
-        offered = self._offered(question)
-        return in_rows([words for action, words in keys.items() if action in offered], self._columns())
+        offered, arrows = self._offered(question), self._keys.raw and not self._plain
+        texts = [text for action, text in _HELP.items() if action in offered]
+        return in_rows([text if arrows else text.lstrip(_ARROW) for text in texts], self._columns())
 
     def _say(self, text: str) -> None:
         print("\n".join(wrapped(text, self._columns())), flush=True)

@@ -31,15 +31,16 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relpref.ask.items import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
 from relpref.ask.learning import Refiner
 from relpref.ask.loop import Loop, rater_name
-from relpref.ask.page import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
 from relpref.ask.store import Question
 from relpref.errors import DataError, StorageError
 from relpref.limits import MAX_REQUEST_BYTES
 
 __all__ = ["create_app", "serve"]
 
+_TOO_LARGE = "The request is too large."
 _HOSTS = ("127.0.0.1", "localhost")
 _HEADERS = {
     "Content-Security-Policy": (
@@ -56,14 +57,7 @@ _HEADERS = {
 
 
 class Guard:
-    """Refuse what does not come from the person at this machine; limit bodies; keep errors off the page.
-
-    Parameters
-    ----------
-    app : ASGI application
-    token : str
-        First part of every path.
-    """
+    """Refuse what does not come from the person at this machine; limit bodies; keep errors off the page."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -74,15 +68,6 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started = False
-        taken = 0
-
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > MAX_REQUEST_BYTES:
-                raise HTTPException(413, "The request is too large.")
-            return message
 
         async def headed(message: Message) -> None:
             nonlocal started
@@ -92,7 +77,7 @@ class Guard:
             await send(message)
 
         try:
-            await (self._refusal(scope) or self._app)(scope, limited, headed)
+            await (self._refusal(scope) or self._app)(scope, receive, headed)
         except ClientDisconnect:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the browser is not told
@@ -105,27 +90,25 @@ class Guard:
             )
             if not started:
                 words = "Something went wrong; the terminal says what. Answers that were counted are saved."
-                await PlainTextResponse(words, 500)(scope, limited, headed)
+                await PlainTextResponse(words, 500)(scope, receive, headed)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        try:
+        host, length = headers.get("host", ""), headers.get("content-length", "0")
+        hostname = None
+        with suppress(ValueError):
             hostname = urlsplit(f"//{host}").hostname
-        except ValueError:
-            hostname = None
-        if hostname not in _HOSTS:
-            return PlainTextResponse("This page answers only at 127.0.0.1 and localhost.", 403)
+        words, status = "", 403
         token = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
-        if not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
+        if hostname not in _HOSTS:
+            words = "This page answers only at 127.0.0.1 and localhost."
+        elif not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
             words = "This address is not valid, or not any more. The terminal in which relpref runs shows the one that is."
-            return PlainTextResponse(words, 403)
-        if scope["method"] not in ("GET", "HEAD") and headers.get("origin") != f"http://{host}":
-            return PlainTextResponse("Only the page itself can send this.", 403)
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
-            return PlainTextResponse("The request is too large.", 413)
-        return None
+        elif scope["method"] not in ("GET", "HEAD") and headers.get("origin") != f"http://{host}":
+            words = "Only the page itself can send this."
+        elif not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
+            words, status = _TOO_LARGE, 413
+        return PlainTextResponse(words, status) if words else None
 
 
 _PATIENCE = 10.0  # seconds for a body to arrive
@@ -136,7 +119,7 @@ _STALE = (
 
 
 def create_app(loop: Loop, *, token: str, rater: str | None = None) -> Starlette:
-    """Make the application.
+    """Make the application; its lifespan refines in the background, and once more at the end.
 
     Parameters
     ----------
@@ -150,14 +133,13 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None) -> Starlette
     Returns
     -------
     Starlette
-        Its lifespan refines in the background, and once more at the end.
 
     Raises
     ------
     DataError
         If nobody can have that name.
     """
-    refiner = Refiner(loop)
+    refiner = Refiner(loop.refine)
     pages = _Pages(loop, refiner, None if rater is None else rater_name(rater))
 
     @asynccontextmanager
@@ -168,14 +150,12 @@ def create_app(loop: Loop, *, token: str, rater: str | None = None) -> Starlette
         finally:
             await run_in_threadpool(refiner.close)
 
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+    async def refused(request: Request, error: Any) -> Response:
         return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
 
-    async def unreadable(request: Request, error: Exception) -> Response:
-        return PlainTextResponse(
-            visible(f"{error}. Nothing that was counted is lost; load the page again."), 503
-        )
+    async def unreadable(request: Request, error: Any) -> Response:
+        words = f"{error}. Nothing that was counted is lost; load the page again."
+        return PlainTextResponse(visible(words), 503)
 
     inside = [
         Route("/", pages.show),
@@ -202,12 +182,9 @@ class _Pages:
         self._secret = secrets.token_bytes(32)
         # What a person asks for is done to what that person saw: nothing may come between the check and the deed.
         self._turn = threading.Lock()
+        options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
         self._templates = Environment(
-            loader=PackageLoader("relpref.ask"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
+            loader=PackageLoader("relpref.ask"), undefined=StrictUndefined, **options
         )
 
     def show(self, request: Request) -> Response:
@@ -237,11 +214,10 @@ class _Pages:
 
     def picture(self, request: Request) -> Response:
         """The picture of one of the two that are asked about now."""
-        query = request.query_params
+        query, file = request.query_params, None
         question = self._loop.question(_name(query.get("rater")))
-        if question is None or question.id != query.get("question"):
-            raise HTTPException(404, "There is no such picture.")
-        file = self._picture(question.first if query.get("outcome") == "first" else question.second)
+        if question is not None and question.id == query.get("question"):
+            file = self._picture(question.first if query.get("outcome") == "first" else question.second)
         if file is None:
             raise HTTPException(404, "There is no such picture.")
         return FileResponse(file, media_type=TYPES[file.suffix.lower()])
@@ -338,9 +314,13 @@ async def _form(request: Request) -> dict[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "Only forms are read.")
+    body = b""
     try:
         async with asyncio.timeout(_PATIENCE):
-            body = await request.body()
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_REQUEST_BYTES:
+                    raise HTTPException(413, _TOO_LARGE)
         fields = parse_qs(body.decode(), max_num_fields=20, errors="strict")
     except TimeoutError:
         raise HTTPException(408, "The form did not arrive in time.") from None

@@ -26,13 +26,7 @@ class GPClassifier(BaseEstimator):
     random_state: int = 0
 
     def _checked_fixed(self) -> dict[str, Any]:
-        """Values of hyperparameters that are known.
-
-        Raises
-        ------
-        DataError
-            If there is no such engine, or the latent function itself is given.
-        """
+        """Values of hyperparameters that are known; an unknown engine and the latent function itself are refused."""
         if self.engine not in ENGINES:
             raise DataError(f"engine is {self.engine!r}; it is {' or '.join(map(repr, ENGINES))}")
         fixed = dict(self.fixed or {})
@@ -50,6 +44,5 @@ class GPClassifier(BaseEstimator):
         progress_bar: bool,
         **options: Any,
     ) -> Any:
-        """The posterior of a program."""
         engine = ENGINES[self.engine](program, fixed=fixed)
         return engine.run(self.random_state, data, link=self.link, progress_bar=progress_bar, **options)

@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from relpref.classifiers.base import WARN_VARIANCE_SHARE, GPClassifier
 from relpref.data import PreferenceData, RelationData
-from relpref.data.arrays import read_only
-from relpref.data.comparisons import Comparisons
-from relpref.data.entities import standardization
+from relpref.data.items import ItemTable
+from relpref.data.preference import assembled
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Asked, Domain
@@ -22,7 +21,7 @@ from relpref.infer.relation_posterior import labelled_frame
 from relpref.infer.result import warn_user
 from relpref.kernels import AttributeKernel, Precomputed
 from relpref.models import edge_landmarks, kronecker_classifier
-from relpref.models.kronecker_classifier import landmark_error
+from relpref.models.relation import landmark_error
 from relpref.rls.node_kernels import RelationEstimator, dense
 
 Floats = NDArray[np.float64]
@@ -33,16 +32,9 @@ _SLACK = 1e-6  # of a new node's kernel with itself: what rounding of a given ma
 
 @dataclass(frozen=True, eq=False)
 class EdgeSide:
-    """Nodes of one kind.
+    """Nodes of one kind, and the training nodes as the program takes them.
 
-    Attributes
-    ----------
-    domain : Domain
-        Labels and features; answers what is asked about.
-    kernel : AttributeKernel
-        For the program: `Precomputed`, where the kernel is known beforehand and the data carry it as attributes.
-    data : PreferenceData
-        The training nodes.
+    Its kernel is `Precomputed` where the kernel is known beforehand; the data then carry it as attributes.
     """
 
     domain: Domain
@@ -126,17 +118,7 @@ def _as_given(labels: tuple[Any, ...], matrix: Floats) -> PreferenceData:
 
 
 def _as_data(labels: tuple[Any, ...], attributes: Floats, names: tuple[str, ...]) -> PreferenceData:
-    nothing = np.zeros(0, dtype=np.int32)
-    center, scale = standardization(attributes)
-    return PreferenceData(
-        entities=labels,
-        attributes=read_only(np.array(attributes)),
-        attribute_names=names,
-        attribute_center=center,
-        attribute_scale=scale,
-        comparisons=Comparisons(nothing, nothing, nothing),
-        _graphs={},
-    )
+    return assembled(ItemTable(list(labels), np.array(attributes), names, str), None)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -145,22 +127,14 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
 
     The latent function of an edge (v, w) has the covariance a² K(v, v') G(w, w'), or the symmetric or reciprocal version of it, and
     only the observed edges are looked at; see `relpref.models.kronecker_classifier`. The amplitude a and the intercept are learned.
-    Arguments are those of `relpref.rls.ConditionalRanker`, as far as they mean something here.
 
     Parameters
     ----------
     kernel : str, callable or kernel of `relpref.kernels`
-        Of nodes: ``"linear"``, ``"polynomial"``, ``"gaussian"``, ``"precomputed"`` and more, see `relpref.rls.node_kernels.gram`. The
-        hyperparameters of a kernel of the package on attributes, such as ``SquaredExponential()``, are learned from the data (with
-        attributes standardized), unless ``kernel_params`` gives them.
-    object_kernel : as ``kernel``, optional
-        Where objects are of another kind; the same as ``kernel`` by default.
-    gamma, degree, coef0, kernel_params
-        Of the kernels by name; ``gamma`` is 1/d by default. ``kernel_params`` are keywords for a function or a kernel object.
-    object_kernel_params : dict, optional
-        Keywords for ``object_kernel``; without one, for ``kernel`` on objects, the same as ``kernel_params`` by default.
-    symmetry : {"none", "symmetric", "reciprocal"}
-        Of the relation; predictions obey it.
+        Of nodes, see `relpref.rls.node_kernels.gram`. The hyperparameters of a kernel of the package on attributes, such as
+        ``SquaredExponential()``, are learned from the data (with attributes standardized), unless ``kernel_params`` gives them.
+    object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, symmetry
+        As of `relpref.rls.ConditionalRanker`.
     link : {"probit", "logit"}
     landmarks : int or None
         How many edges stand for all others at most; time grows with their square. None takes as many as it needs to be exact.
@@ -188,26 +162,9 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
     landmarks: int | None = 500
 
     def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
-        """Learn from a known or partly known relation.
+        """Learn from a known or partly known relation; arguments and errors as of `relpref.rls.ConditionalRanker.fit`.
 
-        Parameters
-        ----------
-        nodes : DataFrame, array or sparse matrix, shape (p, d)
-            Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for ``kernel="precomputed"``.
-        relation : array, DataFrame or sparse matrix
-            (p, m) labels, NaN = unknown; or an edge table with the columns ``source``, ``target`` and ``value``; see
-            `relpref.data.read_relation`. Labels are 0 and 1 (or false and true); a reciprocal relation may have −1 and 1.
-        objects : as ``nodes``, optional
-            Where the second argument is of another kind (drugs and targets); the nodes themselves by default.
-        progress_bar : bool
-            Show the search for hyperparameters where a person watches.
-
-        Raises
-        ------
-        DataError
-            If features, labels or options do not fit, there is only one class, or a kernel matrix is none.
-        InferenceError
-            If the engine did not converge.
+        Labels are 0 and 1 (or false and true); a reciprocal relation may have −1 and 1.
         """
         fixed = self._checked_fixed()
         if self.landmarks is not None and self.landmarks < 1:
@@ -244,49 +201,27 @@ class KroneckerGPClassifier(RelationEstimator, GPClassifier):
         return self
 
     def predict_proba(self, nodes: Any = None, objects: Any = None) -> Any:
-        """Probability of the higher label for every pair.
-
-        Parameters
-        ----------
-        nodes, objects : optional
-            Known ones by a list of labels; new ones by two-dimensional features (for a precomputed kernel the rows hold the kernel
-            with every training node); all known ones by default.
-
-        Returns
-        -------
-        DataFrame (array where the training nodes had no labels), shape (a, b)
-            One row for each conditioning node, one column for each object.
-
-        Raises
-        ------
-        DataError
-            If features do not fit, or a precomputed kernel would have to say how new nodes vary together.
-        """
+        """Probability of the higher label for every pair; arguments and shape as of `relpref.rls.ConditionalRanker.predict`."""
         check_is_fitted(self, "posterior_")
+        one_kind, others, before = self._objects is None, self._objects or self._nodes, 0
         left = self._nodes.domain.ask(nodes)
-        if self._objects is None:
-            right = left if objects is nodes else self._nodes.domain.ask(objects)
-            ends = (left,) if right is left else (left, right)
-            data = self.data_.with_nodes(self._nodes.extended(*ends))
-            before = len(left.labels) if left.new and right is not left else 0
-            columns = self._nodes.positions(right, before)
+        right = left if one_kind and objects is nodes else others.domain.ask(objects)
+        if one_kind:
             if self.kernel == "precomputed" and left.new and right.new:
                 raise DataError(
                     "a precomputed kernel says nothing of new nodes among themselves, which edges between them need; include them in "
                     "the matrix with labels unknown, or give the kernel by name or as a function"
                 )
+            ends = (left,) if right is left else (left, right)
+            data = self.data_.with_nodes(self._nodes.extended(*ends))
+            before = len(left.labels) if left.new and right is not left else 0
         else:
-            right = self._objects.domain.ask(objects)
-            data = self.data_.with_nodes(self._nodes.extended(left), self._objects.extended(right))
-            columns = self._objects.positions(right)
-        rows = self._nodes.positions(left)
+            data = self.data_.with_nodes(self._nodes.extended(left), others.extended(right))
+        rows, columns = self._nodes.positions(left), others.positions(right, before)
         asked = data.asking(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
         found: Floats = self.posterior_.predict_proba(asked).iloc[:, 1].to_numpy()
         found = found.reshape(len(rows), len(columns))
-        labels = self._nodes.domain.labels
-        if labels == tuple(range(len(labels))):
-            return found
-        return labelled_frame(found, left, right)
+        return self._nodes.domain.as_given(labelled_frame(found, left, right))
 
     def predict(self, nodes: Any = None, objects: Any = None) -> Any:
         """The more probable label of every pair; arguments and shape as for `predict_proba`."""

@@ -69,13 +69,13 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
 
 
 def _opened(chosen: argparse.Namespace) -> Loop:
-    entities = None
-    if chosen.entities is not None:
+    items = None
+    if chosen.items is not None:
         posterior: Any = load_run(chosen.run).posterior
-        entities = labels(posterior.data.entities, next(csv.reader([chosen.entities])))
+        items = labels(posterior.data.labels, next(csv.reader([chosen.items])))
     same = ("score", "seed", "goal", "top", "show", "most_appearances", "hardest", "repeats")
     options: dict[str, Any] = {name: getattr(chosen, name) for name in same}
-    return Loop.open(chosen.run, ties=not chosen.no_ties, entities=entities, **options)
+    return Loop.open(chosen.run, ties=not chosen.no_ties, items=items, **options)
 
 
 def _page() -> Any:
@@ -85,29 +85,27 @@ def _page() -> Any:
 
         from relpref.ask.web import serve
     except ImportError as error:
-        raise DataError(
-            f"--web needs {error.name}; install it with: pip install 'relpref[web]' (or answer in the terminal, without --web)"
-        ) from error
+        words = "install it with: pip install 'relpref[web]' (or answer in the terminal, without --web)"
+        raise DataError(f"--web needs {error.name}; {words}") from error
     return serve
 
 
 def _terminal(loop: Loop, chosen: argparse.Namespace) -> None:
     session = Session(loop, "me" if chosen.rater is None else chosen.rater, Keys())
+    interrupted, later = False, ""
     try:
         session.ask(chosen.answers)
     except Unfinished:
-        said = f"interrupted; {_kept(session, chosen)}{_LATER}"
-        if chosen.program:
-            _leave(said)
-        raise KeyboardInterrupt(said) from None
+        interrupted, later = True, _LATER
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted; {_kept(session, chosen)}") from None
-    say(f"{_kept(session, chosen)}: try relpref rank {quote(chosen.run)}")
-
-
-def _kept(session: Session, chosen: argparse.Namespace) -> str:
+        interrupted = True
     what = "given" if session.answers >= 0 else "taken back"
-    return f"{counted(abs(session.answers), 'answer')} {what} now, all kept in {Path(chosen.run) / ANSWERS}"
+    kept = f"{counted(abs(session.answers), 'answer')} {what} now, all kept in {Path(chosen.run) / ANSWERS}"
+    if later and chosen.program:
+        _leave(f"interrupted; {kept}{later}")
+    if interrupted:
+        raise KeyboardInterrupt(f"interrupted; {kept}{later}")
+    say(f"{kept}: try relpref rank {quote(chosen.run)}")
 
 
 def _leave(said: str) -> NoReturn:

@@ -1,7 +1,6 @@
 """``relpref conditional fit | rank``: objects ranked for a given node, from a partly known relation."""
 
 import argparse
-import sys
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -9,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from relpref.cli.output import document, say
-from relpref.cli.rank import for_people, labels, opened_relation
+from relpref.cli.rank import labels, opened, show
 from relpref.data.arrays import counted, listed, nearest, shown
-from relpref.data.entities import index_entities, read_entities
+from relpref.data.items import read_item_table
 from relpref.data.tables import read_table
 from relpref.errors import DataError, InferenceError
 from relpref.infer import RelationPosterior
@@ -31,17 +30,13 @@ def _fit(chosen: argparse.Namespace) -> None:
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     files = {"nodes": chosen.nodes, "objects": chosen.objects, "relation": chosen.relation}
     given = copied({name: Path(file) for name, file in files.items() if file is not None})
-    nodes = _features(chosen.nodes, chosen.kernel)
-    objects = None if chosen.objects is None else _features(chosen.objects, chosen.kernel)
+    nodes = _table(chosen.nodes, chosen.kernel)
+    objects = None if chosen.objects is None else _table(chosen.objects, chosen.kernel)
+    same = ("kernel", "gamma", "degree", "loss", "symmetry", "condition")
     ranker = ConditionalRanker(
-        kernel=chosen.kernel,
-        gamma=chosen.gamma,
-        degree=chosen.degree,
-        loss=chosen.loss,
-        symmetry=chosen.symmetry,
+        **{name: getattr(chosen, name) for name in same},
         standardize=not chosen.no_standardize,
         regularization=chosen.regularization[0] if chosen.regularization else None,
-        condition=chosen.condition,
         random_state=chosen.seed,
     )
     table = read_table(chosen.relation)
@@ -91,37 +86,22 @@ def _fit(chosen: argparse.Namespace) -> None:
         replace=chosen.force,
     )
     if chosen.json:
+        left_out = [{"regularization": value, "concordance": score} for value, score in concordances.items()]
         document(
-            {
-                "command": "conditional fit",
-                "run": str(chosen.out),
-                "seed": chosen.seed,
-                "data": {"description": described, "nodes": len(nodes), "labels": len(table.frame)},
-                "options": options,
-                "left_out": [
-                    {"regularization": value, "concordance": score} for value, score in concordances.items()
-                ],
-                "log_evidence": posterior.log_evidence,
-                "hyperparameters": posterior.hyperparameters,
-                "info": posterior.info,
-            }
+            chosen,
+            seed=chosen.seed,
+            data={"description": described, "nodes": len(nodes), "labels": len(table.frame)},
+            options=options,
+            left_out=left_out,
+            log_evidence=posterior.log_evidence,
+            hyperparameters=posterior.hyperparameters,
+            info=posterior.info,
         )
     elif speaks:
         how = "" if chosen.regularization else ", chosen by the evidence"
         say(f"Fitted: {posterior!r}, regularization {ranker.regularization_:.4g}{how}")
         query = quote(str(posterior.nodes.labels[0]))
         say(f"The run is in {chosen.out}: try relpref conditional rank {quote(chosen.out)} {query}")
-
-
-def _features(file: str, kernel: str) -> pd.DataFrame:
-    """Features by label; a kernel matrix has the labels in its header, too."""
-    frame = _table(file)
-    if kernel == "precomputed" and (odd := sorted(set(frame.index) ^ set(frame.columns))):
-        raise DataError(
-            f"{file}: a kernel matrix has the same labels in its rows and columns, and {listed(odd, 3)} is in one of them only; "
-            "complete it, or use another --kernel"
-        )
-    return frame
 
 
 def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, kernel: str) -> str:
@@ -135,24 +115,10 @@ def _description(nodes: pd.DataFrame, objects: pd.DataFrame | None, edges: int, 
 
 
 def _rank(chosen: argparse.Namespace) -> None:
-    posterior = opened_relation(chosen.run)
+    posterior = opened(chosen.run, "relation")
     objects = None if chosen.new_objects is None else _new(chosen.new_objects, posterior.objects)
-    ranking = posterior.ranking(_query(chosen, posterior), objects, interval=chosen.interval)
-    ranking = ranking.head(chosen.top)
-    if chosen.csv:
-        ranking.to_csv(sys.stdout, lineterminator="\n")
-    elif chosen.json:
-        document(
-            {
-                "command": "conditional rank",
-                "run": str(chosen.run),
-                "query": chosen.query,
-                "interval": chosen.interval,
-                "ranking": ranking.reset_index().to_dict("records"),
-            }
-        )
-    else:
-        say(for_people(ranking, chosen.interval, ("object", "score")))
+    ranking = posterior.ranking(_query(chosen, posterior), objects, interval=chosen.interval).head(chosen.top)
+    show(chosen, ranking, ("object", "score"), query=chosen.query, interval=chosen.interval)
 
 
 def _query(chosen: argparse.Namespace, posterior: RelationPosterior) -> Any:
@@ -197,13 +163,16 @@ def _new(file: str, domain: Domain) -> pd.DataFrame:
     return frame
 
 
-def _table(file: str) -> pd.DataFrame:
-    read = read_entities(read_table(file))
-    labelled = index_entities(read)
+def _table(file: str, kernel: str = "") -> pd.DataFrame:
+    """Features by label; a kernel matrix has the labels in its header, too."""
+    read = read_item_table(read_table(file))
     if not read.attribute_names:
         raise DataError(f"{file}: there are labels and nothing else; add numeric columns that describe them")
-    return pd.DataFrame(
-        read.attributes,
-        index=pd.Index(labelled.labels, tupleize_cols=False),
-        columns=list(read.attribute_names),
-    )
+    index = pd.Index(read.index().labels, tupleize_cols=False)
+    frame = pd.DataFrame(read.attributes, index=index, columns=list(read.attribute_names))
+    if kernel == "precomputed" and (odd := sorted(set(frame.index) ^ set(frame.columns))):
+        raise DataError(
+            f"{file}: a kernel matrix has the same labels in its rows and columns, and {listed(odd, 3)} is in one of them only; "
+            "complete it, or use another --kernel"
+        )
+    return frame

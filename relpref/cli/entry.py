@@ -8,9 +8,9 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from relpref.cli.parser import parse
 from relpref.errors import DataError, RelprefError, StorageError
@@ -20,18 +20,13 @@ _INFERENCE, _INPUT, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line and return the exit code.
 
     Parameters
     ----------
     arguments : sequence of str, optional
         By default those of the program. Only then is the process set up as that of a program: compiled code is cached, OpenBLAS
         works in one thread, and characters that a terminal cannot show are escaped.
-
-    Returns
-    -------
-    int
-        The exit code.
     """
     try:
         try:
@@ -67,11 +62,9 @@ def _fail(code: int, message: str) -> int:
 
 
 def _set_up() -> None:
-    from relpref.cli.entry import hear_interrupts, keep_compiled_code
-
     hear_interrupts()
     keep_compiled_code()
-    # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a thousand entities two of them
+    # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a thousand items two of them
     # are no faster than one on idle processors, and take three times as long where others work, too. JAX keeps its own threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
@@ -84,14 +77,7 @@ def _set_up() -> None:
 def _warnings_as_lines() -> Iterator[None]:
     """Show warnings as one line each, without the place in the code."""
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> Any:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         print(f"relpref: warning: {' '.join(str(message).splitlines())}", file=sys.stderr)
 
     shown = warnings.showwarning
@@ -106,11 +92,7 @@ _SOON = 0.02  # seconds: long enough for the callback that swallowed the interru
 
 
 def hear_interrupts() -> None:
-    """Send an interrupt again that came where Python ignores exceptions.
-
-    A finalizer or a callback of the garbage collector (JAX has one) cannot raise: an interrupt that comes while it runs is printed
-    and forgotten, and the program goes on as if nothing had been pressed.
-    """
+    """Send an interrupt again that came in a finalizer or a callback of the garbage collector, which cannot raise (JAX has one)."""
     forget = sys.unraisablehook
 
     def remember(ignored: Any) -> None:
@@ -133,13 +115,15 @@ _MOST_BYTES = 500_000_000
 
 
 def keep_compiled_code() -> None:
-    """Switch JAX's persistent compilation cache on, unless the user said ``RELPREF_CACHE=off``.
-
-    A folder that cannot be made or written is no reason to say anything: the code is compiled again then. The same holds for an
-    entry that another process is just writing.
-    """
+    """Switch JAX's persistent compilation cache on, unless the user said ``RELPREF_CACHE=off`` or the folder cannot be used."""
     folder = cache_folder()
-    if folder is None or _JAX_SETTING in os.environ or not _usable(folder):
+    if folder is None or _JAX_SETTING in os.environ:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if not os.access(folder, os.W_OK | os.X_OK | os.R_OK):
         return
     _shrink(folder)
     # Settings by environment variables: JAX reads them when it is imported, which a command may not need.
@@ -169,25 +153,14 @@ def cache_folder() -> Path | None:
 def _processor() -> str:
     """A name for this kind of processor: a home may be shared by machines that cannot run each other's code."""
     features = ""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    except OSError:  # not Linux
-        pass
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # of Linux
+        features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:12]
-
-
-def _usable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK | os.X_OK | os.R_OK)
 
 
 def _shrink(folder: Path) -> None:
     """Delete the oldest entries of a cache that has grown too large."""
-    try:
+    with suppress(OSError):  # another process was faster
         entries = [(entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder)]
         size = sum(entry[1] for entry in entries)
         for _, own, path in sorted(entries):
@@ -195,5 +168,3 @@ def _shrink(folder: Path) -> None:
                 return
             os.unlink(path)
             size -= own
-    except OSError:  # another process was faster
-        return

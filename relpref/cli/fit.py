@@ -2,52 +2,84 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import jax
 
-from relpref.cli.model import (
-    ENGINES,
-    chosen_of,
-    column_words,
-    kernel_words,
-    program_named,
-    said,
-    with_kernels,
-)
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
-from relpref.data.matrix_files import Files, find_files
-from relpref.data.relation import KIND_WORDS, path_and_kind, says_kind, with_kind
+from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
 from relpref.description import describe
 from relpref.errors import DataError
 from relpref.infer import Posterior
-from relpref.infer.large.answered import approximations
+from relpref.infer.large.problem import approximations
+from relpref.kernels import (
+    Diffusion,
+    HiddenCommonCause,
+    Linear,
+    Matern32,
+    Matern52,
+    RegularizedLaplacian,
+    RelationVectors,
+    SquaredExponential,
+)
+from relpref.likelihoods import Logistic, Probit
+from relpref.models import preference_gp, xpgp
+from relpref.registry import OWN, Kind, find, names
 from relpref.runs import check_target, copies, save_run
 
 # Bytes of a file from which on reading takes more than a moment.
 LARGE = 20_000_000
 
+MODELS: dict[str, Any] = {"xpgp": xpgp, "preference_gp": preference_gp}
+ENGINES: dict[str, Any] = {name.lower(): find("engine", name) for name in OWN["engine"]}
+LIKELIHOODS: dict[str, Any] = {"probit": Probit, "logistic": Logistic}
+ATTRIBUTE_KERNELS: dict[str, Any] = {
+    "squared-exponential": SquaredExponential,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "linear": Linear,
+}
+GRAPH_KERNELS: dict[str, Any] = {
+    "regularized-laplacian": RegularizedLaplacian(),
+    "diffusion": Diffusion(),
+    "hidden-common-cause": HiddenCommonCause(),
+    "hidden-common-cause-cliques": HiddenCommonCause(method="cliques"),
+    "relation-vectors": RelationVectors(),
+}
+
 
 def run(chosen: argparse.Namespace) -> None:
     speaks = not chosen.json and not chosen.quiet
-    tables, options, words = _tables(chosen), _options(chosen), kernel_words(chosen)
+    tables, options, words = _tables(chosen), _options(chosen), _kernel_words(chosen)
+    columns = assigned(
+        "--columns",
+        (pair for text in chosen.columns for pair in text.split(",")),
+        "our name and the file's, such as --columns winner=better,rater=who",
+    )
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     if not chosen.quiet:
         _say_what_takes_long(tables)
-    data, keywords = with_kernels(
-        chosen, words, PreferenceData.from_files(*tables, columns=column_words(chosen))
-    )
-    program = program_named(chosen.model, keywords)
+    data, keywords = _with_kernels(chosen, words, PreferenceData.from_files(*tables, columns=columns))
+    program = named("--model", "program", chosen.model, MODELS)
+    try:
+        signature(program).bind(None, **keywords)
+    except TypeError as error:
+        raise DataError(
+            f"--model {chosen.model}: the program cannot be called with the data and these options ({error})"
+        ) from None
     # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
-    engine = chosen_of("--engine", "engine", chosen.engine, ENGINES)(program, padding=True, **options)
+    engine = named("--engine", "engine", chosen.engine, ENGINES)(program, padding=True, **options)
     given = copies(tables)
+    unused = chosen.model == "preference_gp" and bool(data.relations)
+    notes = [*data.notes, *[f"{chosen.model} does not look at relations"] * unused]
     if speaks:
         say(f"Read: {data.describe()}")
-        for note in _notes(data, chosen.model):
+        for note in notes:
             say(f"  {note}")
     posterior = engine.run(jax.random.key(chosen.seed), data, progress_bar=not chosen.quiet, **keywords)
     save_run(
@@ -57,19 +89,19 @@ def run(chosen: argparse.Namespace) -> None:
         command="fit",
         model=chosen.model,
         seed=chosen.seed,
-        options={"engine": chosen.engine, **options, **said(chosen, words)},
+        options={"engine": chosen.engine, **options, **_asked_for(chosen, columns, words)},
         replace=chosen.force,
     )
     if chosen.json:
         document(
-            {
-                "command": "fit",
-                "run": str(chosen.out),
-                "model": chosen.model,
-                "seed": chosen.seed,
-                "data": {"description": data.describe(), "notes": _notes(data, chosen.model), **sizes(data)},
-                **outcome(posterior),
-            }
+            chosen,
+            model=chosen.model,
+            seed=chosen.seed,
+            data={"description": data.describe(), "notes": notes, **sizes(data)},
+            result=posterior.info["result"],
+            log_evidence=posterior.log_evidence,
+            hyperparameters=posterior.hyperparameters,
+            info=posterior.info,
         )
     elif speaks:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
@@ -79,6 +111,100 @@ def run(chosen: argparse.Namespace) -> None:
             say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
+
+
+def named(option: str, kind: Kind, word: str, own: Mapping[str, Any]) -> Any:
+    """The program, kernel, likelihood or engine of a word: the package's own, or one that is registered or offered by another."""
+    value = own.get(word) or (None if word in OWN[kind] else find(kind, word))
+    if value is None:
+        words = [*own, *(name for name in names(kind) if name not in OWN[kind])]
+        raise DataError(
+            f"{option} {word}: there is no such {kind}; use {' or '.join(words)}, or install the package that offers it"
+        )
+    return value
+
+
+def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
+    """Read NAME=VALUE, each name once; ``form`` says what to write."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise DataError(f"{option} {text}: write {form}")
+        if name in values:
+            raise DataError(f"{option} {text}: {name!r} is named twice; name it once")
+        values[name] = value
+    return values
+
+
+def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
+    """Read ``--kernel``: the name of each relation and of its kernel."""
+    form = f"the relation and one of {', '.join(GRAPH_KERNELS)}, such as --kernel cites=diffusion"
+    words = assigned("--kernel", chosen.kernel, form)
+    former = {"vectors": "relation-vectors"}
+    words = {name: former.get(word, word) for name, word in words.items()}
+    for word in words.values():
+        named("--kernel", "kernel", word, GRAPH_KERNELS)
+    if words and chosen.model != "xpgp":
+        raise DataError(
+            f"--kernel: {chosen.model} does not look at relations; leave --kernel out, or use xpgp"
+        )
+    return words
+
+
+def _with_kernels(
+    chosen: argparse.Namespace, words: dict[str, str], data: PreferenceData
+) -> tuple[PreferenceData, dict[str, Any]]:
+    """The data with what its kernels need, and the keywords of the program, its likelihood among them."""
+    likelihood = _made("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, lapse=chosen.lapse)
+    likelihood.parameters(data.comparisons)  # refuses columns that it does not use
+    keywords: dict[str, Any] = {"likelihood": likelihood}
+    if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
+        if not data.attribute_names:
+            raise DataError(
+                "--attribute-kernel, --shared-lengthscale: the items have no attributes; leave them out"
+            )
+        word, shared = chosen.attribute_kernel or "squared-exponential", chosen.shared_lengthscale
+        keywords["attribute_kernel"] = _made(
+            "--attribute-kernel", "kernel", word, ATTRIBUTE_KERNELS, shared_lengthscale=shared
+        )
+    if chosen.no_individual:
+        keywords["individual"] = False
+    for name, word in words.items():
+        data.parts_of(name)  # refuses a relation that is not there
+        if word == "hidden-common-cause-cliques":
+            data = data.with_cliques(name)
+        kernel = named("--kernel", "kernel", word, GRAPH_KERNELS)
+        keywords.setdefault("relation_kernels", {})[name] = kernel() if isinstance(kernel, type) else kernel
+    return data, keywords
+
+
+def _made(option: str, kind: Kind, word: str, own: Mapping[str, Any], **switches: bool) -> Any:
+    """An instance of what was chosen, with those options that were switched on."""
+    wanted = {name: value for name, value in switches.items() if value}
+    try:
+        return named(option, kind, word, own)(**wanted)
+    except TypeError as error:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in wanted)
+        raise DataError(
+            f"{option} {word}: it cannot be made with {options or 'no options'} ({error}); leave {options or 'it'} out"
+        ) from None
+
+
+def _asked_for(
+    chosen: argparse.Namespace, columns: Mapping[str, str], words: Mapping[str, str]
+) -> dict[str, Any]:
+    """What was asked for beyond the defaults, for the record of the run."""
+    record = {
+        "likelihood": None if chosen.likelihood == "probit" else chosen.likelihood,
+        "lapse": chosen.lapse or None,
+        "columns": columns or None,
+        "attribute_kernel": chosen.attribute_kernel,
+        "shared_lengthscale": chosen.shared_lengthscale or None,
+        "individual": False if chosen.no_individual else None,
+        "kernels": words or None,
+    }
+    return {name: value for name, value in record.items() if value is not None}
 
 
 def _described(
@@ -95,7 +221,7 @@ def _described(
 def _say_what_takes_long(tables: Files) -> None:
     """Name the large files that are about to be read, where a person watches."""
     files = [
-        tables.entities,
+        tables.items,
         tables.comparisons,
         *(path_and_kind(given)[0] for given in tables.relations.values()),
     ]
@@ -115,41 +241,21 @@ def _options(chosen: argparse.Namespace) -> dict[str, Any]:
                 f"--draws {chosen.draws}: draws are for --hyperparameters nuts; add it or leave --draws out"
             )
         options["draws"] = chosen.draws
-    fixed = {}
-    for text in chosen.fix:
-        name, _, value = text.partition("=")
-        try:
-            fixed[name] = float(value)
-        except ValueError:
-            raise DataError(
-                f"--fix {text}: write the name and a number, such as --fix attributes_amplitude=1.5"
-            ) from None
-    return {**options, "fixed": fixed} if fixed else options
-
-
-def _notes(data: PreferenceData, model: str) -> list[str]:
-    """What was tidied or is not looked at."""
-    unused = [f"{model} does not look at relations"] if model == "preference_gp" and data.relations else []
-    return [*data.notes, *unused]
+    form = "the name and a number, such as --fixed attributes_amplitude=1.5"
+    fixed = assigned("--fixed", chosen.fixed, form)
+    try:
+        return options | ({"fixed": {name: float(value) for name, value in fixed.items()}} if fixed else {})
+    except ValueError as error:
+        raise DataError(f"--fixed: write {form} ({error})") from None
 
 
 def sizes(data: PreferenceData) -> dict[str, Any]:
     """How much there is, for a JSON document."""
     return {
-        "entities": data.num_entities,
+        "entities": data.num_items,
         "attributes": data.attribute_names,
         "answers": data.num_answers,
         "relations": {name: graph.num_edges for name, graph in data.relations.items()},
-    }
-
-
-def outcome(posterior: Posterior) -> dict[str, Any]:
-    """What came out, for a JSON document."""
-    return {
-        "result": posterior.info["result"],
-        "log_evidence": posterior.log_evidence,
-        "hyperparameters": posterior.hyperparameters,
-        "info": posterior.info,
     }
 
 
@@ -172,38 +278,28 @@ def _shown(value: Any) -> str:
 
 def _tables(chosen: argparse.Namespace) -> Files:
     if chosen.folder is not None:
-        if chosen.entities or chosen.comparisons or chosen.relation:
-            raise DataError(
-                "--folder stands for --entities, --comparisons and --relation; give it alone, or these"
-            )
+        if chosen.items or chosen.answers or chosen.relation:
+            raise DataError("--folder stands for --items, --answers and --relation; give it alone, or these")
         return find_files(chosen.folder)
-    if chosen.entities is None and chosen.comparisons is None:
-        raise DataError("--entities and --comparisons are missing; give one of them or both, or --folder")
-    entities, answers = (
-        None if given is None else Path(given) for given in (chosen.entities, chosen.comparisons)
-    )
-    return Files(entities, answers, _relations(chosen.relation))
+    if chosen.items is None and chosen.answers is None:
+        raise DataError("--items and --answers are missing; give one of them or both, or --folder")
+    items, answers = (None if given is None else Path(given) for given in (chosen.items, chosen.answers))
+    return Files(items, answers, _relations(chosen.relation))
 
 
 def _relations(given: Sequence[str]) -> dict[str, Path | Relation]:
+    form = "the name and the file, such as --relation cites=links.csv"
     relations: dict[str, Path | Relation] = {}
-    for text in given:
-        name, equals, file = text.partition("=")
-        if not equals or not name or not file.partition(":")[0]:
-            raise DataError(
-                f"--relation {text}: write the name and the file, such as --relation cites=links.csv"
-            )
-        if name in relations:
-            raise DataError(
-                f"--relation {text}: there is a relation {name!r} already; give every relation its own name"
-            )
+    for name, file in assigned("--relation", given, form).items():
         path, colon, word = file.rpartition(":")
+        if not file.partition(":")[0]:
+            raise DataError(f"--relation {name}={file}: write {form}")
         # A file may have a colon in its name; where it has not, the word after one is meant to be a kind.
         if says_kind(word):
             relations[name] = with_kind(Path(path), word)
         elif colon and not Path(file).exists() and Path(path).exists():
             raise DataError(
-                f"--relation {text}: there is no kind {word!r}; use one of {', '.join(KIND_WORDS)}"
+                f"--relation {name}={file}: there is no kind {word!r}; use one of {', '.join(KIND_WORDS)}"
             )
         else:
             relations[name] = Path(file)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from textwrap import indent
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relpref.data.arrays import width
+from relpref.data.arrays import label, width
 
 _PORTION = 10_000  # rows of a table that are made ready at a time
 
@@ -19,19 +20,24 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def document(content: Mapping[str, Any]) -> None:
-    """Print a JSON document; NaN and infinities become null."""
-    print(_text(content), flush=True)
+def document(chosen: Namespace, **content: Any) -> None:
+    """Print what a command found out as a JSON document; NaN and infinities become null."""
+    print(_text(_head(chosen) | content), flush=True)
 
 
-def document_of_rows(content: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+def document_of_rows(chosen: Namespace, name: str, rows: Iterable[Mapping[str, Any]], **content: Any) -> None:
     """Print a JSON document whose last entry is a list of rows, however many; the same as `document` does at once."""
-    head = _text({**content, name: []}).removesuffix("]\n}")
+    head = _text({**_head(chosen), **content, name: []}).removesuffix("]\n}")
     between = head
     for row in rows:
         print(f"{between}\n{indent(_text(row), '    ')}", end="")
         between = ","
     print(f"{head}]\n}}" if between is head else "\n  ]\n}", flush=True)
+
+
+def _head(chosen: Namespace) -> dict[str, Any]:
+    run = getattr(chosen, "run", getattr(chosen, "out", None))
+    return {"command": chosen.name} | ({} if run is None else {"run": str(run)})
 
 
 def records(table: Any) -> Iterator[dict[str, Any]]:
@@ -45,34 +51,22 @@ def _text(content: Any) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
-    """Columns under each other.
-
-    Parameters
-    ----------
-    header : sequence of str
-    rows : sequence of sequence of str
-    left : sequence of int
-        Columns of text, which begin at the left; the others are numbers.
-
-    Returns
-    -------
-    str
-        Lines without spaces at their ends.
-    """
-    lines = [header, *rows]
-    widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            _padded(cell, columns, at in left)
-            for at, (cell, columns) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    """Columns under each other: text, those named ``left``, begins at the left, numbers end at the right."""
+    columns = []
+    for at, cells in enumerate(zip(header, *rows, strict=True)):
+        room = max(map(width, cells))
+        spaces = [" " * (room - width(cell)) for cell in cells]
+        pairs = zip(cells, spaces, strict=True)
+        columns.append([cell + space if at in left else space + cell for cell, space in pairs])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
-def _padded(cell: str, columns: int, left: bool) -> str:
-    space = " " * (columns - width(cell))
-    return cell + space if left else space + cell
+def formatted(
+    columns: Sequence[tuple[str, str]], rows: Iterable[Mapping[Any, Any]], left: Sequence[int] = (0,)
+) -> str:
+    """A table of rows; each column is a heading and a format of its cells, such as ``{mean:.2f}``."""
+    cells = [[label(text.format_map(row)) for _, text in columns] for row in rows]
+    return table([heading for heading, _ in columns], cells, left)
 
 
 def _plain(value: Any) -> Any:

@@ -1,43 +1,37 @@
-"""``relpref rank``: the entities of a run, best first."""
+"""``relpref rank``: the items of a run, best first."""
 
 import argparse
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, cast
+from typing import Any
 
 from relpref.ask.learning import up_to_date
-from relpref.cli.output import document, document_of_rows, records, say, table
-from relpref.data.arrays import label
+from relpref.cli.output import document, document_of_rows, formatted, records, say
 from relpref.errors import DataError
-from relpref.infer import RelationPosterior, UtilityPosterior
 from relpref.report import write
-from relpref.runs import REPORT, Run, load_run
+from relpref.runs import REPORT, load_run
 
 
-def opened(folder: str) -> tuple[Run, UtilityPosterior]:
-    """Read a run and its posterior, with the answers that people gave since it was saved.
-
-    Raises
-    ------
-    DataError
-        If it does not rank entities.
-    StorageError
-        If it cannot be read.
-    """
+def opened(folder: str, *kinds: str) -> Any:
+    """The posterior of a run of one of these kinds, by default any, with the answers that people gave since it was saved."""
     run = load_run(folder)
-    if run.posterior.kind == "relation":
-        raise DataError(
-            f"{folder}: this run ranks objects for a given node; use relpref conditional rank {quote(folder)} NODE"
-        )
-    if run.posterior.kind != "utilities":
-        raise DataError(f"{folder}: this run has no utilities of entities, so there is nothing to rank")
-    return run, brought_up_to_date(run, folder)
-
-
-def brought_up_to_date(run: Run, folder: str) -> UtilityPosterior:
-    """The posterior of a run that ranks entities, with the answers that people gave since it was saved."""
+    kind = run.posterior.kind
+    if kinds and kind not in kinds:
+        words = "this run has no utilities of items, so there is nothing to rank"
+        if kind == "relation":
+            words = (
+                f"this run ranks objects for a given node; use relpref conditional rank {quote(folder)} NODE"
+            )
+        elif "utilities" not in kinds:
+            words = (
+                f"this run has no relation to rank by; relpref rank {quote(folder)} ranks its items, and relpref conditional fit makes "
+                "runs of relations"
+            )
+        raise DataError(f"{folder}: {words}")
+    if kind != "utilities":
+        return run.posterior
     posterior, later = up_to_date(run)
     if later:
         print(
@@ -48,86 +42,46 @@ def brought_up_to_date(run: Run, folder: str) -> UtilityPosterior:
     return posterior
 
 
-def opened_relation(folder: str) -> RelationPosterior:
-    """Read the posterior of a run of ``relpref conditional fit``.
-
-    Raises
-    ------
-    DataError
-        If it is another kind of run.
-    StorageError
-        If it cannot be read.
-    """
-    found: Any = load_run(folder).posterior
-    if found.kind != "relation":
-        raise DataError(
-            f"{folder}: this run has no relation to rank by; relpref rank {quote(folder)} ranks its entities, and relpref "
-            "conditional fit makes runs of relations"
-        )
-    return cast(RelationPosterior, found)
-
-
 def labels(known: Sequence[Any], texts: Sequence[str]) -> list[Any]:
     """The labels meant by texts: labels that are no text themselves are found by how they are printed."""
     printed: dict[str, Any] = {}
-    for entity in known:
-        printed.setdefault(str(entity), entity)
+    for item in known:
+        printed.setdefault(str(item), item)
     return [text if text in known else printed.get(text, text) for text in texts]
 
 
-_TOP = 20  # of more entities than a matrix has room for, those that are shown where nobody says how many
+_TOP = 20  # of more items than a matrix has room for, those that are shown where nobody says how many
 
 
 def run(chosen: argparse.Namespace) -> None:
-    _, posterior = opened(chosen.run)
-    total, top = posterior.data.num_entities, chosen.top
+    posterior = opened(chosen.run, "utilities")
+    total, top = posterior.data.num_items, chosen.top
     large = posterior.large
     if large and top is None and not (chosen.csv or chosen.json):
         top = _TOP
-    # Of many entities an interval costs a solution with their graph: none more than are shown.
+    # Of many items an interval costs a solution with their graph: none more than are shown.
     ranking = posterior.ranking(chosen.interval, **({"top": top} if large and top else {})).head(top)
+    show(chosen, ranking, ("entity", "utility"), interval=chosen.interval, entities=total)
+    if large and chosen.top is None and total > _TOP and not (chosen.csv or chosen.json):
+        say(f"... and {total - _TOP} more: --top K shows more of them, --csv all")
+
+
+def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **content: Any) -> None:
+    """A ranking in the form that was chosen; ``names`` are those of what is ranked and of its value."""
+    rows = ({names[0]: one, **row} for one, row in zip(ranking.index, records(ranking), strict=True))
     if chosen.csv:
         ranking.to_csv(sys.stdout, lineterminator="\n")
     elif chosen.json:
-        rows = (
-            {"entity": entity, **row} for entity, row in zip(ranking.index, records(ranking), strict=True)
-        )
-        content = {
-            "command": "rank",
-            "run": str(chosen.run),
-            "interval": chosen.interval,
-            "entities": total,
-        }
-        document_of_rows(content, "ranking", rows)
+        document_of_rows(chosen, "ranking", rows, **content)
     else:
-        say(for_people(ranking, chosen.interval, ("entity", "utility")))
-        if large and chosen.top is None and total > _TOP:
-            say(f"... and {total - _TOP} more: --top K shows more of them, --csv all")
-
-
-def for_people(ranking: Any, interval: float, names: tuple[str, str]) -> str:
-    """A table of what is ranked and of its value, by the names of these two; with ranks where they are known."""
-    share = f"{100 * interval:g} %"
-    ranked = "expected_rank" in ranking
-    header = ("", *names, f"{share} interval", *(("rank", f"{share} interval", "p best") if ranked else ()))
-    rows = [
-        (
-            str(place),
-            label(entity),
-            f"{row['mean']:.2f}",
-            f"{row['lower']:.2f} to {row['upper']:.2f}",
-            *(_ranks(row) if ranked else ()),
-        )
-        for place, (entity, row) in enumerate(
-            zip(ranking.index, ranking.to_dict("records"), strict=True), start=1
-        )
-    ]
-    return table(header, rows, left=(1,))
-
-
-def _ranks(row: Mapping[Hashable, Any]) -> tuple[str, ...]:
-    places = f"{row['rank_lower']:.0f} to {row['rank_upper']:.0f}"
-    return f"{row['expected_rank']:.1f}", places, f"{row['p_best']:.2f}"
+        share = f"{100 * chosen.interval:g} % interval"
+        columns = [("", "{place}"), (names[0], f"{{{names[0]}}}"), (names[1], "{mean:.2f}")]
+        columns.append((share, "{lower:.2f} to {upper:.2f}"))
+        if "expected_rank" in ranking:
+            columns += [("rank", "{expected_rank:.1f}"), (share, "{rank_lower:.0f} to {rank_upper:.0f}")]
+            columns.append(("p best", "{p_best:.2f}"))
+        placed = ({"place": place, **row} for place, row in enumerate(rows, start=1))
+        say(formatted(columns, placed, left=(1,)))
 
 
 def prefer_run(chosen: argparse.Namespace) -> None:
@@ -136,8 +90,8 @@ def prefer_run(chosen: argparse.Namespace) -> None:
             f"the label {chosen.labels[-1]!r} has no other to be compared with; "
             "give two for each question, such as relpref prefer run/ a b c d"
         )
-    _, posterior = opened(chosen.run)
-    found = labels(posterior.data.entities, chosen.labels)
+    posterior = opened(chosen.run, "utilities")
+    found = labels(posterior.data.labels, chosen.labels)
     asked: dict[str, Any] = {}
     if chosen.rater is not None:
         (asked["rater"],) = labels(posterior.data.comparisons.raters, [chosen.rater])
@@ -145,32 +99,21 @@ def prefer_run(chosen: argparse.Namespace) -> None:
         asked["shown_first"] = found[0 if chosen.shown_first == "first" else 1 :: 2]
     answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict("records")
     if chosen.json:
-        document({"command": "prefer", "run": str(chosen.run), "pairs": answers})
+        document(chosen, pairs=answers)
         return
-    rows = [
-        (
-            label(row["first"]),
-            label(row["second"]),
-            f"{row['probability']:.3f}",
-            *([f"{row['tie']:.3f}"] if "tie" in row else []),
-            f"{row['p_better']:.3f}",
-            f"{row['gap_mean']:.2f} ± {row['gap_sd']:.2f}",
-        )
-        for row in answers
+    columns = [
+        *(("first", "{first}"), ("second", "{second}"), ("p preferred", "{probability:.3f}")),
+        *([("p tie", "{tie:.3f}")] if "tie" in answers[0] else []),
+        *(("p better", "{p_better:.3f}"), ("gap of utilities", "{gap_mean:.2f} ± {gap_sd:.2f}")),
     ]
-    ties = ("p tie",) if "tie" in answers[0] else ()
-    header = ("first", "second", "p preferred", *ties, "p better", "gap of utilities")
-    say(table(header, rows, left=(0, 1)))
+    say(formatted(columns, answers, left=(0, 1)))
 
 
 def report_run(chosen: argparse.Namespace) -> None:
-    found = load_run(chosen.run)
-    posterior = found.posterior
-    if posterior.kind == "utilities":
-        posterior = brought_up_to_date(found, chosen.run)
-    path = Path(chosen.out) if chosen.out else found.folder / REPORT
-    write(posterior, path, title=chosen.title, relations_evidence=True if chosen.evidence else None)
+    path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
+    evidence = True if chosen.evidence else None
+    write(opened(chosen.run), path, title=chosen.title, relations_evidence=evidence)
     if chosen.json:
-        document({"command": "report", "run": str(chosen.run), "report": str(path)})
+        document(chosen, report=str(path))
     else:
         say(f"The report is in {path}")

@@ -73,3 +73,9 @@ def nearest(value: object, known: Iterable[T], most: int = 3) -> list[T]:
     texts = {str(item)[:_LONGEST_COMPARED]: item for item in islice(known, _MOST_COMPARED)}
     wanted = str(value)[:_LONGEST_COMPARED]
     return [texts[text] for text in difflib.get_close_matches(wanted, texts, n=most)]
+
+
+def did_you_mean(value: object, known: Iterable[object], otherwise: str) -> str:
+    """A question whether the known value nearest to this one was meant; what else to do where none is near."""
+    close = nearest(value, known, most=1)
+    return f"did you mean {close[0]!r}?" if close else otherwise

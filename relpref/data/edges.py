@@ -1,71 +1,58 @@
-"""Links between positions, tidied: every link or every undirected edge once."""
+"""Links between positions, read from tables and files of matrices, and tidied: every link or every undirected edge once."""
 
+import os
+import zipfile
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from inspect import signature
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+import scipy.io
+import scipy.sparse
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, refuse_first, shown
-from relpref.data.columns import NumberColumn
 from relpref.data.labels import GrowingIndex, LabelIndex, Place, joined_places, plain_labels
-from relpref.data.tables import Table, check_columns
+from relpref.data.relation import MATRICES
+from relpref.data.tables import Table, check_columns, suffix_of
 from relpref.errors import DataError
-from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from relpref.files import check_decompressed, decompressed, reading
+from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
 
 _WEIGHT_REMEDY = "write a positive number, or leave the column weight out (every weight is 1 then)"
+_BYTES_PER_ENTRY = 28  # of a matrix as it is read (COO), and as it is sorted by rows (CSR)
+_LONGEST_LINE = 10_000  # of the header
+_BLOCK = 16_000_000
+_CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
+# Older versions know only matrices, newer ones warn unless told.
+_AS_ARRAY = {"spmatrix": False} if "spmatrix" in signature(scipy.io.mmread).parameters else {}
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Links between positions of entities, as they were given.
-
-    Attributes
-    ----------
-    source, target : array of int32, shape (e,)
-        Positions of the ends.
-    weight : array of float64, shape (e,)
-        Weights.
-    where : callable
-        Maps a link to the words that name its place in a message.
-    """
+    """Links between positions of items, as they were given; ``where`` maps one to the words that name its place in a message."""
 
     source: NDArray[np.int32]
     target: NDArray[np.int32]
     weight: NDArray[np.float64]
     where: Place
 
-    def chosen(self, kept: NDArray[Any]) -> "Edges":
-        """Return some of the links: a mask or positions."""
-        rows = np.arange(self.source.size)[kept]
-        where = self.where
-        return Edges(
-            self.source[rows], self.target[rows], self.weight[rows], lambda row: where(int(rows[row]))
-        )
-
 
 class TargetIndex(GrowingIndex):
-    """What the entities of a bipartite relation link to, in order of appearance.
+    """What the items of a bipartite relation link to, in order of appearance; must not be the label of an item."""
 
-    Parameters
-    ----------
-    entities : LabelIndex
-        Labels that a target must not have.
-    known : iterable of hashable
-        Targets so far.
-    """
-
-    def __init__(self, entities: LabelIndex, known: Iterable[Hashable] = ()) -> None:
+    def __init__(self, items: LabelIndex, known: Iterable[Hashable] = ()) -> None:
         super().__init__(known)
-        self._entities = entities.positions
+        self._items = items.positions
 
     def locate(self, labels: Sequence[Hashable], where: Place, remedy: str) -> NDArray[np.int32]:
-        if not self._entities.keys().isdisjoint(labels):
-            row = next(row for row, label in enumerate(labels) if label in self._entities)
+        if not self._items.keys().isdisjoint(labels):
+            row = next(row for row, label in enumerate(labels) if label in self._items)
             raise DataError(
-                f"{where(row)}: {shown(labels[row])} is an entity, but a bipartite relation links entities to something else; "
-                'if entities link to each other use kind="directed" or "undirected", otherwise rename the targets'
+                f"{where(row)}: {shown(labels[row])} is an item, but a bipartite relation links items to something else; "
+                'if items link to each other use kind="directed" or "undirected", otherwise rename the targets'
             )
         return super().locate(labels, where, remedy)
 
@@ -73,50 +60,42 @@ class TargetIndex(GrowingIndex):
 def ends_of(
     source: Iterable[Any],
     target: Iterable[Any],
-    entities: LabelIndex,
+    items: LabelIndex,
     targets: LabelIndex,
     places: Iterable[Place],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the positions of both ends of every link, among the entities and the targets, which may be the same."""
-    remedy = "correct the label, add it to the entities, or drop the row"
+    """Return the positions of both ends of every link, among the items and the targets, which may be the same."""
+    remedy = "correct the label, add it to the items, or drop the row"
     first, second = (
         index.locate(plain_labels(labels, where), where, remedy)
-        for labels, index, where in zip((source, target), (entities, targets), places, strict=True)
+        for labels, index, where in zip((source, target), (items, targets), places, strict=True)
     )
     return first, second
 
 
-def edges_from_tables(tables: Iterable[Table], entities: LabelIndex, targets: LabelIndex) -> Edges:
+def edges_from_tables(tables: Iterable[Table], items: LabelIndex, targets: LabelIndex) -> Edges:
     """Read the columns source, target and, if there, weight."""
-    pieces: list[Edges] = []
-    weights: NumberColumn | None = None
+    pieces = []
     for table in tables:
         check_columns(table, ("source", "target"), ("weight",))
         frame = table.frame
         if len(frame) == 0:
-            raise DataError(
-                f"{table.name}: the table has no rows; give at least one edge or leave the relation out"
-            )
+            raise DataError(f"{table.name}: the table has no rows; give an edge or leave the relation out")
         places = table.cell("source"), table.cell("target")
-        ends = ends_of(frame["source"], frame["target"], entities, targets, places)
-        weights = weights or NumberColumn("weight", text=table.text, remedy=_WEIGHT_REMEDY)
-        given = "weight" in frame.columns
-        weight = weights.read(frame["weight"], table.place) if given else np.ones(len(frame))
+        ends = ends_of(frame["source"], frame["target"], items, targets, places)
+        weighted = "weight" in frame.columns
+        weight = table.numbers("weight", _WEIGHT_REMEDY) if weighted else np.ones(len(frame))
         pieces.append(Edges(*ends, weight, table.place))
     if len(pieces) == 1:
         return pieces[0]
     where = joined_places([piece.source.size for piece in pieces], [piece.where for piece in pieces])
-    source, target, weight = (
-        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("source", "target", "weight")
-    )
+    columns = zip(*((piece.source, piece.target, piece.weight) for piece in pieces), strict=True)
+    source, target, weight = (np.concatenate(parts) for parts in columns)
     return Edges(source, target, weight, where)
 
 
 def tidied(
-    edges: Edges,
-    name: str,
-    labels: tuple[Sequence[Any], Sequence[Any]],
-    kind: str | None,
+    edges: Edges, name: str, labels: tuple[Sequence[Any], Sequence[Any]], kind: str | None
 ) -> tuple[Edges, tuple[str, ...]]:
     """Return every link, or every undirected edge (source < target), once and sorted; and what was dropped or merged.
 
@@ -124,86 +103,75 @@ def tidied(
     are refused. Where the two directions of an edge differ, the larger weight counts if the user has said that the relation
     is undirected (``kind`` is not None).
     """
-    notes = []
-    weight = edges.weight
+    notes, where, weight = [], edges.where, edges.weight
     refuse_first(
         weight < 0,
-        lambda row: (
-            f"{edges.where(row)}: the weight {weight[row]} is negative; weights of edges are positive"
-        ),
+        lambda row: f"{where(row)}: the weight {weight[row]} is negative; correct it",
     )
     refuse_first(
         (weight > LARGEST_WEIGHT) | ((weight > 0) & (weight < SMALLEST_WEIGHT)),
         lambda row: (
-            f"{edges.where(row)}: the weight {weight[row]} is not between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}; "
+            f"{where(row)}: the weight {weight[row]} is not between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}; "
             "rescale the weights"
         ),
     )
     weightless = weight == 0
     loops = (edges.source == edges.target) & ~weightless & (kind != "bipartite")
-    for dropped, what in ((weightless, "edge"), (loops, "link")):
-        if dropped.any():
-            why = "of weight 0" if what == "edge" else "from an entity to itself"
-            notes.append(f"{name}: {counted(int(dropped.sum()), what)} {why} left out")
-    usable = ~(weightless | loops)
-    if not usable.any():
-        raise DataError(
-            f"{name}: no edge is left (only loops or zero weights); add edges or leave the relation out"
-        )
-    edges = edges if usable.all() else edges.chosen(usable)
-    undirected = kind in (None, "undirected")
-    order, first = _groups(edges, undirected=undirected)
-    starts = np.flatnonzero(first)
+    if weightless.any():
+        notes.append(f"{name}: {counted(int(weightless.sum()), 'edge')} of weight 0 left out")
+    if loops.any():
+        notes.append(f"{name}: {counted(int(loops.sum()), 'link')} from an item to itself left out")
+    rows = np.flatnonzero(~(weightless | loops))
+    if not rows.size:
+        raise DataError(f"{name}: no edge is left but loops and zero weights; add edges or leave it out")
+    source, target = edges.source[rows].astype(np.int64), edges.target[rows].astype(np.int64)
+    key = (source << 32) | (target << 1)  # positions are below 2**31
+    if undirected := kind in (None, "undirected"):
+        # Equal edges follow one another, forward ones first.
+        key = (np.minimum(source, target) << 32) | (np.maximum(source, target) << 1) | (source > target)
+    order = np.argsort(key, kind="stable")
+    rows, key = rows[order], key[order]
+    first = np.concatenate([[True], (key[1:] >> 1) != (key[:-1] >> 1)])
     if not first.all():
-        _refuse_conflicts(edges, name, order, first, labels, kind)
+        _refuse_conflicts(edges, name, rows, first, labels, kind)
         notes.append(f"{name}: {counted(int((~first).sum()), 'repeated edge')} counted once")
-    rows = order[first]
+    heaviest = np.maximum.reduceat(weight[rows], np.flatnonzero(first))
+    rows = rows[first]
     ends = edges.source[rows], edges.target[rows]
     if undirected:
         ends = np.minimum(*ends), np.maximum(*ends)
-    where = edges.where
-    heaviest = np.maximum.reduceat(edges.weight[order], starts)
     return Edges(*ends, heaviest, lambda row: where(int(rows[row]))), tuple(notes)
-
-
-def _groups(edges: Edges, *, undirected: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """An order in which equal edges follow one another, forward ones first, and which of them is the first of its kind."""
-    source, target = edges.source.astype(np.int64), edges.target.astype(np.int64)
-    if undirected:
-        source, target, backward = np.minimum(source, target), np.maximum(source, target), source > target
-    key = (source << 32) | (target << 1)  # positions are below 2**31
-    order = np.argsort(key | backward if undirected else key, kind="stable")
-    key = key[order]
-    return order, np.concatenate([[True], key[1:] != key[:-1]])
 
 
 def _refuse_conflicts(
     edges: Edges,
     name: str,
-    order: NDArray[np.int64],
+    rows: NDArray[np.int64],
     first: NDArray[np.bool_],
     labels: tuple[Sequence[Any], Sequence[Any]],
     kind: str | None,
 ) -> None:
     """Refuse two weights of one link, or of the two directions of an edge if nobody said what these mean."""
-    source, target, weight = edges.source[order], edges.target[order], edges.weight[order]
+    source, weight, where = edges.source[rows], edges.weight[rows], edges.where
     differs = ~first[1:] & (weight[1:] != weight[:-1])
     turned = source[1:] != source[:-1]
 
+    def ends(row: int) -> tuple[str, str]:
+        return shown(labels[0][edges.source[row]]), shown(labels[1][edges.target[row]])
+
     def twice(at: int) -> str:
-        one, other = sorted((int(order[at]), int(order[at + 1])))
-        ends = shown(labels[0][edges.source[other]]), shown(labels[1][edges.target[other]])
+        one, other = sorted((int(rows[at]), int(rows[at + 1])))
+        source, target = ends(other)
         return (
-            f"{edges.where(other)}: the edge from {ends[0]} to {ends[1]} has the weight {edges.weight[other]}, but the weight "
-            f"{edges.weight[one]} at {edges.where(one)}; keep one of the two rows"
+            f"{where(other)}: the edge from {source} to {target} has the weight {edges.weight[other]}, but the weight "
+            f"{edges.weight[one]} at {where(one)}; keep one of the two rows"
         )
 
     def both_ways(at: int) -> str:
-        there, back = int(order[at]), int(order[at + 1])
+        there, back = int(rows[at]), int(rows[at + 1])
         return (
-            f"{name}: the edge between {shown(labels[0][source[at]])} and {shown(labels[0][target[at]])} has the weight "
-            f"{edges.weight[there]} ({edges.where(there)}) in one direction and {edges.weight[back]} "
-            f"({edges.where(back)}) in the other; {how_to_say_the_kind()}"
+            f"{name}: the edge between {' and '.join(ends(there))} has the weight {weight[at]} ({where(there)}) "
+            f"in one direction and {weight[at + 1]} ({where(back)}) in the other; {how_to_say_the_kind()}"
         )
 
     refuse_first(differs & ~turned, twice)
@@ -218,3 +186,85 @@ def how_to_say_the_kind() -> str:
         'Relation(table, kind="undirected"), which takes the larger weight of the two directions '
         "(on the command line, end the file with :directed or :undirected)"
     )
+
+
+def is_matrix_file(path: str | os.PathLike[str]) -> bool:
+    """Whether the name of a file ends like that of a matrix."""
+    return suffix_of(path) in MATRICES
+
+
+def read_matrix(path: str | os.PathLike[str]) -> Any:
+    """Read a sparse matrix."""
+    file = Path(path)
+    try:
+        with reading(file, "matrix"):
+            file.open("rb").close()
+        return _archive(file) if suffix_of(file) == ".npz" else _matrix_market(file)
+    except DataError:
+        raise
+    # Damaged files make the readers raise errors of many types; all of them mean the same.
+    except Exception as error:
+        raise DataError(
+            f"{file}: this is not a readable sparse matrix ({error}); it is damaged or cut off: fetch or write it again"
+        ) from error
+
+
+def _matrix_market(file: Path) -> Any:
+    with file.open("rb") as stream:
+        _check_lines(decompressed(file, stream) if suffix_of(file).endswith(".gz") else stream)
+    _, _, entries, form, *_ = scipy.io.mminfo(file)
+    if form != "coordinate":
+        raise DataError(
+            f"{file}: the matrix is dense (array); write it in the format coordinate, for example with "
+            "scipy.io.mmwrite(path, scipy.sparse.coo_array(matrix))"
+        )
+    # Of a symmetric matrix one triangle is stored.
+    require_memory(2.0 * _BYTES_PER_ENTRY * entries, f"{file}: a matrix of {entries} entries")
+    return scipy.io.mmread(file, **_AS_ARRAY)
+
+
+def _check_lines(stream: IO[bytes]) -> None:
+    """Refuse lines that scipy's reader would read past: with too many fields, with a byte that is no text, or not ended."""
+    header = stream.readline(_LONGEST_LINE).lower().split()
+    if header[:1] != [b"%%matrixmarket"] or len(header) < 4:
+        raise ValueError("line 1 is not that of a MatrixMarket file")
+    if header[2] != b"coordinate":
+        return
+    fields = {b"pattern": 2, b"complex": 4}.get(header[3], 3)
+    line, text = 1, b"%"
+    while text[:1] in (b"%", b"\n", b"\r"):  # up to the line of the size; entries follow
+        line, text = line + 1, stream.readline(_LONGEST_LINE)
+        _check_bytes(text)
+    while block := stream.read(_BLOCK):
+        block += stream.readline(_BLOCK)
+        _check_bytes(block)
+        raw = np.frombuffer(b" " + block.removesuffix(b"\n") + b"\n", np.uint8)
+        dark = raw > ord(" ")
+        begins = np.cumsum(dark[1:] & ~dark[:-1], dtype=np.int64)
+        numbers = np.diff(begins[raw[1:] == ord("\n")], prepend=0)  # of fields in each line
+        wrong = np.flatnonzero((numbers != fields) & (numbers != 0))
+        if wrong.size:
+            number = counted(int(numbers[wrong[0]]), "field")
+            raise ValueError(f"line {line + 1 + wrong[0]} has {number} where {fields} belong")
+        line += len(numbers)
+        last = block[block.rfind(b"\n") + 1 :]
+        if len(last) > _BLOCK:
+            raise ValueError(f"line {line} is longer than any")
+        if last != last.rstrip():
+            raise ValueError(f"line {line}, the last, is not ended")
+
+
+def _check_bytes(text: bytes) -> None:
+    if text.translate(None, _CONTROL) != text:
+        raise ValueError("there are bytes that are no text")
+
+
+def _archive(file: Path) -> Any:
+    with file.open("rb") as stream:
+        with zipfile.ZipFile(stream) as archive:
+            check_decompressed(file, sum(entry.file_size for entry in archive.infolist()))
+        stream.seek(0)
+        matrix = scipy.sparse.load_npz(stream)
+    if matrix.format in ("csr", "csc", "bsr"):  # the others are checked when they are made
+        matrix.check_format(full_check=True)
+    return matrix

@@ -1,4 +1,4 @@
-"""An undirected weighted graph over the entities, with the spectrum that graph kernels use."""
+"""An undirected weighted graph over the items, with the spectrum that graph kernels use."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,9 @@ import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data.arrays import read_only
+from relpref.data.arrays import refuse_first
 from relpref.errors import DataError
-from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT
-from relpref.memory import require_memory
+from relpref.limits import LARGEST_WEIGHT, SMALLEST_WEIGHT, require_memory
 from relpref.pytree import register
 
 
@@ -27,12 +26,10 @@ class Spectrum(NamedTuple):
     eigenvalues : array of float64, shape (n,)
         Ascending; exactly 0 once per component.
     eigenvectors : array of float64, shape (n, n)
-        Column k belongs to eigenvalue k and vanishes outside one component; for the eigenvalue 0 it is
-        exactly constant on it.
+        Those of a component vanish outside it; that of the eigenvalue 0 is exactly constant on it.
     gap_weights : array of float64, shape (n,)
-        Weights w such that ``sum(w * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the ordered
-        pairs i != j inside components, for K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c - 1) for the
-        non-zero eigenvalues of a component of s nodes, 0 for the zero eigenvalues.
+        ``sum(gap_weights * f(eigenvalues))`` is the mean of K_ii + K_jj - 2 K_ij over the ordered pairs i != j inside components, for
+        K = U f(eigenvalues) U^T: 2 s / sum_c s_c (s_c - 1) for the non-zero eigenvalues of a component of s nodes, else 0.
     """
 
     eigenvalues: Any
@@ -40,66 +37,12 @@ class Spectrum(NamedTuple):
     gap_weights: Any
 
 
-def spectrum(adjacency: Any, component: NDArray[np.int32]) -> Spectrum:
-    """Decompose the Laplacian."""
-    size = component.size
-    eigenvalues = np.zeros(size)
-    gap_weights = np.zeros(size)
-    eigenvectors = np.zeros((size, size))
-    # Nodes sorted by component: each component is one slice of `nodes`.
-    nodes = np.argsort(component, kind="stable")
-    sizes = np.bincount(component) if size else np.zeros(0, dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    pairs = float(np.sum(sizes * (sizes - 1.0)))
-    blocks = []
-    for start, end in pairwise(starts):
-        members = nodes[start:end]
-        values, vectors = _component_spectrum(adjacency, members)
-        eigenvalues[start:end] = values
-        gap_weights[start + 1 : end] = 2 * (end - start) / pairs if pairs else 0.0
-        blocks.append((members, slice(start, end), vectors))
-    order = np.argsort(eigenvalues, kind="stable")
-    rank = np.empty(size, dtype=np.int64)
-    rank[order] = np.arange(size)
-    for members, columns, vectors in blocks:
-        eigenvectors[np.ix_(members, rank[columns])] = vectors
-    return Spectrum(read_only(eigenvalues[order]), read_only(eigenvectors), read_only(gap_weights[order]))
-
-
-def _component_spectrum(
-    adjacency: Any, members: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenpairs of the Laplacian of one connected component, the constant vector first."""
-    size = members.size
-    values = np.zeros(size)
-    vectors = np.full((size, size), 1 / np.sqrt(size))
-    if size == 1:
-        return values, vectors
-    block = -adjacency[members][:, members].toarray()
-    degree = -block.sum(axis=1)
-    np.fill_diagonal(block, degree)
-    # The constant vector is moved to the top of the spectrum (every eigenvalue is at most twice the largest
-    # degree), so that it cannot mix with the vectors of eigenvalues that are nearly 0.
-    block += 3 * degree.max() / size
-    raised, raised_vectors = scipy.linalg.eigh(block, driver="evd", overwrite_a=True, check_finite=False)
-    # A connected component has positive eigenvalues only: what is below 0 is rounding.
-    values[1:] = np.maximum(raised[:-1], 0.0)
-    vectors[:, 1:] = raised_vectors[:, :-1]
-    return values, vectors
-
-
 # A row, a column and a weight, and once more while they are sorted; and the matrices of a walk.
 _BYTES_PER_PAIR, _BYTES_OF_WALK = 24.0, 48.0
 
 
 class Projected(NamedTuple):
-    """Edges between sources, each once, source < target.
-
-    Attributes
-    ----------
-    source, target : array of int, shape (e,)
-    weight : array of float64, shape (e,)
-    """
+    """Edges between sources, each once, source < target."""
 
     source: NDArray[Any]
     target: NDArray[Any]
@@ -113,7 +56,7 @@ def shared_targets(links: Any, *, weigh_hubs: bool) -> Projected:
     pairs = min(float(degree.astype(np.float64) @ degree), float(links.shape[0]) ** 2)
     require_memory(
         _BYTES_PER_PAIR * pairs,
-        f"up to {pairs:.2g} pairs of entities that share a target (max_degree leaves out the largest targets)",
+        f"up to {pairs:.2g} pairs of items that share a target (max_degree leaves out the largest targets)",
     )
     factor = 1 / np.maximum(degree - 1, 1) if weigh_hubs else np.ones(degree.size)
     weighted = links @ scipy.sparse.diags_array(factor)
@@ -131,9 +74,7 @@ def circulation(links: Any, teleport: float) -> Projected:
     that stays where it is).
     """
     size = links.shape[0]
-    require_memory(
-        _BYTES_OF_WALK * size**2, f"a random walk that may go from each of {size} entities to each"
-    )
+    require_memory(_BYTES_OF_WALK * size**2, f"a random walk that may go from each of {size} items to each")
     weights = links.toarray()
     total = weights.sum(axis=1, keepdims=True)
     along = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / size)
@@ -226,23 +167,13 @@ def _components(nodes: set[int], neighbors: Mapping[int, set[int]]) -> Iterator[
         yield block
 
 
-def clique_counts(num_nodes: int, source: Any, target: Any) -> NDArray[np.float64]:
-    """Count the maximal cliques of the triangulated graph that hold both of two nodes, shape (n, n)."""
-    counts = np.zeros((num_nodes, num_nodes))
-    for clique in maximal_cliques(num_nodes, source, target):
-        counts[np.ix_(clique, clique)] += 1
-    return counts
-
-
 class ScaleReference(NamedTuple):
     """What a kernel is scaled by; kept from the old graph when newcomers are added.
 
     Attributes
     ----------
-    eigenvalues : array of float64, shape (k,)
-        Eigenvalues of the Laplacian of the graph of reference.
-    gap_weights : array of float64, shape (k,)
-        Its gap weights, see `Spectrum`.
+    eigenvalues, gap_weights : array of float64, shape (k,)
+        Of the Laplacian of the graph of reference, see `Spectrum`.
     mean_degree : float64
         Its mean weighted degree over the nodes with an edge.
     component : array of int32, shape (k,)
@@ -259,11 +190,10 @@ class ScaleReference(NamedTuple):
 class Graph:
     """An immutable undirected graph; a JAX pytree whose leaves are what kernels need.
 
-    Edges may be given in any order and orientation; they are stored with source < target, sorted.
-    Flattening it (also by passing it to a compiled function) computes the leaves ``weight_matrix``, ``spectrum``,
-    ``reference`` and, where wanted, ``cliques``. The list of edges is no leaf, so that graphs with different numbers
-    of edges share one compilation: inside a compiled function that has the graph as an argument, only the leaves,
-    ``num_nodes`` and ``completeness`` are those of the argument.
+    Edges may be given in any order and orientation; they are stored with source < target, sorted. The leaves are ``weight_matrix``,
+    ``spectrum``, ``reference`` and, where wanted, ``cliques``, computed when it is flattened. The list of edges is no leaf, so that
+    graphs with different numbers of edges share one compilation: inside a compiled function only the leaves, ``num_nodes`` and
+    ``completeness`` are those of its argument.
 
     Parameters
     ----------
@@ -304,29 +234,36 @@ class Graph:
                 f"Graph: {ends[0].size} sources, {ends[1].size} targets and {weight.size} weights; give one of each per edge"
             )
         low, high = np.minimum(*ends), np.maximum(*ends)
-        if low.size and (low.min() < 0 or high.max() >= self.num_nodes):
-            raise DataError(
-                f"Graph: an edge ends at node {high.max() if low.min() >= 0 else low.min()}, "
-                f"but the nodes are 0 to {self.num_nodes - 1}; correct the edge or num_nodes"
-            )
-        if (low == high).any():
-            raise DataError(f"Graph: node {low[np.argmax(low == high)]} has an edge to itself; remove it")
-        bad = ~((weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT))
-        if bad.any():
-            raise DataError(
-                f"Graph: edge {int(np.argmax(bad))} has the weight {weight[np.argmax(bad)]}; "
-                f"weights lie between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}"
-            )
+        refuse_first(
+            (low < 0) | (high >= self.num_nodes),
+            lambda edge: (
+                f"Graph: an edge ends at node {low[edge] if low[edge] < 0 else high[edge]}, but the nodes are 0 to "
+                f"{self.num_nodes - 1}; correct the edge or num_nodes"
+            ),
+        )
+        refuse_first(low == high, lambda edge: f"Graph: node {low[edge]} has an edge to itself; remove it")
+        refuse_first(
+            ~((weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)),
+            lambda edge: (
+                f"Graph: edge {edge} has the weight {weight[edge]}; weights lie between {SMALLEST_WEIGHT} and {LARGEST_WEIGHT}"
+            ),
+        )
         key = low * self.num_nodes + high
         order = np.argsort(key, kind="stable")
-        twice = key[order][1:] == key[order][:-1]
-        if twice.any():
-            edge = order[int(np.argmax(twice))]
-            raise DataError(f"Graph: the edge {low[edge]} - {high[edge]} occurs twice; give it once")
+        low, high, weight, key = (each[order] for each in (low, high, weight, key))
+        refuse_first(
+            key[1:] == key[:-1],
+            lambda edge: f"Graph: the edge {low[edge]} - {high[edge]} occurs twice; give it once",
+        )
         # A frozen dataclass is filled through object.__setattr__; JAX's unflatten skips this method.
-        object.__setattr__(self, "source", read_only(low[order].astype(np.int32)))
-        object.__setattr__(self, "target", read_only(high[order].astype(np.int32)))
-        object.__setattr__(self, "weight", read_only(weight[order]))
+        stored: dict[str, Any] = {
+            "source": low.astype(np.int32),
+            "target": high.astype(np.int32),
+            "weight": weight,
+        }
+        for name, array in stored.items():
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
 
     @property
     def num_edges(self) -> int:
@@ -334,10 +271,9 @@ class Graph:
 
     def adjacency(self) -> Any:
         """Return the symmetric matrix of weights W, a scipy CSR array of shape (n, n)."""
-        rows = np.concatenate([self.source, self.target])
-        columns = np.concatenate([self.target, self.source])
-        weights = np.concatenate([self.weight, self.weight])
-        return scipy.sparse.csr_array((weights, (rows, columns)), shape=(self.num_nodes, self.num_nodes))
+        ends = np.concatenate([[self.source, self.target], [self.target, self.source]], axis=1)
+        weights = np.tile(self.weight, 2)
+        return scipy.sparse.csr_array((weights, tuple(ends)), shape=(self.num_nodes, self.num_nodes))
 
     def laplacian(self) -> NDArray[np.float64]:
         """Return the combinatorial Laplacian D - W, dense, of shape (n, n)."""
@@ -349,10 +285,9 @@ class Graph:
     def degree(self) -> NDArray[np.float64]:
         """Weighted degree of each node, shape (n,)."""
         ends = np.concatenate([self.source, self.target])
-        weights = np.concatenate([self.weight, self.weight])
-        return np.asarray(
-            read_only(np.bincount(ends, weights=weights, minlength=self.num_nodes).astype(np.float64))
-        )
+        found = np.bincount(ends, np.tile(self.weight, 2), self.num_nodes).astype(np.float64)
+        found.flags.writeable = False
+        return found
 
     @cached_property
     def mean_degree(self) -> float:
@@ -364,32 +299,67 @@ class Graph:
     def component(self) -> NDArray[np.int32]:
         """Number of the connected component of each node, shape (n,)."""
         _, component = scipy.sparse.csgraph.connected_components(self.adjacency(), directed=False)
-        return np.asarray(read_only(component.astype(np.int32)))
+        component = component.astype(np.int32)
+        component.flags.writeable = False
+        return np.asarray(component)
 
     @cached_property
     def completeness(self) -> Literal["incomplete", "weighted", "constant"]:
         """Whether every two of more than two nodes are joined, and then whether all weights are equal."""
         size = self.num_nodes
-        if size < 3 or self.num_edges < size * (size - 1) // 2:
+        if size < 3 or len(self.source) < size * (size - 1) // 2:
             return "incomplete"
         return "constant" if np.ptp(self.weight) == 0 else "weighted"
 
     @cached_property
     def weight_matrix(self) -> NDArray[np.float64]:
         """Symmetric matrix of weights W, dense, of shape (n, n)."""
-        return np.asarray(read_only(self.adjacency().toarray()))
+        weights = self.adjacency().toarray()
+        weights.flags.writeable = False
+        return np.asarray(weights)
 
     @cached_property
     def spectrum(self) -> Spectrum:
         """Eigendecomposition of the Laplacian, computed when first used: O(s**3) per component."""
-        return spectrum(self.adjacency(), self.component)
+        component, size, adjacency = self.component, self.num_nodes, self.adjacency()
+        eigenvalues, gap_weights, eigenvectors = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        # Nodes sorted by component: each component is one slice of `nodes`.
+        nodes = np.argsort(component, kind="stable")
+        ends = np.cumsum([0, *np.bincount(component)])
+        sizes = np.diff(ends)
+        pairs = float(np.sum(sizes * (sizes - 1.0)))
+        for start, end in pairwise(ends):
+            members, number = nodes[start:end], end - start
+            eigenvectors[members, start:end] = 1 / np.sqrt(number)
+            if number == 1:
+                continue
+            gap_weights[start + 1 : end] = 2 * number / pairs
+            block = -adjacency[members][:, members].toarray()
+            degree = -block.sum(axis=1)
+            np.fill_diagonal(block, degree)
+            # The constant vector is moved to the top of the spectrum (every eigenvalue is at most twice the largest
+            # degree), so that it cannot mix with the vectors of eigenvalues that are nearly 0.
+            block += 3 * degree.max() / number
+            values, vectors = scipy.linalg.eigh(block, driver="evd", overwrite_a=True, check_finite=False)
+            # A connected component has positive eigenvalues only: what is below 0 is rounding.
+            eigenvalues[start + 1 : end] = np.maximum(values[:-1], 0.0)
+            eigenvectors[members, start + 1 : end] = vectors[:, :-1]
+        order = np.argsort(eigenvalues, kind="stable")
+        found = Spectrum(*(each.take(order, axis=-1) for each in (eigenvalues, eigenvectors, gap_weights)))
+        for array in found:
+            array.flags.writeable = False
+        return found
 
     @cached_property
     def cliques(self) -> NDArray[np.float64] | None:
         """Number of maximal cliques of a triangulation that hold both nodes, shape (n, n); see `with_cliques`."""
         if not self.counts_cliques:
             return None
-        return np.asarray(read_only(clique_counts(self.num_nodes, self.source, self.target)))
+        counts = np.zeros((self.num_nodes, self.num_nodes))
+        for clique in maximal_cliques(self.num_nodes, self.source, self.target):
+            counts[np.ix_(clique, clique)] += 1
+        counts.flags.writeable = False
+        return counts
 
     @cached_property
     def reference(self) -> ScaleReference:
@@ -401,34 +371,26 @@ class Graph:
 
     def with_cliques(self) -> "Graph":
         """Return the graph with ``cliques``, which ``HiddenCommonCause(method="cliques")`` needs."""
+        return self._copied(counts_cliques=True)
+
+    def with_reference(self, reference: ScaleReference) -> "Graph":
+        """Return the graph scaled by something else than its own spectrum."""
+        return self._copied(frozen_reference=reference)
+
+    def _copied(self, **changes: Any) -> "Graph":
+        """A copy that was not checked again, with what was found out about its links."""
         graph = object.__new__(Graph)
-        graph.__dict__.update({**self.__dict__, "counts_cliques": True})
-        graph.__dict__.pop("cliques", None)
+        graph.__dict__.update({**self.__dict__, **changes})
+        for name in ("cliques", "reference"):
+            graph.__dict__.pop(name, None)
         return graph
 
     def grown(self, num_nodes: int, source: ArrayLike, target: ArrayLike, weight: ArrayLike) -> "Graph":
-        """Return the graph with more nodes and edges, and the scale of reference of this one.
-
-        Parameters
-        ----------
-        num_nodes : int
-            Number of nodes of the new graph.
-        source, target, weight : array, shape (e,)
-            Edges to add.
-
-        Returns
-        -------
-        Graph
-            The larger graph.
-        """
-        return Graph(
-            num_nodes,
-            np.concatenate([self.source, np.asarray(source, dtype=np.int32)]),
-            np.concatenate([self.target, np.asarray(target, dtype=np.int32)]),
-            np.concatenate([self.weight, np.asarray(weight, dtype=np.float64)]),
-            frozen_reference=self.reference,
-            counts_cliques=self.counts_cliques,
-        )
+        """Return the graph with so many nodes and more edges, arrays of shape (e,), and the scale of reference of this one."""
+        added = ((self.source, source), (self.target, target), (self.weight, weight))
+        edges: Any = [np.concatenate([before, np.asarray(more)]) for before, more in added]
+        kept: Any = {"frozen_reference": self.reference, "counts_cliques": self.counts_cliques}
+        return Graph(num_nodes, *edges, **kept)
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"

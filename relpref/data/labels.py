@@ -1,4 +1,4 @@
-"""Labels of entities: plain Python values, unique, looked up all at once."""
+"""Labels of items: plain Python values, unique, looked up all at once."""
 
 import cmath
 from bisect import bisect_right
@@ -12,13 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from relpref.data.arrays import nearest, shown
-from relpref.data.word_table import WordTable, words_of
 from relpref.errors import DataError, UnknownLabelError
 
-# From so many labels on, looked up among so many, a table is faster than a dictionary: links of a million entities are read in
-# two thirds of the time.
-MANY = 1 << 14
-_AT_ONCE = 1 << 19
+MANY = 1 << 14  # labels looked up among as many, from which on pandas takes half the time of a dictionary
 
 Place = Callable[[int], str]
 _ALWAYS_FINE = frozenset({str, int, bool})
@@ -37,15 +33,11 @@ def joined_places(sizes: Sequence[int], places: Sequence[Place]) -> Place:
 
 def plain_label(value: Any) -> Any:
     """Return the Python value of a NumPy scalar (also inside a tuple); anything else unchanged."""
-    if isinstance(value, np.datetime64):
-        return pd.Timestamp(value)
-    if isinstance(value, np.timedelta64):
-        return pd.Timedelta(value)
-    if isinstance(value, np.generic):
-        return value.item()
     if type(value) is tuple:
         return tuple(plain_label(part) for part in value)
-    return value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def is_missing(value: Any) -> bool:
@@ -75,37 +67,20 @@ def plain_labels(values: Iterable[Any], where: Place) -> list[Any]:
                 "use text, a number or a tuple of these"
             ) from None
         if is_missing(label):
-            raise DataError(
-                f"{where(position)}: the label is missing ({shown(label)}); give every row a label or drop the row"
-            )
+            raise DataError(f"{where(position)}: the label is missing ({shown(label)}); give one or drop it")
     return labels
 
 
 class LabelIndex:
-    """Labels in order, each with its position.
-
-    Parameters
-    ----------
-    labels : sequence of hashable
-        Plain labels, see `plain_labels`.
-    where : callable
-        Maps a position to the words that name its place in a message.
-
-    Raises
-    ------
-    DataError
-        If a label occurs twice.
-    """
+    """Distinct labels in order, each with its position; ``where`` maps one to the words that name its place in a message."""
 
     grows = False
 
     def __init__(self, labels: Sequence[Hashable], where: Place) -> None:
         self.labels: tuple[Hashable, ...] = tuple(labels)
         self.positions: dict[Hashable, int] = dict(zip(self.labels, range(len(self.labels)), strict=True))
-        if len(self.positions) < len(self.labels):
-            self._refuse_duplicate(where)
-
-    def _refuse_duplicate(self, where: Place) -> None:
+        if len(self.positions) == len(self.labels):
+            return
         seen: dict[Hashable, int] = {}
         for position, label in enumerate(self.labels):
             first = seen.setdefault(label, position)
@@ -114,39 +89,26 @@ class LabelIndex:
                 equal = "" if type(same) is type(label) else f" (equal to {shown(same)} in Python)"
                 raise DataError(
                     f"{where(position)}: the label {shown(label)}{equal} was already used at {where(first)}; "
-                    "every entity needs a label of its own: rename or remove one of the two rows"
+                    "every item needs a label of its own: rename or remove one of the two rows"
                 )
 
     def __len__(self) -> int:
-        """Return the number of labels."""
         return len(self.labels)
 
     def locate(self, labels: Sequence[Any], where: Place, remedy: str) -> NDArray[np.int32]:
-        """Return the position of each label."""
-        found = np.empty(len(labels), dtype=np.int32)
-        for start in range(0, len(labels), _AT_ONCE):
-            part = labels[start : start + _AT_ONCE]
-            found[start : start + len(part)] = self._found(part)
-        if found.size and found.min() < 0:
-            position = int(np.argmin(found))
+        """Return the position of each label; refuse the first one that is not known."""
+        if min(len(self), len(labels)) >= MANY:
+            rows = self._index.get_indexer(_objects(labels)).astype(np.int32)
+        else:
+            rows = np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+        if rows.size and rows.min() < 0:
+            position = int(np.argmin(rows))
             self.refuse(labels[position], where(position), remedy)
-        return found
-
-    def _found(self, labels: Sequence[Any]) -> NDArray[np.int32]:
-        """Positions, −1 for a label that is not known."""
-        if min(len(self), len(labels)) >= MANY and self._table is not None:
-            kind, table = self._table
-            words = words_of(labels, table.width) if set(map(type, labels)) == {kind} else None
-            if words is not None:
-                return table.positions(words)
-        return np.fromiter(map(self.positions.get, labels, repeat(-1)), dtype=np.int32, count=len(labels))
+        return rows
 
     @cached_property
-    def _table(self) -> tuple[type, WordTable] | None:
-        """The labels as a table, and their type, where all of them are texts or integers that it can hold."""
-        kinds = set(map(type, self.labels))
-        words = words_of(self.labels) if kinds in ({str}, {int}) else None
-        return None if words is None else (kinds.pop(), WordTable(words))
+    def _index(self) -> pd.Index:
+        return _objects(self.labels)
 
     def refuse(self, label: Any, place: str, remedy: str) -> NoReturn:
         """Raise the error for an unknown label."""
@@ -155,17 +117,17 @@ class LabelIndex:
         if same_text:
             known = same_text[0]
             hint = (
-                f"; the entity {shown(known)} is of type {type(known).__name__}, "
+                f"; the item {shown(known)} is of type {type(known).__name__}, "
                 f"this label of type {type(label).__name__}: convert one of the two columns"
             )
         elif close:
-            hint = f"; nearest: {', '.join(shown(known) for known in close)}; {remedy}"
+            hint = f"; nearest: {', '.join(map(shown, close))}; {remedy}"
         else:
-            some = ", ".join(shown(known) for known in self.labels[:3])
             if isinstance(label, str) and self.labels == tuple(range(len(self))):
                 remedy = "these are row numbers: make the column with the labels the index (set_index)"
-            hint = f"; the entities are {some}{', ...' if len(self) > 3 else ''}; {remedy}"
-        raise UnknownLabelError(f"{place}: {shown(label)} is not the label of an entity{hint}")
+            some = ", ".join(map(shown, self.labels[:3]))
+            hint = f"; the items are {some}{', ...' if len(self) > 3 else ''}; {remedy}"
+        raise UnknownLabelError(f"{place}: {shown(label)} is not the label of an item{hint}")
 
 
 class GrowingIndex(LabelIndex):
@@ -185,9 +147,13 @@ class GrowingIndex(LabelIndex):
 
 def label_column(labels: Sequence[Hashable], name: str | None = None) -> Any:
     """Return a pandas Index that gives back exactly these labels."""
-    types = set(map(type, labels))
-    dtype = None if types == {str} or types == {int} else object
-    try:
-        return pd.Index(labels, dtype=dtype, name=name, tupleize_cols=False)
-    except (UnicodeEncodeError, OverflowError):  # lone surrogates, integers beyond 64 bits
-        return pd.Index(labels, dtype=object, name=name, tupleize_cols=False)
+    if set(map(type, labels)) in ({str}, {int}):
+        try:
+            return pd.Index(labels, name=name, tupleize_cols=False)
+        except (UnicodeEncodeError, OverflowError):  # lone surrogates, integers beyond 64 bits
+            pass
+    return _objects(labels, name)
+
+
+def _objects(labels: Sequence[Hashable], name: str | None = None) -> pd.Index:
+    return pd.Index(labels, dtype=object, name=name, tupleize_cols=False)

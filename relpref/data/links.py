@@ -11,40 +11,49 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, shown
-from relpref.data.columns import numbers
-from relpref.data.edges import Edges, TargetIndex, edges_from_tables, ends_of, how_to_say_the_kind, tidied
-from relpref.data.graph import Graph, Projected, circulation, shared_targets
-from relpref.data.labels import LabelIndex, Place, label_column
-from relpref.data.matrix_files import is_matrix_file, read_matrix
+from relpref.data.arrays import counted, refuse_first, shown
+from relpref.data.edges import (
+    Edges,
+    TargetIndex,
+    edges_from_tables,
+    ends_of,
+    how_to_say_the_kind,
+    is_matrix_file,
+    read_matrix,
+    tidied,
+)
+from relpref.data.graph import Graph, circulation, shared_targets
+from relpref.data.labels import LabelIndex, label_column
 from relpref.data.relation import Relation
-from relpref.data.tables import Table, as_table, read_pieces
+from relpref.data.tables import Table, as_table, numbers, read_pieces
 from relpref.errors import DataError
-from relpref.memory import require_memory
+from relpref.limits import require_memory
 
 
 def read_links(
-    name: str, table: Any, kind: str | None, entities: LabelIndex, targets: LabelIndex
+    name: str, table: Any, kind: str | None, items: LabelIndex, targets: LabelIndex
 ) -> tuple[Edges, tuple[str, ...]]:
     """Read the links of a relation as they were given, not tidied."""
     called = f"relation {name!r}"
     if isinstance(table, str | os.PathLike):
         if not is_matrix_file(table):
-            return edges_from_tables(_named(read_pieces(table), called), entities, targets), ()
+            return edges_from_tables(_named(read_pieces(table), called), items, targets), ()
         called = f"{called} ({os.fspath(table)})"
         table = read_matrix(table)
     if isinstance(table, Table | pd.DataFrame):
         read = as_table(table, called)
         tables = [read] if read is not table else _named(iter([read]), called)
-        return edges_from_tables(tables, entities, targets), ()
-    if _is_networkx(table):
-        return _edges_of_networkx(table, called, entities, targets, kind), ()
+        return edges_from_tables(tables, items, targets), ()
+    # Nobody holds a networkx graph without having imported networkx: no need to load it here.
+    networkx = sys.modules.get("networkx")
+    if networkx is not None and isinstance(table, networkx.Graph):
+        return _edges_of_networkx(table, called, items, targets, kind), ()
     if scipy.sparse.issparse(table):
-        if targets is not entities:
+        if targets is not items:
             raise DataError(
-                f"{called}: a matrix has no labels for what the entities link to; give a table with the columns source and target"
+                f"{called}: a matrix has no labels for what the items link to; give a table with the columns source and target"
             )
-        return _edges_of_matrix(table, called, entities, kind)
+        return _edges_of_matrix(table, called, items, kind)
     raise DataError(
         f"{called}: expected a DataFrame of edges, a networkx graph or a scipy sparse matrix, "
         f"got {type(table).__name__}; for a dense array pass scipy.sparse.csr_array(array)"
@@ -56,17 +65,17 @@ def _named(tables: Iterator[Table], called: str) -> Iterator[Table]:
 
 
 def _edges_of_matrix(
-    matrix: Any, called: str, entities: LabelIndex, kind: str | None
+    matrix: Any, called: str, items: LabelIndex, kind: str | None
 ) -> tuple[Edges, tuple[str, ...]]:
-    if entities.grows:
+    if items.grows:
         raise DataError(
-            f"{called}: a matrix names no entities; give entities, in the order of its rows, or a table with the columns source and target"
+            f"{called}: a matrix names no items; give items, in the order of its rows, or a table with the columns source and target"
         )
-    size = len(entities)
+    size = len(items)
     if matrix.shape != (size, size):
         raise DataError(
-            f"{called}: the matrix has the shape {matrix.shape}, but there are {counted(size, 'entity', 'entities')}; "
-            f"give a matrix of shape ({size}, {size}) in the order of the entities"
+            f"{called}: the matrix has the shape {matrix.shape}, but there are {counted(size, 'item')}; "
+            f"give a matrix of shape ({size}, {size}) in the order of the items"
         )
     if matrix.dtype.kind not in "fiub":
         raise DataError(f"{called}: the matrix has the type {matrix.dtype}; convert it to float")
@@ -79,15 +88,15 @@ def _edges_of_matrix(
 
     def where(entry: int) -> str:
         row, column = int(np.searchsorted(stored.indptr, entry, side="right")) - 1, int(stored.indices[entry])
-        labels = (entities.labels[row], entities.labels[column])
+        labels = (items.labels[row], items.labels[column])
         return f"{called}, entry ({row}, {column}) for {shown(labels)}"
 
-    wrong = ~(np.isfinite(matrix.data) & (matrix.data >= 0))
-    if wrong.any():
-        entry = int(np.argmax(wrong))
-        raise DataError(
-            f"{where(entry)}: the weight {matrix.data[entry]} is not a finite positive number; correct or remove it"
-        )
+    refuse_first(
+        ~(np.isfinite(matrix.data) & (matrix.data >= 0)),
+        lambda entry: (
+            f"{where(entry)}: the weight {stored.data[entry]} is not a finite positive number; correct or remove it"
+        ),
+    )
     notes: tuple[str, ...] = ()
     zeros = int((matrix.data == 0).sum())
     if zeros:
@@ -99,39 +108,30 @@ def _edges_of_matrix(
             f"{called}: the matrix has no entries; give at least one edge or leave the relation out"
         )
     stored = matrix
-    if kind == "directed":
-        return _edges_of_entries(matrix.tocoo(copy=False), where), notes
-    transposed = scipy.sparse.csr_array(matrix.T)
-    symmetric = all(
-        np.array_equal(getattr(matrix, part), getattr(transposed, part))
-        for part in ("indptr", "indices", "data")
-    )
-    if not symmetric and kind is None:
-        difference = (matrix - transposed).tocoo()
-        entry = int(np.argmax(difference.data != 0))
-        row, column = int(difference.row[entry]), int(difference.col[entry])
-        raise DataError(
-            f"{called}: the matrix is not symmetric: entry ({row}, {column}) is {matrix[row, column]}, entry "
-            f"({column}, {row}) is {matrix[column, row]}; {how_to_say_the_kind()}"
+    if kind != "directed":
+        transposed = scipy.sparse.csr_array(matrix.T)
+        same = (
+            np.array_equal(getattr(matrix, part), getattr(transposed, part))
+            for part in ("indptr", "indices", "data")
         )
-    # One link per edge from here on: the two triangles of a symmetric matrix are not a repetition.
-    stored = scipy.sparse.triu(matrix if symmetric else matrix.maximum(transposed), format="csr")
-    return _edges_of_entries(stored.tocoo(copy=False), where), notes
-
-
-def _edges_of_entries(entries: Any, where: Place) -> Edges:
-    row, column = (end.astype(np.int32, copy=False) for end in entries.coords)
-    return Edges(row, column, entries.data, where)
-
-
-def _is_networkx(value: Any) -> bool:
-    # Nobody holds a networkx graph without having imported networkx: no need to load it here.
-    networkx = sys.modules.get("networkx")
-    return networkx is not None and isinstance(value, networkx.Graph)
+        symmetric = all(same)
+        if not symmetric and kind is None:
+            difference = (matrix - transposed).tocoo()
+            entry = int(np.argmax(difference.data != 0))
+            row, column = int(difference.row[entry]), int(difference.col[entry])
+            raise DataError(
+                f"{called}: the matrix is not symmetric: entry ({row}, {column}) is {matrix[row, column]}, entry "
+                f"({column}, {row}) is {matrix[column, row]}; {how_to_say_the_kind()}"
+            )
+        # One link per edge from here on: the two triangles of a symmetric matrix are not a repetition.
+        stored = scipy.sparse.triu(matrix if symmetric else matrix.maximum(transposed), format="csr")
+    entries = stored.tocoo(copy=False)
+    source, target = (end.astype(np.int32, copy=False) for end in entries.coords)
+    return Edges(source, target, entries.data, where), notes
 
 
 def _edges_of_networkx(
-    graph: Any, called: str, entities: LabelIndex, targets: LabelIndex, kind: str | None
+    graph: Any, called: str, items: LabelIndex, targets: LabelIndex, kind: str | None
 ) -> Edges:
     if graph.is_multigraph():
         raise DataError(
@@ -145,17 +145,12 @@ def _edges_of_networkx(
             f"{called}: a {type(graph).__name__} has no directions; pass a DiGraph, or leave the kind out"
         )
     links = list(graph.edges(data="weight", default=1))
-    if targets is entities:
-        # Nodes without edges must be entities too.
-        nodes = list(graph.nodes)
-        entities.locate(
-            nodes,
-            lambda node: f"{called}, node {node}",
-            "rename the node, remove it, or add it to the entities",
-        )
+    if targets is items:  # nodes without edges must be items, too
+        remedy = "rename the node, remove it, or add it to the items"
+        items.locate(list(graph.nodes), lambda node: f"{called}, node {node}", remedy)
     else:
-        # Either end may be the entity.
-        links = [(b, a, w) if a not in entities.positions else (a, b, w) for a, b, w in links]
+        # Either end may be the item.
+        links = [(b, a, w) if a not in items.positions else (a, b, w) for a, b, w in links]
     if not links:
         raise DataError(f"{called}: the graph has no edges; give at least one edge or leave the relation out")
     source, target, weight = zip(*links, strict=True)
@@ -166,7 +161,7 @@ def _edges_of_networkx(
     remedy = "set the edge attribute weight to a positive number"
     column = pd.Series(list(weight), dtype=object)
     strength = numbers(column, "weight", where, text=False, remedy=remedy)
-    ends = ends_of(source, target, entities, targets, (where, where))
+    ends = ends_of(source, target, items, targets, (where, where))
     return Edges(*ends, strength, where)
 
 
@@ -177,14 +172,14 @@ OPTIONS = ("kind", "form", "hubs", "max_degree", "teleport")
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Directed links between entities, or from entities to something else.
+    """Directed links between items, or from items to something else.
 
     Attributes
     ----------
     relation : Relation
         Their kind and options, without a table.
     source, target : array of int32, shape (e,)
-        Positions among the entities; the targets of a bipartite relation are positions in ``targets``.
+        Positions among the items; the targets of a bipartite relation are positions in ``targets``.
     weight : array of float64, shape (e,)
         Positive weights.
     targets : tuple of hashable
@@ -197,9 +192,9 @@ class Links:
     weight: NDArray[np.float64]
     targets: tuple[Hashable, ...] = ()
 
-    def table(self, entities: tuple[Hashable, ...]) -> Relation:
+    def table(self, items: tuple[Hashable, ...]) -> Relation:
         """Return the relation with its links as a DataFrame of labels."""
-        sources = label_column(entities)
+        sources = label_column(items)
         targets = label_column(self.targets) if self.relation.kind == "bipartite" else sources
         columns = {"source": sources.take(self.source), "target": targets.take(self.target)}
         return replace(self.relation, table=pd.DataFrame({**columns, "weight": self.weight.copy()}))
@@ -214,24 +209,12 @@ class Links:
 
 
 class Read(NamedTuple):
-    """A relation that was read and tidied, not yet turned into graphs.
+    """A relation that was read and tidied, not yet turned into graphs."""
 
-    Attributes
-    ----------
-    relation : Relation
-        Kind and options, without a table.
-    edges : Edges
-        Each once: source < target for an undirected relation, links as they point for another one.
-    targets : tuple of hashable
-        Labels of the targets of a bipartite relation.
-    notes : tuple of str
-        What was tidied.
-    """
-
-    relation: Relation
-    edges: Edges
-    targets: tuple[Hashable, ...]
-    notes: Notes
+    relation: Relation  # kind and options, without a table
+    edges: Edges  # each once: source < target for an undirected relation, links as they point for another one
+    targets: tuple[Hashable, ...]  # labels, of a bipartite relation
+    notes: Notes  # what was tidied
 
 
 def part_names(name: str, relation: Relation) -> tuple[str, ...]:
@@ -241,41 +224,30 @@ def part_names(name: str, relation: Relation) -> tuple[str, ...]:
     return (name,)
 
 
-def read_relation(name: str, value: Any, entities: LabelIndex, known: Links | None = None) -> Read:
+def read_relation(name: str, value: Any, items: LabelIndex, known: Links | None = None) -> Read:
     """Read a relation of any kind and form.
 
     Parameters
     ----------
     name : str
-        Name of the relation.
     value : DataFrame, Table, networkx graph, scipy sparse matrix or Relation
         Its links.
-    entities : LabelIndex
+    items : LabelIndex
         The n known labels.
     known : Links, optional
         Those of the same relation so far, whose options and targets are kept.
-
-    Returns
-    -------
-    Read
-        What was found.
-
-    Raises
-    ------
-    DataError
-        If the links cannot be used.
     """
     called = f"relation {name!r}"
     relation = value if isinstance(value, Relation) else Relation(value)
     if known is not None:
         relation = _with_options_of(known.relation, relation, called)
     bipartite = relation.kind == "bipartite"
-    targets = TargetIndex(entities, known.targets if known else ()) if bipartite else entities
-    edges, notes = read_links(name, relation.table, relation.kind, entities, targets)
+    targets = TargetIndex(items, known.targets if known else ()) if bipartite else items
+    edges, notes = read_links(name, relation.table, relation.kind, items, targets)
     require_memory(
         _BYTES_PER_LINK * edges.source.size, f"{called}: sorting {counted(edges.source.size, 'link')}"
     )
-    edges, more = tidied(edges, called, (entities.labels, targets.labels), relation.kind)
+    edges, more = tidied(edges, called, (items.labels, targets.labels), relation.kind)
     return Read(replace(relation, table=None), edges, targets.labels if bipartite else (), notes + more)
 
 
@@ -292,14 +264,14 @@ def _with_options_of(known: Relation, relation: Relation, called: str) -> Relati
 
 
 def read_relations(
-    relations: Mapping[str, Any], entities: LabelIndex
+    relations: Mapping[str, Any], items: LabelIndex
 ) -> tuple[dict[str, Graph], dict[str, Links], Notes]:
     """Read relations and turn them into graphs."""
     graphs: dict[str, Graph] = {}
     all_links: dict[str, Links] = {}
     notes: Notes = ()
     for name, value in relations.items():
-        read = read_relation(name, value, entities)
+        read = read_relation(name, value, items)
         for part in part_names(name, read.relation):
             if part in graphs or (part != name and part in relations):
                 raise DataError(
@@ -308,32 +280,35 @@ def read_relations(
                 )
         edges = read.edges
         if read.relation.kind in (None, "undirected"):
-            parts = {name: Graph(len(entities), edges.source, edges.target, edges.weight)}
+            parts = {name: Graph(len(items), edges.source, edges.target, edges.weight)}
         else:
             all_links[name] = Links(read.relation, edges.source, edges.target, edges.weight, read.targets)
-            parts = project(name, all_links[name], len(entities))
+            parts = project(name, all_links[name], len(items))
         graphs |= parts
         notes += read.notes + graph_notes(name, all_links.get(name), parts)
     return graphs, all_links, notes
 
 
 def project(
-    name: str, links: Links, num_entities: int, before: Mapping[str, Graph] | None = None
+    name: str, links: Links, num_items: int, before: Mapping[str, Graph] | None = None
 ) -> dict[str, Graph]:
     """Make the undirected graphs of a directed or bipartite relation."""
     relation = links.relation
     graphs: dict[str, Graph] = {}
-    for part, matrix in _matrices(name, links, num_entities).items():
-        old = None if before is None else before.get(part)
-        if before is not None and old is None:
-            continue
+    for part, matrix in _matrices(name, links, num_items).items():
+        kept: dict[str, Any] = {}
+        if before is not None:
+            if part not in before:
+                continue
+            old = before[part]
+            kept = {"frozen_reference": old.reference, "counts_cliques": old.counts_cliques}
         if relation.teleport is not None:
             edges = circulation(matrix, relation.teleport)
         else:
-            kept, _ = _without_hubs(matrix, relation.max_degree)
-            edges = shared_targets(kept, weigh_hubs=relation.hubs == "weight")
+            few, _ = _without_hubs(matrix, relation.max_degree)
+            edges = shared_targets(few, weigh_hubs=relation.hubs == "weight")
         try:
-            graphs[part] = _graph(num_entities, edges, old)
+            graphs[part] = Graph(num_items, *edges, **kept)
         except DataError as error:  # products of extreme weights
             raise DataError(f"relation {name!r}: {_where(part, name)}{error}; rescale the weights") from None
     return graphs
@@ -346,24 +321,24 @@ def graph_notes(name: str, links: Links | None, graphs: Mapping[str, Graph]) -> 
         if links is not None and links.relation.max_degree is not None:
             matrix = _matrices(name, links, graph.num_nodes)[part]
             _, more = _without_hubs(matrix, links.relation.max_degree)
-            notes += [f"relation {name!r}: {_where(part, name)}{note}" for note in more]
-        notes += _alone(name, part, graph)
-    return tuple(notes)
+            notes += [_where(part, name) + note for note in more]
+        alone = int((graph.degree == 0).sum())
+        if alone and not graph.num_edges:
+            notes.append(f"no two items share a link, so {part} has no edges and says nothing")
+        elif alone:
+            verb, where = "has" if alone == 1 else "have", "it" if part == name else part
+            of = counted(graph.num_nodes, "item")
+            notes.append(f"{alone:,} of {of} {verb} no edge in {where}".replace(",", " "))
+    return tuple(f"relation {name!r}: {note}" for note in notes)
 
 
-def _matrices(name: str, links: Links, num_entities: int) -> dict[str, Any]:
-    """For each part the weights of links, a row for each entity and a column for each thing that it may share."""
-    num_targets = len(links.targets) if links.relation.kind == "bipartite" else num_entities
+def _matrices(name: str, links: Links, num_items: int) -> dict[str, Any]:
+    """For each part the weights of links, a row for each item and a column for each thing that it may share."""
+    num_targets = len(links.targets) if links.relation.kind == "bipartite" else num_items
     matrix = scipy.sparse.csr_array(
-        (links.weight, (links.source, links.target)), shape=(num_entities, num_targets)
+        (links.weight, (links.source, links.target)), shape=(num_items, num_targets)
     )
     return dict(zip(part_names(name, links.relation), (matrix, matrix.T), strict=False))
-
-
-def _graph(size: int, edges: Projected, before: Graph | None) -> Graph:
-    if before is None:
-        return Graph(size, *edges)
-    return Graph(size, *edges, frozen_reference=before.reference, counts_cliques=before.counts_cliques)
 
 
 def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
@@ -378,24 +353,10 @@ def _without_hubs(links: Any, max_degree: int | None) -> tuple[Any, Notes]:
     note = (
         f"{counted(int(hubs.sum()), 'target')} with more than {max_degree} links left out, and with them "
         f"{int(degree[hubs].sum())} of {counted(int(degree.sum()), 'link')}; "
-        f"{counted(lost, 'entity', 'entities')} had no other link"
+        f"{counted(lost, 'item')} had no other link"
     )
     return kept, (note,)
 
 
 def _where(part: str, name: str) -> str:
     return "" if part == name else f"{part}: "
-
-
-def _alone(name: str, part: str, graph: Graph) -> Notes:
-    """Who has no edge in a part."""
-    alone = int((graph.degree == 0).sum())
-    if not alone:
-        return ()
-    if not graph.num_edges:
-        text = f"no two entities share a link, so {part} has no edges and says nothing"
-    else:
-        verb, where = "has" if alone == 1 else "have", "it" if part == name else part
-        of = counted(graph.num_nodes, "entity", "entities")
-        text = f"{alone:,} of {of} {verb} no edge in {where}".replace(",", " ")
-    return (f"relation {name!r}: {text}",)

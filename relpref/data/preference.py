@@ -1,12 +1,13 @@
-"""Pairwise answers about entities with attributes and relations: the data of the preference models."""
+"""Pairwise answers about items with attributes and relations: the data of the preference models."""
 
 import os
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,114 +18,19 @@ from numpy.typing import ArrayLike, NDArray
 from relpref.data.arrays import counted, read_only, shown
 from relpref.data.comparisons import NAME as COMPARISONS
 from relpref.data.comparisons import Comparisons, chosen_rows, compared, read_comparisons, with_known_raters
-from relpref.data.entities import (
-    Entities,
-    align_attributes,
-    index_entities,
-    read_entities,
-    standardization,
-    without_table,
-)
-from relpref.data.graph import Graph
+from relpref.data.graph import Graph, ScaleReference
+from relpref.data.items import ItemTable, align_attributes, read_item_table, standardization, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
 from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
-from relpref.data.matrix_files import find_files
-from relpref.data.relation import Relation, check_known, checked_relations
+from relpref.data.relation import Relation, check_known, checked_relations, find_files
 from relpref.data.tables import read_table
-from relpref.errors import DataError
+from relpref.errors import DataError, renamed_keywords, warn_renamed
 from relpref.pytree import register
-
-
-def extended(
-    data: "PreferenceData", labels: LabelIndex, entities: Any, relations: Mapping[str, Any]
-) -> "PreferenceData":
-    """Return the data with newcomers; ``labels`` are those of the data; see `PreferenceData.extend`."""
-    for name in relations:
-        check_known(name, (*data.relations, *data.links))
-        if data.relation_of(name) != name:
-            raise DataError(
-                f"relations: {shown(name)} is a role of the relation {data.relation_of(name)!r}; give its links under that name"
-            )
-    if entities is None:
-        raise DataError("entities: there are no newcomers; give their labels (and attributes)")
-    newcomers = read_entities(entities)
-    known = labels.positions
-    for row, label in enumerate(newcomers.labels):
-        if label in known:
-            raise DataError(
-                f"{newcomers.where(row)}: {shown(label)} is an entity already; give newcomers labels of their own"
-            )
-        for name, links in data.links.items():
-            if label in links.targets:
-                raise DataError(
-                    f"{newcomers.where(row)}: {shown(label)} is what entities link to in the bipartite relation {name!r}, so it "
-                    "cannot be an entity; give newcomers labels of their own"
-                )
-    index_entities(newcomers)
-    aligned = align_attributes(newcomers, data.attribute_names)
-    index = LabelIndex((*data.entities, *newcomers.labels), lambda row: f"entities, row {row}")
-    graphs: dict[str, Graph] = {}
-    all_links = dict(data.links)
-    notes = list(data.notes)
-    for part, graph in data.relations.items():
-        name = data.relation_of(part)
-        if part in graphs:  # the second role came with the first
-            continue
-        read = _read(name, relations[name], index, data) if name in relations else None
-        if name in all_links:
-            if read is not None:
-                all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
-            # Also without new links: the traffic of a random walk depends on how many entities there are.
-            grown = project(name, all_links[name], len(index), data.relations)
-        elif read is not None:
-            edges = read.edges
-            grown = {part: graph.grown(len(index), edges.source, edges.target, edges.weight)}
-        else:
-            grown = {part: graph.grown(len(index), [], [], [])}
-        graphs |= grown
-        before = {one: data.relations[one] for one in grown}
-        stale = graph_notes(name, data.links.get(name), before)
-        more = (() if read is None else read.notes) + graph_notes(name, all_links.get(name), grown)
-        notes = [note for note in notes if note not in stale]
-        notes += [note for note in more if note not in notes]
-    return replace(
-        data,
-        entities=index.labels,
-        attributes=read_only(np.concatenate([np.asarray(data.attributes), aligned], axis=0)),
-        _graphs=graphs,
-        _links=all_links,
-        notes=tuple(notes),
-    )
-
-
-def _read(name: str, value: Any, index: LabelIndex, data: "PreferenceData") -> Read:
-    """Read the links of newcomers."""
-    links: Links | None = data.links.get(name)
-    read = read_relation(name, value, index, links)
-    if links is None and read.relation.kind not in (None, "undirected"):
-        raise DataError(
-            f"relation {name!r}: it was read as an undirected relation, but the newcomers' is {read.relation.kind}; pass the table alone"
-        )
-    edges = read.edges
-    known = edges.source < data.num_entities
-    bipartite = read.relation.kind == "bipartite"
-    if not bipartite:
-        known &= edges.target < data.num_entities
-    if known.any():
-        row = int(np.argmax(known))
-        source = shown(index.labels[int(edges.source[row])])
-        target = shown((read.targets if bipartite else index.labels)[int(edges.target[row])])
-        what = f"{source} is" if bipartite else f"both {source} and {target} are"
-        raise DataError(
-            f"{edges.where(row)}: {what} known already; extend adds edges of newcomers "
-            "only: drop the row, or make the data anew with from_tables"
-        )
-    return read
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreferenceData:
-    """Entities, their attributes and relations, and answers to "which of two?": validated, immutable.
+    """Items, their attributes and relations, and answers to "which of two?": validated, immutable.
 
     Make one with `from_tables`, `from_files` or `from_folder`; the constructor itself checks nothing. It is
     a JAX pytree: its arrays are leaves, and data sets of equal shapes share one compilation. A function
@@ -132,14 +38,12 @@ class PreferenceData:
 
     Attributes
     ----------
-    entities : tuple of hashable, length n
-        Labels.
+    labels : tuple of hashable, length n
     attributes : array of float64, shape (n, d)
         In the units of the table.
     attribute_names : tuple of str, length d
-        Names of the columns.
     attribute_center, attribute_scale : array of float64, shape (d,)
-        Mean and population standard deviation (1 for a constant column) of the entities, without newcomers.
+        Mean and population standard deviation (1 for a constant column) of the items, without newcomers.
     comparisons : Comparisons
         The distinct answers.
     answered : bool
@@ -148,7 +52,7 @@ class PreferenceData:
         What was tidied while reading, one sentence each.
     """
 
-    entities: tuple[Any, ...]
+    labels: tuple[Any, ...]
     attributes: NDArray[np.float64]
     attribute_names: tuple[str, ...]
     attribute_center: NDArray[np.float64]
@@ -159,11 +63,16 @@ class PreferenceData:
     answered: bool = True
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Keep the order of the graphs: JAX would sort the keys of a plain dictionary."""
+        object.__setattr__(self, "_graphs", OrderedDict(self._graphs))
+
     @classmethod
+    @renamed_keywords(entities="items", comparisons="answers")
     def from_tables(
         cls,
-        entities: Any = None,
-        comparisons: Any = None,
+        items: Any = None,
+        answers: Any = None,
         relations: Mapping[str, Any] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
@@ -172,37 +81,36 @@ class PreferenceData:
 
         Parameters
         ----------
-        entities : DataFrame or sequence of hashable, optional
-            One row per entity: the index holds the labels, the columns are numeric attributes. Or labels alone. By default the labels
-            are those of the comparisons, in the order of the rows, and then those of the relations.
-        comparisons : DataFrame, optional
+        items : DataFrame or sequence of hashable, optional
+            One row per item: the index holds the labels, the columns are numeric attributes. Or labels alone. By default the labels
+            are those of the answers, in the order of the rows, and then those of the relations.
+        answers : DataFrame, optional
             None where nothing was asked yet. Columns ``winner`` and ``loser``; or ``first``, ``second`` and either ``winner`` (blank
             where ``tie`` is true, and nowhere else) or ``probability`` (as reported, that the first is the better). Optional
-            columns: ``tie`` (true or false), ``strength``
-            (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered), ``shown_first`` (which of the two was; blank where
-            that is not known), ``count`` (how often; default 1), ``list`` (see `choices` and `orderings`).
+            columns: ``tie`` (true or false), ``strength`` (1 = slightly, 2, ...; blank for a tie), ``rater`` (who answered),
+            ``shown_first`` (which of the two was; blank where that is not known), ``count`` (how often; default 1), ``list`` (see
+            `choices` and `orderings`).
         relations : mapping of str to DataFrame, networkx graph, scipy sparse matrix, path of a file or Relation, optional
-            Edges by name. A DataFrame has the columns ``source``, ``target`` and, optionally, ``weight``;
-            see `Relation`.
+            Edges by name. A DataFrame has the columns ``source``, ``target`` and, optionally, ``weight``; see `Relation`.
         columns : mapping of str to str, optional
-            What the table of comparisons calls these columns: ``{"winner": "better", "rater": "who"}``.
+            What the table of answers calls these columns: ``{"winner": "better", "rater": "who"}``.
 
         Raises
         ------
         DataError
             If anything in the tables cannot be used; the message names the place, the value and the remedy.
         UnknownLabelError
-            If a comparison or a relation names something that is no entity.
+            If a comparison or a relation names something that is no item.
         """
-        checked = checked_relations(relations)
-        read = _met(comparisons, checked, columns) if entities is None else read_entities(entities)
-        return _data(read, checked, comparisons, columns)
+        read = _met(answers, relations, columns) if items is None else read_item_table(items)
+        return assembled(read, relations, answers, columns)
 
     @classmethod
+    @renamed_keywords(entities_path="items_path", comparisons_path="answers_path")
     def from_files(
         cls,
-        entities_path: str | os.PathLike[str] | None = None,
-        comparisons_path: str | os.PathLike[str] | None = None,
+        items_path: str | os.PathLike[str] | None = None,
+        answers_path: str | os.PathLike[str] | None = None,
         relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
@@ -211,10 +119,10 @@ class PreferenceData:
 
         Parameters
         ----------
-        entities_path, comparisons_path : path, optional
-            Tables of entities (the first column holds the labels) and of answers; at least one of them, see `from_tables`.
+        items_path, answers_path : path, optional
+            Tables of items (the first column holds the labels) and of answers; at least one of them, see `from_tables`.
         relations : mapping of str to path or Relation, optional
-            Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the order of the entities
+            Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the order of the items
             (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
             See `from_tables`.
@@ -224,26 +132,20 @@ class PreferenceData:
         DataError
             If a file cannot be read or its content cannot be used; the message names file and line.
         """
-        return cls.from_tables(
-            None if entities_path is None else Path(entities_path),
-            None if comparisons_path is None else read_table(comparisons_path),
-            relations,
-            columns=columns,
-        )
+        items = None if items_path is None else Path(items_path)
+        answers = None if answers_path is None else read_table(answers_path)
+        return cls.from_tables(items, answers, relations, columns=columns)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
-        """Read ``entities.csv``, ``comparisons.csv`` and ``relations/*.csv`` (or other formats, see `from_files`) of a folder.
+        """Read ``items.csv``, ``answers.csv`` and ``relations/*.csv`` (or other formats, see `from_files`) of a folder.
+
+        The first two may be called ``entities.csv`` and ``comparisons.csv``, as in the folder of a run.
 
         Parameters
         ----------
         path : path
             The folder; each file in ``relations`` is a relation of that name.
-
-        Raises
-        ------
-        DataError
-            If a file is missing, there twice, or cannot be used.
         """
         return cls.from_files(*find_files(path))
 
@@ -284,8 +186,20 @@ class PreferenceData:
         return self.comparisons.count
 
     @property
+    def num_items(self) -> int:
+        return len(self.labels)
+
+    @property
+    def entities(self) -> tuple[Any, ...]:
+        """Former name of ``labels``."""
+        warn_renamed("PreferenceData.entities", "PreferenceData.labels")
+        return self.labels
+
+    @property
     def num_entities(self) -> int:
-        return len(self.entities)
+        """Former name of ``num_items``."""
+        warn_renamed("PreferenceData.num_entities", "PreferenceData.num_items")
+        return self.num_items
 
     @property
     def num_comparisons(self) -> int:
@@ -299,41 +213,28 @@ class PreferenceData:
 
     @cached_property
     def _structure(self) -> tuple[Any, ...]:
-        """Names of the graphs, in their order, and which of them each relation of links has."""
-        return tuple(self._graphs), tuple((name, self.parts_of(name)) for name in self._links)
+        """Which graphs each relation of links has."""
+        return tuple((name, self.parts_of(name)) for name in self._links)
 
     @cached_property
     def _label_index(self) -> LabelIndex:
-        return LabelIndex(self.entities, lambda row: f"entities, row {row}")
+        return LabelIndex(self.labels, lambda row: f"items, row {row}")
 
     def standardized_attributes(self) -> Any:
         """Return (attributes - center) / scale, shape (n, d); works inside compiled functions too."""
         return (self.attributes - self.attribute_center) / self.attribute_scale
 
     def index(self, labels: Iterable[Any]) -> NDArray[np.int32]:
-        """Return the positions of labels.
-
-        Parameters
-        ----------
-        labels : iterable of hashable, length k
-            Labels.
-
-        Returns
-        -------
-        array of int32, shape (k,)
-            Their positions in ``entities``.
+        """Return the positions of labels among the items, int32, shape (k,).
 
         Raises
         ------
         UnknownLabelError
-            If a label is no entity; the message names the closest ones.
+            If a label is no item; the message names the closest ones.
         """
         if isinstance(labels, str):
             raise DataError(f"labels: got the text {shown(labels)}; pass a list of labels, [{shown(labels)}]")
-
-        def where(row: int) -> str:
-            return f"labels, position {row}"
-
+        where = "labels, position {}".format
         return self._label_index.locate(plain_labels(labels, where), where, "use one of these")
 
     def without_answers(self) -> "PreferenceData":
@@ -341,20 +242,15 @@ class PreferenceData:
         return replace(self, answered=False)
 
     def select_comparisons(self, chosen: ArrayLike) -> "PreferenceData":
-        """Return the data with some of the distinct answers.
+        """Return the data with some of the distinct answers; none is allowed.
 
         Parameters
         ----------
         chosen : array of bool, shape (m,), or array of int
-            A mask or positions; a position that occurs k times multiplies its count by k. May be empty.
-
-        Raises
-        ------
-        DataError
-            If the mask has another length or a position is out of range.
+            A mask or positions; a position that occurs k times multiplies its count by k.
         """
         picked = chosen_rows(chosen, self.num_comparisons)
-        return replace(self, comparisons=self.comparisons.selected(picked, self.entities))
+        return replace(self, comparisons=self.comparisons.selected(picked, self.labels))
 
     def select_answers(self, chosen: ArrayLike) -> "PreferenceData":
         return self.select_comparisons(chosen)
@@ -365,24 +261,17 @@ class PreferenceData:
         Parameters
         ----------
         by : {"pair", "answer", "rater"}
-            The entities that were compared; nothing but the answer itself; or who gave it.
-
-        Raises
-        ------
-        DataError
-            If there are no raters to group by.
+            The items that were compared; nothing but the answer itself; or who gave it, an error if that is not known.
         """
         answers = self.comparisons
         if by == "rater":
             if answers.rater is None:
-                raise DataError(
-                    "by is 'rater', but the answers do not say who gave them; leave out by 'pair'"
-                )
+                raise DataError("by is 'rater', but answers do not say who gave them; leave out by 'pair'")
             return np.asarray(answers.rater, dtype=np.int64), "rater"
         if by == "answer":
             return np.arange(self.num_comparisons), "answer"
         low, high = np.minimum(answers.winner, answers.loser), np.maximum(answers.winner, answers.loser)
-        return low.astype(np.int64) * self.num_entities + high, "pair"
+        return low.astype(np.int64) * self.num_items + high, "pair"
 
     def with_comparisons(self, table: Any, *, columns: Mapping[str, str] | None = None) -> "PreferenceData":
         """Return the data with other answers in place of these; known raters keep their places.
@@ -390,14 +279,8 @@ class PreferenceData:
         Parameters
         ----------
         table : DataFrame
-            See `from_tables`.
         columns : mapping of str to str, optional
-            See `from_tables`.
-
-        Raises
-        ------
-        DataError
-            If the table cannot be used, see `from_tables`.
+            As in `from_tables`, and so are the errors.
         """
         answers, more = read_comparisons(table, self._label_index, columns)
         kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
@@ -405,13 +288,7 @@ class PreferenceData:
         return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
 
     def without_relation(self, name: str) -> "PreferenceData":
-        """Return the data without one relation, or without one role of a directed relation.
-
-        Raises
-        ------
-        DataError
-            If there is no such relation.
-        """
+        """Return the data without one relation, or without one role of a directed relation; an error if there is none."""
         parts = self.parts_of(name)
         graphs = {other: graph for other, graph in self._graphs.items() if other not in parts}
         links = {other: self._links[other] for other in self._links if set(self.parts_of(other)) - set(parts)}
@@ -427,22 +304,23 @@ class PreferenceData:
         """Return the data without attributes."""
         return replace(
             self,
-            attributes=read_only(np.zeros((self.num_entities, 0))),
+            attributes=read_only(np.zeros((self.num_items, 0))),
             attribute_names=(),
             attribute_center=read_only(np.zeros(0)),
             attribute_scale=read_only(np.ones(0)),
         )
 
-    def extend(self, entities: Any = None, relations: Mapping[str, Any] | None = None) -> "PreferenceData":
-        """Return the data with newcomers appended to the entities.
+    @renamed_keywords(entities="items")
+    def extend(self, items: Any = None, relations: Mapping[str, Any] | None = None) -> "PreferenceData":
+        """Return the data with newcomers appended to the items.
 
-        What the model is scaled by stays that of the known entities: ``attribute_center``,
-        ``attribute_scale`` and the ``reference`` of every graph. With one exception: `HiddenCommonCause` and `RelationVectors` are
-        scaled by the covariance that the known entities have in the larger graph, so newcomers' links may change their scale.
+        What the model is scaled by stays that of the known items: ``attribute_center``, ``attribute_scale`` and the ``reference``
+        of every graph. With one exception: `HiddenCommonCause` and `RelationVectors` are scaled by the covariance that the known
+        items have in the larger graph, so newcomers' links may change their scale.
 
         Parameters
         ----------
-        entities : DataFrame or sequence of hashable
+        items : DataFrame or sequence of hashable
             New labels, with the same attributes.
         relations : mapping of str to edges, optional
             Links of known relations, each with at least one newcomer; see `from_tables` for their forms. Those of
@@ -452,9 +330,80 @@ class PreferenceData:
         ------
         DataError
             If there are no newcomers, one of them is known already, the attributes are not the same, a relation
-            is unknown, or an edge joins two known entities.
+            is unknown, or an edge joins two known items.
         """
-        return extended(self, self._label_index, entities, checked_relations(relations))
+        more = checked_relations(relations)
+        for name in more:
+            check_known(name, (*self.relations, *self.links))
+            if self.relation_of(name) != name:
+                raise DataError(
+                    f"relations: {shown(name)} is a role of the relation {self.relation_of(name)!r}; give its links under that name"
+                )
+        if items is None:
+            raise DataError("items: there are no newcomers; give their labels (and attributes)")
+        newcomers = read_item_table(items)
+        self._refuse_known(newcomers)
+        aligned = align_attributes(newcomers, self.attribute_names)
+        index = LabelIndex((*self.labels, *newcomers.labels), lambda row: f"items, row {row}")
+        graphs: dict[str, Graph] = {}
+        all_links, notes = dict(self.links), list(self.notes)
+        for name in dict.fromkeys(self.relation_of(part) for part in self.relations):
+            before = {part: self.relations[part] for part in self.parts_of(name)}
+            read = self._read_more(name, more[name], index) if name in more else None
+            if name in all_links:
+                if read is not None:
+                    all_links[name] = all_links[name].with_newcomers(read.edges, read.targets)
+                # Also without new links: the traffic of a random walk depends on how many items there are.
+                grown = project(name, all_links[name], len(index), before)
+            else:
+                edges = () if read is None else (read.edges.source, read.edges.target, read.edges.weight)
+                grown = {name: before[name].grown(len(index), *(edges or ([], [], [])))}
+            graphs |= grown
+            stale = graph_notes(name, self.links.get(name), before)
+            new = (() if read is None else read.notes) + graph_notes(name, all_links.get(name), grown)
+            notes = [note for note in notes if note not in stale]
+            notes += [note for note in new if note not in notes]
+        return replace(
+            self,
+            labels=index.labels,
+            attributes=read_only(np.concatenate([np.asarray(self.attributes), aligned], axis=0)),
+            _graphs=graphs,
+            _links=all_links,
+            notes=tuple(notes),
+        )
+
+    def _refuse_known(self, newcomers: ItemTable) -> None:
+        newcomers.index()  # refuses labels that are there twice
+        for row, label in enumerate(newcomers.labels):
+            if label in self._label_index.positions:
+                raise DataError(f"{newcomers.where(row)}: {shown(label)} is an item already; rename it")
+            for name, links in self.links.items():
+                if label in links.targets:
+                    raise DataError(
+                        f"{newcomers.where(row)}: {shown(label)} is what items link to in the bipartite relation {name!r}, so it "
+                        "cannot be an item; give newcomers labels of their own"
+                    )
+
+    def _read_more(self, name: str, value: Any, index: LabelIndex) -> Read:
+        """Read the links of newcomers."""
+        links = self.links.get(name)
+        read = read_relation(name, value, index, links)
+        if links is None and read.relation.kind not in (None, "undirected"):
+            raise DataError(
+                f"relation {name!r}: it was read as an undirected relation, but the newcomers' is {read.relation.kind}; pass the table alone"
+            )
+        edges, bipartite = read.edges, read.relation.kind == "bipartite"
+        known = (edges.source < self.num_items) & (bipartite | (edges.target < self.num_items))
+        if known.any():
+            row = int(np.argmax(known))
+            source = shown(index.labels[int(edges.source[row])])
+            target = shown((read.targets if bipartite else index.labels)[int(edges.target[row])])
+            what = f"{source} is" if bipartite else f"both {source} and {target} are"
+            raise DataError(
+                f"{edges.where(row)}: {what} known already; extend adds edges of newcomers "
+                "only: drop the row, or make the data anew with from_tables"
+            )
+        return read
 
     def to_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
         """Return the data as DataFrames, from which `from_tables` makes equal data.
@@ -463,117 +412,102 @@ class PreferenceData:
 
         Returns
         -------
-        entities : DataFrame, n rows
+        items : DataFrame, n rows
             Index: labels; columns: attributes.
         comparisons : DataFrame, m rows
             Columns winner, loser, count and the others that are there; first, second in place of winner, loser with probabilities.
         relations : dict of str to DataFrame or Relation
             Columns source, target, weight; in a `Relation` where it is directed or bipartite.
         """
-        labels = label_column(self.entities)
+        labels = label_column(self.labels)
         names = pd.Index(list(self.attribute_names), dtype=object)
-        entities = pd.DataFrame(np.array(self.attributes), index=labels.rename("entity"), columns=names)
-        comparisons = self.comparisons.table(self.entities)
+        items = pd.DataFrame(np.array(self.attributes), index=labels.rename("entity"), columns=names)
+        comparisons = self.comparisons.table(self.labels)
         relations: dict[str, Any] = {}
         for part, graph in self.relations.items():
             name = self.relation_of(part)
             if name in self.links:
-                relations[name] = self.links[name].table(self.entities)
-                continue
-            ends = {
-                "source": labels.take(np.asarray(graph.source)),
-                "target": labels.take(np.asarray(graph.target)),
-            }
-            relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
-        return entities, comparisons, relations
+                relations[name] = self.links[name].table(self.labels)
+            else:
+                ends = {end: labels.take(np.asarray(getattr(graph, end))) for end in ("source", "target")}
+                relations[name] = pd.DataFrame({**ends, "weight": np.array(graph.weight)})
+        return items, comparisons, relations
 
     def groups(self) -> NDArray[np.int32]:
-        """Return the number of the group of each entity, shape (n,).
+        """Return the number of the group of each item, shape (n,).
 
-        Two entities are in one group if comparisons and edges of any relation lead from one to the other.
+        Two items are in one group if comparisons and edges of any relation lead from one to the other.
         """
-        sources = [self.winner, *(graph.source for graph in self.relations.values())]
-        targets = [self.loser, *(graph.target for graph in self.relations.values())]
+        graphs = self._graphs.values()
+        sources = [self.comparisons.winner, *(graph.source for graph in graphs)]
+        targets = [self.comparisons.loser, *(graph.target for graph in graphs)]
         ends = (np.concatenate(sources), np.concatenate(targets))
-        shape = (self.num_entities, self.num_entities)
+        shape = (self.num_items, self.num_items)
         links = scipy.sparse.coo_array((np.ones(ends[0].size), ends), shape=shape)
         _, group = scipy.sparse.csgraph.connected_components(links, directed=False)
         return np.asarray(group, dtype=np.int32)
 
     def describe(self) -> str:
         """Return the sizes in one line."""
-        parts = [counted(self.num_entities, "entity", "entities")]
-        if self.attribute_names:
-            parts.append(counted(len(self.attribute_names), "attribute"))
-        ends = np.stack([np.asarray(self.winner), np.asarray(self.loser)])
-        pairs = counted(np.unique(np.sort(ends, axis=0), axis=1).shape[1], "pair")
-        parts.append(
-            f"{counted(self.num_answers, 'answer')} to {pairs}" if self.answered else f"{pairs}, not answered"
+        answers, names = self.comparisons, self.attribute_names
+        pairs = counted(np.unique(self.answer_groups("pair")[0]).size, "pair")
+        sizes = ", ".join(
+            f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
+            for name, graph in self.relations.items()
         )
-        answers = self.comparisons
-        if answers.tie is not None:
-            parts.append(counted(int(answers.count[answers.tie].sum()), "tie"))
-        if answers.strengths > 1:
-            parts.append(f"strengths up to {answers.strengths}")
-        if answers.rater is not None:
-            parts.append(counted(len(answers.raters), "rater"))
-        if self.relations:
-            sizes = ", ".join(
-                f"{name} ({counted(int((graph.degree > 0).sum()), 'node')}, {counted(graph.num_edges, 'edge')})"
-                for name, graph in self.relations.items()
-            )
-            parts.append(f"relations: {sizes}")
-        return ", ".join(parts)
+        parts = (
+            counted(self.num_items, "item"),
+            counted(len(names), "attribute") if names else "",
+            f"{counted(self.num_answers, 'answer')} to {pairs}"
+            if self.answered
+            else f"{pairs}, not answered",
+            "" if answers.tie is None else counted(int(answers.count[answers.tie].sum()), "tie"),
+            f"strengths up to {answers.strengths}" if answers.strengths > 1 else "",
+            "" if answers.rater is None else counted(len(answers.raters), "rater"),
+            f"relations: {sizes}" if sizes else "",
+        )
+        return ", ".join(part for part in parts if part)
 
     def __repr__(self) -> str:
         # Inside a compiled function, or as a tree of anything else, there is nothing to count.
         if not isinstance(self.count, np.ndarray):
-            return f"PreferenceData({counted(self.num_entities, 'entity', 'entities')}, traced)"
+            return f"PreferenceData({counted(self.num_items, 'item')}, traced)"
         return f"PreferenceData({self.describe()})"
 
 
-def _met(comparisons: Any, relations: Mapping[str, Any], columns: Mapping[str, str] | None) -> Entities:
+def _met(answers: Any, relations: Any, columns: Mapping[str, str] | None) -> ItemTable:
     """Those that answers and relations are about."""
     index = GrowingIndex()
-    if comparisons is not None:
-        index.locate(compared(comparisons, columns), str, "")
-    for name, value in relations.items():
+    if answers is not None:
+        index.locate(compared(answers, columns), str, "")
+    for name, value in checked_relations(relations).items():
         read_relation(name, value, index)
     if not len(index):
-        raise DataError(
-            "entities: there are none; give a table of entities, or comparisons or relations, which name them"
-        )
+        raise DataError("items: there are none; give items, or answers or relations, which name them")
     return without_table(index.labels)
-
-
-def _order_graphs(data: PreferenceData) -> None:
-    if isinstance(data._graphs, dict):  # which JAX sorts; or a placeholder
-        data.__dict__["_graphs"] = {name: data._graphs[name] for name in data._structure[0]}
 
 
 register(
     PreferenceData,
     leaves=("attributes", "attribute_center", "attribute_scale", "comparisons", "_graphs"),
     static=("answered", "attribute_names", "_structure"),
-    untraced=("entities", "notes", "_links"),
-    restored=_order_graphs,
+    untraced=("labels", "notes", "_links"),
 )
 
 
-def unanswered(read: Entities, relations: Mapping[str, Any] | None) -> PreferenceData:
-    """Return entities about which nothing was asked; they may have neither attributes nor relations."""
-    return _data(read, checked_relations(relations), None, None)
-
-
-def _data(
-    read: Entities, relations: dict[str, Any], comparisons: Any, columns: Mapping[str, str] | None
+def assembled(
+    read: ItemTable,
+    relations: Mapping[str, Any] | None,
+    comparisons: Any = None,
+    columns: Mapping[str, str] | None = None,
 ) -> PreferenceData:
-    index = index_entities(read)
-    graphs, links, notes = read_relations(relations, index)
+    """Make the data of items that were read; see `PreferenceData.from_tables` for the rest."""
+    index = read.index()
+    graphs, links, notes = read_relations(checked_relations(relations), index)
     answers, more = read_comparisons(comparisons, index, columns)
     center, scale = standardization(read.attributes)
     return PreferenceData(
-        entities=index.labels,
+        labels=index.labels,
         attributes=read_only(read.attributes),
         attribute_names=read.attribute_names,
         attribute_center=center,
@@ -582,4 +516,65 @@ def _data(
         _graphs=graphs,
         _links=links,
         notes=(*more, *notes),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PartialGraph:
+    """Some nodes of a graph, without its links: what kernels take their priors and scales from."""
+
+    partial: ClassVar[bool] = True
+
+    num_nodes: int
+    reference: ScaleReference  # of the whole graph
+
+
+register(PartialGraph, leaves=("reference",), static=("num_nodes",))
+
+
+def marginal(data: "PreferenceData", positions: NDArray[Any], spare: int = 0) -> "PreferenceData":
+    """The data of the items at some ascending positions, among which all answers must be, with `PartialGraph` as relations.
+
+    The first item's labels and attributes fill ``spare`` places at the end.
+    """
+    graphs: dict[str, Any] = {
+        name: PartialGraph(len(positions) + spare, graph.reference) for name, graph in data.relations.items()
+    }
+    found = _at(data, positions)
+    if spare:
+        rows = np.concatenate([np.arange(len(positions)), np.zeros(spare, dtype=int)])
+        found = replace(
+            found,
+            labels=tuple(found.labels[row] for row in rows),
+            attributes=read_only(found.attributes[rows]),
+        )
+    return replace(found, _graphs=graphs, _links={})
+
+
+def induced(data: "PreferenceData", positions: NDArray[Any]) -> tuple["PreferenceData", NDArray[np.int64]]:
+    """The data of some items for whoever wants to look at them: answers and links among them; and the rows of these answers."""
+    here = np.zeros(data.num_items, dtype=bool)
+    here[positions] = True
+    rows = np.flatnonzero(here[data.winner] & here[data.loser])
+    place = np.cumsum(here) - 1
+    graphs = {}
+    for name, graph in data.relations.items():
+        kept = here[graph.source] & here[graph.target]
+        ends = place[graph.source[kept]], place[graph.target[kept]]
+        graphs[name] = Graph(len(positions), *ends, graph.weight[kept])
+    return replace(_at(data.select_comparisons(rows), positions), _graphs=graphs, _links={}), rows
+
+
+def _at(data: "PreferenceData", positions: NDArray[Any]) -> "PreferenceData":
+    answers = data.comparisons
+    # Positions ascend, so answers stay in their order.
+    ends = {
+        name: read_only(np.searchsorted(positions, getattr(answers, name)).astype(np.int32))
+        for name in ("winner", "loser")
+    }
+    return replace(
+        data,
+        labels=tuple(data.labels[at] for at in positions),
+        attributes=read_only(np.asarray(data.attributes)[positions]),
+        comparisons=replace(answers, **ends),
     )

@@ -1,8 +1,8 @@
-"""Tables of positions, long or wide, and matrices of scores, read as rankings."""
+"""Orders, tables of positions, matrices of scores and files of PrefLib, read as rankings."""
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
@@ -15,84 +15,33 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from relpref.data.arrays import counted, read_only, refuse_first, shown
-from relpref.data.columns import numbers
-from relpref.data.entities import read_entities
+from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, Place, plain_labels
-from relpref.data.preference import PreferenceData, unanswered
-from relpref.data.tables import Table, as_table, check_columns, renamed
+from relpref.data.preference import PreferenceData, assembled
+from relpref.data.tables import Table, as_table, check_columns, numbers, renamed
 from relpref.errors import DataError
 from relpref.files import reading
 from relpref.limits import MAX_POSITIONS
 
-# From the narrowest to the widest: each kind is a special case of the next.
-KINDS = ("full", "top-k", "exhaustive", "non-exhaustive")
+Read = tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]  # items, positions and rankers
+
+_REMEDY = "correct the label, or give the item in items"
+_NUMBER = (
+    "write a number, or leave the cell blank where the item is not ranked (rankers belong into the index)"
+)
+_WHOLE = "write positions as whole numbers, 1 for the best (scores and average ranks are read by from_scores)"
+_TYPES = ("soc", "soi", "toc", "toi")
+_ORDER = re.compile(r"(\{\s*\d+(?:\s*,\s*\d+)*\s*\}|\d+)(?:\s*,\s*|\s*$)")
 
 
-def check_size(rankings: int, items: int) -> None:
-    """Refuse more positions than a machine holds, before they are made."""
-    if rankings * items > MAX_POSITIONS:
-        raise DataError(
-            f"rankings: {counted(rankings, 'ranking')} of {counted(items, 'item')} are {rankings * items:.1e} positions, "
-            f"more than the limit of {MAX_POSITIONS:.0e}; keep fewer rankings, or only the items that most of them rank"
-        )
-
-
-def numbered(rows: Any, columns: Any, keys: Any, shape: tuple[int, int]) -> NDArray[np.int32]:
-    """Return the blocks of the items that are ranked, numbered without gaps in each ranking."""
-    positions = np.full(shape, -1, dtype=np.int32)
-    order = np.lexsort((keys, rows))
-    rows, keys = rows[order], keys[order]
-    begins = np.ones(len(rows), dtype=bool)
-    begins[1:] = rows[1:] != rows[:-1]
-    blocks = np.zeros(len(rows), dtype=np.int64)
-    blocks[1:] = np.cumsum(~begins[1:] & (keys[1:] > keys[:-1]))
-    # The count runs on from one ranking to the next; where each begins, it has the value that is its zero.
-    blocks -= np.maximum.accumulate(np.where(begins, blocks, 0))
-    positions[rows, columns[order]] = blocks
-    return read_only(positions)
-
-
-def kind_codes(positions: Any) -> NDArray[np.intp]:
-    """Return the narrowest of `KINDS` that describes each ranking, as a position in it, shape (m,)."""
-    n = positions.shape[1]
-    last = positions.max(axis=1, keepdims=True, initial=-1)
-    # Blocks have no gaps, so the blocks before the last one are single items where they have as many items as blocks.
-    single = (positions < last).sum(axis=1) == last[:, 0]
-    codes = np.where(single, np.where(last[:, 0] == n - 1, 0, 1), 2)
-    return np.where((positions < 0).any(axis=1), 3, codes)
-
-
-def merged(positions: NDArray[np.int32], blocks: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """Return the positions after cutting each ranking at random places, uniformly, into at most that many blocks."""
-    m, n = positions.shape
-    last = positions.max(axis=1, keepdims=True, initial=0)
-    # Of the `last` places between two blocks, the blocks − 1 with the smallest draws are cut.
-    draws = rng.random((m, max(n - 1, 0)))
-    draws[np.arange(draws.shape[1]) >= last] = np.inf
-    chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
-    cuts = np.zeros((m, n), dtype=np.int32)
-    np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
-    return np.where(positions >= 0, np.take_along_axis(cuts, np.maximum(positions, 0), axis=1), np.int32(-1))
-
-
-def chosen_rows(chosen: Any, number: int) -> NDArray[np.intp]:
-    """Return the rows that an index means: a number, a slice, a mask or an array of numbers."""
-    # scikit-learn indexes whatever has a shape as if it were an array: [rows, ...].
-    if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[1] is Ellipsis:
-        chosen = chosen[0]
-    if isinstance(chosen, tuple):
-        raise DataError(
-            f"rankings[{shown(chosen)[1:-1]}]: choose rankings, not items; a list chooses several"
-        )
-    if isinstance(chosen, list):
-        chosen = np.asarray(chosen, dtype=None if len(chosen) else np.intp)
-    try:
-        rows = np.atleast_1d(np.arange(number)[chosen])
-    except IndexError as error:
-        raise DataError(f"rankings[...]: {error}; there are {number}") from None
-    if rows.ndim > 1:
-        raise DataError(f"rankings[...]: the shape is {rows.shape}; choose rankings, not items")
-    return rows
+def generator(key: Any) -> np.random.Generator:
+    """NumPy's generator for an integer seed or a JAX key."""
+    if isinstance(key, int | np.integer) and key >= 0:
+        return np.random.default_rng(int(key))
+    if not isinstance(key, jax.Array | np.ndarray):
+        raise DataError(f"key is {shown(key)}; give a whole number from 0 on, or a key: jax.random.key(0)")
+    data = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    return np.random.default_rng(np.asarray(data).tolist())
 
 
 def check_number(number: Any, what: str) -> None:
@@ -101,43 +50,8 @@ def check_number(number: Any, what: str) -> None:
         raise DataError(f"{what}: {shown(number)} are to be kept; keep a whole number of them, at least 1")
 
 
-def generator(key: Any) -> np.random.Generator:
-    """Return NumPy's generator for an integer seed or a JAX key."""
-    if isinstance(key, int | np.integer) and key >= 0:
-        return np.random.default_rng(int(key))
-    if not isinstance(key, jax.Array | np.ndarray):
-        raise DataError(
-            f"key is {shown(key)}; give a whole number from 0 on, or a JAX key: jax.random.key(0)"
-        )
-    data = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-    return np.random.default_rng(np.asarray(data).tolist())
-
-
-_Entries = tuple[Any, Any, Any]  # rows, columns and values of what is ranked
-REMEDY = "correct the label, or give the item in items"
-Blocks = list[tuple[Any, ...]]
-Read = tuple[PreferenceData, NDArray[np.int32], tuple[Any, ...]]
-
-
-def read_items(items: Any) -> PreferenceData:
-    """Return items, given as labels, as a DataFrame with attributes, or read before."""
-    return items if isinstance(items, PreferenceData) else unanswered(read_entities(items), None)
-
-
-def read_rankers(rankers: Any, number: int) -> tuple[Any, ...]:
-    """Return the labels of those who gave the rankings, 0, 1, ... where none are given; they may repeat."""
-    if rankers is None:
-        return tuple(range(number))
-    labels = plain_labels(in_order(rankers, "rankers"), lambda row: f"rankers, position {row}")
-    if len(labels) != number:
-        raise DataError(
-            f"rankers: {counted(len(labels), 'label')} for {counted(number, 'ranking')}; give one label for each ranking"
-        )
-    return tuple(labels)
-
-
 def in_order(values: Any, name: str) -> Any:
-    """Return what has an order and one dimension; sets, mappings and tables would be read as something else."""
+    """What has an order and one dimension; sets, mappings and tables would be read as something else."""
     listed = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     if listed or getattr(values, "ndim", None) == 1:
         return values
@@ -148,77 +62,125 @@ def in_order(values: Any, name: str) -> Any:
 
 
 def place_of(rankers: Sequence[Any], row: int) -> str:
-    """Return the words that name a ranking."""
+    """The words that name a ranking."""
     by = "" if rankers[row] == row else f" (of {shown(rankers[row])})"
     return f"ranking {row}{by}"
+
+
+def numbered(rows: Any, columns: Any, keys: Any, shape: tuple[int, int]) -> NDArray[np.int32]:
+    """Blocks of the items that are ranked, by their keys, numbered without gaps in each ranking."""
+    positions = np.full(shape, -1, dtype=np.int32)
+    positions[rows, columns] = pd.Series(keys).groupby(np.asarray(rows)).rank(method="dense") - 1
+    return read_only(positions)
+
+
+def _ranked(
+    rows: Any,
+    codes: Any,
+    keys: Any,
+    labels: Sequence[Any],
+    items: Any,
+    rankers: tuple[Any, ...],
+    where: Place,
+    twice: Callable[[int, int], str] | None = None,
+) -> Read:
+    """Rankings from entries: of each its ranking, the place of the item's label in ``labels``, and its key, the smaller the better.
+
+    ``where`` names the place of a label in a message, and ``twice`` says what is wrong with two entries of one item in one ranking.
+    """
+    known = _read_items(list(dict.fromkeys(labels)) if items is None else items)
+    shape = len(rankers), known.num_items
+    _check_size(*shape)
+    columns = LabelIndex(known.labels, str).locate(labels, where, _REMEDY)[codes]
+    refuse_first(
+        np.bincount(rows, minlength=shape[0]) == 0,
+        lambda row: f"{place_of(rankers, row)}: it ranks nothing; leave it out",
+    )
+    positions = numbered(rows, columns, keys, shape)
+    if twice is not None and np.count_nonzero(positions >= 0) < len(columns):
+        cells = np.asarray(rows) * np.int64(shape[1]) + columns
+        order = np.argsort(cells, kind="stable")
+        at = int(np.argmin(np.diff(cells[order])))
+        raise DataError(twice(int(order[at]), int(order[at + 1])))
+    return known, positions, rankers
+
+
+def _check_size(rankings: int, items: int) -> None:
+    if rankings * items > MAX_POSITIONS:
+        raise DataError(
+            f"rankings: {counted(rankings, 'ranking')} of {counted(items, 'item')} are {rankings * items:.1e} positions, "
+            f"more than the limit of {MAX_POSITIONS:.0e}; keep fewer rankings, or only the items that most of them rank"
+        )
+
+
+def _read_items(items: Any) -> PreferenceData:
+    return items if isinstance(items, PreferenceData) else assembled(read_item_table(items), None)
+
+
+def _read_rankers(rankers: Any, number: int) -> tuple[Any, ...]:
+    """Labels of those who gave the rankings, 0, 1, ... by default; they may repeat."""
+    if rankers is None:
+        return tuple(range(number))
+    labels = plain_labels(in_order(rankers, "rankers"), lambda row: f"rankers, position {row}")
+    if len(labels) != number:
+        raise DataError(
+            f"rankers: {counted(len(labels), 'label')} for {counted(number, 'ranking')}; give one label for each ranking"
+        )
+    return tuple(labels)
+
+
+def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
+    """See `Rankings.from_orders`."""
+    if isinstance(orders, str | pd.DataFrame | np.ndarray) or not isinstance(orders, Iterable):
+        raise DataError(
+            f"orders: got {type(orders).__name__}; give a list with one list of labels for each ranking, best first "
+            "(tables are read by from_table, scores by from_scores)"
+        )
+    if isinstance(orders, pd.Series) and rankers is None:
+        rankers = orders.index
+    orders = list(orders)
+    by = _read_rankers(rankers, len(orders))
+    entries = [
+        (row, key, label)
+        for row, order in enumerate(orders)
+        for key, block in enumerate(_blocks(order, place_of(by, row)))
+        for label in block
+    ]
+    if not entries:
+        raise DataError("orders: there are none; give at least one ranking")
+    rows, keys, labels = zip(*entries, strict=True)
+
+    def twice(_: int, at: int) -> str:
+        return f"{place_of(by, rows[at])}: the item {shown(labels[at])} is in it twice; remove one of the two"
+
+    codes = np.arange(len(labels))
+    return _ranked(rows, codes, keys, labels, items, by, lambda at: place_of(by, rows[at]), twice)
 
 
 def _at(where: str) -> Place:
     return lambda _: where
 
 
-def read_orders(orders: Any, items: Any, rankers: Any) -> Read:
-    """Return items, positions and rankers; see `Rankings.from_orders`."""
-    if isinstance(orders, str | pd.DataFrame | np.ndarray) or not isinstance(orders, Iterable):
-        raise DataError(
-            f"orders: got {type(orders).__name__}; give a list with one list of labels for each ranking, best first "
-            "(tables are read by from_table, scores by from_scores)"
-        )
-    given = list(orders)
-    if isinstance(orders, pd.Series) and rankers is None:
-        rankers = orders.index
-    by = read_rankers(rankers, len(given))
-    read = [_blocks(order, place_of(by, row)) for row, order in enumerate(given)]
-    if not read:
-        raise DataError("orders: there are none; give at least one ranking")
-    # In order of appearance.
-    labels = list(dict.fromkeys(label for blocks in read for block in blocks for label in block))
-    known = read_items(labels if items is None else items)
-    check_size(len(read), known.num_entities)
-    return known, _positions(read, LabelIndex(known.entities, str), by), by
-
-
-def _blocks(order: Any, where: str) -> Blocks:
+def _blocks(order: Any, where: str) -> list[list[Any]]:
     if isinstance(order, str | bytes | AbstractSet) or not isinstance(order, Iterable):
         raise DataError(
             f"{where}: got {shown(order)}; give a list of labels, best first, with a tuple for items that are tied"
         )
-    blocks: Blocks = []
+    blocks = []
     for place, entry in enumerate(order):
         tied = isinstance(entry, tuple | list | AbstractSet)
         labels = plain_labels(list(entry) if tied else [entry], _at(f"{where}, place {place}"))
         if not labels:
             raise DataError(f"{where}, place {place}: the tie is empty; remove it")
         # Nothing may depend on the order inside a set, which is another in every process.
-        blocks.append(tuple(sorted(labels, key=repr) if isinstance(entry, AbstractSet) else labels))
+        blocks.append(sorted(labels, key=repr) if isinstance(entry, AbstractSet) else labels)
     if not blocks:
         raise DataError(f"{where}: it ranks nothing; leave it out")
     return blocks
 
 
-def _positions(read: list[Blocks], index: LabelIndex, rankers: Sequence[Any]) -> NDArray[np.int32]:
-    positions = np.full((len(read), len(index)), -1, dtype=np.int32)
-    for row, blocks in enumerate(read):
-        labels = [label for block in blocks for label in block]
-        found = index.locate(labels, _at(place_of(rankers, row)), REMEDY)
-        if len(np.unique(found)) < len(found):
-            twice = next(label for label in labels if labels.count(label) > 1)
-            raise DataError(
-                f"{place_of(rankers, row)}: the item {shown(twice)} is in it twice; remove one of the two"
-            )
-        positions[row, found] = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
-    return read_only(positions)
-
-
-_NUMBER = (
-    "write a number, or leave the cell blank where the item is not ranked (rankers belong into the index)"
-)
-_LONG = ("ranker", "item", "position")
-_WHOLE = "write positions as whole numbers, 1 for the best (scores and average ranks are read by from_scores)"
-
-
 def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) -> Read:
-    """Return items, positions and rankers; see `Rankings.from_table`."""
+    """See `Rankings.from_table`."""
     table = renamed(as_table(value, "table"), columns)
     if table.frame.empty:
         raise DataError(f"{table.name}: it has no rows or no columns; give at least one ranking of one item")
@@ -229,42 +191,42 @@ def read_positions(value: Any, items: Any, columns: Mapping[str, str] | None) ->
         raise DataError(
             f"{place_of(rankers, row)}, item {shown(labels[column])}: {values[row, column]} is not a position; {_WHOLE}"
         )
-    return _ranked(_entries(values), values.shape[1], labels, items, rankers)
+    return _ranked(*_entries(values), labels, items, rankers, lambda column: f"column {column}")
 
 
 def read_scores(scores: Any, items: Any, rankers: Any) -> Read:
-    """Return items, positions and rankers; see `Rankings.from_scores`."""
-    labels: list[Any] | None = None
-    if isinstance(scores, pd.DataFrame):
-        by, labels, values = _wide(Table(scores, "scores"))
-        rankers = by if rankers is None else rankers
-        shape, entries = values.shape, _entries(values)
-    elif scipy.sparse.issparse(scores):
+    """See `Rankings.from_scores`."""
+    labels = None
+    if scipy.sparse.issparse(scores):
         matrix = scipy.sparse.coo_array(scores).astype(np.float64)
-        shape, given = matrix.shape, ~np.isnan(matrix.data)
-        entries = matrix.row[given], matrix.col[given], matrix.data[given]
-        if len(np.unique(matrix.row * np.int64(shape[1]) + matrix.col)) < matrix.nnz:
-            raise DataError(
-                "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they are to be added"
-            )
+        shape, ranked = matrix.shape, ~np.isnan(matrix.data)
+        rows, codes, values = (part[ranked] for part in (matrix.row, matrix.col, matrix.data))
     else:
-        values = _matrix(scores)
-        shape, entries = values.shape, _entries(values)
-    by = read_rankers(rankers, shape[0])
+        if isinstance(scores, pd.DataFrame):
+            by, labels, scores = _wide(Table(scores, "scores"))
+            rankers = by if rankers is None else rankers
+        scores = _matrix(scores)
+        shape, (rows, codes, values) = scores.shape, _entries(scores)
+    by = _read_rankers(rankers, shape[0])
     if 0 in shape:
         raise DataError(f"scores: their shape is {shape}; give at least one ranking of one item")
-    rows, columns, found = entries
     refuse_first(
-        np.isinf(found),
+        np.isinf(values),
         lambda at: (
-            f"{place_of(by, int(rows[at]))}, column {columns[at]}: the score is {found[at]}; "
+            f"{place_of(by, int(rows[at]))}, column {codes[at]}: the score is {values[at]}; "
             "give finite scores, and NaN for an item that is not ranked"
         ),
     )
-    return _ranked((rows, columns, -found), shape[1], labels, items, by)
+    if labels is None:
+        items = _read_items(list(range(shape[1])) if items is None else items)
+        labels = items.labels
+        if len(labels) != shape[1]:
+            raise DataError(f"items: there are {len(labels)} for {shape[1]} columns; give one for each")
+    twice = "scores: the sparse matrix stores an entry twice; call sum_duplicates() if they are to be added"
+    return _ranked(rows, codes, -values, labels, items, by, lambda code: f"column {code}", lambda *_: twice)
 
 
-def _entries(values: NDArray[np.float64]) -> _Entries:
+def _entries(values: NDArray[np.float64]) -> tuple[Any, Any, Any]:
     rows, columns = np.nonzero(~np.isnan(values))
     return rows, columns, values[rows, columns]
 
@@ -277,12 +239,10 @@ def _matrix(scores: Any) -> Any:
         values = np.ma.asarray(scores, dtype=np.float64).filled(np.nan)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"scores: they are not numbers ({error}); give numbers, and NaN for an item that is not ranked"
+            f"scores: they are not numbers ({error}); give numbers, NaN where not ranked"
         ) from None
     if values.ndim != 2:
-        raise DataError(
-            f"scores: their shape is {values.shape}; give one row for each ranking, one column for each item"
-        )
+        raise DataError(f"scores: their shape is {values.shape}; give rows of rankings, columns of items")
     return values
 
 
@@ -305,58 +265,33 @@ def _wide(table: Table) -> tuple[tuple[Any, ...], list[Any], NDArray[np.float64]
     return rankers, labels, values
 
 
-def _ranked(
-    keys: _Entries, width: int, labels: list[Any] | None, items: Any, rankers: tuple[Any, ...]
-) -> Read:
-    """Rankings from keys, the smaller the better; ``labels`` are those of the columns, None if they are the items themselves."""
-    known = read_items(items if items is not None else labels if labels is not None else list(range(width)))
-    check_size(len(rankers), known.num_entities)
-    if labels is not None:
-        place = LabelIndex(known.entities, str).locate(labels, lambda column: f"column {column}", REMEDY)
-    elif known.num_entities == width:
-        place = np.arange(width, dtype=np.int32)
-    else:
-        raise DataError(
-            f"items: there are {known.num_entities} for {width} columns of scores; give one for each column"
-        )
-    rows, columns, entries = keys
-    empty = np.bincount(rows, minlength=len(rankers)) == 0
-    refuse_first(empty, lambda row: f"{place_of(rankers, row)}: it ranks nothing; leave it out")
-    return known, numbered(rows, place[columns], entries, (len(rankers), known.num_entities)), rankers
-
-
 def _read_long(table: Table, items: Any) -> Read:
-    check_columns(table, _LONG, ("ranking",))
+    check_columns(table, ("ranker", "item", "position"), ("ranking",))
     places = table.numbers("position", _WHOLE)
     refuse_first(
         _not_a_place(places),
         lambda row: f"{table.cell('position')(row)}: {places[row]} is not a position; {_WHOLE}",
     )
-    given, by = _labels(table, "item"), _labels(table, "ranker")
-    known = read_items(list(dict.fromkeys(given)) if items is None else items)
+    labels, by = _labels(table, "item"), _labels(table, "ranker")
     keys = _labels(table, "ranking") if "ranking" in table.frame.columns else by
-    rankers = dict(zip(reversed(keys), reversed(by), strict=True))
+    rankers: dict[Any, Any] = {}
     for row, (key, ranker) in enumerate(zip(keys, by, strict=True)):
-        if rankers[key] != ranker:
+        if rankers.setdefault(key, ranker) != ranker:
             raise DataError(
                 f"{table.place(row)}: the ranking {shown(key)} is of {shown(ranker)}, but was of {shown(rankers[key])}; "
                 "give every ranking a number of its own"
             )
-    numbers_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
-    shape = (len(numbers_of), known.num_entities)
-    check_size(*shape)
-    columns = LabelIndex(known.entities, str).locate(given, table.cell("item"), REMEDY)
+    numbers_of = {key: row for row, key in enumerate(rankers)}
     rows = np.array([numbers_of[key] for key in keys], dtype=np.int64)
-    cells = rows * shape[1] + columns
-    order = np.argsort(cells, kind="stable")
-    refuse_first(
-        np.diff(cells[order]) == 0,
-        lambda at: (
-            f"{table.place(int(order[at + 1]))}: the item {shown(given[order[at]])} of the ranker {shown(by[order[at]])} was "
-            f"already at {table.place(int(order[at]))}; remove one of the two"
-        ),
-    )
-    return known, numbered(rows, columns, places, shape), tuple(rankers[key] for key in numbers_of)
+
+    def twice(one: int, other: int) -> str:
+        return (
+            f"{table.place(other)}: the item {shown(labels[one])} of the ranker {shown(by[one])} was already at {table.place(one)}; "
+            "remove one of the two"
+        )
+
+    codes, gave = np.arange(len(labels)), tuple(rankers.values())
+    return _ranked(rows, codes, places, labels, items, gave, table.cell("item"), twice)
 
 
 def _labels(table: Table, column: str) -> list[Any]:
@@ -368,18 +303,12 @@ def _labels(table: Table, column: str) -> list[Any]:
 
 
 def _not_a_place(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Where a number, if there is one, is no position."""
     return ~np.isnan(values) & ((values < 0) | (values != np.floor(values)) | np.isinf(values))
 
 
-_TYPES = ("soc", "soi", "toc", "toi")
-_MEANINGS = ("top-k", "subset")
-_ORDER = re.compile(r"(\{\s*\d+(?:\s*,\s*\d+)*\s*\}|\d+)(?:\s*,\s*|\s*$)")
-
-
 def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
-    """Return items, positions and rankers; see `Rankings.from_preflib`."""
-    if incomplete not in (None, *_MEANINGS):
+    """See `Rankings.from_preflib`."""
+    if incomplete not in (None, "top-k", "subset"):
         raise DataError(f"incomplete is {shown(incomplete)}; choose 'top-k' or 'subset'")
     file = Path(path)
     with reading(file):
@@ -390,79 +319,77 @@ def read_preflib(path: str | os.PathLike[str], incomplete: Any) -> Read:
             f"{file}: it does not begin with the metadata of a PrefLib file ('# FILE NAME: ...'); files from before September 2022 "
             "have another format: get the current one from preflib.org"
         )
-    about = {
-        key.strip(): value.strip()
-        for key, _, value in (one[1:].partition(":") for _, one in lines if one[0] == "#")
-    }
-    kind = about.get("DATA TYPE", file.suffix[1:]).lower()
+    pairs = (line[1:].partition(":") for _, line in lines if line[0] == "#")
+    metadata = {key.strip(): value.strip() for key, _, value in pairs}
+    kind = metadata.get("DATA TYPE", file.suffix[1:]).lower()
     if kind not in _TYPES:
-        raise DataError(
-            f"{file}: its data type is {kind!r}; orders are in files of the types {', '.join(_TYPES)}"
-        )
+        raise DataError(f"{file}: its data type is {kind!r}; give a file of orders, {', '.join(_TYPES)}")
     if kind[2] == "i" and incomplete is None:
         raise DataError(
             f"{file}: it may lack alternatives, and the format does not say what that means; give incomplete='top-k' if they are "
             "below all that are there, incomplete='subset' if nothing is known of them"
         )
-    names = _names(file, about)
-    orders = [
-        _order(f"{file}, line {number}", line, len(names), kind) for number, line in lines if line[0] != "#"
-    ]
-    total, voters = sum(count for count, _ in orders), about.get("NUMBER VOTERS", "")
-    if total == 0:
-        raise DataError(f"{file}: there are no orders in it; get the file again")
-    if voters.isdecimal() and int(voters) != total:
-        raise DataError(
-            f"{file}: there are orders of {counted(total, 'voter')} where the metadata promise {voters}; get the file again"
-        )
-    check_size(total, len(names))
-    positions = np.repeat(np.array([order for _, order in orders]), [count for count, _ in orders], axis=0)
-    return read_items(names), read_only(positions), tuple(range(total))
-
-
-def _names(file: Path, about: dict[str, str]) -> list[str]:
-    number = about.get("NUMBER ALTERNATIVES", "")
-    if not number.isdecimal() or int(number) < 1:
-        raise DataError(f"{file}: the metadata lack the NUMBER ALTERNATIVES; get the file again")
-    keys = [f"ALTERNATIVE NAME {one}" for one in range(1, int(number) + 1)]
-    for key in keys:
-        if not about.get(key):
-            raise DataError(f"{file}: the metadata lack the {key}; get the file again")
-    named = sum(key.startswith("ALTERNATIVE NAME ") for key in about)
-    if named != len(keys):
-        raise DataError(
-            f"{file}: there are {named} names where the NUMBER ALTERNATIVES is {number}; get the file again"
-        )
-    return [about[key] for key in keys]
-
-
-def _order(where: str, line: str, n: int, kind: str) -> tuple[int, NDArray[np.int32]]:
-    count, _, order = line.partition(":")
-    order = order.strip()
-    entries = _ORDER.findall(order)
-    if not count.strip().isdecimal() or int(count) < 1 or _ORDER.sub("", order) or not entries:
-        raise DataError(
-            f"{where}: {shown(line)} is not an order; expected how often it was given and the alternatives, as in '3: 1,2,{{3,4}}'"
-        )
-    positions = np.full(n, -1, dtype=np.int32)
-    for block, entry in enumerate(entries):
-        if entry[0] == "{" and kind[0] == "s":
+    names = _names(file, metadata)
+    orders = {number: line for number, line in lines if line[0] != "#"}
+    places = [f"{file}, line {number}" for number in orders]
+    counts, entries = [], list[tuple[int, int, int]]()
+    for row, (place, line) in enumerate(zip(places, orders.values(), strict=True)):
+        count, _, order = line.partition(":")
+        blocks = _ORDER.findall(order.strip())
+        if not count.strip().isdecimal() or int(count) < 1 or _ORDER.sub("", order.strip()) or not blocks:
             raise DataError(
-                f"{where}: {entry} is a tie, but the file is of strict orders ({kind}); get the file again"
+                f"{place}: {shown(line)} is not an order; expected how often it was given and the alternatives, as in '3: 1,2,{{3,4}}'"
             )
-        for alternative in map(int, re.findall(r"\d+", entry)):
-            if not 1 <= alternative <= n:
-                raise DataError(
-                    f"{where}: there is no alternative {alternative}, only 1 to {n}; get the file again"
-                )
-            if positions[alternative - 1] >= 0:
-                raise DataError(
-                    f"{where}: the alternative {alternative} is in the order twice; get the file again"
-                )
-            positions[alternative - 1] = block
-    if kind[2] == "c" and (positions < 0).any():
-        missing = int(np.argmax(positions < 0)) + 1
+        if kind[0] == "s" and "{" in order:
+            raise DataError(
+                f"{place}: {next(block for block in blocks if block[0] == '{')} is a tie, but the file is of strict orders ({kind}); "
+                "get the file again"
+            )
+        counts.append(int(count))
+        entries += [
+            (row, int(one), key) for key, block in enumerate(blocks) for one in re.findall(r"\d+", block)
+        ]
+    voters = metadata.get("NUMBER VOTERS", "")
+    if not counts:
+        raise DataError(f"{file}: there are no orders in it; get the file again")
+    if voters.isdecimal() and int(voters) != sum(counts):
         raise DataError(
-            f"{where}: the alternative {missing} is missing in a file of complete orders ({kind}); get the file again"
+            f"{file}: there are orders of {counted(sum(counts), 'voter')} where the metadata promise {voters}; get the file again"
         )
-    return int(count), positions
+    rows, codes, keys = np.array(entries).T
+    refuse_first(
+        (codes < 1) | (codes > len(names)),
+        lambda at: (
+            f"{places[rows[at]]}: there is no alternative {codes[at]}, only 1 to {len(names)}; get the file again"
+        ),
+    )
+
+    def twice(_: int, at: int) -> str:
+        return f"{places[rows[at]]}: the alternative {codes[at]} is in the order twice; get the file again"
+
+    _check_size(sum(counts), len(names))
+    given = tuple(range(len(counts)))
+    items, positions, _ = _ranked(rows, codes - 1, keys, names, _read_items(names), given, str, twice)
+    if kind[2] == "c":
+        refuse_first(
+            (positions < 0).any(axis=1),
+            lambda row: (
+                f"{places[row]}: the alternative {int(np.argmax(positions[row] < 0)) + 1} is missing in a file of complete orders "
+                f"({kind}); get the file again"
+            ),
+        )
+    return items, read_only(np.repeat(positions, counts, axis=0)), tuple(range(sum(counts)))
+
+
+def _names(file: Path, metadata: Mapping[str, str]) -> list[str]:
+    number = metadata.get("NUMBER ALTERNATIVES", "")
+    named = sum(key.startswith("ALTERNATIVE NAME ") for key in metadata)
+    if not number.isdecimal() or int(number) != named or not named:
+        raise DataError(
+            f"{file}: there are {named} names of alternatives where the NUMBER ALTERNATIVES is {number or 'missing'}; get the file again"
+        )
+    keys = [f"ALTERNATIVE NAME {one}" for one in range(1, named + 1)]
+    for key in keys:
+        if not metadata.get(key):
+            raise DataError(f"{file}: the metadata lack the {key}; get the file again")
+    return [metadata[key] for key in keys]

@@ -13,17 +13,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import counted, listed, read_only, refuse_first, shown
-from relpref.data.entities import Entities, index_entities, read_entities
+from relpref.data.items import ItemTable, read_item_table
 from relpref.data.labels import plain_labels
-from relpref.data.preference import PreferenceData, unanswered
+from relpref.data.preference import PreferenceData, assembled
 from relpref.data.ranking_tables import (
-    KINDS,
     check_number,
-    chosen_rows,
     generator,
     in_order,
-    kind_codes,
-    merged,
     numbered,
     place_of,
     read_orders,
@@ -31,48 +27,21 @@ from relpref.data.ranking_tables import (
     read_preflib,
     read_scores,
 )
-from relpref.errors import DataError
+from relpref.errors import DataError, renamed_keywords
 from relpref.pytree import register
 
+# From the narrowest to the widest: each kind is a special case of the next.
+_KINDS = ("full", "top-k", "exhaustive", "non-exhaustive")
 _RANKINGS_SHOWN = 5
 _BLOCKS_SHOWN = 10
 
 
-def write_order(places: NDArray[np.int32], items: Sequence[Hashable]) -> list[Any]:
-    """Return one ranking, best first, with a tuple for each tie and around a label that is itself a tuple."""
+def _blocks(places: NDArray[np.int32], items: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
+    """The blocks of one ranking, best first."""
     order = np.argsort(places, kind="stable")
     order = order[places[order] >= 0]
     blocks = np.split(order, np.flatnonzero(np.diff(places[order])) + 1)
-    tied = [tuple(items[item] for item in block) for block in blocks if len(block)]
-    return [block if len(block) > 1 or isinstance(block[0], tuple) else block[0] for block in tied]
-
-
-def first_lines(rankings: "Rankings") -> list[str]:
-    """Return the first rankings, cut to a readable length."""
-    lines = []
-    for ranker, places in zip(rankings.rankers[:_RANKINGS_SHOWN], rankings.positions, strict=False):
-        order = write_order(places, rankings.items.entities)
-        blocks = [" = ".join(map(str, one if isinstance(one, tuple) else (one,))) for one in order]
-        more = [f"{len(blocks) - _BLOCKS_SHOWN} more"] if len(blocks) > _BLOCKS_SHOWN else []
-        lines.append(f"  {ranker}: {' > '.join([*blocks[:_BLOCKS_SHOWN], *more])}")
-    return [*lines, "  ..."] if len(rankings) > _RANKINGS_SHOWN else lines
-
-
-def _classes(labels: Sequence[Any], classes: Any) -> list[Any]:
-    """Classes in order: those given, or those that occur, sorted."""
-    if classes is None:
-        distinct = list(dict.fromkeys(labels))
-        try:
-            return sorted(distinct)
-        except TypeError:
-            raise DataError(
-                f"labels: {listed(distinct)} are of different types and have no order; make all of them text"
-            ) from None
-    known = plain_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
-    if len(set(known)) < len(known):
-        twice = next(label for label in known if known.count(label) > 1)
-        raise DataError(f"classes: {shown(twice)} is among them twice; name each class once")
-    return known
+    return [tuple(items[item] for item in block) for block in blocks if len(block)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,17 +92,15 @@ class Rankings:
             One for each ranking: ``[["a", "b", ("c", "d")], ["b", "a"]]``. A tuple, list or set inside is a tie (a label that is
             itself a tuple goes into a tie of its own). An item that is left out is not ranked. A Series has rankers as its index.
         items : sequence of labels, DataFrame or PreferenceData, optional
-            All items; a DataFrame has the labels as its index and numeric attributes as columns. Those that occur, in order of
-            appearance, by default.
+            All items; a DataFrame has the labels as its index and numeric attributes as columns. By default those that occur, in
+            order of appearance.
         rankers : sequence of labels, length m, optional
             Who gave each ranking; 0, 1, ... by default.
 
         Raises
         ------
-        DataError
-            If an item is in a ranking twice, or a ranking is empty.
-        UnknownLabelError
-            If a label is no item.
+        DataError, UnknownLabelError
+            If an item is in a ranking twice, a ranking is empty, or a label is no item.
         """
         return cls(*read_orders(orders, items, rankers))
 
@@ -147,20 +114,18 @@ class Rankings:
         ----------
         table : DataFrame
             Long: one row for each ranked item of each ranking, with the columns ``ranker``, ``item`` and ``position``, and ``ranking``
-            where a ranker gave several. Or wide: one
-            row for each ranking and one column for each item, whose cells are positions, blank (NaN) where the item is not ranked;
-            rankers are the index, or a column ``ranker``. Positions are whole numbers, which may start anywhere and have gaps.
-        items : sequence of labels, DataFrame or PreferenceData, optional
+            where a ranker gave several. Or wide: one row for each ranking and one column for each item, whose cells are positions,
+            blank (NaN) where the item is not ranked; rankers are the index, or a column ``ranker``. Positions are whole numbers, which
+            may start anywhere and have gaps.
+        items : optional
             See `from_orders`.
         columns : mapping of str to str, optional
             What a long table calls its columns: ``{"ranker": "voter"}``.
 
         Raises
         ------
-        DataError
-            If a position is no whole number, an item is in a ranking twice, or a ranking is empty.
-        UnknownLabelError
-            If a label is no item.
+        DataError, UnknownLabelError
+            As `from_orders`, and if a position is no whole number.
         """
         return cls(*read_positions(table, items, columns))
 
@@ -171,19 +136,17 @@ class Rankings:
         Parameters
         ----------
         scores : array, DataFrame or sparse matrix, shape (m, n)
-            NaN, or masked, where an item is not ranked. A DataFrame has rankers as its index and items as its columns. Of a sparse matrix, all
-            stored entries are scores, zeros too, and what is not stored is not ranked.
-        items : sequence of labels, DataFrame or PreferenceData, optional
+            NaN, or masked, where an item is not ranked. A DataFrame has rankers as its index and items as its columns. Of a sparse
+            matrix all stored entries are scores, zeros too, and what is not stored is not ranked.
+        items : optional
             Of an array or a sparse matrix the n items in the order of its columns, 0, 1, ... by default; else see `from_orders`.
         rankers : sequence of labels, length m, optional
             By default the index of a DataFrame, or 0, 1, ...
 
         Raises
         ------
-        DataError
-            If a score is not a number or infinite, or a ranking is empty.
-        UnknownLabelError
-            If a label is no item.
+        DataError, UnknownLabelError
+            As `from_orders`, and if a score is not a number or infinite.
         """
         return cls(*read_scores(scores, items, rankers))
 
@@ -197,10 +160,9 @@ class Rankings:
 
         Parameters
         ----------
-        path : path
         incomplete : {"top-k", "subset"}
-            What it means that an order of a ``.soi`` or ``.toi`` file lacks an alternative, which the file does not say: that it is below
-            all that are there (top-k), or that it was not asked for (subset). Complete files do not need it.
+            What it means that an order of a ``.soi`` or ``.toi`` file lacks an alternative: that it is below all that are there
+            (top-k), or that it was not asked for (subset). Complete files do not need it.
 
         Raises
         ------
@@ -217,13 +179,17 @@ class Rankings:
         return int(m), int(n)
 
     def __len__(self) -> int:
-        """Return the number of rankings."""
         return self.shape[0]
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The narrowest kind that describes each ranking: full, top-k, exhaustive, non-exhaustive."""
-        return tuple(KINDS[code] for code in kind_codes(self.positions))
+        positions, n = self.positions, self.shape[1]
+        last = positions.max(axis=1, initial=-1)
+        # Blocks have no gaps, so the blocks before the last one are single items where they have as many items as blocks.
+        single = (positions < last[:, None]).sum(axis=1) == last
+        codes = np.where(single, np.where(last == n - 1, 0, 1), 2)
+        return tuple(_KINDS[code] for code in np.where((positions < 0).any(axis=1), 3, codes))
 
     @cached_property
     def exhaustive(self) -> bool:
@@ -233,12 +199,12 @@ class Rankings:
     @cached_property
     def items_code(self) -> int:
         """A number for the items' labels in their order, the same in every process; known inside of compiled functions, too."""
-        return zlib.crc32(repr(self.items.entities).encode("utf-8", "surrogatepass"))
+        return zlib.crc32(repr(self.items.labels).encode("utf-8", "surrogatepass"))
 
     @cached_property
     def items_alike(self) -> bool:
         """Whether most pairs of items have equal attributes; known inside of compiled functions, too."""
-        n = self.items.num_entities
+        n = self.items.num_items
         _, sizes = np.unique(np.asarray(self.items.attributes), axis=0, return_counts=True)
         pairs, alike = n * (n - 1) // 2, int(np.sum(sizes * (sizes - 1))) // 2
         return pairs == 0 or 2 * alike > pairs
@@ -250,7 +216,7 @@ class Rankings:
     @property
     def kind(self) -> str:
         """The narrowest kind that describes all rankings."""
-        return max(self.kinds, key=KINDS.index, default=KINDS[0])
+        return max(self.kinds, key=_KINDS.index, default=_KINDS[0])
 
     def with_labels(self, labels: Any, classes: Sequence[Hashable] | None = None) -> "Rankings":
         """Return the rankings with the class of each.
@@ -260,14 +226,12 @@ class Rankings:
         labels : sequence of hashable, length m
             In the order of the rankings.
         classes : sequence of hashable, optional
-            The classes in order, where they are known beforehand (rankings held out may lack one); those that occur, sorted, by
-            default.
+            The classes in order (rankings held out may lack one); by default those that occur, sorted.
 
         Raises
         ------
         DataError
-            If a label is missing, the number of labels is another, a label is none of the classes, or the index of a Series
-            names the rankers in another order.
+            If labels are missing or none of the classes, or the index of a Series names the rankers in another order.
         """
         by = self.rankers
         if isinstance(labels, pd.Series) and tuple(labels.index) != by and set(labels.index) == set(by):
@@ -278,17 +242,29 @@ class Rankings:
         plain = plain_labels(in_order(labels, "labels"), lambda row: place_of(by, min(row, len(by) - 1)))
         if len(plain) != len(by):
             raise DataError(
-                f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for each ranking"
+                f"labels: there are {len(plain)} for {counted(len(by), 'ranking')}; give one for each"
             )
-        known = _classes(plain, classes)
+        if classes is None:
+            known = list(dict.fromkeys(plain))
+            try:
+                known.sort()
+            except TypeError:
+                raise DataError(
+                    f"labels: {listed(known)} are of different types and have no order; make all of them text"
+                ) from None
+        else:
+            known = plain_labels(in_order(classes, "classes"), lambda row: f"classes, position {row}")
         codes = {label: code for code, label in enumerate(known)}
+        if len(codes) < len(known):
+            twice = next(label for label in known if known.count(label) > 1)
+            raise DataError(f"classes: {shown(twice)} is among them twice; name each class once")
         for row, label in enumerate(plain):
             if label not in codes:
                 raise DataError(
                     f"{place_of(by, row)}: the label {shown(label)} is none of the classes {listed(known)}; correct it"
                 )
-        found = np.array([codes[label] for label in plain], dtype=np.int32)
-        return replace(self, classes=tuple(known), label=read_only(found))
+        positions = np.array([codes[label] for label in plain], dtype=np.int32)
+        return replace(self, classes=tuple(known), label=read_only(positions))
 
     def without_labels(self) -> "Rankings":
         """Return the rankings with their labels unobserved; the classes stay known."""
@@ -309,71 +285,64 @@ class Rankings:
         DataError
             If a shape is another or a number is not finite.
         """
-        given = np.array(values, dtype=np.float64)
+        features = np.array(values, dtype=np.float64)
         rest = np.zeros(len(self)) if residual is None else np.array(residual, dtype=np.float64)
-        if given.ndim != 2 or given.shape[0] != len(self) or rest.shape != (len(self),):
+        if features.ndim != 2 or len(features) != len(self) or rest.shape != (len(self),):
             raise DataError(
-                f"features: the shapes are {given.shape} and {rest.shape} for {counted(len(self), 'ranking')}; "
+                f"features: the shapes are {features.shape} and {rest.shape} for {counted(len(self), 'ranking')}; "
                 f"give ({len(self)}, r) features and ({len(self)},) residuals"
             )
         refuse_first(
-            ~np.isfinite(np.column_stack([given, rest])).all(axis=1) | (rest < 0),
+            ~np.isfinite(np.column_stack([features, rest])).all(axis=1) | (rest < 0),
             lambda row: (
-                f"features of {place_of(self.rankers, row)}: they are {shown(given[row].tolist())} with the residual {rest[row]}; "
+                f"features of {place_of(self.rankers, row)}: they are {shown(features[row].tolist())} with the residual {rest[row]}; "
                 "give finite numbers, and residuals that are not negative"
             ),
         )
-        return replace(
-            self, features=read_only(given), residual=None if residual is None else read_only(rest)
-        )
+        left_out = None if residual is None else read_only(rest)
+        return replace(self, features=read_only(features), residual=left_out)
 
     def with_items(self, table: Any, relations: Mapping[str, Any] | None = None) -> "Rankings":
         """Return the rankings with attributes of the items and relations among them.
 
-        Parameters
-        ----------
-        table : DataFrame
-            The same items in any order: the index holds labels, the columns numeric attributes. Or labels alone.
-        relations : mapping of str to edges, optional
-            As ``relations`` of `PreferenceData.from_tables`.
+        The table has the same items in any order, labels in the index and numeric attributes in the columns; or it is labels alone.
+        ``relations`` are as of `PreferenceData.from_tables`.
 
         Raises
         ------
         DataError
             If the items are not the same, or the tables cannot be used.
         """
-        read, own = read_entities(table), self.items.entities
-        index = index_entities(read)
+        read, own = read_item_table(table), self.items.labels
+        index = read.index()
         rows = index.locate(own, lambda _: "items", "give every ranked item a row in the table")
         if len(index) > len(rows):
             extra = [label for label in index.labels if label not in set(own)]
             raise DataError(
                 f"items: {listed(extra)} belong to no known item; drop these rows, or give all items when the rankings are read"
             )
-        same = Entities(list(own), read.attributes[rows], read.attribute_names, read.where)
-        return replace(self, items=unanswered(same, relations))
+        same = ItemTable(list(own), read.attributes[rows], read.attribute_names, read.where)
+        return replace(self, items=assembled(same, relations))
 
     def aligned(self, items: PreferenceData) -> "Rankings":
         """Return the rankings with these items, in their order; an item that they lacked is not ranked by them.
 
         Raises
         ------
-        UnknownLabelError
-            If the rankings have an item that is none of these.
-        DataError
-            If they carry features, and the items are in another order.
+        DataError, UnknownLabelError
+            If the rankings have an item that is none of these, or carry features with the items in another order.
         """
         if self.items is items:
             return self
-        if self.items.entities == items.entities:
+        if self.items.labels == items.labels:
             return replace(self, items=items)
-        columns = items.index(self.items.entities)
+        columns = items.index(self.items.labels)
         if self.features is not None:
             raise DataError(
                 "the rankings carry features that were computed for items in another order than those they are to be compared "
                 "with; read them with the same items=, and compute their features then"
             )
-        positions = np.full((len(self), items.num_entities), -1, dtype=np.int32)
+        positions = np.full((len(self), items.num_items), -1, dtype=np.int32)
         positions[:, columns] = self.positions
         return replace(self, items=items, positions=read_only(positions))
 
@@ -392,7 +361,7 @@ class Rankings:
         return np.asarray(self.label, dtype=np.intp)
 
     def completed(self) -> "Rankings":
-        """Return the rankings with the items that are not ranked tied below all others: what it means not to be listed among the best."""
+        """Return the rankings with the items that are not ranked tied below all others."""
         last = self.positions.max(axis=1, keepdims=True, initial=-1)
         return self._with_positions(np.where(self.positions < 0, last + 1, self.positions))
 
@@ -401,36 +370,32 @@ class Rankings:
         check_number(k, "k blocks")
         return self._with_positions(np.minimum(self.positions, k))
 
-    def subset(self, k: int, key: Any) -> "Rankings":
-        """Return the rankings of k items of each, chosen at random among those that it ranks.
-
-        Parameters
-        ----------
-        k : int
-            Of a ranking that has no more, all are kept.
-        key : int or JAX key
-        """
+    @renamed_keywords(key="rng_key")
+    def subset(self, k: int, rng_key: Any) -> "Rankings":
+        """Return the rankings of k items of each, chosen at random by a seed or JAX key among those that it ranks; of fewer, all."""
         check_number(k, "k items")
-        draws = np.where(self.positions >= 0, generator(key).random(self.shape), np.inf)
+        draws = np.where(self.positions >= 0, generator(rng_key).random(self.shape), np.inf)
         chosen = np.argsort(np.argsort(draws, axis=1, kind="stable"), axis=1) < k
         rows, columns = np.nonzero(chosen & (self.positions >= 0))
         return self._with_positions(numbered(rows, columns, self.positions[rows, columns], self.shape))
 
-    def coarsened(self, blocks: int, key: Any) -> "Rankings":
+    @renamed_keywords(key="rng_key")
+    def coarsened(self, blocks: int, rng_key: Any) -> "Rankings":
         """Return the rankings cut at random places, uniformly, into that many blocks; the items of a block become tied.
 
-        Parameters
-        ----------
-        blocks : int
-            A ranking that has no more is kept as it is.
-        key : int or JAX key
-
-        Notes
-        -----
-        Full rankings become exhaustive interleaving rankings of that length (Conserva et al., Table 2).
+        The places are drawn by a seed or JAX key; a ranking without more blocks is kept as it is. Full rankings become exhaustive
+        interleaving rankings of that length (Conserva et al., Table 2).
         """
         check_number(blocks, "blocks")
-        return self._with_positions(merged(self.positions, blocks, generator(key)))
+        m, n = self.shape
+        # Of the places between two blocks, those with the smallest draws are cut.
+        draws = generator(rng_key).random((m, max(n - 1, 0)))
+        draws[np.arange(draws.shape[1]) >= self.positions.max(axis=1, keepdims=True, initial=0)] = np.inf
+        chosen = np.argsort(np.argsort(draws, axis=1), axis=1) < blocks - 1
+        cuts = np.zeros((m, n), dtype=np.int32)
+        np.cumsum(chosen & np.isfinite(draws), axis=1, out=cuts[:, 1:])
+        merged = np.take_along_axis(cuts, np.maximum(self.positions, 0), axis=1)
+        return self._with_positions(np.where(self.positions >= 0, merged, -1))
 
     def reversed(self) -> "Rankings":
         """Return the rankings upside down; an item that was not ranked is not ranked."""
@@ -444,7 +409,10 @@ class Rankings:
 
     def orders(self) -> list[list[Any]]:
         """Return every ranking, best first, with a tuple for each tie, as `from_orders` reads it."""
-        return [write_order(places, self.items.entities) for places in self.positions]
+        return [
+            [block if len(block) > 1 or isinstance(block[0], tuple) else block[0] for block in blocks]
+            for blocks in (_blocks(places, self.items.labels) for places in self.positions)
+        ]
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each ranked item of each ranking: ``ranker``, ``item``, ``position`` (1 for the best).
@@ -459,14 +427,26 @@ class Rankings:
             {
                 **({"ranking": rows[order]} if repeated else {}),
                 "ranker": [self.rankers[row] for row in rows[order]],
-                "item": [self.items.entities[column] for column in columns[order]],
+                "item": [self.items.labels[column] for column in columns[order]],
                 "position": place[order] + 1,
             }
         )
 
     def __getitem__(self, chosen: Any) -> "Rankings":
         """Return some of the rankings: a number, a slice, a mask or an array of numbers."""
-        rows = chosen_rows(chosen, len(self))
+        # scikit-learn indexes whatever has a shape as if it were an array: [rows, ...].
+        if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[1] is Ellipsis:
+            chosen = chosen[0]
+        try:
+            rows = np.atleast_1d(
+                np.arange(len(self))[slice(0) if isinstance(chosen, list) and not chosen else chosen]
+            )
+            if rows.ndim > 1:
+                raise IndexError(f"the shape is {rows.shape}")
+        except IndexError as error:
+            raise DataError(
+                f"rankings[...]: {error}; choose rankings, not items, by a number, a slice, a mask or a list: there are {len(self)}"
+            ) from None
         picked = {
             name: read_only(np.asarray(value)[rows])
             for name in ("positions", "label", "features", "residual")
@@ -505,10 +485,14 @@ class Rankings:
         return f"Rankings({self.describe()})"
 
     def __str__(self) -> str:
-        """Return the sizes and the first rankings."""
         if not isinstance(self.positions, np.ndarray):
             return repr(self)
-        return "\n".join([repr(self), *first_lines(self)])
+        lines = [repr(self)]
+        for ranker, places in zip(self.rankers[:_RANKINGS_SHOWN], self.positions, strict=False):
+            blocks = [" = ".join(map(str, block)) for block in _blocks(places, self.items.labels)]
+            more = [f"{len(blocks) - _BLOCKS_SHOWN} more"] if len(blocks) > _BLOCKS_SHOWN else []
+            lines.append(f"  {ranker}: {' > '.join([*blocks[:_BLOCKS_SHOWN], *more])}")
+        return "\n".join([*lines, "  ..."] if len(self) > _RANKINGS_SHOWN else lines)
 
 
 # What kernels have to know of the values when they are compiled is static: rankings of other items are compiled anew.

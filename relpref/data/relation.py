@@ -1,20 +1,27 @@
-"""A relation as the user gives it, and how to understand it."""
+"""A relation as the user gives it, how to understand it, and the files of a data set in a folder."""
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from relpref.data.arrays import listed, nearest, shown
+from relpref.data.arrays import did_you_mean, listed, shown
+from relpref.data.tables import SUFFIXES, suffix_of
 from relpref.errors import DataError
 
 # Of the random walk on a directed relation: the chance to go anywhere instead of along a link (Brin & Page 1998).
 TELEPORT = 0.15
 
 # Parameters of answers are called ``rater_noise`` and so on, those of a relation's kernel ``<relation>_amplitude``.
-OTHER_PARTS = {"attributes": "the attributes of the entities", "individual": "the entities themselves"}
+OTHER_PARTS = {"attributes": "the attributes of the items", "individual": "the items themselves"}
 RESERVED = ("position", "rater", "soft", "strength", "tie")
+_CHOICES = {
+    "kind": ("undirected", "directed", "bipartite"),
+    "form": ("roles", "random_walk"),
+    "hubs": ("weight", "count"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,26 +32,26 @@ class Relation:
     ----------
     table : DataFrame, networkx graph, scipy sparse matrix, or path of a file
         Columns source, target and optionally weight (default 1); or a graph whose nodes are labels, with
-        the edge attribute weight (default 1); or an n x n matrix of weights in the order of the entities (row to column).
+        the edge attribute weight (default 1); or an n x n matrix of weights in the order of the items (row to column).
         A file holds a table (``.csv``, ``.csv.gz``, ``.parquet``), which is read in pieces, so that ten million lines need little
         memory; or a matrix (MatrixMarket, ``.mtx`` or ``.mtx.gz``; ``.npz`` as `scipy.sparse.save_npz` writes it).
     kind : {"undirected", "directed", "bipartite"}, optional
-        Undirected: entities are joined by the edges as they stand. Not needed where both directions agree; say
+        Undirected: items are joined by the edges as they stand. Not needed where both directions agree; say
         ``"undirected"`` for a table, matrix or ``DiGraph`` whose directions differ: the larger of the two weights is used then.
 
-        Directed: who links to whom matters. Bipartite: entities (sources) link to something that is no entity (targets),
+        Directed: who links to whom matters. Bipartite: items (sources) link to something that is no item (targets),
         and two that link to the same target are joined; a table or a networkx graph.
     form : {"roles", "random_walk"}, optional
-        Of a directed relation. By default an entity has two roles, each with a utility of its own: ``<name>_linking`` joins those
-        who link to the same entity (bibliographic coupling), ``<name>_linked`` those to whom the same entity links
-        (co-citation). ``"random_walk"`` joins entities by how often a walk along the links goes from one to the other
+        Of a directed relation. By default an item has two roles, each with a utility of its own: ``<name>_linking`` joins those
+        who link to the same item (bibliographic coupling), ``<name>_linked`` those to whom the same item links
+        (co-citation). ``"random_walk"`` joins items by how often a walk along the links goes from one to the other
         (Chung 2005), one graph for both directions.
     hubs : {"weight", "count"}, optional
-        What a target shared by d entities adds to the edge between two of them, besides the product of the weights of their links:
+        What a target shared by d items adds to the edge between two of them, besides the product of the weights of their links:
         1/(d − 1), so that a hub joins each of them as strongly as a small one (Newman 2001); or 1 for ``"count"``.
         Not for random walks.
     max_degree : int, optional
-        Targets that more entities link to are left out (a note says what that cost): a hub of degree d makes d² edges.
+        Targets that more items link to are left out (a note says what that cost): a hub of degree d makes d² edges.
         Not for random walks.
     teleport : float, optional
         Chance that the random walk goes anywhere instead of along a link; 0.15 by default.
@@ -66,39 +73,28 @@ class Relation:
         """Check the options and fill in the defaults of those that belong to the kind."""
         if isinstance(self.table, Relation):
             raise DataError("Relation: the table is itself a Relation; pass its table")
-        _check_choice("kind", self.kind, ("undirected", "directed", "bipartite"))
-        _check_choice("form", self.form, ("roles", "random_walk"))
-        _check_choice("hubs", self.hubs, ("weight", "count"))
-        walks = self.form == "random_walk"
-        projected = self.kind == "bipartite" or (self.kind == "directed" and not walks)
-        for option, belongs, whose in (
-            ("form", self.kind == "directed", "directed relations"),
-            ("hubs", projected, "bipartite relations and the roles of directed ones"),
-            ("max_degree", projected, "bipartite relations and the roles of directed ones"),
-            ("teleport", walks, 'directed relations of form="random_walk"'),
+        for option, choices in _CHOICES.items():
+            value = getattr(self, option)
+            if value is not None and value not in choices:
+                raise DataError(f"Relation: there is no {option} {shown(value)}; use {listed(choices)}")
+        directed, walks = self.kind == "directed", self.form == "random_walk"
+        projected = self.kind == "bipartite" or (directed and not walks)
+        whose = "bipartite relations and the roles of directed ones"
+        for option, belongs, owners, default in (
+            ("form", directed, "directed relations", "roles"),
+            ("hubs", projected, whose, "weight"),
+            ("max_degree", projected, whose, None),
+            ("teleport", walks, 'directed relations of form="random_walk"', TELEPORT),
         ):
-            if getattr(self, option) is not None and not belongs:
-                raise DataError(f"Relation: {option} belongs to {whose}; leave it out or give the kind")
+            if getattr(self, option) is None:
+                object.__setattr__(self, option, default if belongs else None)
+            elif not belongs:
+                raise DataError(f"Relation: {option} belongs to {owners}; leave it out or give the kind")
         cap = self.max_degree
         if cap is not None and (not isinstance(cap, Integral) or isinstance(cap, bool) or cap < 2):
-            raise DataError(
-                f"Relation: max_degree is {shown(cap)}; give a whole number from 2 on, as a target joins two entities or more"
-            )
+            raise DataError(f"Relation: max_degree is {shown(cap)}; give a whole number from 2 on")
         if self.teleport is not None and not 0 < self.teleport < 1:
-            raise DataError(
-                f"Relation: teleport is {shown(self.teleport)}; give a chance between 0 and 1, such as {TELEPORT}"
-            )
-        if self.kind == "directed" and self.form is None:
-            object.__setattr__(self, "form", "roles")
-        if projected and self.hubs is None:
-            object.__setattr__(self, "hubs", "weight")
-        if walks and self.teleport is None:
-            object.__setattr__(self, "teleport", TELEPORT)
-
-
-def _check_choice(option: str, value: object, choices: tuple[str, ...]) -> None:
-    if value is not None and value not in choices:
-        raise DataError(f"Relation: there is no {option} {shown(value)}; use one of {listed(choices)}")
+            raise DataError(f"Relation: teleport is {shown(self.teleport)}; give a chance in (0, 1)")
 
 
 def check_relation_name(name: object) -> str:
@@ -111,9 +107,7 @@ def check_relation_name(name: object) -> str:
     if name in OTHER_PARTS:
         raise DataError(f'relations: the name "{name}" stands for {OTHER_PARTS[name]}; rename the relation')
     if name in RESERVED:
-        raise DataError(
-            f"relations: the name {name!r} stands for a parameter of the answers in the model; rename the relation"
-        )
+        raise DataError(f"relations: {name!r} is the name of a parameter of answers; rename the relation")
     return name
 
 
@@ -132,25 +126,19 @@ def checked_relations(relations: Any) -> dict[str, Any]:
 def check_known(name: object, known: Collection[str]) -> None:
     """Refuse the name of a relation that is not there."""
     if name not in known:
-        meant = nearest(name, known, most=1)
-        hint = f"did you mean {meant[0]!r}?" if meant else "use one of these" if known else "leave it out"
+        hint = did_you_mean(name, known, "use one of these" if known else "leave it out")
         there = f"the relations are {listed(known)}" if known else "the data has no relations"
         raise DataError(f"relations: there is no relation {shown(name)}; {there}; {hint}")
 
 
-_KINDS: dict[str, dict[str, Any]] = {
-    "undirected": {"kind": "undirected"},
-    "directed": {"kind": "directed"},
-    "random_walk": {"kind": "directed", "form": "random_walk"},
-    "bipartite": {"kind": "bipartite"},
-}
+MATRICES = (".mtx", ".mtx.gz", ".npz")
 _OPTIONS: dict[str, Any] = {"hubs": str, "max_degree": int, "teleport": float}
-KIND_WORDS = tuple(_KINDS)
+KIND_WORDS = ("undirected", "directed", "random_walk", "bipartite")
 
 
 def says_kind(word: str) -> bool:
     """Whether a word begins with a kind."""
-    return word.partition(",")[0] in _KINDS
+    return word.partition(",")[0] in KIND_WORDS
 
 
 def with_kind(path: Path, word: str) -> Path | Relation:
@@ -158,14 +146,15 @@ def with_kind(path: Path, word: str) -> Path | Relation:
     if not word:
         return path
     kind, *options = word.split(",")
-    values = dict(_KINDS[kind])
+    walks = kind == "random_walk"
+    values: dict[str, Any] = {"kind": "directed", "form": kind} if walks else {"kind": kind}
     for option in options:
         name, _, value = option.partition("=")
         try:
             values[name] = _OPTIONS[name](value)
         except (KeyError, ValueError):
             raise DataError(
-                f"{path}: {shown(option)} is no option of a relation; write {listed(_OPTIONS)}, such as max_degree=50"
+                f"{path}: {shown(option)} is no option of a relation; write {listed(_OPTIONS)}"
             ) from None
     return Relation(path, **values)
 
@@ -175,10 +164,55 @@ def path_and_kind(given: Path | Relation) -> tuple[Path, str]:
     if not isinstance(given, Relation):
         return Path(given), ""
     word = "random_walk" if given.form == "random_walk" else given.kind or ""
-    usual = with_kind(Path(given.table), word)
-    said = [
-        f"{name}={getattr(given, name)}"
-        for name in _OPTIONS
-        if getattr(given, name) != getattr(usual, name, None)
-    ]
-    return Path(given.table), ",".join([word, *said])
+    path, usual = Path(given.table), with_kind(Path(given.table), word)
+    options = {name: getattr(given, name) for name in _OPTIONS}
+    said = [f"{name}={options[name]}" for name in options if options[name] != getattr(usual, name, None)]
+    return path, ",".join([word, *said])
+
+
+class Files(NamedTuple):
+    """The files of a data set; see `PreferenceData.from_files`."""
+
+    items: Path | None
+    comparisons: Path | None
+    relations: dict[str, Path | Relation]  # sorted by name
+
+
+def find_files(path: str | os.PathLike[str]) -> Files:
+    """Find the tables of a data set in a folder."""
+    folder = Path(path)
+    if not folder.is_dir():
+        what = "this is a file, not a folder" if folder.exists() else "there is no such folder"
+        raise DataError(f"{folder}: {what}; give the folder that holds items.csv and answers.csv")
+    relations: dict[str, Path | Relation] = {}
+    inside = folder / "relations"
+    if inside.exists() and not inside.is_dir():
+        raise DataError(f"{inside}: this is a file; make it a folder with one table per relation")
+    try:
+        files = sorted(inside.iterdir()) if inside.exists() else []
+    except OSError as error:
+        raise DataError(f"{inside}: the folder cannot be read ({error}); check its permissions") from error
+    for file in files:
+        # Desktop systems leave hidden files such as ._links.csv behind.
+        suffix = suffix_of(file)
+        if suffix not in (*SUFFIXES, *MATRICES) or file.name.startswith("."):
+            continue
+        stem = file.name[: -len(suffix)]
+        name, _, word = stem.partition(".")
+        if not says_kind(word):
+            name, word = stem, ""
+        if name in relations:
+            other = path_and_kind(relations[name])[0].name
+            raise DataError(f"{file}: the relation {shown(name)} is also in {other}; remove one of the two")
+        relations[name] = with_kind(file, word)
+    return Files(_one(folder, "items", "entities"), _one(folder, "answers", "comparisons"), relations)
+
+
+def _one(folder: Path, stem: str, former: str) -> Path:
+    places = (folder / f"{name}{suffix}" for name in (stem, former) for suffix in SUFFIXES)
+    files = [file for file in places if file.exists()]
+    if not files:
+        raise DataError(f"{folder}: there is no {stem}.csv (or {stem}.parquet) in the folder; add it")
+    if len(files) > 1:
+        raise DataError(f"{folder}: there is {files[0].name} and {files[1].name}; remove one of the two")
+    return files[0]

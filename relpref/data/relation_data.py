@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from relpref.data.arrays import counted, refuse_first, shown
-from relpref.data.columns import numbers
-from relpref.data.entities import read_entities
+from relpref.data.items import read_item_table
 from relpref.data.labels import LabelIndex, plain_labels
-from relpref.data.preference import PreferenceData, unanswered
-from relpref.data.tables import Table, as_table, check_columns
+from relpref.data.preference import PreferenceData, assembled
+from relpref.data.tables import Table, as_table, check_columns, numbers
 from relpref.errors import DataError
 from relpref.pytree import register
 
@@ -29,16 +28,15 @@ _SLACK = 1e-9  # of labels that should be equal, relative to the largest
 
 @dataclass(frozen=True, eq=False)
 class RelationValues:
-    """Labels of some or all pairs of p conditioning nodes and m objects.
+    """Labels of some or all pairs of p conditioning nodes and m objects, row by row.
 
     Attributes
     ----------
     shape : (p, m)
     values : array of float64, shape (q,)
-        Row by row.
     edges : (array of int, array of int) or None
-        Conditioning node and object of each observed pair; a pair may occur several times. None where every pair occurs
-        exactly once.
+        Conditioning node and object of each label; a pair may occur several times. None where the labels are ``complete``: every
+        pair occurs exactly once.
     """
 
     shape: tuple[int, int]
@@ -68,7 +66,6 @@ class RelationValues:
 
     @property
     def complete(self) -> bool:
-        """Whether every pair occurs exactly once."""
         return self.edges is None
 
     @property
@@ -117,9 +114,9 @@ class RelationValues:
         """Whether the labels of another relation are of the same pairs, in the same order."""
         if self.shape != other.shape or len(self.values) != len(other.values):
             return False
-        if self.edges is None or other.edges is None:
-            return self.edges is other.edges
-        return all(np.array_equal(*ends) for ends in zip(self.edges, other.edges, strict=True))
+        if self.complete or other.complete:
+            return self.complete == other.complete
+        return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def pairs(self, symmetry: Symmetry) -> NDArray[np.int64]:
         """A number for the two nodes of each edge, under a constraint the same in both directions."""
@@ -166,11 +163,6 @@ class RelationValues:
         a list of measurements, such as games, and may contradict each other; otherwise contradictions are refused. Reciprocal labels where
         Q(v, w) + Q(w, v) = 1 are shifted by ½, antisymmetric ones are not; where no pair is known in both directions, labels
         in [0, 1] are taken for the first kind.
-
-        Raises
-        ------
-        DataError
-            If the relation is not between nodes of one kind, or its labels contradict the constraint: where, and by how much.
         """
         if symmetry not in SIGN:
             raise DataError(f"symmetry is {symmetry!r}; it is one of {', '.join(SIGN)}")
@@ -181,41 +173,34 @@ class RelationValues:
                 f"symmetry is {symmetry!r}, but the relation is between {self.shape[0]} nodes and {self.shape[1]} objects; "
                 "only a relation of one set of nodes with itself can be"
             )
-        sign = SIGN[symmetry]
-        shift = self._center() if symmetry == "reciprocal" else 0.0
+        sign, opposites = SIGN[symmetry], self._opposites()
+        shift = self._center(*opposites) if symmetry == "reciprocal" else 0.0
         shifted = replace(self, values=self.values - shift)
-        shifted._check_constraint(sign, shift)
+        if self._repeated:  # only loops can contradict the constraint
+            opposites = (np.flatnonzero(self.rows == self.columns),) * 2
+        shifted._check_constraint(*opposites, sign, shift)
         return shifted._both_ways(sign), shift
 
     def _opposites(self) -> tuple[Positions, Positions]:
         """Edges, by position, of pairs that occur once in each direction, and the edges opposite to them; a loop is its own."""
-        m = self.shape[1]
         if self.complete:
             return np.arange(len(self.values)), np.arange(len(self.values)).reshape(self.shape).T.reshape(-1)
-        keys, place, counts = np.unique(self.rows * m + self.columns, return_index=True, return_counts=True)
-        keys, place = keys[counts == 1], place[counts == 1]
-        back = self.columns[place] * m + self.rows[place]
-        found = np.minimum(np.searchsorted(keys, back), len(keys) - 1)
-        there = keys[found] == back if len(keys) else np.zeros(0, dtype=bool)
-        return place[there], place[found[there]]
+        pairs = pd.Index(self.pairs("none"))
+        place = np.flatnonzero(~pairs.duplicated(keep=False))
+        back = self.columns[place] * self.shape[1] + self.rows[place]
+        found = pairs[place].get_indexer(back)
+        return place[found >= 0], place[found[found >= 0]]
 
-    def _center(self) -> float:
+    def _center(self, edge: Positions, opposite: Positions) -> float:
         """Half of what the labels of two nodes in both directions add up to: ½ or 0."""
-        edge, opposite = self._opposites()
         sums = (self.values[edge] + self.values[opposite])[edge != opposite]
         if len(sums):
             middle = float(np.median(sums))
             return 0.5 if abs(middle - 1) < abs(middle) else 0.0
         return 0.5 if self.values.min(initial=0.0) >= 0 and self.values.max(initial=0.0) <= 1 else 0.0
 
-    def _check_constraint(self, sign: float, shift: float) -> None:
-        """Refuse labels that contradict the constraint.
-
-        Where pairs were measured repeatedly, only loops can: the label of a node with itself under a reciprocal relation.
-        """
-        edge, opposite = self._opposites()
-        if self._repeated:
-            edge = opposite = np.flatnonzero(self.rows == self.columns)
+    def _check_constraint(self, edge: Positions, opposite: Positions, sign: float, shift: float) -> None:
+        """Refuse labels that contradict the constraint."""
         gap = np.abs(self.values[edge] - sign * self.values[opposite])
         if gap.max(initial=0.0) > _SLACK * max(1.0, float(np.abs(self.values).max(initial=0.0))):
             worst = int(np.argmax(gap))
@@ -234,15 +219,14 @@ class RelationValues:
     @property
     def _repeated(self) -> bool:
         """Whether some pair occurs several times: a list of measurements."""
-        return not self.complete and len(np.unique(self.rows * self.shape[1] + self.columns)) < len(
-            self.values
-        )
+        pairs = self.pairs("none")
+        return not self.complete and len(np.unique(pairs)) < len(pairs)
 
     def _both_ways(self, sign: float) -> "RelationValues":
         """Every measurement in both directions.
 
-        Where the labels of (v, w) and of (w, v) are the same ones they were given in both directions; otherwise each is a
-        measurement of its own. In a list of measurements that is said of all pairs or of none.
+        Where the labels of (v, w) and of (w, v) are the same they were given in both directions; otherwise each is a measurement of
+        its own. In a list of measurements that is said of all pairs or of none.
         """
         if self.complete:
             return self
@@ -289,7 +273,7 @@ def read_relation(
         edge table with the columns ``source``, ``target``, ``value``; or a sparse matrix, of which only the stored entries are
         known.
     nodes, objects : sequence of labels
-        Conditioning nodes and objects; ``None`` where the nodes are ranked for one another.
+        ``None`` for objects where the nodes are ranked for one another.
 
     Raises
     ------
@@ -353,10 +337,7 @@ def _labeled(
     shape: tuple[int, int],
 ) -> RelationValues:
     """From an edge table, or a matrix with labels in any order; nodes that it lacks are unobserved."""
-    indices = (
-        LabelIndex(nodes, lambda at: f"node {at}"),
-        LabelIndex(others, lambda at: f"object {at}"),
-    )
+    indices = (LabelIndex(nodes, lambda at: f"node {at}"), LabelIndex(others, lambda at: f"object {at}"))
     table = as_table(relation, "relation")
     frame = table.frame
     columns = list(frame.columns)
@@ -454,8 +435,7 @@ class RelationData:
         nodes : DataFrame
             One row for each node: the index holds labels, the columns numeric attributes.
         relation : array, DataFrame or sparse matrix
-            (p, m) labels, NaN = unknown, or an edge table with the columns ``source``, ``target`` and ``value``; see
-            `read_relation`. Rows or sources are the conditioning nodes.
+            See `read_relation`. Rows or sources are the conditioning nodes.
         objects : DataFrame, optional
             Where objects are of another kind; the nodes themselves by default.
         symmetry : {"none", "symmetric", "reciprocal"}
@@ -470,7 +450,7 @@ class RelationData:
         """
         first = _nodes(nodes, node_relations)
         second = None if objects is None else _nodes(objects, object_relations)
-        values = read_relation(relation, first.entities, None if second is None else second.entities)
+        values = read_relation(relation, first.labels, None if second is None else second.labels)
         return cls.of_values(first, values, second, symmetry=symmetry)
 
     @classmethod
@@ -516,7 +496,7 @@ class RelationData:
     def index(self) -> pd.MultiIndex:
         """Source and target of each edge."""
         sides = (self.nodes, self.objects or self.nodes)
-        labels = [pd.Index(side.entities, dtype=object, tupleize_cols=False) for side in sides]
+        labels = [pd.Index(side.labels, dtype=object, tupleize_cols=False) for side in sides]
         codes = [self.values.rows, self.values.columns]
         return pd.MultiIndex(labels, codes, names=["source", "target"], verify_integrity=False)
 
@@ -528,12 +508,8 @@ class RelationData:
     def asked_of(self, known: "RelationData") -> "RelationData":
         """The edges without their labels, as a program that was fitted to others wants them.
 
-        Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they were standardized.
-
-        Raises
-        ------
-        DataError
-            If the nodes do not begin with those that are known, with the same attributes.
+        Landmarks and learned hyperparameters belong to nodes by position, and to attributes as they were standardized: the nodes must
+        begin with those that are known, with the same attributes.
         """
         wrong = None
         if self.symmetry != known.symmetry or (self.objects is None) != (known.objects is None):
@@ -543,7 +519,7 @@ class RelationData:
             if wrong is not None or new is None:
                 continue
             number = len(old.attribute_names)
-            if new.entities[: old.num_entities] != old.entities:
+            if new.labels[: old.num_items] != old.labels:
                 wrong = f"its {side} do not begin with those of the training data"
             elif new.attribute_names[:number] != old.attribute_names:
                 wrong = f"the attributes of its {side} are not those of the training data"
@@ -565,29 +541,20 @@ class RelationData:
         return replace(self, observed=False)
 
     def asking(self, rows: Positions, columns: Positions) -> "RelationData":
-        """Edges that are asked about, of which no label is known, in place of the known ones.
-
-        Parameters
-        ----------
-        rows, columns : array of int, shape (q,)
-            Conditioning node and object of each, by position; in any order, and in one direction.
-        """
+        """Edges that are asked about in place of the known ones: nodes and objects by position, in any order and one direction."""
         values = RelationValues(self.values.shape, np.zeros(len(rows)), (rows, columns))
         return replace(self, values=values, distinct=None, observed=False)
 
     def extended(self, nodes: pd.DataFrame | None, objects: pd.DataFrame | None = None) -> "RelationData":
         """With new nodes or objects, of which no label is known; standardization stays that of the known ones."""
         first = self.nodes if nodes is None else self.nodes.extend(nodes)
-        second = self.objects
-        if objects is not None and second is not None:
-            second = second.extend(objects)
+        second = self.objects and (self.objects if objects is None else self.objects.extend(objects))
         return self.with_nodes(first, second)
 
     def with_nodes(self, nodes: PreferenceData, objects: PreferenceData | None = None) -> "RelationData":
         """With other nodes and objects, the known ones first, and the same labels."""
-        shape = (nodes.num_entities, (nodes if objects is None else objects).num_entities)
-        edges = (self.values.rows, self.values.columns)
-        values = RelationValues(shape, self.values.values, edges)
+        shape = (nodes.num_items, (objects or nodes).num_items)
+        values = RelationValues(shape, self.values.values, (self.values.rows, self.values.columns))
         return replace(self, nodes=nodes, objects=objects, values=values)
 
     def describe(self) -> str:
@@ -603,7 +570,7 @@ class RelationData:
 
 def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
     """Labels, attributes and graphs, and no answers."""
-    nodes = unanswered(read_entities(table), relations)
+    nodes = assembled(read_item_table(table), relations)
     if not nodes.relations and not nodes.attribute_names:
         raise DataError(
             "nodes: there are neither attributes nor relations, so nothing tells one from another; give numeric columns"
@@ -613,7 +580,5 @@ def _nodes(table: Any, relations: Mapping[str, Any] | None) -> PreferenceData:
 
 register(RelationValues, leaves=("values", "edges"), static=("shape",))
 register(
-    RelationData,
-    leaves=("nodes", "objects", "values", "distinct"),
-    static=("symmetry", "shift", "observed"),
+    RelationData, leaves=("nodes", "objects", "values", "distinct"), static=("symmetry", "shift", "observed")
 )

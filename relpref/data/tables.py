@@ -1,12 +1,12 @@
-"""Data frames that know where their rows come from."""
+"""Data frames that know where their rows come from, read from files and cell by cell, with every unusable cell refused by name."""
 
 import csv
 import io
 import os
-import zlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
+from numbers import Real
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from relpref.data.arrays import counted, listed, nearest, refuse_first, shown
-from relpref.data.columns import numbers
+from relpref.data.arrays import counted, did_you_mean, listed, nearest, shown
 from relpref.data.labels import Place, is_missing, plain_labels
 from relpref.errors import DataError
-from relpref.files import check_decompressed, decompressed
+from relpref.files import check_decompressed, decompressed, reading
 from relpref.limits import MAX_CELLS_AT_ONCE, MAX_ROWS_AT_ONCE
 
 _BLOCK = 1 << 23  # characters that are read together
-_FEW = 256  # rows that are turned into columns together: with many more, Python's garbage collector looks at each of them
 _INT32_MAX = int(np.iinfo(np.int32).max)
+_TRUTH = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+_MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>"})
 
 Lines = range | NDArray[np.int64]
 
@@ -43,9 +43,11 @@ class Table:
     text : bool
         Whether every cell is text that still has to be read as a number where one is expected.
     given : mapping of str to str
-        What the columns were called before they were renamed, for messages.
+        What the columns were called before they were renamed.
     first : int
         Number of the first row where this is a piece of a larger table.
+    opening : Table, optional
+        The first row of the file where this is a later piece of it.
     """
 
     frame: Any
@@ -54,6 +56,7 @@ class Table:
     text: bool = False
     given: Mapping[Any, str] = field(default_factory=dict)
     first: int = 0
+    opening: "Table | None" = None
 
     @property
     def place(self) -> Place:
@@ -72,10 +75,21 @@ class Table:
         place, name = self.place, self.called(column)
         return lambda row: f"{place(row if rows is None else int(rows[row]))}, column {name!r}"
 
+    def refuse(
+        self, column: Hashable, wrong: NDArray[np.bool_], reason: str | Callable[[int], str], rows: Any = None
+    ) -> None:
+        """Raise a `DataError` for the first wrong cell in all or some rows; the reason may depend on the row."""
+        if wrong.any():
+            row = int(wrong.argmax()) if rows is None else int(rows[wrong.argmax()])
+            reason = reason if isinstance(reason, str) else reason(row)
+            raise DataError(f"{self.cell(column)(row)}: {shown(self.frame[column].tolist()[row])}{reason}")
+
     def blank(self, column: Hashable) -> NDArray[np.bool_]:
         """Which cells of a column are empty or missing."""
-        cells = self.frame[column].tolist()
-        empty = (not cell.strip() if self.text else is_missing(cell) or cell == "" for cell in cells)
+        cells = self.frame[column]
+        if isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "fiub":
+            return np.asarray(cells.isna(), dtype=bool)
+        empty = (not cell.strip() if self.text else is_missing(cell) or cell == "" for cell in cells.tolist())
         return np.fromiter(empty, dtype=bool, count=len(cells))
 
     def labels(self, column: Hashable, rows: Any = None) -> list[Any]:
@@ -86,23 +100,89 @@ class Table:
     def numbers(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.float64]:
         """Return the numbers in all or some cells of a column, see `numbers`."""
         cells, place = self.frame[column], self.place
-        if rows is None:
-            return numbers(cells, self.called(column), place, text=self.text, remedy=remedy)
-        cells, where = cells.iloc[rows].infer_objects(), lambda row: place(int(rows[row]))
-        return numbers(cells, self.called(column), where, text=self.text, remedy=remedy)
+        opening = None
+        if rows is not None:
+            cells, place = cells.iloc[rows].infer_objects(), lambda row: self.place(int(rows[row]))
+        elif self.opening is not None:
+            opening = replace(self.opening, name=self.name).place(0), self.opening.frame[column].iloc[0]
+        return numbers(cells, self.called(column), place, text=self.text, remedy=remedy, opening=opening)
 
     def counts(self, column: Hashable, remedy: str, rows: Any = None) -> NDArray[np.int64]:
         """Return positive whole numbers below 2**31 in all or some cells of a column."""
         values = self.numbers(column, remedy, rows)
-        cells = self.frame[column] if rows is None else self.frame[column].iloc[rows]
-        refuse_first(
-            (values < 1) | (values != np.floor(values)) | (values > _INT32_MAX),
-            lambda row: (
-                f"{self.cell(column, rows)(row)}: {shown(cells.tolist()[row])} is not a positive whole number "
-                f"up to {_INT32_MAX}; {remedy}"
-            ),
-        )
+        wrong = (values < 1) | (values != np.floor(values)) | (values > _INT32_MAX)
+        self.refuse(column, wrong, f" is not a positive whole number up to {_INT32_MAX}; {remedy}", rows)
         return values.astype(np.int64)
+
+
+def numbers(
+    column: Any, name: str, where: Place, *, text: bool, remedy: str, opening: tuple[str, str] | None = None
+) -> NDArray[np.float64]:
+    """Return a column as finite floating point numbers, or refuse its first cell that is none.
+
+    ``where`` maps a row to the words that name its place, ``text`` says that cells come from a CSV file. ``opening`` are place and
+    content of the file's first cell where this is a later piece: true and false are numbers where all cells of a column are.
+    """
+    true_or_false = opening is None or opening[1] in _TRUTH
+    if opening is not None and true_or_false and not column.isin(list(_TRUTH)).all():
+        raise DataError(f"{opening[0]}, column {name!r}: {shown(opening[1])} is not a number; {remedy}")
+    cells = column.tolist()
+    values = _from_text(cells, true_or_false) if text else _from_cells(column)
+    if values is not None and np.isfinite(values).all():
+        return values
+    for row, cell in enumerate(cells):
+        value = _number(cell, text)
+        missing = cell.strip() in _MISSING if text else pd.api.types.is_scalar(cell) and pd.isna(cell)
+        if not missing and value is not None and np.isfinite(value):
+            continue
+        here = f"{where(row)}, column {name!r}"
+        if missing:
+            raise DataError(f"{here}: the value is missing ({shown(cell)}); fill it in, or drop the row")
+        if value is None:
+            raise DataError(f"{here}: {shown(cell)} is not a number; {remedy}")
+        raise DataError(f"{here}: {shown(cell)} is not finite; replace it by a finite number or drop the row")
+    raise DataError(f"{where(0)}, column {name!r}: the type {column.dtype} is not a number; {remedy}")
+
+
+def _from_text(cells: list[str], true_or_false: bool) -> NDArray[np.float64] | None:
+    if cells and true_or_false and all(cell in _TRUTH for cell in cells):
+        return np.asarray([_TRUTH[cell] for cell in cells])
+    # Python reads 1_5 as 15; in a table it is a slip.
+    if any("_" in cell for cell in cells):
+        return None
+    try:
+        # Through Python's float, which rounds correctly.
+        return np.asarray(list(map(float, cells)), dtype=np.float64)
+    except ValueError:
+        return None
+
+
+def _from_cells(column: Any) -> NDArray[np.float64] | None:
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    if not isinstance(dtype, np.dtype):
+        dtype = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", None))
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "fiubO" or column.isna().any():
+        return None
+    if dtype.kind == "O" and not all(isinstance(cell, Real | np.bool_) for cell in column.tolist()):
+        return None
+    try:
+        return np.array(column, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError):
+        return None
+
+
+def _number(cell: Any, text: bool) -> float | None:
+    """One cell among others that are not all true or false; None where it is no number."""
+    if "_" in cell if text else not isinstance(cell, Real | np.bool_):
+        return None
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+    except OverflowError:
+        return np.inf
 
 
 def as_table(value: Any, name: str) -> Table:
@@ -111,29 +191,24 @@ def as_table(value: Any, name: str) -> Table:
         return value
     if isinstance(value, pd.DataFrame):
         return Table(value, name)
-    raise DataError(
-        f"{name}: expected a pandas DataFrame, got {type(value).__name__}; build one with pandas.DataFrame"
-    )
+    raise DataError(f"{name}: expected a pandas DataFrame, got {type(value).__name__}; build one")
 
 
 def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:
     """Give columns the names by which they are known here."""
-    given = list(table.frame.columns)
-    for ours, theirs in (columns or {}).items():
-        if theirs not in given:
-            meant = nearest(theirs, given, most=1)
-            hint = f"did you mean {meant[0]!r}?" if meant else f"it has {listed(given)}"
+    there, names = list(table.frame.columns), columns or {}
+    for ours, theirs in names.items():
+        if theirs not in there:
+            hint = did_you_mean(theirs, there, f"it has {listed(there)}")
             raise DataError(
                 f"columns: {ours!r} is to be {theirs!r}, but {table.name} has no such column; {hint}"
             )
-        if ours != theirs and ours in given and ours not in (columns or {}).values():
+        if ours != theirs and ours in there and ours not in names.values():
             raise DataError(
-                f"columns: {ours!r} is to be {theirs!r}, but {table.name} has a column {ours!r}, too; rename that one"
+                f"columns: {ours!r} is to be {theirs!r}, but there is a column {ours!r}, too; rename that"
             )
-    back = {theirs: ours for ours, theirs in (columns or {}).items()}
-    return (
-        replace(table, frame=table.frame.rename(columns=back), given=dict(columns or {})) if back else table
-    )
+    back = {theirs: ours for ours, theirs in names.items()}
+    return replace(table, frame=table.frame.rename(columns=back), given=dict(names)) if back else table
 
 
 def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
@@ -144,22 +219,18 @@ def check_columns(table: Table, required: tuple[str, ...], optional: tuple[str, 
     for wanted in required:
         if wanted in columns:
             continue
+        meant = nearest(wanted, extra, most=1)
         if wanted in [name for name in table.frame.index.names if name is not None]:
             hint = "it is in the index: call reset_index() first"
+        elif meant:
+            hint = f"did you mean {wanted!r} where it says {shown(meant[0])}? Rename that column"
         else:
-            meant = nearest(wanted, extra, most=1)
-            hint = (
-                f"did you mean {wanted!r} where it says {shown(meant[0])}? Rename that column"
-                if meant
-                else f"name a column {wanted!r}"
-            )
+            hint = f"name a column {wanted!r}"
         raise DataError(f"{table.name}: there is no column {wanted!r} among {listed(columns)}; {hint}")
     for column in extra:
+        reason = did_you_mean(column, [name for name in optional if name not in columns], "remove it")
         if column == "" or str(column).startswith("Unnamed: "):
             reason = "it has no name; if it is an index, save the table with index=False, otherwise name or remove it"
-        else:
-            meant = nearest(column, [name for name in optional if name not in columns], most=1)
-            reason = f"did you mean {meant[0]!r}? Rename or remove it" if meant else "remove it"
         raise DataError(
             f"{table.name}: the column {shown(column)} is not used (only {', '.join(allowed)} are): {reason}"
         )
@@ -180,9 +251,8 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) -> Table:
     """Read a CSV or Parquet file.
 
-    CSV is read strictly: UTF-8 (a byte order mark is accepted), separated by commas, a header line,
-    the same number of cells in every row. Cells stay text, so that labels such as ``NA`` or ``007``
-    survive.
+    CSV is read strictly: UTF-8 (a byte order mark is accepted), separated by commas, a header line, the same number of cells in
+    every row. Cells stay text, so that labels such as ``NA`` or ``007`` survive.
 
     Parameters
     ----------
@@ -191,17 +261,12 @@ def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) 
     max_columns : int, optional
         Refuse wider tables before reading their rows.
 
-    Returns
-    -------
-    Table
-        The rows and the lines on which they begin.
-
     Raises
     ------
     DataError
         If the file is missing, a directory, empty, damaged, of another kind, or too wide.
     """
-    pieces = list(_read(Path(path), max_columns, whole=True))
+    pieces = list(read_pieces(path, max_columns=max_columns, whole=True))
     if len(pieces) == 1:
         return pieces[0]
     frame = pd.concat([piece.frame for piece in pieces], ignore_index=True)
@@ -209,86 +274,71 @@ def read_table(path: str | os.PathLike[str], *, max_columns: int | None = None) 
     return Table(frame, pieces[0].name, lines, text=True)
 
 
-def read_pieces(path: str | os.PathLike[str], *, max_columns: int | None = None) -> Iterator[Table]:
-    """Read a CSV or Parquet file in pieces, see `read_table`."""
-    return _read(Path(path), max_columns, whole=False)
-
-
-def _read(file: Path, max_columns: int | None, *, whole: bool) -> Iterator[Table]:
-    suffix = suffix_of(file)
+def read_pieces(
+    path: str | os.PathLike[str], *, max_columns: int | None = None, whole: bool = False
+) -> Iterator[Table]:
+    """Read a CSV or Parquet file in pieces, see `read_table`; Parquet in one where it is wanted as a whole."""
+    file, suffix = Path(path), suffix_of(path)
     if suffix not in SUFFIXES:
         raise DataError(
             f"{file}: tables are read from files ending in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, "
             f"not {suffix or 'no ending'!r}; convert or rename the file"
         )
-    try:
+    with reading(file, "table"):
         opened = file.open("rb")
-    except FileNotFoundError:
-        raise DataError(f"{file}: there is no such file; check the path") from None
-    except IsADirectoryError:
-        raise DataError(f"{file}: this is a directory, not a table; give the file inside it") from None
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{file}: the file cannot be read ({error}); check its name and permissions"
-        ) from error
-    with opened as stream:
+    with opened as stream, reading(file):
         if suffix == ".parquet":
             yield from _read_parquet(file, stream, max_columns, whole=whole)
-        else:
-            content = decompressed(file, stream) if suffix == ".csv.gz" else stream
-            with io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as text:
-                yield from _read_csv(file, text, max_columns)
+            return
+        content = decompressed(file, stream) if suffix == ".csv.gz" else stream
+        with io.TextIOWrapper(content, encoding="utf-8-sig", newline="") as text:
+            opening = None
+            for lines, frame in _csv_frames(file, text, max_columns):
+                table = Table(frame, str(file), lines, text=True, opening=opening)
+                opening = opening or replace(table, frame=frame.iloc[:1].copy(), lines=lines[:1])
+                yield table
 
 
-def _read_csv(file: Path, text: io.TextIOWrapper, max_columns: int | None) -> Iterator[Table]:
-    """Pieces of a CSV file, at least one (which has no rows where there is only a header)."""
-    line, found = 1, False
+def _csv_frames(
+    file: Path, text: io.TextIOWrapper, max_columns: int | None
+) -> Iterator[tuple[Lines, pd.DataFrame]]:
+    """Lines and cells of the pieces of a CSV file, at least one (which has no rows where there is only a header)."""
+
+    def frame(cells: list[str]) -> pd.DataFrame:
+        columns = {name: cells[column :: len(header)] for column, name in enumerate(header)}
+        return pd.DataFrame(columns, columns=pd.Index(header, dtype=object), dtype=object)
+
+    line, rows_found = 1, False
     try:
-        rows = _rows(file, text, line)
-        _, line, header = next(rows, (0, 0, []))
+        _, line, header = next(_rows(file, text, line), (0, 0, []))
         _check_header(file, header, max_columns)
+        width = len(header)
         while block := text.read(_BLOCK):
             block += text.readline()
-            if columns := _plain_columns(block, len(header)):
-                yield _piece(file, header, columns, range(line, line + len(columns[0])))
-                line, found = line + len(columns[0]), True
+            if cells := _plain_cells(block, width):
+                first, line, rows_found = line, line + len(cells) // width, True
+                yield range(first, line), frame(cells)
                 continue
-            rows = _rows(file, chain(io.StringIO(block, newline=""), text), line)
-            lines, some = list[int](), list[list[str]]()
-            columns = [[] for _ in header]
+            rows = _rows(file, chain(io.StringIO(block, newline=""), text), line, width)
             for begins, _, cells in rows:
-                if len(cells) != len(header):
-                    raise DataError(
-                        f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has {len(header)}; "
-                        "complete the row (a truncated file?) or quote cells that contain commas"
-                    )
-                lines.append(begins)
-                some.append(cells)
-                if len(some) == _FEW or len(lines) * len(header) >= MAX_CELLS_AT_ONCE:
-                    _extend(columns, some)
-                if len(lines) * len(header) >= MAX_CELLS_AT_ONCE:
-                    yield _piece(file, header, columns, np.asarray(lines, dtype=np.int64))
-                    columns, lines, found = [[] for _ in header], [], True
-            if lines:
-                _extend(columns, some)
-                yield _piece(file, header, columns, np.asarray(lines, dtype=np.int64))
-                found = True
+                # One list of cells, not a list of rows, each of which Python's garbage collector would look at.
+                lines, rows_found = [begins], True
+                for begins, _, row in islice(rows, max(0, MAX_CELLS_AT_ONCE // width - 1)):
+                    lines.append(begins)
+                    cells += row
+                yield np.asarray(lines, dtype=np.int64), frame(cells)
     except UnicodeDecodeError as error:
         offset = text.buffer.tell() - len(error.object) + error.start  # type: ignore[attr-defined]
         raise DataError(
             f"{file}: the byte {error.object[error.start]:#04x} at offset {offset} is not UTF-8; "
             "save it again as comma-separated UTF-8 text (it may be UTF-16)"
         ) from error
-    except (EOFError, zlib.error, OSError) as error:
-        raise DataError(
-            f"{file}: the file cannot be read to its end ({error}); it is damaged or cut off: fetch or write it again"
-        ) from error
-    if not found:
-        yield _piece(file, header, [[] for _ in header], range(0))
+    if not rows_found:
+        yield range(0), frame([])
 
 
-def _plain_columns(block: str, width: int) -> list[list[str]] | None:
-    """Columns of whole lines that are plain rows, ten times as fast as by the reader of rows; None if some are not."""
+def _plain_cells(block: str, width: int) -> list[str] | None:
+    """Cells of whole lines that are plain rows, ten times as fast as by the reader of rows; None if some are not."""
     if any(mark in block for mark in '"\0'):
         return None
     block = block.replace("\r\n", "\n").removesuffix("\n") + "\n"
@@ -305,16 +355,22 @@ def _plain_columns(block: str, width: int) -> list[list[str]] | None:
         or (separators[width - 1 :: width] != ord("\n")).any()
     ):
         return None
-    cells = block[:-1].replace("\n", ",").split(",")
-    return [cells[column::width] for column in range(width)]
+    return block[:-1].replace("\n", ",").split(",")
 
 
-def _rows(file: Path, text: Iterable[str], line: int) -> Iterator[tuple[int, int, list[str]]]:
+def _rows(
+    file: Path, text: Iterable[str], line: int, width: int | None = None
+) -> Iterator[tuple[int, int, list[str]]]:
     """Rows that are not blank of a text that begins on a line: their line, that of the next row, and their cells."""
     reader, before = csv.reader(_without_zeros(file, text, line), strict=True), line - 1
     try:
         for cells in reader:
             begins, line = line, before + reader.line_num + 1
+            if cells and len(cells) != (width or len(cells)):
+                raise DataError(
+                    f"{file}, line {begins}: {counted(len(cells), 'cell')} where the header has {width}; "
+                    "complete the row (a truncated file?) or quote cells that contain commas"
+                )
             if cells:
                 yield begins, line, cells
     except csv.Error as error:
@@ -338,9 +394,7 @@ def _check_header(file: Path, header: list[str], max_columns: int | None) -> Non
     if not header:
         raise DataError(f"{file}: the file is empty; write a header and at least one row")
     if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
-        raise DataError(
-            f"{file}, line 1: the header {shown(header[0])} has no comma; save the table separated by commas"
-        )
+        raise DataError(f"{file}, line 1: the header {shown(header[0])} has no comma; separate by commas")
     _check_width(file, len(header), max_columns)
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
@@ -350,21 +404,8 @@ def _check_header(file: Path, header: list[str], max_columns: int | None) -> Non
 def _check_width(file: Path, width: int, max_columns: int | None) -> None:
     if max_columns is not None and width > max_columns:
         raise DataError(
-            f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select or reduce the columns"
+            f"{file}: {counted(width, 'column')} are more than the limit of {max_columns}; select some"
         )
-
-
-def _extend(columns: list[list[str]], rows: list[list[str]]) -> None:
-    """Move the cells of rows to the ends of the columns."""
-    for column, cells in zip(columns, zip(*rows, strict=True), strict=False):
-        column.extend(cells)
-    rows.clear()
-
-
-def _piece(file: Path, header: list[str], columns: list[list[str]], lines: Lines) -> Table:
-    names = pd.Index(header, dtype=object)
-    frame = pd.DataFrame(dict(zip(header, columns, strict=True)), columns=names, dtype=object)
-    return Table(frame, str(file), lines, text=True)
 
 
 def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, whole: bool) -> Iterator[Table]:
@@ -377,31 +418,24 @@ def _read_parquet(file: Path, stream: IO[bytes], max_columns: int | None, *, who
             f"{file}: reading Parquet needs pyarrow; install it with: pip install 'relpref[parquet]' "
             "(or save the table as CSV)"
         ) from error
-    # A damaged file makes the decoder raise errors of many types; all of them mean the same to the reader.
+    problem = "this is not a readable Parquet file"
     try:
         opened = parquet.ParquetFile(stream)
-        width = len(opened.schema_arrow.names)
+        rows, width = opened.metadata.num_rows, len(opened.schema_arrow.names)
+        whole = whole or not rows
+        # What is repeated takes no room in a Parquet file.
+        check_decompressed(file, 8.0 * width * (rows if whole else min(MAX_ROWS_AT_ONCE, rows)))
+        _check_width(file, width, max_columns)
+        problem, first = "the Parquet file is damaged", 0
+        for batch in [opened.read()] if whole else opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE):
+            if whole or batch.num_rows:
+                frame = batch.to_pandas()
+                if first and isinstance(frame.index, pd.RangeIndex):
+                    frame.index = pd.RangeIndex(first, first + len(frame))
+                yield Table(frame, str(file), first=first)
+                first += len(frame)
+    except DataError:
+        raise
+    # A damaged file makes the decoder raise errors of many types; all of them mean the same to the reader.
     except Exception as error:
-        raise DataError(f"{file}: this is not a readable Parquet file ({error}); write it again") from error
-    # What is repeated takes no room in a Parquet file.
-    rows = opened.metadata.num_rows
-    check_decompressed(file, 8.0 * width * (rows if whole else min(MAX_ROWS_AT_ONCE, rows)))
-    _check_width(file, width, max_columns)
-    first = 0
-    for frame in _frames(file, opened, whole=whole or not rows):
-        if first and isinstance(frame.index, pd.RangeIndex):
-            frame.index = pd.RangeIndex(first, first + len(frame))
-        yield Table(frame, str(file), first=first)
-        first += len(frame)
-
-
-def _frames(file: Path, opened: Any, *, whole: bool) -> Iterator[Any]:
-    try:
-        if whole:
-            yield opened.read().to_pandas()
-            return
-        for batch in opened.iter_batches(batch_size=MAX_ROWS_AT_ONCE):
-            if batch.num_rows:
-                yield batch.to_pandas()
-    except Exception as error:
-        raise DataError(f"{file}: the Parquet file is damaged ({error}); write it again") from error
+        raise DataError(f"{file}: {problem} ({error}); write it again") from error

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import listed
-from relpref.errors import DataError
+from relpref.errors import DataError, warn_renamed
 
 MODES = ("air", "train", "bus", "car")
 # The timetable's terminal times of one of the two kinds of trips; the other kind has 64, 44 and 53 minutes.
@@ -24,54 +24,62 @@ class ModeChoice:
 
     Attributes
     ----------
-    entities : DataFrame, 840 rows
+    items : DataFrame, 840 rows
         The four alternatives of each traveler, labeled like ``t017:train``; columns ``terminal_time`` and ``travel_time``
         (minutes) and ``cost`` (dollars), typical of that mode on that kind of trip.
-    comparisons : DataFrame, 630 rows
+    answers : DataFrame, 630 rows
         ``winner`` is what a traveler chose, ``loser`` each of the other three. The three rows of one traveler are one
         choice, which ``list`` names: they are not independent.
     relations : dict
         ``mode`` joins two alternatives of the same mode if their travelers resemble each other: household incomes at most
         5000 dollars apart and parties of the same size (three or more count as one size).
     traveler, mode : Series, 840 entries
-        To whom each entity belongs (``t017``), and which mode it is.
+        To whom each item belongs (``t017``), and which mode it is.
     travelers : DataFrame, 210 rows
         ``income`` (thousands of dollars), ``party`` (people), ``route`` (``A`` or ``B``) and the mode that was ``chosen``.
     """
 
-    entities: pd.DataFrame
-    comparisons: pd.DataFrame
+    items: pd.DataFrame
+    answers: pd.DataFrame
     relations: dict[str, pd.DataFrame]
-    traveller: pd.Series
+    traveler: pd.Series
     mode: pd.Series
-    travellers: pd.DataFrame
+    travelers: pd.DataFrame
+
+    def __getattr__(self, name: str) -> Any:
+        former = {
+            "entities": "items",
+            "comparisons": "answers",
+            "traveller": "traveler",
+            "travellers": "travelers",
+        }
+        if name not in former:
+            raise AttributeError(f"ModeChoice has no attribute {name!r}")
+        warn_renamed(f"ModeChoice.{name}", f"ModeChoice.{former[name]}")
+        return getattr(self, former[name])
 
 
 def load_modechoice() -> ModeChoice:
     """Load the bundled table (Greene & Hensher 1997; public domain).
 
-    Returns
-    -------
-    ModeChoice
-        See there.
-
     Notes
     -----
     Every time and cost in the table is a trap. Those of the three alternatives that a traveler did not choose come from
-    timetables and networks; those of the chosen one are the traveller's own report: round numbers, and an hour or two below the
-    network's time on land. Whoever gives them to a flexible model as they are lets it read the choice off the attributes (the
-    terminal times give away all 210 choices: a mode was taken whenever its time is not the timetable's, the car otherwise).
-    So every alternative here has what is typical of its mode on its kind of trip, the median over those who did *not* choose
-    it: equal for the traveler who did and for the one who did not. The two kinds of trips, A and B, are told apart by the
-    terminal times of the timetable.
+    timetables and networks; those of the chosen one are the traveler's own report: round numbers, and an hour or two below the
+    network's time on land. A flexible model that is given them reads the choice off the attributes (the terminal times give away
+    all 210 choices). So every alternative here has what is typical of its mode on its kind of trip, the median over those who did
+    *not* choose it: equal for the traveler who did and for the one who did not. The two kinds of trips, A and B, are told apart by
+    the terminal times of the timetable.
 
-    Generalized cost is left out: it is cost plus time at a fixed rate. Income and party size are no attributes of an alternative
-    either: they are the same for all four alternatives of a traveler, so they matter only together with the mode.
-    They decide who resembles whom, and so which alternatives the relation joins.
+    Generalized cost is left out: it is cost plus time at a fixed rate. Income and party size are the same for all four alternatives
+    of a traveler: they decide who resembles whom, and so which alternatives the relation joins.
 
     The sample was drawn by choice: how often a mode occurs says nothing about how popular it is.
     """
-    table = _read()
+    with (files("relpref.data_loaders") / "tables" / "modechoice.csv").open("rb") as file:
+        table = pd.read_csv(file)
+    table["traveller"] = [f"t{number:03d}" for number in table["individual"]]
+    table["mode"] = [MODES[number - 1] for number in table["mode"]]
     not_chosen = table[table["choice"] == 0]
     timetable = pd.Series(
         [pair in _FIRST_ROUTE for pair in zip(not_chosen["mode"], not_chosen["ttme"], strict=True)],
@@ -81,50 +89,31 @@ def load_modechoice() -> ModeChoice:
     table["route"] = np.where(first.loc[table["traveller"]].to_numpy(), "A", "B")
 
     chosen = table[table["choice"] == 1].set_index("traveller")
-    travellers = chosen[["hinc", "psize", "route", "mode"]].set_axis(
+    travelers = chosen[["hinc", "psize", "route", "mode"]].set_axis(
         ["income", "party", "route", "chosen"], axis=1
     )
     offers = table.assign(entity=table["traveller"] + ":" + table["mode"]).set_index("entity")
-    return ModeChoice(
-        entities=_typical(offers),
-        comparisons=_comparisons(offers),
-        relations={"mode": _alike(offers)},
-        traveller=offers["traveller"],
-        mode=offers["mode"],
-        travellers=travellers,
-    )
-
-
-def _read() -> Any:
-    with (files("relpref.data_loaders") / "tables" / "modechoice.csv").open("rb") as file:
-        table = pd.read_csv(file)
-    table["traveller"] = [f"t{number:03d}" for number in table["individual"]]
-    table["mode"] = [MODES[number - 1] for number in table["mode"]]
-    return table
-
-
-def _typical(offers: Any) -> Any:
-    """Medians over the alternatives of the same mode and route that were not chosen."""
-    columns = {"ttme": "terminal_time", "invc": "cost", "invt": "travel_time"}
-    kinds = ["mode", "route"]
-    medians = offers[offers["choice"] == 0].groupby(kinds)[list(columns)].median()
-    return offers[kinds].join(medians, on=kinds)[list(columns)].rename(columns=columns)
-
-
-def _comparisons(offers: Any) -> Any:
-    chosen = offers[offers["choice"] == 1].reset_index().set_index("traveller")["entity"]
+    # Of the same mode and route, where it was not chosen.
+    columns, kinds = {"ttme": "terminal_time", "invc": "cost", "invt": "travel_time"}, ["mode", "route"]
     others = offers[offers["choice"] == 0]
-    traveller = others["traveller"].to_numpy()
-    return pd.DataFrame(
-        {"winner": chosen.loc[traveller].to_numpy(), "loser": others.index.to_numpy(), "list": traveller}
+    medians = others.groupby(kinds)[list(columns)].median()
+    taken = offers[offers["choice"] == 1].reset_index().set_index("traveller")["entity"]
+    winner = taken.loc[others["traveller"]].to_numpy()
+    answers = {"winner": winner, "loser": others.index.to_numpy(), "list": others["traveller"].to_numpy()}
+    return ModeChoice(
+        items=offers[kinds].join(medians, on=kinds)[list(columns)].rename(columns=columns),
+        answers=pd.DataFrame(answers),
+        relations={"mode": _alike(offers)},
+        traveler=offers["traveller"],
+        mode=offers["mode"],
+        travelers=travelers,
     )
 
 
 def _alike(offers: Any) -> Any:
-    # Why not simply join all alternatives of a mode: the Laplacian of a complete graph of s nodes and weights w has no other
-    # eigenvalues than 0 and s·w, so its kernel is one effect shared by the mode plus one value for each alternative alone. No
-    # choice of w changes that, nor what is learned: the prior of the range is scaled by 1/√(mean degree), and w cancels. The
-    # graph has something to say only if it tells near from far.
+    # Not all alternatives of a mode: the Laplacian of a complete graph has a single eigenvalue but 0, so its kernel is one effect
+    # shared by the mode plus one value for each alternative alone, whatever the weights. The graph has something to say only if it
+    # tells near from far.
     edges = []
     for mode in MODES:
         of_mode = offers[offers["mode"] == mode]
@@ -173,14 +162,10 @@ def load_same_digit(new: Sequence[int] = (7, 8, 9), *, size: int | None = None, 
     seed : int
         Of that draw.
 
-    Returns
-    -------
-    SameDigit
-
     Raises
     ------
     DataError
-        If ``new`` is not a choice among the digits that leaves at least two on both sides, or there are fewer images.
+        If ``new`` does not leave at least two digits on both sides, or there are fewer images.
     """
     chosen = set(new)
     if not chosen <= set(range(10)) or len(chosen) != len(new) or not 2 <= len(chosen) <= 8:

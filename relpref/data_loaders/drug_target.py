@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from relpref.data.arrays import shown
-from relpref.data_loaders.registry import find
-from relpref.data_loaders.text import Rows, check_width, read_rows
+from relpref.data_loaders.registry import find, read_rows
 from relpref.errors import DataError
 from relpref.linalg import nearest_semidefinite
 
@@ -25,10 +24,10 @@ class DrugTarget:
     interactions : DataFrame, shape (drugs, targets)
         1 where an interaction is known, 0 elsewhere: that none is known, not that there is none.
     drug_similarity, target_similarity : DataFrame
-        Symmetric and positive semidefinite, so that they are kernels: of chemical structures (SIMCOMP) and of sequences (normalized
-        Smith-Waterman).
+        Of chemical structures (SIMCOMP) and of sequences (normalized Smith-Waterman), changed into kernels: symmetric, and
+        positive semidefinite.
     notes : tuple of str
-        What was changed in the similarities to make them kernels.
+        What was changed for that.
     """
 
     interactions: pd.DataFrame
@@ -47,10 +46,6 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
     folder : path, optional
         With ``<family>_admat_dgc.txt``, ``<family>_simmat_dc.txt`` and ``<family>_simmat_dg.txt``; ``$RELPREF_DATA/yamanishi`` by default.
 
-    Returns
-    -------
-    DrugTarget
-
     Raises
     ------
     DataError
@@ -58,9 +53,8 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
 
     Notes
     -----
-    The file of the drugs' similarities is not symmetric, and a similarity need not be positive semidefinite. Both become kernels by
-    `relpref.linalg.nearest_semidefinite`: the mean of the matrix and its transpose, with negative eigenvalues set to 0. ``notes``
-    says by how much that changed the largest entry.
+    The drugs' similarities are not symmetric, and a similarity need not be positive semidefinite. Both become kernels by
+    `relpref.linalg.nearest_semidefinite`, and ``notes`` says by how much that changed the largest entry.
     """
     if family not in FAMILIES:
         raise DataError(f"family is {shown(family)}; this loader knows {' and '.join(map(repr, FAMILIES))}")
@@ -69,16 +63,16 @@ def load(family: str = "nr", folder: str | os.PathLike[str] | None = None) -> Dr
     links = _matrix(files["admat_dgc"])
     if not np.isin(links.to_numpy(), (0, 1)).all():
         raise DataError(f"{files['admat_dgc']}: an interaction is 0 or 1; get the file again")
-    drugs, about_drugs = _kernel(files["simmat_dc"], links.columns, files["admat_dgc"])
-    targets, about_targets = _kernel(files["simmat_dg"], links.index, files["admat_dgc"])
-    return DrugTarget(links.T.astype(np.float64), drugs, targets, (*about_drugs, *about_targets))
+    drugs, notes = _kernel(files["simmat_dc"], links.columns, files["admat_dgc"])
+    targets, more = _kernel(files["simmat_dg"], links.index, files["admat_dgc"])
+    return DrugTarget(links.T.astype(np.float64), drugs, targets, (*notes, *more))
 
 
 def _kernel(file: Path, labels: pd.Index, other: Path) -> tuple[pd.DataFrame, list[str]]:
-    given = _matrix(file)
-    if set(given.index) != set(labels) or set(given.columns) != set(labels):
+    table = _matrix(file)
+    if set(table.index) != set(labels) or set(table.columns) != set(labels):
         raise DataError(f"{file}: its labels are not those of {other.name}; get both from the same place")
-    values = given.loc[labels, labels].to_numpy()
+    values = table.loc[labels, labels].to_numpy()
     kernel = nearest_semidefinite(values)
     changed = np.abs(kernel - values).max()
     notes = []
@@ -98,7 +92,7 @@ def _matrix(file: Path) -> pd.DataFrame:
     columns = rows.cells[0][1:]
     if not columns or len(rows.cells) < 2:
         raise DataError(f"{file}: the file holds no table of labels and values; get the file again")
-    rows = check_width(Rows(file, rows.lines[1:], rows.cells[1:]), len(columns) + 1)
+    rows = rows.after(1).of_width(len(columns) + 1)
     table = pd.DataFrame(rows.numbers(1), index=[cells[0] for cells in rows.cells], columns=columns)
     for labels in (table.index, table.columns):
         if labels.has_duplicates:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from relpref.data import Table
 from relpref.data.arrays import counted, shown
-from relpref.data_loaders.text import read_rows
+from relpref.data_loaders.registry import read_rows
 from relpref.errors import DataError
 
 _COLUMNS = ("source", "target", "weight")
@@ -20,8 +20,7 @@ def read_edges(path: str | os.PathLike[str]) -> Table:
     """Read a relation file whose cells are separated by blanks or tabs.
 
     Empty lines and lines that begin with ``#`` are skipped. Labels stay text. What the file cannot mean (an unknown label, a
-    weight that is no number, two weights of one edge) is found when the table becomes a relation of `PreferenceData`, and
-    reported with the line of the file.
+    weight that is no number, two weights of one edge) is reported with the line of the file when the table becomes a relation.
 
     Parameters
     ----------
@@ -38,36 +37,25 @@ def read_edges(path: str | os.PathLike[str]) -> Table:
         If the file cannot be read, is empty, or a line does not have the two or three cells of the first.
     """
     rows = read_rows(Path(path))
-    kept = [row for row, cells in enumerate(rows.cells) if not cells[0].startswith("#")]
-    if not kept:
+    numbered = [
+        (line, cells) for line, cells in zip(rows.lines, rows.cells, strict=True) if cells[0][0] != "#"
+    ]
+    if not numbered:
         raise DataError(f"{rows.file}: the file holds no edges; write lines of the form source target weight")
-    width = len(rows.cells[kept[0]])
-    for row in kept:
-        cells = rows.cells[row]
+    width = len(numbered[0][1])
+    for line, cells in numbered:
         if len(cells) != width or width not in (2, 3):
-            expected = "source target weight" if width == 3 else "source target"
             raise DataError(
-                f"{rows.file}, line {rows.lines[row]}: {shown(' '.join(cells))} has {len(cells)} cells; "
-                f"expected {expected}: correct the line"
+                f"{rows.file}, line {line}: {shown(' '.join(cells))} has {len(cells)} cells; "
+                f"expected source target{' weight' if width == 3 else ''}: correct the line"
             )
-    frame = pd.DataFrame([rows.cells[row] for row in kept], columns=list(_COLUMNS[:width]), dtype=object)
-    return Table(frame, str(rows.file), np.array(rows.lines)[kept], text=True)
+    lines, kept = zip(*numbered, strict=True)
+    frame = pd.DataFrame(kept, columns=list(_COLUMNS[:width]), dtype=object)
+    return Table(frame, str(rows.file), np.array(lines), text=True)
 
 
 def among(table: Table, labels: Iterable[str]) -> Table:
-    """Keep the edges whose two ends are among these labels: those of one query in a file about a whole collection.
-
-    Parameters
-    ----------
-    table : Table
-        From `read_edges`.
-    labels : iterable of str
-
-    Returns
-    -------
-    Table
-        The rows that are left, with the lines they were on.
-    """
+    """Keep the edges of `read_edges` whose ends are among these labels: those of one query in a file about a whole collection."""
     known = set(labels)
     kept = (table.frame["source"].isin(known) & table.frame["target"].isin(known)).to_numpy()
     lines = None if table.lines is None else table.lines[kept]
@@ -83,25 +71,25 @@ NOTE = (
 
 
 def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.DataFrame:
-    """Join every entity to those whose attributes point the same way.
+    """Join every item to those whose attributes point the same way.
 
     Parameters
     ----------
     attributes : DataFrame, shape (n, d)
-        By entity.
+        By item.
     neighbors : int
-        Of each entity; an edge is there if either end has the other among its nearest.
+        Of each item; an edge is there if either end has the other among its nearest.
 
     Returns
     -------
     DataFrame
         ``source``, ``target`` and ``weight``: the cosine of the standardized attributes, in (0, 1]. Pairs whose cosine is not
-        positive are not joined. Equal cosines are told apart by the order of the entities.
+        positive are not joined. Equal cosines are told apart by the order of the items.
 
     Raises
     ------
     DataError
-        If ``neighbours`` is not positive, or no two entities are alike at all.
+        If ``neighbours`` is not positive, or no two items are alike at all.
     """
     if neighbours < 1:
         raise DataError(f"neighbours is {neighbours}; it must be at least 1")
@@ -118,14 +106,7 @@ def nearest_neighbours(attributes: pd.DataFrame, neighbours: int = 10) -> pd.Dat
     np.put_along_axis(joined, nearest, True, axis=1)
     source, target = np.nonzero(np.triu((joined | joined.T) & (cosine > 0), 1))
     if not source.size:
-        raise DataError(
-            f"attributes: no two of {counted(len(values), 'entity', 'entities')} are alike, so there is no graph to derive"
-        )
+        raise DataError(f"attributes: no two of {counted(len(values), 'item')} are alike: no graph to derive")
     labels = attributes.index.to_numpy()
-    return pd.DataFrame(
-        {
-            "source": labels[source],
-            "target": labels[target],
-            "weight": np.minimum(cosine[source, target], 1.0),
-        }
-    )
+    ends = {"source": labels[source], "target": labels[target]}
+    return pd.DataFrame({**ends, "weight": np.minimum(cosine[source, target], 1.0)})

@@ -31,8 +31,8 @@ def read_matches(
     Returns
     -------
     DataFrame
-        One row for each match that has been played, in the file's order: ``date``, ``home_team``, ``away_team``, ``home_score``, ``away_score`` (after
-        extra time, without penalties), ``tournament``, and ``neutral``, whether the ground was nobody's home.
+        One row for each match that has been played, in the file's order: ``date``, ``home_team``, ``away_team``, ``home_score``,
+        ``away_score`` (after extra time, without penalties), ``tournament``, and ``neutral``, whether the ground was nobody's home.
 
     Raises
     ------
@@ -42,12 +42,12 @@ def read_matches(
     file = find("football", folder) / FILE
     if not file.is_file():
         raise DataError(f"{file}: there is no such file; `relpref data get football` fetches it")
-    given = read_table(file)
-    table: Any = given.frame
+    read = read_table(file)
+    table: Any = read.frame
     missing = [name for name in _COLUMNS if name not in table.columns]
     if missing:
         raise DataError(f"{file}: there is no column {missing[0]!r}; it has {listed(table.columns)}")
-    table = table[list(_COLUMNS)].set_axis(given.lines, axis=0)
+    table = table[list(_COLUMNS)].set_axis(read.lines, axis=0)
     # Matches to come are listed without a result.
     table = table[~table[list(_SCORES)].isin(["", "NA"]).all(axis=1)]
     date = pd.to_datetime(table["date"], format="%Y-%m-%d", errors="coerce")
@@ -67,16 +67,11 @@ def read_matches(
     table = table.assign(
         date=date, neutral=table["neutral"] == "TRUE", **{name: table[name].astype(int) for name in _SCORES}
     )
-    kept = np.ones(len(table), dtype=bool)
-    if since is not None:
-        kept &= table["date"] >= _day("since", since)
-    if until is not None:
-        kept &= table["date"] <= _day("until", until)
+    first, last = _day("since", since, pd.Timestamp.min), _day("until", until, pd.Timestamp.max)
+    kept = table["date"].between(first, last)
     if not kept.any():
         window = f"{date.min():%Y-%m-%d} to {date.max():%Y-%m-%d}" if len(table) else "no day at all"
-        raise DataError(
-            f"{file}: there is no match from {since} to {until}; the file has matches of {window}"
-        )
+        raise DataError(f"{file}: there is no match from {since} to {until}; those in it are of {window}")
     return table[kept].reset_index(drop=True)
 
 
@@ -103,9 +98,9 @@ def load(
     Returns
     -------
     PreferenceData
-        Entities are teams. A draw is a tie. The home team is the one that was shown first, on neutral ground none was: the
-        hyperparameter ``position_bias`` is the advantage of playing at home. The relation ``opponents`` joins teams that met, the closer the oftener: it is derived
-        from who met whom, not from who won, and says that teams which often meet (those of one continent) are alike.
+        Items are teams. A draw is a tie. The home team is the one that was shown first, on neutral ground none was: the
+        hyperparameter ``position_bias`` is the advantage of playing at home. The relation ``opponents`` joins teams that met, the
+        closer the oftener (those of one continent): it is derived from who met whom, not from who won.
 
     Raises
     ------
@@ -130,24 +125,19 @@ def load(
         )
     goals = matches["home_score"] - matches["away_score"]
     home, away = matches["home_team"], matches["away_team"]
-    answers = pd.DataFrame(
-        {
-            "winner": home.where(goals >= 0, away),
-            "loser": away.where(goals >= 0, home),
-            "tie": goals == 0,
-            "shown_first": home.where(~matches["neutral"]),
-        }
-    )
+    won, tie, at_home = goals >= 0, goals == 0, ~matches["neutral"]
+    columns = {"winner": home.where(won, away), "loser": away.where(won, home), "tie": tie}
+    answers = pd.DataFrame({**columns, "shown_first": home.where(at_home)})
     if margins > 1:
-        answers["strength"] = goals.abs().clip(upper=margins).where(goals != 0)
+        answers["strength"] = goals.abs().clip(upper=margins).where(~tie)
     ends = np.sort(matches[["home_team", "away_team"]].to_numpy(dtype=object), axis=1)
     met = pd.DataFrame(ends, columns=["source", "target"]).value_counts(sort=False)
     links = met.rename("weight").reset_index()
     return PreferenceData.from_tables(sorted({*home, *away}), answers, {"opponents": links})
 
 
-def _day(name: str, value: str) -> pd.Timestamp:
+def _day(name: str, value: str | None, otherwise: pd.Timestamp) -> pd.Timestamp:
     try:
-        return pd.to_datetime(value, format="%Y-%m-%d")
+        return otherwise if value is None else pd.to_datetime(value, format="%Y-%m-%d")
     except ValueError:
         raise DataError(f"{name} is {shown(value)}; give a day like '2022-01-01'") from None

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from relpref.data import PreferenceData
 from relpref.data.rankings import Rankings
-from relpref.errors import DataError
-from relpref.memory import require_memory
+from relpref.errors import DataError, renamed_keywords
+from relpref.limits import require_memory
 
 # Table 3 of the paper.
 DISHES = pd.DataFrame(
@@ -29,13 +29,20 @@ DISHES = pd.DataFrame(
 _IMPORTANCE = {"sweet": (1, 0.17, 0.09), "juicy": (0.09, 0.17, 1)}
 
 
+def _check(*numbers: tuple[str, float, bool, str]) -> None:
+    """Refuse the first number, by name, that does not fit; the last word is what would."""
+    for name, value, fits, remedy in numbers:
+        if not fits:
+            raise DataError(f"{name} is {value}; {remedy}")
+
+
 def rank_dishes(number: int, noise: float, seed: int | tuple[int, ...] = 0) -> Rankings:
     """Draw full rankings of eight dishes (section 4.1 of the paper); `Rankings` censors them to the other kinds.
 
     Parameters
     ----------
     number : int
-        How many; half of them by eaters who like it sweet, half by those who like it juicy. At least 2.
+        Half of them by eaters who like it sweet, half by those who like it juicy; at least 2.
     noise : float
         Standard deviation of the Gaussian noise that each eater adds to the score of each dish; 0 or more.
     seed : int or tuple of int
@@ -46,21 +53,15 @@ def rank_dishes(number: int, noise: float, seed: int | tuple[int, ...] = 0) -> R
     Rankings
         Labeled ``"sweet"`` or ``"juicy"`` (the paper's types one and two), with the attributes of the dishes.
 
-    Raises
-    ------
-    DataError
-        If a number is out of its range.
-
     Notes
     -----
-    A score weights the attribute that the eater likes best by 1, the next by 0.17, the last by 0.09. The scores are those of the
-    paper's Table 4, where type two gives gelato 0.79 and pizza 0.79: unrounded, gelato is the better by 0.001, while the paper's
-    Table 5 has pizza before gelato.
+    A score weights the attribute that the eater likes best by 1, the next by 0.17, the last by 0.09 (the paper's Table 4). Type two
+    prefers gelato to pizza by 0.001; the paper's Table 5, from rounded scores, has pizza first.
     """
-    if number < 2:
-        raise DataError(f"number is {number}; both types need at least one eater, so at least 2")
-    if not (np.isfinite(noise) and noise >= 0):
-        raise DataError(f"noise is {noise}; it must be a finite number, 0 or more")
+    _check(
+        ("number", number, number >= 2, "both types need at least one eater, so at least 2"),
+        ("noise", noise, 0 <= noise < np.inf, "it must be a finite number, 0 or more"),
+    )
     rng = np.random.default_rng(seed)
     types = np.resize(list(_IMPORTANCE), number)
     scores = np.array([DISHES.to_numpy() @ _IMPORTANCE[one] for one in types])
@@ -101,8 +102,7 @@ def play_rock_paper_scissors(
     Parameters
     ----------
     weight : float
-        How one-sided the players are: about 1 they show every move almost equally often, about 100 nearly always the same. 0 or
-        more.
+        How one-sided the players are, 0 or more: about 1 they show every move almost equally often, about 100 nearly always the same.
     players : int
         In each of the two groups; at least 2.
     games : int
@@ -110,29 +110,19 @@ def play_rock_paper_scissors(
     seed : int or tuple of int
         Equal seeds give equal draws.
 
-    Returns
-    -------
-    RockPaperScissors
-
-    Raises
-    ------
-    DataError
-        If a number is out of its range.
-
     Notes
     -----
-    The generator of the paper is described elsewhere and not public; this one is ours. A player shows a move with a probability
-    proportional to exp(weight·z/3), with z uniform between 0 and 1 for each player and move. A draw is decided by a coin, so that
-    the probability to win is 1/2 + (P(winning moves) - P(losing moves))/2: bilinear in the two players' probabilities, which a
-    linear kernel on players can represent. The divisor 3 was chosen because the errors of regularized least squares at the
-    weights 1, 10 and 100 then are of the size that the paper reports (.49, .042, .0014).
+    The generator of the paper is not public; this one is ours. A player shows a move with a probability proportional to
+    exp(weight·z/3), with z uniform between 0 and 1 for each player and move. A draw is decided by a coin, so that the probability to
+    win is 1/2 + (P(winning moves) - P(losing moves))/2: bilinear in the two players' probabilities, which a linear kernel on players
+    can represent. With the divisor 3 the errors of regularized least squares at the weights 1, 10 and 100 are of the size that the
+    paper reports (.49, .042, .0014).
     """
-    if not (np.isfinite(weight) and weight >= 0):
-        raise DataError(f"weight is {weight}; it must be a finite number, 0 or more")
-    if players < 2:
-        raise DataError(f"players is {players}; a game needs at least 2")
-    if games < 1:
-        raise DataError(f"games is {games}; it must be at least 1")
+    _check(
+        ("weight", weight, 0 <= weight < np.inf, "it must be a finite number, 0 or more"),
+        ("players", players, players >= 2, "a game needs at least 2"),
+        ("games", games, games >= 1, "it must be at least 1"),
+    )
     rng = np.random.default_rng(seed)
     known, new = _players(rng, weight, players, "player"), _players(rng, weight, players, "new_player")
     first = rng.integers(players, size=games)
@@ -141,14 +131,12 @@ def play_rock_paper_scissors(
     won = _BEATS[shown[0], shown[1]]
     outcome = np.where(won == 0, rng.choice([-1, 1], games), won)
     labels = known.index.to_numpy()
-    return RockPaperScissors(
-        players=known,
-        games=pd.DataFrame(
-            {"source": labels[first], "target": labels[second], "value": outcome.astype(np.float64)}
-        ),
-        test_players=new,
-        test_relation=_relation(new),
-    )
+    table = {"source": labels[first], "target": labels[second], "value": outcome.astype(np.float64)}
+    chances = new.to_numpy()
+    winning = 0.5 + 0.5 * chances @ _BEATS @ chances.T
+    np.fill_diagonal(winning, np.nan)
+    relation = pd.DataFrame(winning, index=new.index, columns=new.index)
+    return RockPaperScissors(known, pd.DataFrame(table), new, relation)
 
 
 def _players(rng: np.random.Generator, weight: float, number: int, name: str) -> pd.DataFrame:
@@ -164,17 +152,10 @@ def _moves(rng: np.random.Generator, probabilities: NDArray[np.float64]) -> NDAr
     return np.sum(rng.random((len(probabilities), 1)) > below, axis=1)
 
 
-def _relation(players: pd.DataFrame) -> pd.DataFrame:
-    chances = players.to_numpy()
-    winning = 0.5 + 0.5 * chances @ _BEATS @ chances.T
-    np.fill_diagonal(winning, np.nan)
-    return pd.DataFrame(winning, index=players.index, columns=players.index)
-
-
 _INSIDE = 0.8  # share of the links that stay within a community
 _STEPS = 20  # of diffusion: what differs within a community is gone long before what differs between two
 _ROUGH = 0.3  # standard deviation of what the graph does not tell about a utility
-_BYTES_PER_LINK, _BYTES_PER_ENTITY = 150, 400  # at the peak
+_BYTES_PER_LINK, _BYTES_PER_ITEM = 150, 400  # at the peak
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,15 +167,16 @@ class PowerLaw:
     data : PreferenceData
         With the relation ``links``.
     utilities : array of float64, shape (n,)
-        From which the answers were drawn; mean 0 and variance 1 over the entities.
+        From which the answers were drawn; mean 0 and variance 1 over the items.
     """
 
     data: PreferenceData
     utilities: NDArray[np.float64]
 
 
+@renamed_keywords(num_entities="num_items")
 def power_law(
-    num_entities: int,
+    num_items: int,
     num_links: int,
     answers: int,
     *,
@@ -206,22 +188,18 @@ def power_law(
 
     Parameters
     ----------
-    num_entities : int
-        Entities n, from 3 on, in the order of the labels ``e0``, ``e1``, ...
+    num_items : int
+        Items n, from 3 on, in the order of the labels ``e0``, ``e1``, ...
     num_links : int
         Distinct links, each of weight 1; at most n(n − 1)/(4g) for the g communities, about the cube root of n.
     answers : int
-        Each to a pair of two entities, which are asked about in proportion to their numbers of links.
+        Each to a pair of two items, which are asked about in proportion to their numbers of links.
     attributes : int
         Columns of independent normal numbers; with them, half of the variance of the utilities is linear in them.
     exponent : float
-        The share of entities with d links falls like d to minus this power; above 2.
+        The share of items with d links falls like d to minus this power; above 2.
     seed : int or tuple of int
         Equal seeds give equal draws.
-
-    Returns
-    -------
-    PowerLaw
 
     Raises
     ------
@@ -234,39 +212,32 @@ def power_law(
     a pair would be linked more than once; four of five links stay within a community. Utilities are noise after 20 steps of
     diffusion along the links (and a little noise that is not smoothed); the better of two wins with the probability Φ(difference).
     """
-    communities = max(1, round(num_entities ** (1 / 3)))
-    _check(num_entities, num_links, answers, attributes, exponent, communities)
-    require_memory(
-        _BYTES_PER_LINK * num_links + (_BYTES_PER_ENTITY + 8.0 * attributes) * num_entities,
-        f"drawing {num_links} links of {num_entities} entities",
-    )
-    rng = np.random.default_rng(seed)
-    adjacency = _graph(rng, num_entities, num_links, exponent, communities)
-    utilities = _standard(_smooth(rng, adjacency)) * np.sqrt(1 - _ROUGH**2)
-    utilities = _standard(utilities + _ROUGH * rng.standard_normal(num_entities))
-    columns = rng.standard_normal((num_entities, attributes))
-    if attributes:
-        utilities = _standard(utilities + _standard(columns @ rng.standard_normal(attributes)))
-    labels = [f"e{position}" for position in range(num_entities)]
-    names = [f"x{column}" for column in range(attributes)]
-    entities = pd.DataFrame(columns, index=labels, columns=names) if attributes else labels
-    data = PreferenceData.from_tables(
-        entities, _answers(rng, adjacency, utilities, answers, labels), {"links": adjacency}
-    )
-    return PowerLaw(data, utilities)
-
-
-def _check(n: int, links: int, answers: int, attributes: int, exponent: float, communities: int) -> None:
-    most = n * (n - 1) // (4 * communities)
-    for name, value, fits, words in (
-        ("num_entities", n, n >= 3, "give 3 or more"),
-        ("num_links", links, 1 <= links <= most, f"{n} entities can have 1 to {most} here"),
+    communities = max(1, round(num_items ** (1 / 3)))
+    most = num_items * (num_items - 1) // (4 * communities)
+    possible = f"{num_items} items can have 1 to {most} here"
+    _check(
+        ("num_items", num_items, num_items >= 3, "give 3 or more"),
+        ("num_links", num_links, 1 <= num_links <= most, possible),
         ("answers", answers, answers >= 0, "give 0 or more"),
         ("attributes", attributes, attributes >= 0, "give 0 or more"),
         ("exponent", exponent, 2 < exponent < np.inf, "it must be a finite number above 2"),
-    ):
-        if not fits:
-            raise DataError(f"{name} is {value}; {words}")
+    )
+    require_memory(
+        _BYTES_PER_LINK * num_links + (_BYTES_PER_ITEM + 8.0 * attributes) * num_items,
+        f"drawing {num_links} links of {num_items} items",
+    )
+    rng = np.random.default_rng(seed)
+    adjacency = _graph(rng, num_items, num_links, exponent, communities)
+    utilities = _standard(_smooth(rng, adjacency)) * np.sqrt(1 - _ROUGH**2)
+    utilities = _standard(utilities + _ROUGH * rng.standard_normal(num_items))
+    columns = rng.standard_normal((num_items, attributes))
+    if attributes:
+        utilities = _standard(utilities + _standard(columns @ rng.standard_normal(attributes)))
+    labels = [f"e{position}" for position in range(num_items)]
+    names = [f"x{column}" for column in range(attributes)]
+    items = pd.DataFrame(columns, index=labels, columns=names) if attributes else labels
+    table = _answers(rng, adjacency, utilities, answers, labels)
+    return PowerLaw(PreferenceData.from_tables(items, table, {"links": adjacency}), utilities)
 
 
 def _graph(rng: np.random.Generator, n: int, links: int, exponent: float, communities: int) -> Any:
@@ -329,11 +300,9 @@ def _answers(
     if not number:
         return None
     # An end of a link drawn at random is a node in proportion to its degree.
-    first = adjacency.indices[rng.integers(adjacency.nnz, size=number)]
-    second = adjacency.indices[rng.integers(adjacency.nnz, size=number)]
+    first, second = (adjacency.indices[rng.integers(adjacency.nnz, size=number)] for _ in range(2))
     second = np.where(first == second, (second + 1) % utilities.size, second)
     wins = rng.random(number) < scipy.special.ndtr(utilities[first] - utilities[second])
     named = np.asarray(labels, dtype=object)
-    return pd.DataFrame(
-        {"winner": named[np.where(wins, first, second)], "loser": named[np.where(wins, second, first)]}
-    )
+    ends = {"winner": named[np.where(wins, first, second)], "loser": named[np.where(wins, second, first)]}
+    return pd.DataFrame(ends)

@@ -35,8 +35,8 @@ class LetorQuery:
         By document; columns ``feature_1`` to ``feature_d``.
     relevance : Series of int, length n
         Judgment of each document, 0 for irrelevant; the larger, the more relevant.
-    part : str
-        ``training``, ``validation`` or ``test``: where the fold puts the query.
+    part : {"training", "validation", "test"}
+        Where the fold puts the query.
     """
 
     qid: str
@@ -45,13 +45,7 @@ class LetorQuery:
     part: str
 
     def preferences(self) -> pd.DataFrame:
-        """Every pair of documents of different relevance (XPGP section 6).
-
-        Returns
-        -------
-        DataFrame
-            ``winner`` is the more relevant of the two, ``loser`` the other.
-        """
+        """Every pair of documents of different relevance (XPGP section 6), the more relevant as ``winner``."""
         return pairs_of(self.relevance)
 
     def problem(
@@ -64,35 +58,23 @@ class LetorQuery:
         comparisons : DataFrame, optional
             Rows of `preferences` that are known; all of them by default.
         relations : mapping of str to edges, optional
-            Relations between the documents, see `PreferenceData.from_tables`. By default one graph named
+            Relations between the documents, see `PreferenceData.from_tables`; ``{}`` means none. By default one graph named
             ``similarity_derived``: nearest neighbors among the features. LETOR's own relation files hold more than that
-            does, so the data carries a note that says where the graph comes from. ``{}`` means no relation.
+            does, so the data carries a note that says where the graph comes from.
 
         Returns
         -------
         PreferenceData
-            Entities are the documents, attributes the features.
+            Items are the documents, attributes the features.
         """
         known = self.preferences() if comparisons is None else comparisons
-        if relations is not None:
-            return PreferenceData.from_tables(self.features, known, relations)
-        data = PreferenceData.from_tables(self.features, known, {DERIVED: nearest_neighbours(self.features)})
-        return replace(data, notes=(*data.notes, NOTE))
+        derived = {DERIVED: nearest_neighbours(self.features)} if relations is None else relations
+        data = PreferenceData.from_tables(self.features, known, derived)
+        return replace(data, notes=(*data.notes, NOTE)) if relations is None else data
 
 
 def pairs_of(relevance: pd.Series) -> pd.DataFrame:
-    """Every pair of labels of which one is more relevant than the other.
-
-    Parameters
-    ----------
-    relevance : Series of int
-        By label.
-
-    Returns
-    -------
-    DataFrame
-        ``winner``, ``loser``, in the order of the series.
-    """
+    """Every pair of labels, ``winner`` and ``loser``, of which the first is more relevant; in the order of the series."""
     levels, labels = relevance.to_numpy(), relevance.index.to_numpy()
     winner, loser = np.nonzero(levels[:, None] > levels[None, :])
     return pd.DataFrame({"winner": labels[winner], "loser": labels[loser]})
@@ -134,7 +116,8 @@ def load_queries(
             if qid in queries:
                 raise DataError(f"{file}: the query {qid} is in {files[queries[qid].part]}, too; keep one")
             queries[qid] = query
-    return dict(sorted(queries.items(), key=lambda item: _numerically(item[0])))
+    numbers = {qid: int(qid) if qid.isascii() and qid.isdigit() else np.inf for qid in queries}
+    return {qid: queries[qid] for qid in sorted(queries, key=lambda qid: (numbers[qid], qid))}
 
 
 def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[str, LetorQuery]:
@@ -166,10 +149,11 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
             where = f"{file}, line {number}"
             match = _LINE.match(line.strip())
             if match is None:
-                raise DataError(
-                    f"{where}: {shown(line.strip())} does not have the form {_SHAPE}; correct or remove the line"
-                )
-            label, qid, cells, document = match.groups()
+                raise DataError(f"{where}: {shown(line.strip())} does not have the form {_SHAPE}; correct it")
+            judgment, qid, cells, document = match.groups()
+            if not judgment.isascii() or not judgment.isdigit():
+                remedy = "leave out what nobody judged" if judgment == "-1" else "correct the line"
+                raise DataError(f"{where}: label {shown(judgment)} is not a judgment 0, 1, ...; {remedy}")
             values = _values(cells.split(), where, width)
             width = len(values)
             documents = queries.setdefault(qid, {})
@@ -178,45 +162,33 @@ def read_queries(path: str | os.PathLike[str], *, part: str = "test") -> dict[st
                     f"{where}: the document {document} of query {qid} was on line {documents[document][0]} already; "
                     "keep one of the two"
                 )
-            documents[document] = number, _judgment(label, where), values
+            documents[document] = number, int(judgment), values
     if not queries:
         raise DataError(f"{file}: the file holds no documents; it should hold lines of the form {_SHAPE}")
     columns = [f"feature_{number}" for number in range(1, (width or 0) + 1)]
-    found = {}
+    tables = {}
     for qid, documents in queries.items():
         _, relevance, rows = zip(*documents.values(), strict=True)
         index = pd.Index(documents, name="document")
         features = pd.DataFrame(np.array(rows), index=index, columns=columns)
-        found[qid] = LetorQuery(qid, features, pd.Series(relevance, index=index, name="relevance"), part)
-    return found
+        tables[qid] = LetorQuery(qid, features, pd.Series(relevance, index=index, name="relevance"), part)
+    return tables
 
 
 def _files(folder: Path, fold: int) -> dict[str, Path]:
     """The files of a fold by part, whatever the case of their names."""
-    inside = [folder, *(child for child in _children(folder) if child.name.lower() == "data")]
-    places = [child for place in inside for child in _children(place) if child.name.lower() == f"fold{fold}"]
+    inside = [folder, *folder.glob("[Dd][Aa][Tt][Aa]/")]
+    places = [child for place in inside for child in place.glob("*/") if child.name.lower() == f"fold{fold}"]
     if not places:
-        raise DataError(
-            f"{folder}: there is no folder Fold{fold} in it; give the folder that holds Fold1 to Fold5"
-        )
-    found: dict[str, Path] = {}
-    for child in sorted(_children(places[0])):
-        for beginning, part in PARTS.items():
-            if child.suffix.lower() == ".txt" and child.name.lower().startswith(beginning):
-                found[part] = child
-    if missing := [part for part in PARTS.values() if part not in found]:
-        raise DataError(
-            f"{places[0]}: there is no {missing[0]} file; expected one whose name begins with "
-            f"{next(start for start, part in PARTS.items() if part == missing[0])!r} and ends in .txt"
-        )
-    return {part: found[part] for part in PARTS.values()}
-
-
-def _children(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except NotADirectoryError:
-        return []
+        raise DataError(f"{folder}: there is no folder Fold{fold} in it; give the one that has Fold1 to 5")
+    texts = [file for file in sorted(places[0].iterdir()) if file.suffix.lower() == ".txt"]
+    files = {}
+    for beginning, part in PARTS.items():
+        found = [file for file in texts if file.name.lower().startswith(beginning)]
+        if not found:
+            raise DataError(f"{places[0]}: there is no {part} file {beginning}*.txt in it")
+        files[part] = found[-1]
+    return files
 
 
 def _values(cells: list[str], where: str, width: int | None) -> list[float]:
@@ -224,31 +196,16 @@ def _values(cells: list[str], where: str, width: int | None) -> list[float]:
     for number, cell in enumerate(cells, start=1):
         feature, _, text = cell.partition(":")
         if feature != str(number):
-            raise DataError(
-                f"{where}: found {shown(cell)} where feature {number} is due; features are numbered 1, 2, 3, ..."
-            )
+            raise DataError(f"{where}: found {shown(cell)} where feature {number} is due; number them")
         try:
             values.append(float(text))
         except ValueError:
             values.append(np.nan)
         if not np.isfinite(values[-1]):
             remedy = "use the MIN or QueryLevelNorm files" if text == "NULL" else "correct or remove the line"
-            raise DataError(
-                f"{where}: the value {shown(text)} of feature {number} is not a finite number; {remedy}"
-            )
+            raise DataError(f"{where}: {shown(text)} of feature {number} is not a finite number; {remedy}")
     if width is not None and len(values) != width:
         raise DataError(
-            f"{where}: there are {counted(len(values), 'feature')}, but {width} on the lines before; correct or remove the line"
+            f"{where}: there are {counted(len(values), 'feature')}, but {width} before; correct the line"
         )
     return values
-
-
-def _judgment(label: str, where: str) -> int:
-    if not label.isascii() or not label.isdigit():
-        remedy = "leave out what nobody judged" if label == "-1" else "correct the line"
-        raise DataError(f"{where}: the label {shown(label)} is not a judgment 0, 1, 2, ...; {remedy}")
-    return int(label)
-
-
-def _numerically(qid: str) -> tuple[int, str]:
-    return (int(qid), "") if qid.isascii() and qid.isdigit() else (np.iinfo(np.int64).max, qid)

@@ -109,8 +109,7 @@ def load(
     Returns
     -------
     Newsgroups
-        Sorted by label. Line ends and headers are as in the archive (the collection keeps ``From`` and ``Subject``, and not the
-        headers that name the group).
+        Sorted by label, as in the archive (the collection keeps ``From`` and ``Subject``, not the headers that name the group).
 
     Raises
     ------
@@ -119,33 +118,25 @@ def load(
     """
     file = find("20newsgroups", folder) / ARCHIVE
     wanted = None if groups is None else set(groups)
-    found: dict[str, tuple[str, str, str]] = {}
+    messages: dict[str, tuple[str, str, str]] = {}
     there: set[str] = set()
     for part, group, number, content in _messages(file, wanted):
         there.add(group)
-        if content is None:
-            continue
         label = f"{group}/{number}"
-        if label in found:
-            raise DataError(
-                f"{file}: the message {label} is in it twice; give the archive as it is distributed"
-            )
-        found[label] = (content.decode("latin-1"), group, part)
+        if label in messages:
+            raise DataError(f"{file}: the message {label} is in it twice; give the archive as distributed")
+        if content is not None:
+            messages[label] = (content.decode("latin-1"), group, part)
     for group in groups or ():
         if group not in there:
             meant = f"; did you mean {listed(nearest(group, there))}?" if there else ""
             raise DataError(f"{file}: there is no newsgroup {shown(group)} in it{meant}")
-    if not found:
+    if not messages:
         raise DataError(f"{file}: there are no messages in it; give the archive as it is distributed")
-    labels = sorted(found)
-    index = pd.Index(labels, name="message")
-    columns = zip(*(found[label] for label in labels), strict=True)
-    return Newsgroups(
-        *(
-            pd.Series(column, index=index, name=name)
-            for column, name in zip(columns, ("text", "group", "part"), strict=True)
-        )
-    )
+    index = pd.Index(sorted(messages), name="message")
+    columns = zip(*(messages[label] for label in index), strict=True)
+    text, group_of, part_of = (pd.Series(column, index=index) for column in columns)
+    return Newsgroups(text.rename("text"), group_of.rename("group"), part_of.rename("part"))
 
 
 def similarity(groups: Sequence[str], others: Sequence[str] | None = None) -> NDArray[np.float64]:
@@ -156,14 +147,9 @@ def similarity(groups: Sequence[str], others: Sequence[str] | None = None) -> ND
     groups, others : sequence of str
         One for each message; ``others`` are ``groups`` by default.
 
-    Returns
-    -------
-    array, shape (len(groups), len(others))
-
     Notes
     -----
-    Similar are two groups of ``comp.*``, two of ``rec.sport.*``, and ``rec.autos`` and ``rec.motorcycles``. The groups outside of these
-    are similar to no other.
+    Similar are two groups of ``comp.*``, two of ``rec.sport.*``, and ``rec.autos`` and ``rec.motorcycles``; no others.
     """
     left, right = pd.Index(groups), pd.Index(groups if others is None else others)
     names = left.append(right).unique()
@@ -189,10 +175,6 @@ def newsgroups_relation(
         underscores, in lower case; nothing is left out as too common (scikit-learn's ``TfidfVectorizer`` with ``min_df=rarest``,
         ``use_idf=False``, ``norm="l2"``).
 
-    Returns
-    -------
-    NewsgroupsRelation
-
     Raises
     ------
     DataError
@@ -200,16 +182,12 @@ def newsgroups_relation(
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    if words is None:
-        vectorizer = TfidfVectorizer(use_idf=False, norm="l2", min_df=rarest)
-    else:
-        vectorizer = TfidfVectorizer(use_idf=False, norm="l2", vocabulary=words.names)
+    rule = {"min_df": rarest} if words is None else {"vocabulary": words.names}
+    vectorizer = TfidfVectorizer(use_idf=False, norm="l2", **rule)
     try:
         counts = vectorizer.fit_transform(messages.texts)
     except ValueError:
-        raise DataError(
-            f"no word is in {rarest} of {counted(len(messages.texts), 'message')}; give more, or a lower rarest"
-        ) from None
+        raise DataError(f"no word is in {rarest} of {len(messages.texts)} messages; give more") from None
     return NewsgroupsRelation(
         words=counts,
         labels=messages.texts.index,
@@ -240,6 +218,4 @@ def _messages(file: Path, wanted: set[str] | None) -> Iterator[tuple[str, str, s
                 yield _PARTS[pieces[0]], pieces[1], pieces[2], None if stream is None else stream.read()
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"{file}: the archive cannot be read ({reason}); put {ARCHIVE} there, undamaged"
-        ) from None
+        raise DataError(f"{file}: the archive cannot be read ({reason}); put {ARCHIVE} there") from None

@@ -13,8 +13,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
-from relpref.data_loaders.registry import find
-from relpref.data_loaders.text import read_rows
+from relpref.data_loaders.registry import find, read_rows
 from relpref.errors import DataError
 
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph")
@@ -51,10 +50,6 @@ def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> Ci
     folder : path, optional
         With the eight files ``ind.<name>.*``; ``$RELPREF_DATA/planetoid`` by default.
 
-    Returns
-    -------
-    CitationNetwork
-
     Raises
     ------
     DataError
@@ -69,36 +64,21 @@ def load(name: str = "cora", folder: str | os.PathLike[str] | None = None) -> Ci
     one_hot = np.concatenate([_array(parts[part], files[part]) for part in ("ally", "ty")])
     # The rows of tx and ty belong to the papers that test.index names, in its order.
     order = np.arange(len(one_hot))
-    index = read_rows(place / f"ind.{name}.test.index", width=1).numbers()[:, 0].astype(np.int64)
+    index = read_rows(place / f"ind.{name}.test.index").of_width(1).numbers()[:, 0].astype(np.int64)
     first = len(one_hot) - len(index)
     if words.shape[0] != len(one_hot) or not np.array_equal(np.sort(index), order[first:]):
         sizes = f"{words.shape[0]} rows of words, {len(one_hot)} of classes, {len(index)} test papers"
         raise _damaged(place, f"the files do not fit together ({sizes})")
     order[index] = np.arange(first, len(one_hot))
-    return CitationNetwork(
-        words=words[order],
-        classes=one_hot[order].argmax(axis=1),
-        links=_links(parts["graph"], files["graph"], len(one_hot)),
-    )
+    links = _links(parts["graph"], files["graph"], len(one_hot))
+    return CitationNetwork(words[order], one_hot[order].argmax(axis=1), links)
 
 
 def two_hop(links: pd.DataFrame) -> pd.DataFrame:
-    """Join every two papers that share a neighbor (XPGP section 6: two documents linked by the same page).
-
-    Parameters
-    ----------
-    links : DataFrame
-        ``source``, ``target``.
-
-    Returns
-    -------
-    DataFrame
-        ``source`` < ``target``, each pair once. All neighbors of a paper form a clique.
-    """
+    """Join every two papers, ``source`` < ``target``, that share a neighbor (XPGP section 6: two documents linked by the same page)."""
     labels = pd.Index(np.unique(links[["source", "target"]].to_numpy()))
     ends = [labels.get_indexer(links[end]) for end in ("source", "target")]
-    size = len(labels)
-    adjacency = scipy.sparse.csr_array((np.ones(len(links)), ends), shape=(size, size))
+    adjacency = scipy.sparse.csr_array((np.ones(len(links)), ends), shape=(len(labels), len(labels)))
     adjacency = adjacency + adjacency.T
     shared = scipy.sparse.triu(adjacency @ adjacency, 1, format="csr")
     shared.sort_indices()
@@ -135,11 +115,9 @@ def _empty(kind: type, shape: tuple[int, ...], code: str) -> NDArray[Any]:
 
 def _unpickle(file: Path) -> Any:
     try:
-        content = file.read_bytes()
+        return _Unpickler(io.BytesIO(file.read_bytes()), encoding="latin1").load()
     except OSError as error:
         raise _damaged(file, f"the file cannot be read ({error.strerror})") from None
-    try:
-        return _Unpickler(io.BytesIO(content), encoding="latin1").load()
     except Exception as error:  # a damaged pickle can fail in any way
         raise _damaged(file, f"this is not the pickle it should be ({error})") from error
 

@@ -24,15 +24,6 @@ def load(
         That holds the data sets, each in a folder of its own; ``$RELPREF_DATA/preflib`` by default.
     incomplete : {"top-k", "subset"}
         Needed for ``.soi`` and ``.toi`` files, see `Rankings.from_preflib`.
-
-    Returns
-    -------
-    Rankings
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or it cannot be used.
     """
     place = find("preflib", folder)
     files = {file.name: file for file in sorted(place.rglob("*.[st]o[ci]"))}

@@ -1,4 +1,4 @@
-"""The public data sets that have a loader: where they come from, under which terms, and where they are on this machine."""
+"""The public data sets that have a loader: where they come from, their terms, where they are on this machine, and rows of their files."""
 
 import json
 import os
@@ -6,11 +6,16 @@ import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from relpref.data.arrays import listed
+from relpref.data.tables import numbers
 from relpref.errors import DataError, StorageError
-from relpref.files import file_digest
+from relpref.files import file_digest, reading
 
 SETTING = "RELPREF_DATA"
 _TIMEOUT_S = 30  # without a byte
@@ -18,19 +23,7 @@ _TIMEOUT_S = 30  # without a byte
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that may be fetched.
-
-    Attributes
-    ----------
-    name : str
-        In the folder of its data set.
-    address : str
-        Where the authors keep it: of a commit, so that its content cannot change.
-    sha256 : str
-        Of the content, in hexadecimal digits.
-    size : int
-        Bytes.
-    """
+    """A file of a data set that may be fetched, at an address whose content cannot change; its size in bytes."""
 
     name: str
     address: str
@@ -40,22 +33,12 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a user has to know before using a data set.
+    """What a user has to know before using a data set: the call that reads it, where it is offered, what its authors ask.
 
     Attributes
     ----------
-    name, title : str
-        Short and long.
-    loader : str
-        The call that reads it.
     folder : str
         Below the folder that ``RELPREF_DATA`` names; empty for a set that comes with the package.
-    address : str
-        Where the authors offer it.
-    terms : str
-        What they ask of whoever uses it.
-    cite : str
-        What to cite.
     files : tuple of RemoteFile
         What ``relpref data get`` fetches; empty where the terms want to be accepted in person.
     """
@@ -112,11 +95,10 @@ def find(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
 def how_to_get(wanted: DataSet) -> str:
     """Where a data set can be had and under which terms, in two sentences."""
     if wanted.files:
-        return f"`relpref data get {wanted.name}` fetches it from {wanted.address}. Terms: {wanted.terms}"
-    return (
-        f"Get it from {wanted.address} and put it into {wanted.folder}/ in the folder that {SETTING} names. "
-        f"Terms: {wanted.terms}"
-    )
+        how = f"`relpref data get {wanted.name}` fetches it from {wanted.address}"
+    else:
+        how = f"Get it from {wanted.address} and put it into {wanted.folder}/ in the folder that {SETTING} names"
+    return f"{how}. Terms: {wanted.terms}"
 
 
 def download(file: RemoteFile, folder: Path, *, progress_bar: bool = True) -> bool:
@@ -136,9 +118,7 @@ def download(file: RemoteFile, folder: Path, *, progress_bar: bool = True) -> bo
     except StorageError:
         raise
     except RequestException as error:
-        raise StorageError(
-            f"{file.address}: cannot be fetched ({error}); check the connection and try again later"
-        ) from error
+        raise StorageError(f"{file.address}: cannot be fetched ({error}); try again later") from error
     except ValueError:  # another checksum
         raise StorageError(
             f"{file.address}: what arrived is not the published file ({file.size} bytes, sha256 {file.sha256[:12]}...) "
@@ -150,3 +130,45 @@ def download(file: RemoteFile, folder: Path, *, progress_bar: bool = True) -> bo
             "choose a folder that is yours, on a disk with room"
         ) from error
     return True
+
+
+class Rows(NamedTuple):
+    """Cells of the lines of a text file that are not empty, and the numbers of these lines."""
+
+    file: Path
+    lines: list[int]
+    cells: list[list[str]]
+
+    def refuse(self, row: int, reason: str) -> NoReturn:
+        raise DataError(f"{self.file}, line {self.lines[row]}: {reason}; get the file again")
+
+    def after(self, row: int) -> "Rows":
+        """Return the rows from one on."""
+        return Rows(self.file, self.lines[row:], self.cells[row:])
+
+    def of_width(self, width: int) -> "Rows":
+        """Return the rows if each has so many cells."""
+        for row, cells in enumerate(self.cells):
+            if len(cells) != width:
+                self.refuse(row, f"there are {len(cells)} values instead of {width}")
+        return self
+
+    def numbers(self, start: int = 0) -> NDArray[np.float64]:
+        """Return the cells from a column on as finite numbers."""
+        cells = pd.DataFrame(self.cells, dtype=object)
+        how: Any = {"text": True, "remedy": "get the file again"}
+        columns = [
+            numbers(cells[at], str(at + 1), lambda row: f"{self.file}, line {self.lines[row]}", **how)
+            for at in cells.columns[start:]
+        ]
+        return np.column_stack(columns)
+
+
+def read_rows(file: Path, separator: str | None = None) -> Rows:
+    """Read a file whose cells are separated by a character, or by any white space."""
+    with reading(file):
+        text = file.read_text(encoding="utf-8-sig")
+    numbered = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if not numbered:
+        raise DataError(f"{file}: the file is empty; get it again")
+    return Rows(file, [number for number, _ in numbered], [line.split(separator) for _, line in numbered])

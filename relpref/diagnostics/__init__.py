@@ -2,12 +2,10 @@
 
 from relpref.diagnostics.calibration import Calibration
 from relpref.diagnostics.certificate import Certificate, certify
-from relpref.diagnostics.comparison import compare, influence, raters
-from relpref.diagnostics.folds import k_fold
+from relpref.diagnostics.comparison import compare, evidence_without_each, influence, raters
 from relpref.diagnostics.held_out import HeldOut
-from relpref.diagnostics.loo import leave_one_out
+from relpref.diagnostics.loo import k_fold, leave_one_out
 from relpref.diagnostics.nuts import Check, check
-from relpref.diagnostics.relations import evidence_without_each
 from relpref.diagnostics.sbc import calibrate
 
 __all__ = [

@@ -18,11 +18,10 @@ from relpref.limits import MAX_NUMBERS_OF_UNIFORM
 Floats = NDArray[np.float64]
 
 LEVEL = 0.99  # of the band that pictures show and words go by
-GRID = np.arange(1, 101) / 101  # where cumulative distributions are looked at
+GRID = np.arange(1, 101) / 101  # where cumulative distributions are compared
 _REPLICATES = 10_000  # of the null distribution
 _FEWEST = 50  # simulations of which silence says something
 _MISSING = 0.01  # share of fits without a posterior: more say that the engine cannot be used there
-_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "relpref", "font.size": 9}
 _WHY = {
     "calibrated": "No sign of miscalibration of the {}",
     "too few": "Too few simulations to tell whether the {} is calibrated",
@@ -62,20 +61,7 @@ class Calibration:
         return sum(result != "converged" for result in self.results)
 
     def coverage(self, probability: float, quantity: str | None = None) -> tuple[float, float]:
-        """How often a central interval held the truth.
-
-        Parameters
-        ----------
-        probability : float
-            Of the interval.
-        quantity : str, optional
-            Of ``pits``; the first by default.
-
-        Returns
-        -------
-        share, standard_error : float
-            The error is the binomial one of a calibrated engine.
-        """
+        """Share of central intervals of a probability that held the truth, and its binomial standard error if that is right."""
         pit = self._of(quantity)
         held = np.abs(np.where(np.isnan(pit), 1.0, pit) - 0.5) <= probability / 2
         return float(np.mean(held)), float(np.sqrt(probability * (1 - probability) / len(pit)))
@@ -118,13 +104,13 @@ class Calibration:
             By quantity: ``simulations``, ``not_converged``, ``p_value``, the share of central intervals of 50, 80 and 95 % that held
             the truth with its binomial standard error (``coverage_50``, ``se_50`` ...), and ``verdict``.
         """
-        rows = {}
+        rows: dict[str, dict[str, object]] = {}
         for quantity, pit in self.pits.items():
-            row: dict[str, object] = {"simulations": len(pit), "not_converged": self.not_converged}
-            row["p_value"] = self.p_value(quantity)
+            counts = {"simulations": len(pit), "not_converged": self.not_converged}
+            row = rows[quantity] = {**counts, "p_value": self.p_value(quantity)}
             for percent in (50, 80, 95):
                 row[f"coverage_{percent}"], row[f"se_{percent}"] = self.coverage(percent / 100, quantity)
-            rows[quantity] = row | {"verdict": self.verdict(quantity)}
+            row["verdict"] = self.verdict(quantity)
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("quantity")
 
     def verdict(self, quantity: str | None = None) -> str:
@@ -153,14 +139,12 @@ class Calibration:
     @property
     def sentence(self) -> str:
         """The verdict on the latent quantity in plain words."""
-        number, quantity = len(self.pit), next(iter(self.pits))
-        held, error = self.coverage(0.8)
+        number, (held, error), verdict = len(self.pit), self.coverage(0.8), self.verdict()
         facts = f"80 % intervals held the truth in {100 * held:.1f} % of {number} simulations (± {100 * error:.1f})"
-        failed = self.not_converged
-        also = f"; {failed} of the fits did not converge" if failed else ""
-        if self.verdict() == "not usable":
+        also = f"; {self.not_converged} of the fits did not converge" if self.not_converged else ""
+        if verdict == "not usable":
             return f"Not usable: {self.missing} of {number} fits left no posterior: {facts}{also}."
-        why = _WHY[self.verdict()].format(quantity)
+        why = _WHY[verdict].format(next(iter(self.pits)))
         return f"{why}: {facts}, p = {self.p_value():.3g}{also}."
 
     def picture(self, path: str | os.PathLike[str]) -> Path:
@@ -194,7 +178,7 @@ def draw(found: Mapping[str, Calibration], path: str | os.PathLike[str], *, colu
 
     wide = min(columns, len(found))
     high = -(-len(found) // wide)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "relpref", "font.size": 9}):
         figure = Figure(figsize=(0.8 + 3.2 * wide, 0.6 + 2.4 * high), layout="constrained")
         FigureCanvasSVG(figure)
         panels = figure.subplots(high, wide, squeeze=False, sharex=True, sharey=True).ravel()

@@ -1,4 +1,4 @@
-"""What a posterior says of answers: of its own with each one's site taken out, or of others that it has not seen.
+"""What a posterior says of answers: of its own with each one's site taken out, or of others that are new to it.
 
 A posterior is a mixture of one or more components, Gaussians or points, each at its own hyperparameters. In every component an answer
 sees one number, its predictor, whose belief without the answer is the cavity of expectation propagation; its probability is the
@@ -18,12 +18,7 @@ from scipy import sparse
 
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.evidence import known_sites
-from relpref.infer.program import (
-    Observation,
-    Program,
-    Reading,
-    Values,
-)
+from relpref.infer.program import Observation, Program, Reading, Values
 from relpref.infer.sites import SparseRows
 from relpref.limits import MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Posterior
@@ -32,16 +27,10 @@ from relpref.posterior.origin import Origin
 
 
 class Components(NamedTuple):
-    """A posterior as K Gaussians or points.
+    """A posterior as K Gaussians, or points without a ``scale``.
 
-    Attributes
-    ----------
-    moving : dict from hyperparameter to array, shape (K, ...)
-    location : array, shape (K, n)
-    scale : array, shape (K, n, n), or None
-        None where the components are points.
-    precision, shift : array, shape (K, m)
-        Sites of the answers that are taken out; zeros where none is in.
+    ``moving`` has K values of each hyperparameter; ``location`` and ``scale`` are of shapes (K, n) and (K, n, n); ``precision`` and
+    ``shift``, shape (K, m), are the sites that are taken out, zeros where none is in.
     """
 
     moving: Values
@@ -58,22 +47,18 @@ class Predictive(NamedTuple):
     ----------
     site : array of int, shape (m,)
         Which of the observed sites each row belongs to.
-    count : array, shape (m,)
-        Answers in each row; 0 for one that was not asked.
-    value : array, shape (m,)
-        What was answered.
+    count, value : array, shape (m,)
+        Answers in each row, 0 for one that was not asked; and what was answered.
     side : array, shape (m,)
         Whom it favors: 1 the first (or yes), −1 the second (or no), 0 neither; NaN for numbers.
     paired : array of bool, shape (m,)
         Whether an answer compares two, so that exchanging the two is an accident; not so where answers are yes or no.
-    weights : array, shape (K, m)
-        Of the components, row by row.
-    log_score : array, shape (K, m)
-        Log probability of one answer of each row, in each component.
+    weights, log_score : array, shape (K, m)
+        Of the components, row by row; and the log probability of one answer of each row in each component.
     step : array, shape (K, m)
         A component's mean without the answer is its mean plus this times Σa, a the row's projection.
     chance : array, shape (3, m)
-        Probability of an answer for the second (or no), for neither, for the first (or yes); NaN for numbers.
+        Probability of an answer for the first (or yes), for neither, for the second (or no); NaN for numbers.
     moments : array, shape (3, m)
         Mean, and second and third central moment, of the log probability that an answer gets if the posterior is right; NaN for
         numbers unless K = 1.
@@ -97,43 +82,18 @@ class Predictive(NamedTuple):
 class Question:
     """A posterior and answers to its program, prepared so that nothing is looked at twice.
 
-    Parameters
-    ----------
-    posterior : Posterior
-    origin : Origin, optional
-        How the program is called with the answers in question, which are new to the posterior. Those that it comes from by default;
-        then each is taken out before it is predicted.
-    values : mapping from hyperparameter to value, optional
-        At which answers are predicted, instead of those at which the posterior was found.
-
-    Attributes
-    ----------
-    components : Components
-    weights : array, shape (K,)
-        Of the components.
-    observed : tuple of str
-        The sites with answers.
-
-    Raises
-    ------
-    UnsupportedProgramError
-        If the posterior does not know its program, or kept no sites.
-    DataError
-        If the posterior has no numbers, or answers that came by quick updates.
+    The answers are those of ``origin``, new to the posterior; by default its own, each of which is taken out before it is predicted.
+    ``values`` are hyperparameters at which they are predicted, instead of the posterior's.
     """
 
     def __init__(
-        self,
-        posterior: Posterior,
-        origin: Origin | None = None,
-        *,
-        values: Mapping[str, Any] | None = None,
+        self, posterior: Posterior, origin: Origin | None = None, *, values: Mapping[str, Any] | None = None
     ) -> None:
-        known_origin, values = _usable(posterior), values or {}
-        given = known_origin if origin is None else origin
+        own, values = _usable(posterior), dict(values or {})
+        given = own if origin is None else origin
         draws = {n: v for n, v in posterior.hyperparameter_draws.items() if n not in values}
         held = {n: v for n, v in posterior.hyperparameters.items() if n not in draws}
-        fixed = {name: np.asarray(value) for name, value in (held | dict(values)).items()}
+        fixed = {name: np.asarray(value) for name, value in (held | values).items()}
         with jax.enable_x64(True):
             first = {**fixed, **{name: value[0] for name, value in draws.items()}}
             program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
@@ -143,7 +103,7 @@ class Question:
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
         self.observed = layout.observed
         self.weights = posterior.belief.weights
-        location, scale = posterior.belief.as_mixture()
+        location, scale = posterior.belief.locations, posterior.belief.scales
         shape = (len(location), layout.num_rows)
         sites = [np.zeros(shape)] * 2
         if origin is None and scale is not None:
@@ -153,34 +113,20 @@ class Question:
         self._classes = posterior.kind == "classes"
 
     def answer(self, weights: Floats | None = None) -> Predictive:
-        """Ask every component.
-
-        Parameters
-        ----------
-        weights : array, shape (K, m), optional
-            Of the components, row by row; those of the posterior by default.
-        """
-        parts = self.components
+        """Ask every component, weighted row by row, shape (K, m), or as in the posterior."""
         if weights is None:
-            weights = np.repeat(self.weights[:, None], parts.precision.shape[1], axis=1)
+            weights = np.repeat(self.weights[:, None], self.components.precision.shape[1], axis=1)
         with jax.enable_x64(True):
-            found = _ask(self._program, self._classes, parts, weights)
-        return Predictive(*(np.asarray(value) for value in found))
+            found = _ask(self._program, self._classes, self.components, weights)
+        return Predictive(*map(np.asarray, found))
 
     def projection(self) -> Any:
-        """A, the linear part of the predictors, a matrix of shape (m, n), sparse where at most two entries of each row are not 0.
-
-        Raises
-        ------
-        UnsupportedProgramError
-            If it differs between the components.
-        """
-        program = self._program
-        moving = self.components.moving
+        """A, the linear part of the predictors, shape (m, n), sparse where at most two entries of each row are not 0."""
+        program, moving = self._program, self.components.moving
         if moving and not program.layout.constant_projection:
             raise UnsupportedProgramError(
                 "what the answers look at depends on hyperparameters that were integrated over; fit with "
-                'hyperparameters="maximise"'
+                'hyperparameters="maximize"'
             )
         if program.rows is not None:
             columns, entries = np.asarray(program.rows.column), np.asarray(program.rows.entry)
@@ -188,8 +134,7 @@ class Question:
             shape = len(columns), program.layout.num_latents
             return sparse.csr_array((entries.ravel(), (rows, columns.ravel())), shape=shape)
         with jax.enable_x64(True):
-            first = {name: jnp.asarray(value[0]) for name, value in moving.items()}
-            return np.asarray(_projection(program.at(first)))
+            return np.asarray(_projection(program.at({n: jnp.asarray(v[0]) for n, v in moving.items()})))
 
 
 def _usable(posterior: Posterior) -> Origin:
@@ -217,18 +162,14 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         """What is summed over the components, each with its weight; and what is kept of each: log scores and steps."""
         reading = program.at(part.moving).read()
         mean, variance, step = _without_own(reading, program.rows, part)
-        found = [
-            _outcomes(observation, mean[its], variance[its])
-            for observation, its in zip(reading.observations, _slices(reading), strict=True)
-        ]
-        possible = [outcome.weight for outcome in found]
+        its = _slices(reading)
+        each = [_outcomes(o, mean[i], variance[i]) for o, i in zip(reading.observations, its, strict=True)]
         sums = {
-            "chance": weight * jnp.concatenate([_by_side(outcome) for outcome in found], axis=1),
-            "classes": _by_class(reading, possible[0], weight) if classes else jnp.zeros((0, 0)),
-            "possible": [weight[its] * each for each, its in zip(possible, _slices(reading), strict=True)],
-            "powers": weight * _powers(possible, [outcome.log_probability for outcome in found]),
+            "chances": [weight[i] * chance for i, (_, chance, _) in zip(its, each, strict=True)],
+            "logs": [weight[i] * log for i, (_, _, log) in zip(its, each, strict=True)],
+            "classes": _by_class(reading, each[0][1], weight) if classes else jnp.zeros((0, 0)),
         }
-        return sums, (jnp.concatenate([outcome.log_score for outcome in found]), step)
+        return sums, (jnp.concatenate([log_score for log_score, _, _ in each]), step)
 
     def add(sums: Any, inputs: tuple[Components, Array]) -> tuple[Any, tuple[Array, Array]]:
         more, kept = one(*inputs)
@@ -241,23 +182,35 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
 
     observations = program.at(first.moving).read().observations
     sizes = np.array([observation.value.size for observation in observations])
-    side = jnp.concatenate([_side(observation) for observation in observations])
-    # Of a mixture the probabilities of outcomes are averages; the density of a number is not known at common nodes.
-    listed = [jnp.log(jnp.where(each > 0, each, 1.0)) for each in sums["possible"]]
-    single = jnp.where(len(weights) == 1, 0.0, jnp.nan)
-    powers = jnp.where(jnp.isnan(side), sums["powers"] + single, _powers(sums["possible"], listed))
     paired = np.array([getattr(observation.likelihood, "paired", True) for observation in observations])
+    side, chance, moments = [], [], []
+    for observation, chances, logs in zip(observations, sums["chances"], sums["logs"], strict=True):
+        value = jnp.ravel(jnp.asarray(observation.value))
+        known = getattr(observation.likelihood, "outcomes", None)
+        unknown = jnp.full(value.shape, jnp.nan)
+        if known is None:
+            # The density of a number under a mixture is not known at common nodes.
+            logs = logs if len(logs) and len(weights) == 1 else unknown[None]
+            chances = chances if len(chances) else unknown[None]
+            side.append(unknown)
+            chance.append(jnp.stack([unknown] * 3))
+        else:
+            sides = 2 * known[1] - 1
+            logs = jnp.log(jnp.where(chances > 0, chances, 1.0))  # an outcome that cannot be adds nothing
+            side.append(jnp.asarray(sides)[value.astype(int) - int(known[0][0])])
+            chance.append(jnp.stack([jnp.sum(chances[sides == at], axis=0) for at in (1, 0, -1)]))
+        moments.append(_central(*(jnp.sum(chances * logs**k, axis=0) for k in (1, 2, 3))))
     return Predictive(
         site=jnp.asarray(np.repeat(np.arange(len(sizes)), sizes)),
         count=jnp.concatenate([observation.counts for observation in observations]),
         value=jnp.concatenate([jnp.ravel(jnp.asarray(o.value, float)) for o in observations]),
-        side=side,
+        side=jnp.concatenate(side),
         paired=jnp.asarray(np.repeat(paired, sizes)),
         weights=weights,
         log_score=log_score,
         step=step,
-        chance=sums["chance"],
-        moments=_central(*powers),
+        chance=jnp.concatenate(chance, axis=1),
+        moments=jnp.concatenate(moments, axis=1),
         classes=sums["classes"],
     )
 
@@ -293,8 +246,9 @@ def _without_own(reading: Reading, rows: SparseRows | None, part: Components) ->
         (first, second), (a, b) = rows.column.T, rows.entry.T
         variance = a**2 * part.scale[first, first] + b**2 * part.scale[second, second]
         variance = variance + 2 * a * b * part.scale[first, second]
-    variance = jnp.maximum(variance, 0.0)  # rounding, where two entities are the same to the model
-    copies = jnp.minimum(jnp.concatenate([o.counts for o in reading.observations]), 1.0)
+    variance = jnp.maximum(variance, 0.0)  # rounding, where two items are the same to the model
+    counts = jnp.concatenate([observation.counts for observation in reading.observations])
+    copies = jnp.minimum(counts, 1.0)
     precision, shift = copies * part.precision, copies * part.shift
     left = 1 - variance * precision
     step = (precision * mean - shift) / left
@@ -302,20 +256,19 @@ def _without_own(reading: Reading, rows: SparseRows | None, part: Components) ->
     known = known_sites(reading.observations, reading.offset)
     if known is not None and len(mean) <= MAX_ROWS_TAKEN_OUT:
         closed = known.rows & (precision > 0)
-        exact = _without_row(reading, part)
+        exact = _without_row(reading, part, counts)
         before = jnp.where(closed, exact[0], before[0]), jnp.where(closed, exact[1], before[1])
         moves = closed & (variance > 0)
         step = jnp.where(moves, (before[0] - mean) / jnp.where(moves, variance, 1.0), step)
     return before[0] + reading.offset, before[1], step
 
 
-def _without_row(reading: Reading, part: Components) -> tuple[Array, Array]:
+def _without_row(reading: Reading, part: Components, counts: Array) -> tuple[Array, Array]:
     """Mean and variance of every projection without one copy of its row's site, from the prior; shape (m,) each.
 
     Where a Gaussian site is far more precise than all else that is known of its row, 1 − vτ is rounding. So the whole row is taken out
     by (I + TG)⁻¹, G the prior covariance of the projections (Rasmussen & Williams 2006, eq. 5.12), and its other copies put back.
     """
-    counts = jnp.concatenate([o.counts for o in reading.observations])
     precision, shift = counts * part.precision, counts * part.shift
     gram = reading.covariance.congruence(reading.projection.apply)
     scale = 1 / (1 + jnp.abs(precision) * jnp.diagonal(gram))  # of the rows, for the solver
@@ -335,27 +288,11 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-class _Outcomes(NamedTuple):
-    """The log score of m answers, and the q possible answers to each question: none where they are not known.
+def _outcomes(observation: Observation, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+    """Log scores of m answers, shape (m,), and of the q possible ones the probabilities and log probabilities, shape (q, m).
 
-    Attributes
-    ----------
-    log_score : Array, shape (m,)
-    log_probability : Array, shape (q, m)
-        Of each, under N(mean, variance) of the predictor; of numbers the log density at q nodes.
-    weight : Array, shape (q, m)
-        They add up to 1: the probabilities, or the weights of the nodes.
-    side : array, shape (q,)
-        As `Predictive.side`.
+    The predictor is N(mean, variance). Of numbers there are the weights and the log density at q nodes; none where it is not known.
     """
-
-    log_score: Array
-    log_probability: Array
-    weight: Array
-    side: Floats
-
-
-def _outcomes(observation: Observation, mean: Array, variance: Array) -> _Outcomes:
     likelihood, value, _ = observation
     shape = jnp.shape(likelihood.predictor)
     belief = jnp.reshape(mean, shape), jnp.reshape(variance, shape)
@@ -364,35 +301,16 @@ def _outcomes(observation: Observation, mean: Array, variance: Array) -> _Outcom
         return jnp.ravel(likelihood.tilted(value, *belief).log_normalizer)
 
     known = getattr(likelihood, "outcomes", None)
-    if known is not None:
-        values, favours = known
-        each = jnp.stack([log_probability(jnp.full(shape, one)) for one in values])
-        return _Outcomes(log_probability(value), each, jnp.exp(each), 2 * favours - 1)
     density = getattr(likelihood, "log_density_at", None)
-    number = 0 if density is None else len(_NODES)
-    each, weight = jnp.zeros((number, mean.size)), jnp.reshape(jnp.asarray(_WEIGHTS[:number]), (-1, 1))
-    if density is not None:
-        nodes = jnp.asarray(_NODES).reshape(-1, *[1] * len(shape))
-        each = jnp.reshape(density(nodes, *belief), each.shape)
-    return _Outcomes(
-        log_probability(value), each, jnp.broadcast_to(weight, each.shape), np.full(number, np.nan)
-    )
-
-
-def _side(observation: Observation) -> Array:
-    known = getattr(observation.likelihood, "outcomes", None)
-    value = jnp.ravel(jnp.asarray(observation.value))
-    if known is None:
-        return jnp.full(value.shape, jnp.nan)
-    values, favours = known
-    return jnp.asarray(2 * favours - 1)[value.astype(int) - int(values[0])]
-
-
-def _by_side(found: _Outcomes) -> Array:
-    """Probability of the outcomes for the second, for neither and for the first, shape (3, m)."""
-    if not len(found.side) or np.isnan(found.side).any():
-        return jnp.full((3, *jnp.shape(found.log_score)), jnp.nan)
-    return jnp.stack([jnp.sum(found.weight[found.side == side], axis=0) for side in (-1, 0, 1)])
+    logs, weights = jnp.zeros((0, mean.size)), jnp.zeros((0, mean.size))
+    if known is not None:
+        logs = jnp.stack([log_probability(jnp.full(shape, one)) for one in known[0]])
+        weights = jnp.exp(logs)
+    elif density is not None:
+        nodes = jnp.reshape(jnp.asarray(_NODES), (-1, *[1] * len(shape)))
+        logs = jnp.reshape(density(nodes, *belief), (len(_NODES), mean.size))
+        weights = jnp.broadcast_to(jnp.asarray(_WEIGHTS)[:, None], logs.shape)
+    return log_probability(value), weights, logs
 
 
 def _by_class(reading: Reading, chance: Array, weight: Array) -> Array:
@@ -402,18 +320,6 @@ def _by_class(reading: Reading, chance: Array, weight: Array) -> Array:
     one = jnp.ones((1, shape[0]), going.dtype)
     change = jnp.concatenate([one, going]) - jnp.concatenate([going, 0 * one])
     return jnp.reshape(weight, shape)[:, 0] * change
-
-
-def _powers(weights: Any, values: Any) -> Array:
-    """Σ weight·value^k over the outcomes for k = 1, 2, 3, shape (3, m); an outcome that cannot be adds nothing."""
-
-    def expectation(weight: Array, value: Array) -> Array:
-        if not len(weight):  # nobody knows what the outcomes are
-            return jnp.full((3, *weight.shape[1:]), jnp.nan)
-        value = jnp.where(weight > 0, value, 0.0)
-        return jnp.stack([jnp.sum(weight * value**k, axis=0) for k in (1, 2, 3)])
-
-    return jnp.concatenate([expectation(*each) for each in zip(weights, values, strict=True)], axis=1)
 
 
 def _central(first: Array, second: Array, third: Array) -> Array:

@@ -1,16 +1,17 @@
 """Whether an approximate posterior is the exact one, as far as importance weights can tell, in numbers and in a sentence."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 
-from relpref.infer.large.answered import answered
-from relpref.infer.psis import by_chain, convergence, threshold
+from relpref.errors import renamed_keywords
+from relpref.infer.large.problem import answered
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.infer.result import by_chain, convergence, threshold
 from relpref.infer.reweighting import MIN_EFFECTIVE, require_draws, weighted_draws
-from relpref.infer.search import UNMIXED
+from relpref.infer.sampling import UNMIXED
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import generator
 
@@ -23,7 +24,7 @@ CHECK = "compare with NUTS instead (relpref check, or relpref.diagnostics.check)
 _MANY = 600  # dimensions from which weights often fail of themselves
 _AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws that can be relied on (Vehtari et al. 2021)
 _DISAGREE = 1.05
-_MIN_HYPERPARAMETER_DRAWS = 50  # effective ones, over which a posterior is only averaged
+_MIN_DRAWS = 50  # effective ones, over which a posterior is only averaged
 _EQUAL = 1e-3  # sd of log weights that are equal but for rounding
 
 # By verdict and case.
@@ -49,6 +50,8 @@ _SENTENCES = {
     "({facts}).",
     "undecided weights": "Whether {engine} is right is not decided: means seem off by up to {largest}, {ratios}, and the Monte Carlo "
     "errors reach over the tolerance of a tenth ({facts}). Raise num_samples, or use the draws themselves: posterior.reweighted().",
+    "reliability": "Importance weights cannot certify this posterior, {cause} ({facts}; to be relied on, k-hat is at most {limit:.2f} and "
+    "at least {least} draws are effective): {check}.",
     "doubtful weights": "{engine} is off: by up to {largest} in the mean, and {ratios}. The weights can be relied on ({facts}): use "
     "posterior.reweighted(), or a more accurate engine.",
 }
@@ -61,21 +64,17 @@ class Certificate:
     Attributes
     ----------
     verdict : {"exact", "good", "undecided", "doubtful", "failed"}
-        "exact": nothing is approximated. "good": shown to be right, within the tolerance. "undecided": the weights can be relied on,
-        but their Monte Carlo errors reach over the tolerance after all draws. "doubtful": the weights can be relied on and show that
-        something is off, or they are at the border of what can be relied on. "failed": nothing can be said, or worse, draws disagree;
-        that alone does not show that the posterior is wrong, see ``sentence``.
+        "exact": nothing is approximated. "good": shown to be right, within the tolerance. "undecided": Monte Carlo errors reach over
+        the tolerance after all draws. "doubtful": something is off, or the weights are at the border of what can be relied on.
+        "failed": nothing can be said, or draws disagree, which alone does not show that the posterior is wrong.
     sentence : str
-        In plain words.
     k_hat : float
         Shape of the tail of the importance weights; at most 0.7 is fine. NaN where there are no weights.
     ess : float
         Effective sample size: so many independent draws of the exact posterior say as much as the weighted ones.
-    efficiency : float
-        ``ess`` over the number of draws.
     num_samples : int
     table : DataFrame or None
-        Where the weights can be relied on, see `comparison`; the exact posterior by reweighting. By entity (relative to the average of
+        Where the weights can be relied on, see `comparison`; the exact posterior by reweighting. By item (relative to the average of
         all), by example for classifiers, by site and position otherwise.
     log_evidence : float
         Of the exact model at the posterior's hyperparameters, by reweighting; NaN where there are no weights to rely on, and of a mixture.
@@ -91,8 +90,9 @@ class Certificate:
 
     @classmethod
     def _of(cls, case: str, numbers: dict[str, Any] | None = None, **words: Any) -> "Certificate":
-        verdict: Any = case.split()[0]
-        return cls(verdict, _SENTENCES[case].format(check=CHECK, **words), **(numbers or {}))
+        verdict, _, what = case.partition(" ")
+        sentence = _SENTENCES.get(case) or _SENTENCES[what]
+        return cls(cast(Verdict, verdict), sentence.format(check=CHECK, **words), **(numbers or {}))
 
     @property
     def efficiency(self) -> float:
@@ -111,14 +111,7 @@ class Certificate:
 
 
 def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.DataFrame) -> pd.DataFrame:
-    """How far reported means and sds are from exact ones that are known up to Monte Carlo errors.
-
-    Parameters
-    ----------
-    reported, exact : DataFrame
-        ``mean`` and ``sd`` of the same things.
-    error : DataFrame
-        Of the exact means and sds, ``mean`` and ``sd``.
+    """How far reported means and sds are from exact ones, whose Monte Carlo errors are known.
 
     Returns
     -------
@@ -139,22 +132,24 @@ def comparison(reported: pd.DataFrame, exact: pd.DataFrame, error: pd.DataFrame)
     )
 
 
-def _sizes(table: pd.DataFrame) -> list[tuple[pd.Series, pd.Series]]:
-    """How far means and sds are off, each with its Monte Carlo error."""
-    ratio = (table["sd_ratio"] - 1).abs(), table["sd_ratio_error"]
-    return [(table["shift"].abs(), table["shift_error"]), ratio]
+def _sizes(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """How far ``means`` and ``sds`` are off, and as far as Monte Carlo errors reach."""
+    sizes = pd.DataFrame({"means": table["shift"].abs(), "sds": (table["sd_ratio"] - 1).abs()})
+    return sizes, ERRORS * table[["shift_error", "sd_ratio_error"]].set_axis(["means", "sds"], axis=1)
 
 
-def off(table: pd.DataFrame) -> list[pd.Series]:
-    """Which means and which sds are off by more than the tolerance, beyond their Monte Carlo errors."""
-    # What cannot be computed is off.
-    return [~(size <= TOLERANCE + ERRORS * error) for size, error in _sizes(table)]
+def off(table: pd.DataFrame) -> pd.DataFrame:
+    """Which ``means`` and ``sds`` are off by more than the tolerance, beyond their Monte Carlo errors."""
+    sizes, errors = _sizes(table)
+    return ~(sizes - errors <= TOLERANCE)  # what cannot be computed is off
 
 
-def _is_open(table: pd.DataFrame) -> bool:
-    """Whether for some mean or sd the Monte Carlo errors reach over the tolerance, and no other is off."""
-    right = all((size + ERRORS * error <= TOLERANCE).all() for size, error in _sizes(table))
-    return not right and not any(wrong.any() for wrong in off(table))
+def _verdict(table: pd.DataFrame) -> Literal["good", "undecided", "doubtful"]:
+    """Undecided where Monte Carlo errors reach over the tolerance, and nothing is off."""
+    sizes, errors = _sizes(table)
+    if off(table).any(axis=None):
+        return "doubtful"
+    return "good" if (sizes + errors <= TOLERANCE).all(axis=None) else "undecided"
 
 
 def called(label: Any) -> str:
@@ -162,8 +157,9 @@ def called(label: Any) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
+@renamed_keywords(key="rng_key")
 def certify(
-    posterior: Posterior | RelationPosterior, num_samples: int = 4000, key: Any = None
+    posterior: Posterior | RelationPosterior, num_samples: int = 4000, rng_key: Any = None
 ) -> Certificate:
     """Whether a posterior is the exact one, as far as importance weights can tell.
 
@@ -176,7 +172,7 @@ def certify(
     num_samples : int
         Draws to be weighted, at least 100; up to 16 times as many, until the verdict is decided. They come in pairs on either side of
         the mean.
-    key : JAX key or int, optional
+    rng_key : JAX key or int, optional
         The posterior's own by default.
 
     Returns
@@ -192,7 +188,7 @@ def certify(
 
     Notes
     -----
-    Weights of n-dimensional draws vary the more the larger n is, even where every margin is right: with hundreds of entities they may
+    Weights of n-dimensional draws vary the more the larger n is, even where every margin is right: with hundreds of items they may
     fail although EP is right. `check` compares with NUTS then.
     """
     require_draws(num_samples)
@@ -207,14 +203,16 @@ def certify(
     if not posterior.has_answers:
         return Certificate._of("exact prior")
     table = None
-    for found in weighted_draws(posterior, num_samples, generator(posterior.key if key is None else key)):
+    for found in weighted_draws(
+        posterior, num_samples, generator(posterior.key if rng_key is None else rng_key)
+    ):
         log_weights = found.log_weights
         if np.all(np.isfinite(log_weights)) and np.std(log_weights) < _EQUAL:
             number, mean = len(log_weights), float(np.mean(log_weights))
             numbers = {"ess": float(number), "num_samples": number, "log_evidence": mean}
             return Certificate._of("exact weights", numbers)
         table = comparison(posterior.reported(), *found.moments(posterior)) if found.reliable else None
-        if table is not None and not _is_open(table):
+        if table is not None and _verdict(table) != "undecided":
             break
     facts: dict[str, Any] = {
         "k_hat": float(found.smoothed.k_hat),
@@ -228,7 +226,7 @@ def certify(
 
 def _of_draws(posterior: Posterior) -> Certificate:
     """Of samples: whether the chains agree."""
-    draws, chains = posterior.belief.as_mixture()[0], posterior.chains
+    draws, chains = posterior.belief.locations, posterior.chains
     r_hat, ess = convergence(by_chain(draws, chains))
     still = int(np.sum(np.ptp(draws, axis=0) == 0))
     case = "failed stuck" if still else "doubtful chain" if chains == 1 else "good chains"
@@ -247,34 +245,24 @@ def _of_weights(posterior: Posterior, table: pd.DataFrame | None, numbers: dict[
     facts = f"k-hat {k_hat:.2f}, {ess:.0f} effective draws of {number}"
     if table is None:
         size = posterior.belief.size
-        cause = "the posterior may be right or wrong"
-        if size > _MANY:
-            cause = f"with {size} dimensions that happens even where every mean and sd is right"
-        sentence = (
-            f"Importance weights cannot certify this posterior, {cause} ({facts}; to be relied on, k-hat is at most "
-            f"{threshold(number):.2f} and at least {MIN_EFFECTIVE} draws are effective): {CHECK}."
-        )
-        return Certificate("doubtful" if k_hat <= 1 else "failed", sentence, **numbers)
+        many = f"with {size} dimensions that happens even where every mean and sd is right"
+        cause = many if size > _MANY else "the posterior may be right or wrong"
+        words = {"cause": cause, "facts": facts, "limit": threshold(number), "least": MIN_EFFECTIVE}
+        return Certificate._of(f"{'doubtful' if k_hat <= 1 else 'failed'} reliability", numbers, **words)
     # Weights cannot see hyperparameters that were never drawn.
     r_hat, drawn = posterior.r_hat, posterior.effective_draws
-    if (
-        r_hat is not None
-        and drawn is not None
-        and not (r_hat <= UNMIXED and drawn >= _MIN_HYPERPARAMETER_DRAWS)
-    ):
+    if r_hat is not None and drawn is not None and not (r_hat <= UNMIXED and drawn >= _MIN_DRAWS):
         case = f"{'doubtful' if r_hat <= UNMIXED else 'failed'} hyperparameters"
         facts = f"R-hat {r_hat:.3f}, {drawn:.0f} effective draws of the hyperparameters"
-        return Certificate._of(case, numbers, facts=facts, least=_MIN_HYPERPARAMETER_DRAWS)
+        return Certificate._of(case, numbers, facts=facts, least=_MIN_DRAWS)
     engine, at = posterior.engine, " at its hyperparameters"
     if posterior.hyperparameter_draws:
         engine, at = f"{engine}, averaged over hyperparameters,", ", hyperparameters included,"
-    wrong = any(part.any() for part in off(table))
-    verdict = "undecided" if _is_open(table) else "doubtful" if wrong else "good"
     shifts, ratios = table["shift"].abs(), table["sd_ratio"]
     worst = int(np.argmax(shifts.to_numpy()))
     ends = dict.fromkeys(f"{end:.2f}" for end in (ratios.min(), ratios.max()))
     return Certificate._of(
-        f"{verdict} weights",
+        f"{_verdict(table)} weights",
         numbers,
         engine=engine,
         at=at,

@@ -1,6 +1,8 @@
-"""Models of the same answers side by side, and what single answers and raters add to one."""
+"""Models of the same answers side by side, and what single answers, raters and parts of the prior add to one."""
 
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,16 +10,20 @@ import pandas as pd
 from scipy.stats import pearson3
 
 from relpref.data.arrays import counted
-from relpref.diagnostics.held_out import HeldOut
+from relpref.diagnostics.held_out import HeldOut, average
 from relpref.diagnostics.loo import LeftOut, leave_one_out, left_out
-from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer import Posterior, RelationPosterior
-from relpref.infer.large.answered import answered
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.infer import Posterior, RelationPosterior, UtilityPosterior
+from relpref.infer.large.problem import answered
 from relpref.limits import MAX_NUMBERS_OF_INFLUENCE
 from relpref.posterior.gaussian import Floats
+from relpref.posterior.origin import Origin
 from relpref.posterior.tables import objects
 
 Candidate = Posterior | RelationPosterior | HeldOut
+
+ATTRIBUTES, INDIVIDUAL = "attributes", "individual"
+_NOISE = "rater_noise"
 
 
 def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
@@ -26,14 +32,14 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
     Parameters
     ----------
     candidates : mapping from name to Posterior, RelationPosterior or HeldOut
-        At least two. Posteriors by `leave_one_out`; what `k_fold` found goes in as it is.
+        At least two. Posteriors by `leave_one_out`; what `k_fold` returned goes in as it is.
 
     Returns
     -------
     DataFrame
         By model: ``elpd``, the sum of the held-out log probabilities of all answers, and ``elpd_se``, its standard error over answers
-        like these; ``difference``, to the best, and ``difference_se``, its standard error, answer by answer and so far smaller than that of
-        two separate sums; ``log_loss``; ``log_evidence``, NaN where there is none.
+        like these; ``difference``, to the best, and ``difference_se``, its standard error, answer by answer; ``log_loss``;
+        ``log_evidence``, NaN where there is none.
 
     Raises
     ------
@@ -44,9 +50,9 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
 
     Notes
     -----
-    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other pairs of a choice. A difference of
-    less than two standard errors, or of less than about 4, is none that these answers could tell (Vehtari, Gelman & Gabry 2017; Sivula,
-    Magnusson & Vehtari 2020, "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
+    Where `HeldOut.composed` is true a difference says little: a model gains by repeating the other pairs of a choice. These answers
+    cannot tell a difference of less than two standard errors, or of less than about 4 (Vehtari, Gelman & Gabry 2017; Sivula, Magnusson &
+    Vehtari 2020, "Uncertainty in Bayesian leave-one-out cross-validation based model comparison").
     """
     if len(candidates) < 2:
         raise DataError(f"compare has {counted(len(candidates), 'model')}; give two or more, by name")
@@ -54,53 +60,47 @@ def compare(candidates: Mapping[str, Candidate]) -> pd.DataFrame:
         name: candidate if isinstance(candidate, HeldOut) else leave_one_out(candidate)
         for name, candidate in candidates.items()
     }
-    first, *others = found
-    for name in others:
-        _check_same_answers(first, found[first], name, found[name])
-    best = max(found, key=lambda name: found[name].elpd)
-    rows = []
+    first, *others = found.items()
+    for other in others:
+        _check_same_answers(first, other)
+    best = max(found.values(), key=lambda held_out: held_out.elpd)
+    rows = {}
     for name, held_out in found.items():
         evidence = getattr(candidates[name], "log_evidence", None)
-        evidence = np.nan if evidence is None else evidence
-        difference = difference_of(held_out, found[best])
-        rows.append((held_out.elpd, held_out.elpd_se, *difference, held_out.log_loss, evidence))
-    columns = ["elpd", "elpd_se", "difference", "difference_se", "log_loss", "log_evidence"]
-    table = pd.DataFrame(rows, pd.Index(list(found), name="model"), columns)
+        difference, error = difference_of(held_out, best)
+        rows[name] = {
+            "elpd": held_out.elpd,
+            "elpd_se": held_out.elpd_se,
+            "difference": difference,
+            "difference_se": error,
+            "log_loss": held_out.log_loss,
+            "log_evidence": np.nan if evidence is None else evidence,
+        }
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
     return table.sort_values("elpd", ascending=False, kind="stable")
 
 
 def difference_of(one: HeldOut, other: HeldOut) -> tuple[float, float]:
     """Sum of the differences of the log scores of the same answers, and its standard error."""
-    scores: list[Floats] = [each.table["log_score"].to_numpy(dtype=np.float64) for each in (one, other)]
-    weight, difference = one.weight, scores[0] - scores[1]
-    number = weight.sum()
-    total = float(weight @ difference)
-    if number <= 1:
-        return total, float("nan")
-    spread = weight @ np.square(difference - total / number) / (number - 1)
-    return total, float(np.sqrt(number * spread))
+    mean, error = average(one.log_scores - other.log_scores, one.weight)
+    return float(one.weight.sum() * mean), float(one.weight.sum() * error)
 
 
-def _check_same_answers(first: str, one: HeldOut, second: str, other: HeldOut) -> None:
+def _check_same_answers(*models: tuple[str, HeldOut]) -> None:
     kept = ["probability", "mean", "sd"]
-    tables = [each.table.loc[:, :"probability"].drop(columns=kept, errors="ignore") for each in (one, other)]
-    names, remedy = (repr(first), repr(second)), "compare models of the same answers"
-    columns = [", ".join(table.columns) for table in tables]
-    if columns[0] != columns[1]:
-        raise DataError(
-            f"the answers of {names[0]} have the columns {columns[0]}, those of {names[1]} {columns[1]}; {remedy}"
-        )
-    if len(tables[0]) != len(tables[1]):
-        raise DataError(
-            f"{names[0]} has {counted(len(tables[0]), 'row')} of answers and {names[1]} {len(tables[1])}; {remedy}"
-        )
-    same = (tables[0] == tables[1]) | (tables[0].isna() & tables[1].isna())
-    if not same.all(axis=None):
-        row = int(np.argmin(same.all(axis=1)))
-        given = [", ".join(f"{k}={v}" for k, v in table.iloc[row].items()) for table in tables]
-        raise DataError(
-            f"row {row} of the answers of {names[0]} is {given[0]}, that of {names[1]} {given[1]}; {remedy}"
-        )
+    one, other = (held.table.loc[:, :"probability"].drop(columns=kept, errors="ignore") for _, held in models)
+    names = [f"the answers of {name!r}" for name, _ in models]
+    facts = [f"have {len(table)} rows" for table in (one, other)]
+    if list(one) != list(other):
+        facts = [f"have the columns {', '.join(table)}" for table in (one, other)]
+    elif len(one) == len(other):
+        same = ((one == other) | (one.isna() & other.isna())).all(axis=1)
+        if same.all():
+            return
+        row = int(np.argmin(same))
+        names = [f"row {row} of {name}" for name in names]
+        facts = ["is " + ", ".join(f"{k}={v}" for k, v in table.iloc[row].items()) for table in (one, other)]
+    raise DataError(f"{names[0]} {facts[0]}, {names[1]} {facts[1]}; compare models of the same answers")
 
 
 def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
@@ -114,11 +114,10 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        By row of `HeldOut.table`: the answer as it was given, as there; ``probability`` (held out) and ``log_score``; ``shift``: of all utilities
-        that which would move farthest without the answer (one, of those given several times), in posterior standard deviations and
-        with its sign, so that −1 means lower by one; ``entity``: whose it is. Utilities are relative to the average, as `ranking` has
-        them. Of a classifier it is the latent function of an ``example`` (for more than two classes at a decision); of other
-        programs a ``latent`` value of a site.
+        By row of `HeldOut.table`: the answer as it was given; ``probability`` (held out) and ``log_score``; ``shift`` of the utility that
+        would move farthest without the answer (one, of those given several times), in posterior standard deviations and with its sign;
+        ``entity``: whose utility it is. Utilities are relative to the average. Of a classifier it is the latent function of an
+        ``example`` (for more than two classes at a decision); of other programs a ``latent`` value of a site.
 
     Raises
     ------
@@ -138,20 +137,18 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
     posterior = answered(posterior)
     left = left_out(posterior)
     table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
-    projection, belief = left.question.projection(), posterior.belief
+    projection, belief = left.given.projection(), posterior.belief
     matrix = None
     if posterior.kind == "classes":  # every decision on an example may be moved
         what, matrix = "example", np.asarray(projection @ np.eye(belief.size))
         sd = np.sqrt(np.maximum(np.sum((matrix @ belief.covariance()) * matrix, axis=1), 0.0))
         ends = left.given.table.drop(columns="class").itertuples(index=False, name=None)
-        examples = [end if len(end) > 1 else end[0] for end in ends]
-        labels = [label for label in examples for _ in left.given.classes[1:]]
+        labels = [end if len(end) > 1 else end[0] for end in ends for _ in left.given.classes[1:]]
     else:
         reported = posterior.reported()
-        sd, labels = reported["sd"].to_numpy(), reported.index.tolist()
-        what = "entity" if posterior.kind == "utilities" else "latent"
-    if what == "latent":
-        labels = [f"{site}[{at}]" for site, at in labels]
+        sd, labels, what = reported["sd"].to_numpy(), reported.index.tolist(), "entity"
+        if posterior.kind != "utilities":
+            what, labels = "latent", [f"{site}[{at}]" for site, at in labels]
     shift, which = np.zeros(len(table)), np.zeros(len(table), dtype=np.intp)
     size = max(1, MAX_NUMBERS_OF_INFLUENCE // max(belief.size, len(sd)))
     for start in range(0, len(table), size):
@@ -175,7 +172,7 @@ def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -
     first, last = np.searchsorted(unit, (units.start, units.stop))
     starts = np.searchsorted(unit, np.arange(units.start, units.stop))
     weights = left.weights[:, starts].T
-    parts = left.question.components
+    parts = left.given.components
     if posterior.sampled:
         return np.asarray(weights @ parts.location - belief.mean())
     moved = weights @ parts.location - belief.mean() if len(parts.location) > 1 else 0.0
@@ -183,9 +180,6 @@ def _moved(posterior: Posterior, left: LeftOut, projection: Any, units: slice) -
         by_row = (weight * steps)[first:last, None] * (projection[first:last] @ scale)
         moved = moved + np.add.reduceat(by_row, starts - first, axis=0)
     return np.asarray(moved)
-
-
-NOISE = "rater_noise"
 
 
 def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
@@ -196,17 +190,17 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     posterior : UtilityPosterior
         As for `leave_one_out`, of answers with raters.
     false_alarms : float
-        Probability that anybody at all is said to be at odds where all raters are alike, as it would be if the model were known; where
-        noises are fitted it is two to three times that, see Notes.
+        Probability that anybody at all is said to be at odds where all raters are alike and the model is known; where noises are
+        fitted it is two to three times that.
 
     Returns
     -------
     DataFrame
         By rater, those most at odds first: ``answers``; ``log_loss``, the average of −log probability of each answer without it;
-        ``expected``, what it would be on average, and ``sd``, its standard deviation, if the answers came from the model; ``z``, the
-        difference in those; ``p_value``, of a log loss as high as that; ``at_odds``, whether that is below ``false_alarms`` divided by
-        the number of raters (Bonferroni). Where raters have a noise of their own it is in ``noise``, and all are judged by the median of
-        them: else who answers at random would be expected to.
+        ``expected``, its mean, and ``sd``, its standard deviation, if the answers came from the model; ``z``, the difference in those;
+        ``p_value``, of a log loss as high as that; ``at_odds``, whether that is below ``false_alarms`` divided by the number of raters
+        (Bonferroni). Where raters have a noise of their own it is in ``noise``, and all are judged by the median of them: else answers
+        at random would be expected of who gives such.
 
     Raises
     ------
@@ -217,14 +211,13 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
 
     Notes
     -----
-    Each answer's log loss has a known distribution given the others'; those of a rater are added up as if they were independent, and the
-    tail of the sum is that of a Pearson distribution of type III with its mean, variance and skewness. A rater with few answers can
-    be at odds only by very improbable ones. Other answers of the same rater stay: of one who gave most of the answers to an entity,
-    they agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
+    The log losses of a rater are added up as if they were independent, and the tail of the sum is that of a Pearson distribution of type
+    III with its mean, variance and skewness. A rater with few answers can be at odds only by very improbable ones. Other answers of the
+    same rater stay, and agree with each other (`k_fold` with ``by="rater"`` leaves them out together).
 
     Where everybody's noise is fitted the median of them is itself uncertain, and a little low. With eight equal raters of 25 answers
-    each, 15 of 613 simulated tables (2.4 %) had somebody at odds at ``false_alarms=0.01``, and 7 at 0.003; with one of the eight at random or contrary,
-    no other rater was in 219.
+    each, 15 of 613 simulated tables (2.4 %) had somebody at odds at ``false_alarms=0.01``, and 7 at 0.003; with one of the eight at
+    random or contrary, no other rater was in 219.
     """
     if not 0 < false_alarms < 1:
         raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
@@ -232,36 +225,29 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     if data is None or data.comparisons.rater is None:
         raise DataError("the answers do not say who gave them; fit answers with a column rater")
     posterior, answers = answered(posterior), data.comparisons
-    noise = posterior.hyperparameters.get(NOISE)
-    usual = {} if noise is None else {NOISE: np.full(np.shape(noise), np.median(noise))}
-    left = left_out(posterior, usual)
-    origin = posterior.origin
+    noise = posterior.hyperparameters.get(_NOISE)
+    usual = {} if noise is None else {_NOISE: np.full(np.shape(noise), np.median(noise))}
+    left, origin = left_out(posterior, usual), posterior.origin
     unknown = np.isnan(left.predictive.moments).any()
     if unknown and posterior.hyperparameter_draws and origin and origin.engine:
         # The scores of numbers have known moments in one Gaussian only: that at the averages of the hyperparameters.
-        alone = origin.run(None, posterior.key, fixed=posterior.hyperparameters)
-        left = left_out(alone, usual)
-    loss, moments = -left.log_score, left.predictive.moments
-    if np.isnan(moments).any():
+        left = left_out(origin.run(None, posterior.key, fixed=posterior.hyperparameters), usual)
+    if np.isnan(left.predictive.moments).any():
         raise DataError(
             "nobody knows what the answers could have been: the likelihood is one of its own, or the posterior is a sample"
         )
-
-    def total(values: Floats) -> Floats:
-        sums = np.bincount(answers.rater, weights=answers.count * values, minlength=len(answers.raters))
-        return np.asarray(sums, dtype=np.float64)
-
-    number = total(np.ones_like(loss))
-    observed, expected = total(loss), -total(moments[0])
-    variance, third = total(moments[1]), -total(moments[2])
+    each = [np.ones(len(left.log_score)), left.log_score, *left.predictive.moments]
+    number, score, mean, variance, third = (
+        np.bincount(answers.rater, answers.count * values, len(answers.raters)) for values in each
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         sd = np.sqrt(variance)
-        z = np.where(sd > 0, (observed - expected) / sd, 0.0)
-        p_value = np.where(sd > 0, pearson3.sf(z, np.where(sd > 0, third / sd**3, 0.0)), 1.0)
+        z = np.where(sd > 0, (mean - score) / sd, 0.0)
+        p_value = np.where(sd > 0, pearson3.sf(z, np.where(sd > 0, -third / sd**3, 0.0)), 1.0)
         columns = {
             "answers": number.astype(int),
-            "log_loss": observed / number,
-            "expected": expected / number,
+            "log_loss": -score / number,
+            "expected": -mean / number,
             "sd": sd / number,
             "z": z,
             "p_value": p_value,
@@ -270,5 +256,125 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     if noise is not None:
         columns["noise"] = np.broadcast_to(noise, number.shape)
     index = pd.Index(objects(answers.raters), name="rater", tupleize_cols=False)
-    table = pd.DataFrame(columns, index=index)
-    return table[number > 0].sort_values("p_value", kind="stable")
+    return pd.DataFrame(columns, index)[number > 0].sort_values("p_value", kind="stable")
+
+
+def evidence_without_each(posterior: UtilityPosterior, *, progress_bar: bool = True) -> pd.DataFrame:
+    """Fit again without each part of the model, one at a time, and compare the evidence.
+
+    Hyperparameters are fitted anew, except those that were fixed. Options for the part that is left out (its kernel, its priors, its
+    fixed values) are left out with it.
+
+    Parameters
+    ----------
+    posterior : UtilityPosterior
+        From EP or Laplace, by a program whose prior is a sum of named parts, such as `relpref.models.xpgp`.
+    progress_bar : bool
+        Show each search while it runs, where a person watches.
+
+    Returns
+    -------
+    DataFrame
+        One row for each part: ``left_out`` (``attributes`` or the name of a relation), ``log_evidence`` without it, ``difference`` (log
+        evidence with it less that without it, in nats), ``elpd_difference`` (the same of the held-out log probabilities, see
+        `leave_one_out`) and its standard error ``elpd_se``, and ``note`` (why there is no number, or empty).
+
+    Raises
+    ------
+    UnsupportedProgramError
+        If the posterior has no evidence, does not know its program or its priors, or has one part only.
+    InferenceError
+        If the posterior's own fit did not converge. Where only a fit without a part fails, its row says so.
+
+    Notes
+    -----
+    Where hyperparameters were integrated over, the difference is the log Bayes factor of the part. Where they were maximized, the larger
+    model contains the smaller one (an amplitude of 0), so the difference is seldom negative, and about one nat for each hyperparameter
+    of the part means nothing.
+    """
+    origin, full = posterior.origin, posterior.log_evidence
+    if full is None and posterior.hyperparameter_draws and origin is not None and origin.engine:
+        raise UnsupportedProgramError(
+            "draws of the hyperparameters give no evidence to compare: fit with hyperparameters='integrate' or 'maximize'"
+        )
+    if full is None or origin is None:
+        raise UnsupportedProgramError(
+            "the comparison needs a posterior from EP or Laplace that knows its program; "
+            "fit with one of them in this session, or with a program of relpref.models before saving"
+        )
+    if not origin.complete:
+        raise UnsupportedProgramError(
+            "the fit used priors of its own, which a saved posterior does not keep, so fitting again would be another model; "
+            "compare before saving, or fit again"
+        )
+    result, data, parts = posterior.result, posterior.data, parts_of(posterior)
+    if not result.ok:
+        raise InferenceError(
+            f"the fit itself did not converge, so its evidence compares with nothing: {result.value}", result
+        )
+    removable = [part for part in parts if part == ATTRIBUTES or part in data.relations]
+    if len(parts) < 2 or not removable:
+        raise UnsupportedProgramError(
+            "the model has no two parts of which one could be left out; xpgp with attributes and relations has"
+        )
+    held_out: HeldOut | None = None
+    rows = []
+    for part in removable:
+        fitted, note = _refit(posterior, origin, part, progress_bar)
+        log_evidence = elpd = error = float("nan")
+        if fitted is not None and fitted.log_evidence is not None:
+            log_evidence = fitted.log_evidence
+            held_out = held_out or leave_one_out(posterior)
+            elpd, error = difference_of(held_out, leave_one_out(fitted))
+        rows.append((part, log_evidence, full - log_evidence, elpd, error, note))
+    columns = ["left_out", "log_evidence", "difference", "elpd_difference", "elpd_se", "note"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def parts_of(posterior: Posterior) -> tuple[str, ...]:
+    """Names of the parts of the utilities' prior, in its order."""
+    return tuple(name for parts in posterior.parts.values() for name in parts.means)
+
+
+def _refit(
+    posterior: UtilityPosterior, origin: Origin, part: str, progress_bar: bool
+) -> tuple[Posterior | None, str]:
+    """The posterior without a part, or the reason why there is none."""
+
+    def others(by_site: Mapping[str, Any]) -> dict[str, Any]:
+        return {site: value for site, value in by_site.items() if site_part(posterior, site) != part}
+
+    data, call = posterior.data, origin.unbound()
+    kwargs = dict(call.kwargs)
+    if part == ATTRIBUTES:
+        kwargs.pop("attribute_kernel", None)
+    if kernels := kwargs.get("relation_kernels"):
+        # The kernel of a directed relation stays with the role that is left.
+        kept = {name: kernel for name, kernel in kernels.items() if data.parts_of(name) != (part,)}
+        kwargs["relation_kernels"] = kept
+    if kwargs.get("priors"):
+        kwargs["priors"] = others(kwargs["priors"])
+    fixed = others(origin.fixed if posterior.searched else posterior.hyperparameters)
+    try:
+        smaller = data.without_attributes() if part == ATTRIBUTES else data.without_relation(part)
+        call = replace(call, kwargs=kwargs)
+        for old in origin.datasets().values():
+            call = call.with_argument(old, smaller) if type(old) is type(data) else call
+        engine = origin.engine.changed(call.program, fixed=fixed, throw=True)
+        with warnings.catch_warnings():
+            # That groups of items come apart without the part is what the evidence is about to show.
+            warnings.simplefilter("ignore", UserWarning)
+            fitted = engine.run(posterior.key, *call.args, progress_bar=progress_bar, **call.kwargs)
+    except InferenceError as error:
+        return None, f"{origin.engine.name} on the rest ended with {error.result.name}"
+    except DataError as error:
+        return None, str(error)
+    if fitted.log_evidence is None or part in parts_of(fitted):
+        return None, "the program keeps this part when the data lacks it"
+    return fitted, ""
+
+
+def site_part(posterior: Posterior, site: str) -> str | None:
+    """The part that a hyperparameter ``<part>_<name>`` belongs to; of two that fit, the longer."""
+    fitting = [part for part in parts_of(posterior) if site.startswith(f"{part}_")]
+    return max(fitting, key=len, default=None)

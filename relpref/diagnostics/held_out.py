@@ -26,11 +26,10 @@ class HeldOut:
         ``reported``), ``probability`` (held out; the density, where answers are numbers) and its logarithm ``log_score``. Comparisons:
         ``p_first``, ``p_second`` and, where there are some, ``p_tie``; the first is who stands in the table's first column. Classes:
         ``p_<class>``. Scores of a relation: ``mean`` and ``sd`` of the label. ``k_hat`` where draws were reweighted: above
-        `relpref.infer.psis.threshold`, at most 0.7, the row is not to be relied on.
+        `relpref.infer.result.threshold`, at most 0.7, the row is not to be relied on.
     method : str
         How the answers were held out.
     notes : tuple of str
-        What is to be known of that.
     chances : array, shape (m, c)
         Of the categories: the first, neither, the second; or the classes. NaN where answers are numbers.
     outcome : array of int, shape (m,)
@@ -38,8 +37,8 @@ class HeldOut:
     paired : bool
         Whether the categories are those of comparisons; of a yes or no among them yes is the first, and no the second.
     composed : bool
-        Whether answers are pairs of choices or orderings of which other pairs stayed. Those all but tell who won, so that no score is
-        a measure of how well new answers are predicted.
+        Whether answers are pairs of choices or orderings of which other pairs stayed: these all but tell who won, so no score measures
+        how well new answers are predicted.
     single : array of bool, shape (m,), or of no size where all are alike
         Answers that compare nothing, so that to exchange the first and the second would change what they say.
     """
@@ -68,27 +67,27 @@ class HeldOut:
     @property
     def elpd(self) -> float:
         """Sum of the log scores over all answers: the expected log predictive density of as many new ones."""
-        return float(self.weight @ self._log_scores)
+        return float(self.weight @ self.log_scores)
 
     @property
     def elpd_se(self) -> float:
         """Standard error of `elpd` over answers like these; NaN for one answer."""
-        return self.num_answers * _mean(self._log_scores, self.weight)[1]
+        return self.num_answers * average(self.log_scores, self.weight)[1]
 
     @property
     def log_loss(self) -> float:
         """Average of −log probability; ln 2 = 0.693 is what tossing a coin gets. May be negative for numbers."""
-        return _mean(-self._log_scores, self.weight)[0]
+        return -average(self.log_scores, self.weight)[0]
 
     @property
     def brier(self) -> float:
         """Average of half the squared distance between probabilities and what happened: (1 − p)² without ties."""
-        return _average(self.forecasts, HeldOut._squared)[0]
+        return self._measured(HeldOut._squared)[0]
 
     @property
     def accuracy(self) -> float:
         """Share of the answers whose more probable category was given; equals count one half, ties are left out."""
-        return _average(self.forecasts, HeldOut._correct)[0]
+        return self._measured(HeldOut._correct)[0]
 
     @property
     def auc(self) -> float:
@@ -177,22 +176,21 @@ class HeldOut:
             By measure: ``value``, its standard error ``se`` over answers like these, and ``baseline``: what a forecast gets that knows
             only how often there is a tie, or each class; NaN where some answers are numbers.
         """
-        known, number, rate = self.forecasts, max(self.num_answers, 1), float("nan")
-        rows = {"elpd": (self.elpd, self.elpd_se), "log_loss": _mean(-self._log_scores, self.weight)}
-        baselines = [rate, rate]
+        known, nothing = self.forecasts, float("nan")
+        loss, error = average(-self.log_scores, self.weight)
+        rows = {"elpd": (self.elpd, self.elpd_se, nothing), "log_loss": (loss, error, nothing)}
         if known is not None:
             base = known._baseline()
             # Not so with strengths of preference, or numbers among the answers: the categories are not all that was scored.
-            if len(known.outcome) == len(self.outcome) and np.allclose(known._chosen(), self._log_scores):
+            if len(known.outcome) == len(self.outcome) and np.allclose(known._chosen(), self.log_scores):
                 rate = float(base.weight @ base._chosen())
-                baselines = [rate, -rate / number]
+                rows["elpd"] = (*rows["elpd"][:2], rate)
+                rows["log_loss"] = (loss, error, -rate / max(self.num_answers, 1))
             for name, of in (("brier", HeldOut._squared), ("accuracy", HeldOut._correct)):
-                rows[name] = _average(known, of)
-                baselines.append(_average(base, of)[0])
-            rows["auc"] = (self.auc, float("nan"))
-            baselines.append(0.5)
-        table = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "se"]).rename_axis("measure")
-        return table.assign(baseline=baselines)
+                rows[name] = (*known._measured(of), base._measured(of)[0])
+            rows["auc"] = (self.auc, nothing, 0.5)
+        columns = ["value", "se", "baseline"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("measure")
 
     @property
     def forecasts(self) -> "HeldOut | None":
@@ -208,6 +206,13 @@ class HeldOut:
             outcome=self.outcome[known],
             single=single[known],
         )
+
+    def _measured(self, of: Callable[["HeldOut"], Floats]) -> tuple[float, float]:
+        """Average of a measure that rows answered by categories have, and its standard error; NaN if there are none."""
+        known = self.forecasts
+        values = np.empty(0) if known is None else of(known)
+        there = ~np.isnan(values)
+        return average(values[there], known.weight[there] if known else values)
 
     def _squared(self) -> Floats:
         """Half the squared distance of probabilities and outcome, of each answer."""
@@ -240,7 +245,8 @@ class HeldOut:
         return self.outcome[:, None] == np.arange(self.chances.shape[1])
 
     @property
-    def _log_scores(self) -> Floats:
+    def log_scores(self) -> Floats:
+        """The column ``log_score``."""
         return self.table["log_score"].to_numpy(dtype=np.float64)
 
     def __repr__(self) -> str:
@@ -249,20 +255,10 @@ class HeldOut:
         return f"HeldOut({self.method}, {number}: log loss {self.log_loss:.3f}, elpd {self.elpd:.1f} ± {self.elpd_se:.1f}{but})"
 
 
-def _average(known: HeldOut | None, of: Callable[[HeldOut], Floats]) -> tuple[float, float]:
-    if known is None:
-        return float("nan"), float("nan")
-    values = of(known)
-    there = ~np.isnan(values)
-    return _mean(values[there], known.weight[there])
-
-
-def _mean(values: Floats, weight: Floats) -> tuple[float, float]:
+def average(values: Floats, weight: Floats) -> tuple[float, float]:
     """Average of values that occur so often, and its standard error."""
     number = weight.sum()
-    if not number:
-        return float("nan"), float("nan")
-    mean = weight @ values / number
-    if number <= 1:
-        return float(mean), float("nan")
-    return float(mean), float(np.sqrt(weight @ np.square(values - mean) / (number - 1) / number))
+    mean = float(weight @ values / number) if number else float("nan")
+    if not number > 1:
+        return mean, float("nan")
+    return mean, float(np.sqrt(weight @ np.square(values - mean) / (number - 1) / number))

@@ -1,16 +1,14 @@
 """Simulation-based calibration: whether intervals hold the truth as often as they say, when the model is right.
 
-Draw hyperparameters, Gaussian sites and answers from a program, let an engine fit the answers, and see where the truth falls in its
-posterior: over many simulations the probability integral transforms of a calibrated engine are uniform (Cook, Gelman & Rubin 2006;
-Talts et al. 2018). Hyperparameters are always drawn from their priors. An engine that is given them, or integrates over them, is to be
-calibrated; one that maximizes them is not by design, and what that costs can be measured.
+Hyperparameters, Gaussian sites and answers are drawn from a program, an engine fits the answers, and over many simulations the posterior
+probability below the truth is uniform if the engine is calibrated (Cook, Gelman & Rubin 2006; Talts et al. 2018).
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,19 +25,18 @@ from relpref.diagnostics.simulation import (
     Draws,
     Known,
     Own,
-    Picked,
     Quantity,
     Questions,
     rank,
     usual,
 )
-from relpref.errors import DataError, InferenceError, UnsupportedProgramError
+from relpref.errors import DataError, InferenceError, UnsupportedProgramError, renamed_keywords
 from relpref.infer import EP, Exact, RelationPosterior, from_samples, noncentered
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Evidence, latent_moments, use_dual_space
 from relpref.infer.program import Call, Model, Program, Values, broadcast_fixed, discover, running
 from relpref.infer.result import CODES, Result
-from relpref.infer.search import UNMIXED
+from relpref.infer.sampling import UNMIXED
 from relpref.infer.sites import Sites
 from relpref.journal import Journal, fingerprint
 from relpref.kernels import Precomputed
@@ -49,7 +46,7 @@ from relpref.parallel import Scheduler, run_all
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import GaussianBelief, as_key, key_words
 
-Hyperparameters = Literal["given", "integrate", "nuts", "maximise"]
+Hyperparameters = Literal["given", "integrate", "nuts", "maximize", "maximise"]
 Engine = type[GaussianEngine] | type[Exact] | Literal["nuts", "svi"] | Callable[..., Any]
 
 _SAMPLERS = {"nuts": "NUTS", "svi": "SVI mean field"}
@@ -57,76 +54,50 @@ _WORDS = {
     "given": "given",
     "integrate": "integrated over",
     "nuts": "sampled by NUTS",
-    "maximise": "maximised",
+    "maximize": "maximized",
 }
-_TOLERANCE, _SWEEPS = 1e-6, 500
 _TOGETHER = 5  # simulations that a worker is handed at a time, where they are fitted one by one
-_NUTS_DRAWS, _NUTS_WARMUP = 400, 300
-_SVI_STEPS, _SVI_DRAWS, _SVI_RATE = 3000, 1000, 0.02
 _SETTLED = 0.5  # nats that the evidence bound may still gain over the last tenth of the steps
 
 
 def _below_truths(
-    engine: type[GaussianEngine],
-    quantity: Quantity,
-    questions: Questions,
-    draws: Draws,
-    picked: list[Picked],
-    rngs: list[np.random.Generator],
-    tol: float = _TOLERANCE,
-    max_sweeps: int = _SWEEPS,
+    engine: type[GaussianEngine], each: list[Asked], draws: Draws, tol: float = 1e-6, max_sweeps: int = 500
 ) -> Iterator[tuple[float | None, str]]:
     """Posterior probability that the quantity lies below its true value, and the result code, of simulations fitted at once."""
-    first = draws.one(0)
-    call, arrays = questions.call(first.answers)
-    program = discover(call, arrays, first.hyperparameters)
-    layout, answers = program.layout, jax.tree.leaves(draws.answers)
-    found = _evaluate(
-        engine.evaluate,
-        program,
-        tuple(jnp.asarray(value) for value in answers),
-        arrays[len(answers) :],
-        draws.hyperparameters,
-        tol,
-        max_sweeps,
-    )
-    found = jax.tree.map(np.asarray, found)
-    for row, (pick, rng) in enumerate(zip(picked, rngs, strict=True)):
-        evidence: Evidence = jax.tree.map(lambda leaf, row=row: leaf[row], found)
-        result, truth = CODES[int(evidence.info.code)], draws.one(row)
-        asked = Asked(quantity, layout, call, arrays, truth, pick, rng)
-        belief = GaussianBelief(*latent_moments(layout, evidence))
-        probability = asked.below(belief, truth.hyperparameters, {})
-        yield (probability if np.isfinite(probability) and not result.empty else None), result.name
+    first = each[0].truth
+    program = discover(*each[0].questions.call(first.answers), first.hyperparameters)
+    answers = [jnp.asarray(value) for value in jax.tree.leaves(draws.answers)]
+    fits = _evaluate(engine.evaluate, program, answers, draws.hyperparameters, tol, max_sweeps)
+    fits = jax.tree.map(np.asarray, fits)
+    for row, asked in enumerate(each):
+        evidence: Evidence = jax.tree.map(lambda leaf, row=row: leaf[row], fits)
+        result = CODES[int(evidence.info.code)]
+        belief = GaussianBelief(*latent_moments(program.layout, evidence))
+        below = asked.below_belief(belief, asked.truth.hyperparameters)
+        yield (None if result.empty else below), result.name
 
 
 @partial(jax.jit, static_argnums=0)
 def _evaluate(
-    evaluate: Callable[..., Evidence],
-    program: Program,
-    answers: tuple[Array, ...],
-    rest: tuple[Any, ...],
-    hyperparameters: Values,
-    tol: float,
-    max_sweeps: int,
-) -> Evidence:
-    layout = program.layout
-    start = Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+    evaluate: Any, program: Program, answers: list[Array], fixed: Values, tol: float, max_sweeps: int
+) -> Any:
+    rows, dual = program.layout.num_rows, use_dual_space(program.layout)
+    start = Sites(jnp.zeros(rows), jnp.zeros(rows))
 
-    def one(answers: tuple[Array, ...], fixed: Values) -> Evidence:
-        one = replace(program, arrays=(*answers, *rest), fixed=fixed)
-        return evaluate(one, use_dual_space(layout), False, {}, start, tol, max_sweeps, True)
+    def one(answers: list[Array], fixed: Values) -> Any:
+        arrays = (*answers, *program.arrays[len(answers) :])
+        return evaluate(
+            replace(program, arrays=arrays, fixed=fixed), dual, False, {}, start, tol, max_sweeps, True
+        )
 
-    return jax.vmap(one)(answers, hyperparameters)
+    return jax.vmap(one)(answers, fixed)
 
 
 def _check_engine(engine: Any, hyperparameters: str) -> None:
     """Refuse an engine that is none, and what it cannot do."""
-    if hyperparameters not in get_args(Hyperparameters):
-        raise DataError(
-            f"hyperparameters is {hyperparameters!r}; it is 'given', 'integrate', 'nuts' or 'maximise'"
-        )
     sampler = isinstance(engine, str) and engine in _SAMPLERS
+    if hyperparameters not in _WORDS:
+        raise DataError(f"hyperparameters is {hyperparameters!r}; it is {', '.join(map(repr, _WORDS))}")
     if sampler and hyperparameters not in ("given", "integrate"):
         raise DataError(f"engine {engine!r} samples hyperparameters; it is for 'given' or 'integrate'")
     if not sampler and not callable(engine):
@@ -152,19 +123,18 @@ def fitted(
     given = draw.hyperparameters if hyperparameters == "given" else {}
     program, call = Answered(questions.program), (key, draw.answers, *questions.args)
     found: Any
+    make: Any = engine
     try:
         if isinstance(engine, str):
             found = _sampled(engine, questions, draw.answers, given, options, key)
         elif _is_gaussian(engine) or engine is Exact:
-            chosen: Any = engine
             if engine is not Exact:
-                strategy = "maximise" if hyperparameters == "given" else hyperparameters
+                strategy = "maximize" if hyperparameters == "given" else hyperparameters
                 options = {"hyperparameters": strategy, **options}
-            fit = chosen(program, fixed=given, throw=False, **options)
+            fit = make(program, fixed=given, throw=False, **options)
             found = fit.run(*call, progress_bar=False, **questions.kwargs)
         else:
-            own: Any = engine
-            found = own(program, given, *call, **questions.kwargs)
+            found = make(program, given, *call, **questions.kwargs)
     except InferenceError as error:
         return None, error.result.name
     return (None if found.empty else found), found.result.name
@@ -175,25 +145,19 @@ def _is_gaussian(engine: Any) -> bool:
 
 
 def _sampled(
-    engine: str,
-    questions: Questions,
-    answers: Values,
-    given: Values,
-    options: Mapping[str, Any],
-    key: Any,
+    engine: str, questions: Questions, answers: Values, given: Values, options: Mapping[str, Any], key: Any
 ) -> Posterior:
     """By numpyro's NUTS, or by its SVI with a normal guide for every entry by itself."""
     call, arrays = Call.split(questions.program, questions.args, questions.kwargs)
-    with jax.enable_x64(True):
-        observed = {**answers, **given}
-        with running:  # the samplers run the program by themselves
-            samples, result = (_nuts if engine == "nuts" else _svi)(call, arrays, observed, key, **options)
-        number = len(next(iter(samples.values())))
-        samples |= {name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()}
-    found = from_samples(
-        samples, Answered(questions.program), answers, *questions.args, rng_key=key, **questions.kwargs
-    )
-    return replace(found, info={**found.info, "result": result})
+    with jax.enable_x64(True), running:  # the samplers run the program by themselves
+        run = _nuts if engine == "nuts" else _svi
+        samples, result = run(call, (arrays, {**answers, **given}), key, **options)
+        samples = {name: np.asarray(value) for name, value in samples.items()}
+    number = len(next(iter(samples.values())))
+    samples |= {name: np.broadcast_to(value, (number, *np.shape(value))) for name, value in given.items()}
+    program, args = Answered(questions.program), (answers, *questions.args)
+    found = from_samples(samples, program, *args, rng_key=key, **questions.kwargs)
+    return replace(found, info={**found.info, "result": result.name})
 
 
 @lru_cache(maxsize=8)
@@ -210,51 +174,33 @@ def _model(call: Call) -> Callable[..., Any]:
 def _sampler(call: Call, draws: int, warmup: int) -> Any:
     from numpyro.infer import MCMC, NUTS
 
-    return MCMC(
-        NUTS(_model(call)), num_warmup=warmup, num_samples=draws, progress_bar=False, jit_model_args=True
-    )
+    options: dict[str, Any] = {"progress_bar": False, "jit_model_args": True}
+    return MCMC(NUTS(_model(call)), num_warmup=warmup, num_samples=draws, **options)
 
 
-def _nuts(
-    call: Call,
-    arrays: tuple[Any, ...],
-    observed: Values,
-    key: Any,
-    draws: int = _NUTS_DRAWS,
-    warmup: int = _NUTS_WARMUP,
-) -> tuple[Values, str]:
+def _nuts(call: Call, given: Any, key: Any, draws: int = 400, warmup: int = 300) -> tuple[Values, Result]:
     from numpyro.diagnostics import split_gelman_rubin
 
     sampler = _sampler(call, draws, warmup)
-    sampler.run(key, arrays, observed)
-    samples = {name: np.asarray(value) for name, value in sampler.get_samples().items()}
-    flat = np.concatenate([value.reshape(len(value), -1) for value in samples.values()], axis=1)
-    mixed = float(np.nanmax(split_gelman_rubin(flat[None]))) <= UNMIXED
-    return samples, (Result.converged if mixed else Result.hyperparameters_not_mixed).name
+    sampler.run(key, *given)
+    samples: Values = sampler.get_samples()
+    r_hats = [np.nanmax(split_gelman_rubin(np.asarray(value)[None])) for value in samples.values()]
+    return samples, Result.converged if max(r_hats) <= UNMIXED else Result.hyperparameters_not_mixed
 
 
-def _svi(
-    call: Call,
-    arrays: tuple[Any, ...],
-    observed: Values,
-    key: Any,
-    steps: int = _SVI_STEPS,
-    draws: int = _SVI_DRAWS,
-) -> tuple[Values, str]:
-    samples, losses = _mean_field(call, steps, draws, arrays, observed, key)
-    losses = np.asarray(losses)
-    if not np.all(np.isfinite(losses[-(steps // 5) :])):
-        return samples, Result.nonfinite.name
-    before, after = losses[-(steps // 5) : -(steps // 10)], losses[-(steps // 10) :]
+def _svi(call: Call, given: Any, key: Any, steps: int = 3000, draws: int = 1000) -> tuple[Values, Result]:
+    samples, losses = _mean_field(call, steps, draws, given, key)
+    last = np.asarray(losses[-(steps // 5) :])
+    if not np.all(np.isfinite(last)):
+        return samples, Result.nonfinite
+    before, after = last[: -(steps // 10)], last[-(steps // 10) :]
     error = np.hypot(np.std(before), np.std(after)) / np.sqrt(len(after))
     settled = np.mean(before) - np.mean(after) < _SETTLED + 3 * error
-    return samples, (Result.converged if settled else Result.max_iterations).name
+    return samples, Result.converged if settled else Result.max_iterations
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def _mean_field(
-    call: Call, steps: int, draws: int, arrays: tuple[Any, ...], observed: Values, key: Any
-) -> tuple[Values, Array]:
+def _mean_field(call: Call, steps: int, draws: int, given: Any, key: Any) -> tuple[Values, Array]:
     """Draws of a fitted guide, and the loss at every step."""
     from numpyro.infer import SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoNormal
@@ -263,19 +209,19 @@ def _mean_field(
     model = _model(call)
     guide = AutoNormal(model)
     first, second = jax.random.split(key)
-    svi = SVI(model, guide, Adam(_SVI_RATE), Trace_ELBO())
-    found = svi.run(first, steps, arrays, observed, progress_bar=False)
+    found = SVI(model, guide, Adam(0.02), Trace_ELBO()).run(first, steps, *given, progress_bar=False)
     samples = guide.sample_posterior(second, found.params, sample_shape=(draws,))
     return {name: jnp.asarray(value) for name, value in samples.items()}, found.losses
 
 
+@renamed_keywords(key="rng_key")
 def calibrate(
     program: Model,
     *args: Any,
     engine: Engine = EP,
     hyperparameters: Hyperparameters = "given",
     simulations: int = 100,
-    key: Any = 0,
+    rng_key: Any = 0,
     quantity: Callable[[Mapping[str, Any]], Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
     engine_options: Mapping[str, Any] | None = None,
@@ -286,37 +232,40 @@ def calibrate(
 ) -> Calibration:
     """Simulate from a program, fit each simulation, and see where the truth falls.
 
+    Hyperparameters are drawn from their priors. An engine that is given them, or integrates over them, should be calibrated; one that
+    maximizes them is not by design, and what that costs can be measured.
+
     Parameters
     ----------
     program : callable
         Such as `relpref.models.xpgp`, or one of your own.
     *args, **kwargs
-        What the program is called with: entities, relations, and questions. Its answers are not looked at.
+        What the program is called with: items, relations, and questions. Its answers are not looked at.
     engine : type, str or callable
         `EP`, `Laplace` or `Exact`; ``"nuts"`` (numpyro's, on the whole program, whitened) or ``"svi"`` (mean field: a normal guide
-        for every entry by itself); or a function ``fit(program, hyperparameters, key, *args, **kwargs)`` that returns a posterior. Its ``args``
-        are the program's, the simulated answers first; ``hyperparameters`` is empty unless they are given.
-    hyperparameters : {"given", "integrate", "nuts", "maximise"}
-        Whether the engine is told those of the simulation, averages over them, samples them, or takes the best. Of the samplers ``"nuts"``
-        and ``"svi"``, which sample everything, ``"integrate"`` says so.
+        for every entry by itself); or a function ``fit(program, hyperparameters, rng_key, *args, **kwargs)`` that returns a posterior. Its
+        ``args`` are the program's, the simulated answers first; ``hyperparameters`` is empty unless they are given.
+    hyperparameters : {"given", "integrate", "nuts", "maximize"}
+        Whether the engine is told those of the simulation, averages over them, samples them, or takes the best. The samplers
+        ``"nuts"`` and ``"svi"`` sample everything, which is ``"integrate"``.
     simulations : int
-    key : JAX key or int
-        Each simulation has a key of its own, so that the first hundred of a thousand are the hundred.
+    rng_key : JAX key or int
+        Each simulation has a key of its own: the first hundred of a thousand are the hundred.
     quantity : callable, optional
-        From the values of all sites by name to a number, affine in the Gaussian sites. By default the gap of a random pair of entities
-        ("gap"); of a relation the difference of the scores of two random objects for a random node ("difference"); for anything
-        else, classifiers too, what a random observed row looks at ("decision").
+        From the values of all sites by name to a number, affine in the Gaussian sites. By default the gap of a random pair of items
+        ("gap"); of a relation the difference of the scores of two random objects for a random node ("difference"); otherwise, for
+        classifiers too, what a random observed row looks at ("decision").
     fixed : mapping from site to value, optional
         Hyperparameters that are not drawn, because they are known; scalars are broadcast.
     engine_options : mapping, optional
         Options of the engine, such as ``draws`` and ``warmup``; of ``"svi"`` ``steps`` and ``draws``.
     file : path, optional
         Finished simulations are added to it, and those that are there are not done again. Program, engine and quantity must be the
-        same functions: their code, what it names in their module, and values bound to them are looked at.
+        same functions: their code, what it names in their module, and values bound to them are compared.
     scheduler : str, optional
         Where simulations are fitted, see `relpref.parallel.run_all`; here, one after the other, by default.
     progress_bar : bool
-        Show how far it is, where a person watches.
+        Show the progress, where a person watches.
 
     Returns
     -------
@@ -338,6 +287,8 @@ def calibrate(
     if simulations < 1:
         raise DataError(f"simulations is {simulations}; it must be at least 1")
     Scheduler.read(scheduler)
+    if hyperparameters == "maximise":  # the former spelling
+        hyperparameters = "maximize"
     _check_engine(engine, hyperparameters)
     if engine is Exact and quantity is not None:
         raise DataError("Exact answers for differences of scores only; leave quantity out, or use EP")
@@ -351,43 +302,32 @@ def calibrate(
     name = f"{what}, {called}, hyperparameters {_WORDS[hyperparameters]}"
     with jax.enable_x64(True):
         if fixed:
-            known = broadcast_fixed(*Call.split(program, args, kwargs), dict(fixed))
+            known = broadcast_fixed(Call.split(program, args, kwargs)[0], dict(fixed))
             program, args = Known(program), (known, *args)
         questions = Questions.of(
             program, args, kwargs, relation=engine is Exact, sampled=isinstance(engine, str)
         )
     chosen = usual(questions) if quantity is None else Own(quantity)
-    options, words = dict(engine_options or {}), key_words(as_key(key))
+    options, words = dict(engine_options or {}), key_words(as_key(rng_key))
     together = hyperparameters == "given" and _is_gaussian(engine)
     size = 1 if scheduler is None else _TOGETHER
     if together:  # it depends on the problem alone, so that the same ones always are
-        size = max(
-            1, min(MAX_SIMULATIONS_AT_ONCE, MAX_NUMBERS_OF_SIMULATIONS // questions.layout.num_latents**2)
-        )
+        most = MAX_NUMBERS_OF_SIMULATIONS // questions.layout.num_latents**2
+        size = max(1, min(MAX_SIMULATIONS_AT_ONCE, most))
     simulator = _Simulator(questions, engine, hyperparameters, chosen, options, words, size, together)
     journal = None if file is None else Journal(file, "calibration", simulator.settings(name))
     records = {} if journal is None else {record["simulation"]: record for record in journal.records}
-    starts = [
-        start
-        for start in range(0, simulations, size)
-        if any(number not in records for number in range(start, min(start + size, simulations)))
-    ]
-    label = f"simulations ({'blocks of ' + str(size) if size > 1 else name})"
+    starts = sorted({number // size * size for number in range(simulations) if number not in records})
+    label = f"simulations ({f'blocks of {size}' if size > 1 else name})"
     for _, found in run_all(simulator, starts, scheduler, label=label, kept=file, progress_bar=progress_bar):
-        new = {
-            record["simulation"]: record
-            for record in found
-            if record["simulation"] < simulations and record["simulation"] not in records
-        }
+        new = {each["simulation"]: each for each in found if each["simulation"] < simulations}
+        new = {number: record for number, record in new.items() if number not in records}
         records |= new
         if journal is not None:
             journal.add(*new.values())
-    ordered = [records[row] for row in range(simulations)]
-    pits = {
-        name: np.array([np.nan if one["pits"][name] is None else one["pits"][name] for one in ordered], float)
-        for name in ordered[0]["pits"]
-    }
-    return Calibration(pits, tuple(record["result"] for record in ordered), name)
+    table = pd.DataFrame([records[row]["pits"] for row in range(simulations)], dtype=float)
+    pits = {str(name): column.to_numpy() for name, column in table.items()}
+    return Calibration(pits, tuple(records[row]["result"] for row in range(simulations)), name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,52 +346,48 @@ class _Simulator:
     def __call__(self, start: int) -> list[dict[str, Any]]:
         """The block of simulations that begins there."""
         numbers = range(start, start + self.size)
-        rngs = [np.random.default_rng([*np.asarray(self.key).tolist(), number]) for number in numbers]
-        picked = [self.quantity.pick(rng) for rng in rngs]
         with jax.enable_x64(True):
             root = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
             keys = jax.vmap(lambda number: jax.random.fold_in(root, number))(np.asarray(numbers))
             if self.together:
-                engine: Any = self.engine
                 draws = self.questions.draw(keys)
-                at = (engine, self.quantity, self.questions, draws, picked, rngs)
-                return [
-                    {"simulation": number, "result": result, "pits": {self.quantity.name: probability}}
-                    for number, (probability, result) in zip(
-                        numbers, _below_truths(*at, **self.options), strict=True
-                    )
-                ]
+                each = [self._asked(number, draws.one(row)) for row, number in enumerate(numbers)]
+                engine: Any = self.engine
+                found = zip(numbers, _below_truths(engine, each, draws, **self.options), strict=True)
+                return [_record(number, result, {self.quantity.name: pit}) for number, (pit, result) in found]
         # Drawn one by one, so that a simulation does not depend on how many are done together.
-        return [self._one(*each) for each in zip(numbers, keys, picked, rngs, strict=True)]
+        return [self._one(number, key) for number, key in zip(numbers, keys, strict=True)]
 
-    def _one(self, number: int, key: Array, picked: Any, rng: np.random.Generator) -> dict[str, Any]:
-        questions = self.questions
+    def _asked(self, number: int, truth: Draws) -> Asked:
+        rng = np.random.default_rng([*np.asarray(self.key).tolist(), number])
+        return Asked(self.questions, self.quantity, truth, self.quantity.pick(rng), rng)
+
+    def _one(self, number: int, key: Array) -> dict[str, Any]:
         with jax.enable_x64(True):
-            draw = questions.draw(key[None]).one(0)
-        posterior, result = fitted(
-            self.engine, self.hyperparameters, self.options, questions, draw, jax.random.fold_in(key, 1)
-        )
-        pits = {self.quantity.name: np.nan}
-        if self.hyperparameters in ("integrate", "nuts"):
-            places = [(n, at) for n, shape in questions.layout.hyperparameters for at in np.ndindex(*shape)]
-            titles = {site + "".join(f"[{at}]" for at in index): (site, index) for site, index in places}
-            pits |= dict.fromkeys(titles, np.nan)
-        if posterior is not None:
+            asked = self._asked(number, self.questions.draw(key[None]).one(0))
+        fit: Any
+        options = (self.hyperparameters, self.options, self.questions, asked.truth)
+        fit, result = fitted(self.engine, *options, jax.random.fold_in(key, 1))
+        averaged = self.hyperparameters in ("integrate", "nuts")
+        true = self._scalars(asked.truth.hyperparameters) if averaged else {}
+        pits: dict[str, Any] = dict.fromkeys([self.quantity.name, *true])
+        if fit is not None:
             with jax.enable_x64(True):
-                asked = questions.ask(self.quantity, draw, picked, rng)
-                pits[self.quantity.name] = asked.below_posterior(posterior)
-            fit: Any = posterior
-            for title in [*pits][1:]:
-                site, index = titles[title]
-                values, true = (
-                    fit.hyperparameter_draws[site][:, *index],
-                    float(draw.hyperparameters[site][index]),
-                )
-                weights = fit.belief.weights
-                weighted = bool(np.ptp(weights))
-                pits[title] = float(weights @ (values < true)) if weighted else rank(values, true, rng)
-        plain = {name: float(value) if np.isfinite(value) else None for name, value in pits.items()}
-        return {"simulation": number, "result": result, "pits": plain}
+                pits[self.quantity.name] = asked.below(fit)
+            draws = self._scalars(fit.hyperparameter_draws) if averaged else {}
+            for title, values in draws.items():
+                weights, value = fit.belief.weights, float(true[title])
+                weighted = np.ptp(weights) > 0
+                pits[title] = weights @ (values < value) if weighted else rank(values, value, asked.rng)
+        return _record(number, result, pits)
+
+    def _scalars(self, values: Values) -> dict[str, Any]:
+        """Every entry of the hyperparameters by its name."""
+        return {
+            site + "".join(f"[{at}]" for at in index): np.asarray(values[site])[..., *index]
+            for site, shape in self.questions.layout.hyperparameters
+            for index in np.ndindex(*shape)
+        }
 
     def settings(self, name: str) -> dict[str, Any]:
         """What must be the same for simulations to belong together, as plain values."""
@@ -469,10 +405,15 @@ class _Simulator:
         }
 
 
+def _record(number: int, result: str, pits: Mapping[str, float | None]) -> dict[str, Any]:
+    plain = {name: None if pit is None or not np.isfinite(pit) else float(pit) for name, pit in pits.items()}
+    return {"simulation": number, "result": result, "pits": plain}
+
+
 def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """What `calibrate` takes to simulate from the model of a posterior: program, arguments, keywords.
 
-    With its entities, relations and questions, and the hyperparameters that were fixed; of a relation with its kernels and known pairs,
+    With its items, relations and questions, and the hyperparameters that were fixed; of a relation with its kernels and known pairs,
     at the scale and noise that were found.
 
     Raises
@@ -490,27 +431,28 @@ def simulated(posterior: Posterior | RelationPosterior) -> tuple[Any, tuple[Any,
         call, data = origin.unbound(), posterior.datasets().get("data")
         args = tuple(data if type(value) is type(data) else value for value in call.args)
         return call.program, args, {**call.kwargs, "fixed": dict(origin.fixed)}
-    problem, nodes, kernels = posterior.problem, [], {}
-    sides = {"node_kernel": problem.nodes, "object_kernel": problem.objects}
-    if problem.nodes is problem.objects:
-        del sides["object_kernel"]
-    for name, side in sides.items():
+    problem = posterior.problem
+    single = problem.nodes is problem.objects
+    kernels, nodes = {}, []
+    for name, side in {"node_kernel": problem.nodes, "object_kernel": problem.objects}.items():
         gram = np.asarray(side.gram, dtype=np.float64)
         kernels[name] = Precomputed(0.5 * (gram + gram.T))
         index = pd.Index(list(side.labels), tupleize_cols=False)
         # The attribute is not looked at, since the kernel is known.
-        table = pd.DataFrame({"number": np.arange(len(index), dtype=float)}, index=index)
-        nodes.append(PreferenceData.from_tables(table))
+        nodes.append(
+            PreferenceData.from_tables(pd.DataFrame({"number": np.arange(float(len(index)))}, index))
+        )
+    if single:
+        del kernels["object_kernel"]
     values, symmetry = problem.values, problem.symmetry
     distinct = None if symmetry == "none" else values.distinct(symmetry)
-    second = nodes[1] if len(nodes) == 2 else None
+    second = None if single else nodes[1]
     relation = RelationData(nodes[0], second, values, symmetry, posterior.shift, distinct)
-    scale = posterior.noise / posterior.solution.regularization
     # One set of nodes: the amplitude is squared in both factors of the product.
-    amplitude = scale ** (0.5 if len(nodes) == 2 else 0.25)
-    fixed = {"attributes_amplitude": amplitude, "noise": np.sqrt(posterior.noise)}
-    return (
-        conditional_ranking,
-        (relation,),
-        {"loss": problem.loss, "standardize": False, **kernels, "fixed": fixed},
-    )
+    scale = posterior.noise / posterior.solution.regularization
+    fixed = {
+        "attributes_amplitude": scale ** (0.25 if single else 0.5),
+        "noise": np.sqrt(posterior.noise),
+    }
+    options = {"loss": problem.loss, "standardize": False, **kernels, "fixed": fixed}
+    return conditional_ranking, (relation,), options

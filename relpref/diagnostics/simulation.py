@@ -17,7 +17,7 @@ from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.exact.structure import find_structure
-from relpref.infer.program import Call, Layout, Model, Values, discover
+from relpref.infer.program import Call, Layout, Model, Values, discover, running
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.likelihoods import as_likelihood
 from relpref.posterior.base import Posterior
@@ -25,7 +25,6 @@ from relpref.posterior.classes import DECISION
 from relpref.posterior.gaussian import Belief
 
 Picked = NDArray[np.intp]
-Changes = Mapping[type[Any], Callable[[Any], Any]]
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,6 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Unanswered:
-    """A program whose observed sites are drawn like the others."""
-
-    program: Model
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        with handlers.uncondition():
-            self.program(*args, **kwargs)
-
-
-@dataclass(frozen=True)
 class Known:
     """A program some of whose sites have known values, which are its first argument; to engines they are no sites."""
 
@@ -66,19 +54,20 @@ class Known:
         handlers.block(inner, hide=list(known))(*args, **kwargs)
 
 
+class Draws(NamedTuple):
+    """Simulations: values by site, shape (s, ...)."""
+
+    hyperparameters: Values
+    latents: Values
+    answers: Values
+
+    def one(self, row: int) -> "Draws":
+        return Draws(*({name: value[row] for name, value in part.items()} for part in self))
+
+
 @dataclass(frozen=True)
 class Questions:
-    """What is simulated: a program and what it was called with.
-
-    Attributes
-    ----------
-    program : callable
-    args : tuple
-    kwargs : mapping
-        Without answers, or with answers that are not looked at.
-    layout : Layout
-        Which of its sites are what.
-    """
+    """What is simulated: a program, what it was called with, without answers, and which of its sites are what."""
 
     program: Model
     args: tuple[Any, ...]
@@ -95,71 +84,37 @@ class Questions:
         relation: bool = False,
         sampled: bool = False,
     ) -> "Questions":
-        """Look at a program; inside of ``enable_x64``.
+        """Read a program; inside ``enable_x64``.
 
-        Parameters
-        ----------
-        program, args, kwargs
-        relation : bool
-            It is one for the exact engine.
-        sampled : bool
-            A sampler takes it, and with it what no Gaussian engine but the exact one does: labels that depend on each other.
-
-        Raises
-        ------
-        UnsupportedProgramError
-            If it has no observed site, or no Gaussian one that enters the predictors linearly.
-        DataError
-            If what it observes could not have been drawn from it.
+        ``relation`` is for the exact engine, ``sampled`` for samplers, which take labels that depend on each other, too.
         """
         # Every answer is a row of its own: to an answer that was given k times belong k simulated ones, which may differ.
-        single: Changes = {PreferenceData: lambda data: replace(data, comparisons=data.comparisons.single())}
+        single: Any = {PreferenceData: lambda data: replace(data, comparisons=data.comparisons.single())}
         args, kwargs = _changed(args, kwargs, single)
         layout = _layout(*Call.split(program, args, kwargs), relation, sampled)
         # Nothing tells the program which answers there were.
-        hide: Changes = {PreferenceData: PreferenceData.without_answers, Rankings: Rankings.without_labels}
-        return cls(program, *_changed(args, kwargs, hide), layout)
+        hidden: Any = {PreferenceData: PreferenceData.without_answers, Rankings: Rankings.without_labels}
+        return cls(program, *_changed(args, kwargs, hidden), layout)
 
-    def draw(self, keys: Array) -> "Draws":
-        """One simulation for each of s keys; inside of ``enable_x64``."""
-        call, arrays = Call.split(Unanswered(self.program), self.args, self.kwargs)
-        sites = jax.tree.map(np.asarray, _draw(call, arrays, keys))
-        names = ([n for n, _ in part] for part in (self.layout.hyperparameters, self.layout.latents))
-        return Draws(*({name: sites[name] for name in part} for part in (*names, self.layout.observed)))
+    def draw(self, keys: Array) -> Draws:
+        """One simulation for each of s keys; inside ``enable_x64``."""
+        sites = jax.tree.map(np.asarray, _draw(*Call.split(self.program, self.args, self.kwargs), keys))
+        parts = [[name for name, _ in part] for part in (self.layout.hyperparameters, self.layout.latents)]
+        return Draws(*({name: sites[name] for name in part} for part in (*parts, self.layout.observed)))
 
     def call(self, answers: Values) -> tuple[Call, tuple[Any, ...]]:
         """The program with simulated answers, for JAX; the arrays begin with those of the answers."""
         return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
-    def ask(self, quantity: "Quantity", truth: "Draws", picked: Picked, rng: np.random.Generator) -> "Asked":
-        """Ask for the quantity in one simulation; inside of ``enable_x64``."""
-        return Asked(quantity, self.layout, *self.call(truth.answers), truth, picked, rng)
-
-
-class Draws(NamedTuple):
-    """Simulations.
-
-    Attributes
-    ----------
-    hyperparameters, latents, answers : dict from site to array, shape (s, ...)
-    """
-
-    hyperparameters: Values
-    latents: Values
-    answers: Values
-
-    def one(self, row: int) -> "Draws":
-        return Draws(*({name: value[row] for name, value in part.items()} for part in self))
-
-    def vector(self, layout: Layout) -> Any:
-        """The joint latent vector of one."""
-        return np.concatenate([np.ravel(self.latents[name]) for name, _ in layout.latents])
-
 
 @partial(jax.jit, static_argnums=0)
 def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
+    args, kwargs = call.arguments(arrays)
+
     def one(key: Array) -> Values:
-        sites = call.trace(arrays, {}, key)
+        model = handlers.seed(handlers.uncondition(call.program), key)
+        with running:
+            sites = handlers.trace(model).get_trace(*args, **kwargs)
         return {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
 
     return jax.vmap(one)(keys)
@@ -188,13 +143,12 @@ def _layout(call: Call, arrays: tuple[Any, ...], relation: bool, sampled: bool) 
 
 
 def _changed(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any], changes: Changes
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], changes: Mapping[type, Callable[[Any], Any]]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with those of some types changed."""
 
     def one(value: Any) -> Any:
-        change = changes.get(type(value))
-        return value if change is None else change(value)
+        return changes[type(value)](value) if type(value) in changes else value
 
     return tuple(map(one, args)), {name: one(value) for name, value in kwargs.items()}
 
@@ -203,13 +157,7 @@ def _changed(
 class Gap:
     """Difference of two random entries in a random row of a Gaussian site; the only thing that comparisons identify.
 
-    Attributes
-    ----------
-    site : str
-    rows, columns : int
-    sign : {0, 1, -1}
-        Of the transpose that is averaged with the site.
-    name : str
+    ``sign`` (0, 1, -1) is that of the transpose that is averaged with the site.
     """
 
     site: str
@@ -223,16 +171,13 @@ class Gap:
 
     def __call__(self, sites: Mapping[str, Any], picked: Any) -> Array:
         """The first less the second."""
-        field = sites[self.site]["value"]
-
-        def entry(at: Any) -> Array:
-            if not self.sign:
-                return field[at]
-            return 0.5 * (
-                field[at] + self.sign * field[at % self.columns * self.columns + at // self.columns]
-            )
-
-        return entry(picked[0]) - entry(picked[1])
+        entries = sites[self.site]["value"]
+        if self.sign:
+            transposed = picked % self.columns * self.columns + picked // self.columns
+            both = 0.5 * (entries[picked] + self.sign * entries[transposed])
+        else:
+            both = entries[picked]
+        return both[0] - both[1]
 
 
 @dataclass(frozen=True)
@@ -269,30 +214,72 @@ Quantity = Gap | Predictor | Own  # hashable, because JAX compiles for it
 
 
 def usual(questions: Questions) -> Quantity:
-    """The gap of two entities' utilities, the difference of two objects' scores, or the predictor of a random row."""
+    """The gap of two items' utilities, the difference of two objects' scores, or the predictor of a random row."""
     layout = questions.layout
     for value in (*questions.args, *questions.kwargs.values()):
         for site, shape in layout.latents if len(layout.latents) == 1 else ():
-            if isinstance(value, PreferenceData) and shape == (value.num_entities,):
-                return Gap(site, 1, value.num_entities)
+            if isinstance(value, PreferenceData) and shape == (value.num_items,):
+                return Gap(site, 1, value.num_items)
             pairs = value.values.shape if isinstance(value, RelationData) else ()
             if pairs and layout.observed != (DECISION,) and np.prod(shape) == np.prod(pairs):
                 return Gap(site, *pairs, int(SIGN[value.symmetry]), "difference")
     return Predictor(layout.observed, layout.num_rows)
 
 
+class Asked(NamedTuple):
+    """A quantity of one simulation, whose value is known; to be asked inside ``enable_x64``."""
+
+    questions: Questions
+    quantity: Quantity
+    truth: Draws
+    picked: Picked
+    rng: np.random.Generator
+
+    @property
+    def true(self) -> float:
+        """The value in the simulation."""
+        latents = [np.ravel(self.truth.latents[name]) for name, _ in self.questions.layout.latents]
+        return float(self._moments(self.truth.hyperparameters, np.concatenate(latents)[None], None)[0][0])
+
+    def below(self, posterior: Posterior | RelationPosterior) -> float:
+        """Posterior probability that it lies below its true value."""
+        if posterior.kind != "relation":
+            values = {**posterior.hyperparameters, **posterior.hyperparameter_draws}
+            return self.below_belief(posterior.belief, values)
+        # Of the difference of two objects' scores for one node.
+        objects = posterior.objects.labels
+        node, pair = int(self.picked[0]) // len(objects), [objects[at] for at in self.picked % len(objects)]
+        belief = posterior.belief(posterior.nodes.labels[node], pair)
+        margins = belief.differences(np.array([0]), np.array([1]))
+        return _average_below(self.true, margins.mean, margins.sd**2, margins.weights)
+
+    def below_belief(self, belief: Belief, values: Mapping[str, Any]) -> float:
+        """The same under a belief, at hyperparameters with a value for each component or one for all."""
+        means, covariances = belief.locations, belief.scales
+        mean, variance = self._moments(values, means, covariances)
+        if covariances is None:
+            return rank(mean, self.true, self.rng)
+        return _average_below(self.true, mean, variance, belief.weights)
+
+    def _moments(self, values: Mapping[str, Any], means: Any, covariances: Any) -> tuple[Any, Any]:
+        layout = self.questions.layout
+        known = {
+            name: np.broadcast_to(np.asarray(values[name], float), (len(means), *shape))
+            for name, shape in layout.hyperparameters
+        }
+        call, arrays = self.questions.call(self.truth.answers)
+        mean, variance = _moments(
+            self.quantity, call, layout, (arrays, self.picked), known, means, covariances
+        )
+        return np.asarray(mean), np.asarray(variance)
+
+
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _moments(
-    quantity: Quantity,
-    call: Call,
-    layout: Layout,
-    arrays: tuple[Any, ...],
-    known: Values,
-    means: Array,
-    covariances: Array | None,
-    picked: Any,
+    quantity: Quantity, call: Call, layout: Layout, given: Any, known: Values, means: Any, covariances: Any
 ) -> tuple[Array, Array]:
     """Mean and variance of the quantity under each of s hyperparameters and Gaussians, or points; shape (s,) each."""
+    arrays, picked = given
 
     def one(known: Values, mean: Array, covariance: Array | None) -> tuple[Array, Array]:
         def at(vector: Array) -> Array:
@@ -306,55 +293,7 @@ def _moments(
     return jax.vmap(one)(known, means, covariances)
 
 
-class Asked(NamedTuple):
-    """A quantity of one simulation, of which the truth is known."""
-
-    quantity: Quantity
-    layout: Layout
-    call: Call
-    arrays: tuple[Any, ...]
-    truth: Draws
-    picked: Picked
-    rng: np.random.Generator
-
-    def _moments(self, known: Values, means: Any, covariances: Any) -> tuple[Any, Any]:
-        at = (self.arrays, known, means, covariances, self.picked)
-        mean, variance = _moments(self.quantity, self.call, self.layout, *at)
-        return np.asarray(mean), np.asarray(variance)
-
-    @property
-    def true(self) -> float:
-        """The value in the simulation."""
-        known = {name: np.asarray(value)[None] for name, value in self.truth.hyperparameters.items()}
-        return float(self._moments(known, self.truth.vector(self.layout)[None], None)[0][0])
-
-    def below(self, belief: Belief, fixed: Mapping[str, Any], drawn: Mapping[str, Any]) -> float:
-        """Probability that it lies below its true value, under a belief at fixed and drawn hyperparameters."""
-        means, covariances = belief.as_mixture()
-        known = {
-            name: np.broadcast_to(np.asarray(value, float), (len(means), *np.shape(value)))
-            for name, value in fixed.items()
-        } | {name: np.asarray(value) for name, value in drawn.items()}
-        true, (value, variance) = self.true, self._moments(known, means, covariances)
-        if covariances is None:
-            return rank(value, true, self.rng)
-        return _average_below(true, value, variance, belief.weights)
-
-    def below_posterior(self, posterior: Posterior | RelationPosterior) -> float:
-        """The same under a posterior."""
-        if posterior.kind != "relation":
-            drawn = posterior.hyperparameter_draws
-            fixed = {name: value for name, value in posterior.hyperparameters.items() if name not in drawn}
-            return self.below(posterior.belief, fixed, drawn)
-        # Of the difference of two objects' scores for one node.
-        objects = posterior.objects.labels
-        node, pair = int(self.picked[0]) // len(objects), [objects[at] for at in self.picked % len(objects)]
-        belief = posterior.belief(posterior.nodes.labels[node], pair)
-        margins = belief.differences(np.array([0]), np.array([1]))
-        return _average_below(self.true, margins.mean, margins.sd**2, margins.weights)
-
-
-def _average_below(true: Any, means: Any, variances: Any, weights: Any) -> float:
+def _average_below(true: float, means: Any, variances: Any, weights: Any) -> float:
     """Φ((truth − mean)/sd), averaged over the Gaussians."""
     return float(weights @ np.ravel(ndtr((true - means) / np.sqrt(variances))))
 

@@ -2,11 +2,10 @@
 
 from importlib import import_module
 from typing import Any
-from warnings import warn
 
+from relpref.errors import warn_renamed
 from relpref.explore.choose import next_pairs
-from relpref.explore.curves import AnswersSaved, answers_saved, learning_curves
-from relpref.explore.pairs import Gaps
+from relpref.explore.forecast import Gaps
 from relpref.explore.scores import (
     DEFAULT,
     SCORES,
@@ -22,8 +21,16 @@ from relpref.explore.scores import (
     TopK,
     Variance,
 )
-from relpref.explore.simulation import Step, Truth, simulate, simulate_steps
-from relpref.explore.stopping import Worth, why, worth
+from relpref.explore.simulation import (
+    AnswersSaved,
+    Step,
+    Truth,
+    answers_saved,
+    learning_curves,
+    simulate,
+    simulate_steps,
+)
+from relpref.explore.stopping import ExpectedGain, expected_gain, why
 
 __all__ = [
     "DEFAULT",
@@ -31,6 +38,7 @@ __all__ = [
     "AnswersSaved",
     "Bald",
     "Eubo",
+    "ExpectedGain",
     "Gaps",
     "LookAhead",
     "MutualInformation",
@@ -43,21 +51,23 @@ __all__ = [
     "TopK",
     "Truth",
     "Variance",
-    "Worth",
     "answers_saved",
+    "expected_gain",
     "learning_curves",
     "next_pairs",
     "simulate",
     "simulate_steps",
     "why",
-    "worth",
 ]
 
-_MOVED = {"AnswerStore", "Item", "Loop", "Progress", "Question"}
+_RENAMED = {"Worth": "relpref.explore.ExpectedGain", "worth": "relpref.explore.expected_gain"} | {
+    name: f"relpref.ask.{name}" for name in ("AnswerStore", "Item", "Loop", "Progress", "Question")
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MOVED:
+    if name not in _RENAMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn(f"relpref.explore.{name} is relpref.ask.{name} now", DeprecationWarning, stacklevel=2)
-    return getattr(import_module("relpref.ask"), name)
+    warn_renamed(f"relpref.explore.{name}", _RENAMED[name])
+    module, attribute = _RENAMED[name].rsplit(".", 1)
+    return getattr(import_module(module), attribute)

@@ -11,22 +11,28 @@ import pandas as pd
 from relpref import limits as sizes
 from relpref.data import PreferenceData
 from relpref.data.arrays import listed, shown
-from relpref.errors import DataError
-from relpref.explore.forecast import Answers, Singles, shared
-from relpref.explore.pairs import Belief, Floats, Gaps, Pool, Positions
+from relpref.errors import DataError, renamed_keywords
+from relpref.explore.forecast import Answers, Belief, Floats, Gaps, Pool, Positions, Singles, shared
 from relpref.explore.scores import DEFAULT, Score, Scorer, State
 from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import touched
-from relpref.posterior.gaussian import generator
-from relpref.posterior.tables import expectations, objects, of_one_rater, pairs_of_labels, questions
+from relpref.posterior.gaussian import Margins, generator
+from relpref.posterior.tables import expectations, of_one_rater, pairs_of_labels, preference_table, questions
 from relpref.registry import find, names
+
+_MEAN_ITEMS = 128  # whose average utility stands for that of all
+# Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick ones may be single precision.
+_TIE, _QUICK_TIE = 1e-9, 3e-7
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_OF_A_SCORE = ("name", "reason", "about_the_best", "max_items", "scorer")
 
 
 @dataclass(frozen=True)
 class Limits:
     """What may be asked, see `next_pairs`; raises DataError where that cannot be meant."""
 
-    entities: Iterable[Any] | None = None
+    items: Iterable[Any] | None = None
     pairs: Iterable[tuple[Any, Any]] | None = None
     repeats: int = 0
     most_appearances: int | None = None
@@ -34,49 +40,39 @@ class Limits:
     avoid: Iterable[tuple[Any, Any]] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
         whole_number("repeats", self.repeats, 0)
         if self.most_appearances is not None:
             whole_number("most_appearances", self.most_appearances, 1)
-        if isinstance(self.entities, str):
-            text = shown(self.entities)
-            raise DataError(f"entities is the text {text}; give a list of labels, [{text}]")
+        if isinstance(self.items, str):
+            text = shown(self.items)
+            raise DataError(f"items is the text {text}; give a list of labels, [{text}]")
         if self.hardest is not None and not 0 <= self.hardest < 0.5:
             raise DataError(
-                f"hardest is {self.hardest!r}; it is the distance of a probability from one half, at least 0 and below 0.5, "
-                "such as 0.02"
+                f"hardest is {self.hardest!r}; give a distance from one half, such as 0.02, below 0.5"
             )
 
 
 def whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse what is none, or too small."""
+    """Refuse anything but a whole number from ``least`` on."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise DataError(f"{name} is {shown(value)}; give a whole number, {least} or more")
 
 
 def appearances(data: PreferenceData) -> Floats:
-    """In how many answers each entity occurs, shape (n,)."""
+    """In how many answers each item occurs, shape (n,)."""
     ends = np.concatenate([data.winner, data.loser])
-    counts = np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_entities)
+    counts = np.bincount(ends, weights=np.tile(data.count, 2), minlength=data.num_items)
     return np.asarray(counts, np.float64)
 
 
 class Asked:
-    """How often each pair and each entity was asked about, with the questions of a batch.
-
-    Parameters
-    ----------
-    data : PreferenceData
-    limits : Limits
-    often : array, shape (n,), optional
-        How often each entity was asked about, where the data has some of the answers alone.
-    """
+    """How often each pair and each item was asked about (``often`` where the data has some answers alone), with those of a batch."""
 
     def __init__(self, data: PreferenceData, limits: Limits, often: Floats | None = None) -> None:
-        known, self._number, self._limits = data.comparisons, data.num_entities, limits
+        known, self._number, self._limits = data.comparisons, data.num_items, limits
         self._members = np.arange(self._number)
-        if limits.entities is not None:
-            self._members = np.unique(data.index(list(limits.entities))).astype(np.int64)
+        if limits.items is not None:
+            self._members = np.unique(data.index(list(limits.items))).astype(np.int64)
         self._listed = None if limits.pairs is None else _positions(data, limits.pairs, "pairs")
         self._avoided = _positions(data, limits.avoid, "avoid")
         low, high = np.minimum(known.winner, known.loser), np.maximum(known.winner, known.loser)
@@ -125,39 +121,28 @@ def _positions(data: PreferenceData, pairs: Iterable[Any], name: str) -> Positio
     ends = [data.index([pair[side] for pair in labels]).astype(np.int64) for side in (0, 1)]
     same = np.flatnonzero(ends[0] == ends[1])
     if len(same):
-        raise DataError(
-            f"{name}[{same[0]}] compares {shown(labels[same[0]][0])} with itself; name two entities"
-        )
+        raise DataError(f"{name}[{same[0]}] compares {shown(labels[same[0]][0])} with itself; name two items")
     return np.unique(np.sort(np.stack(ends), axis=0), axis=1)
 
 
 def narrowed(
     posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator
 ) -> tuple[UtilityPosterior, Limits, Floats]:
-    """A posterior of some of the entities to choose questions by; itself where there is a matrix of all.
-
-    With the limits as they are for it, and how often each of its entities was asked about.
-
-    Raises
-    ------
-    DataError
-        If more entities are named than can be looked at.
-    """
+    """The posterior of some items where there is no matrix of all, its limits, and how often each item was asked about."""
     if not posterior.large:
         return posterior, limits, appearances(posterior.data)
     data = posterior.data
     if limits.pairs is not None:
         limits = replace(limits, pairs=pairs_of_labels(limits.pairs))
         positions = np.unique(data.index([label for pair in limits.pairs or () for label in pair]))
-    elif limits.entities is not None:
-        positions = np.unique(data.index(list(limits.entities)))
-        limits = replace(limits, entities=None)
+    elif limits.items is not None:
+        positions = np.unique(data.index(list(limits.items)))
+        limits = replace(limits, items=None)
     else:
         positions = np.unique(_candidates(posterior, limits, rng))
     if len(positions) > 5 * sizes.MAX_CANDIDATES:
         raise DataError(
-            f"questions can be chosen among {5 * sizes.MAX_CANDIDATES} entities at a time where there are so many, and "
-            f"{len(positions)} were named; name fewer"
+            f"{len(positions)} items were named; name at most {5 * sizes.MAX_CANDIDATES} where there are so many"
         )
     avoid = pairs_of_labels(limits.avoid)
     ends = data.index([label for pair in avoid for label in pair]).reshape(-1, 2)
@@ -168,11 +153,11 @@ def narrowed(
 
 
 def _candidates(posterior: UtilityPosterior, limits: Limits, rng: np.random.Generator) -> Positions:
-    """Entities that answers are about, and others; of each half are the best, half drawn, so that nobody is left out for ever."""
+    """Items that answers are about, and others; half of each are the best, half drawn, so that nobody is left out for ever."""
     data, mean = posterior.data, posterior.belief.mean()
     most = np.inf if limits.most_appearances is None else limits.most_appearances
     open_ = appearances(data) < most
-    known = np.zeros(data.num_entities, dtype=bool)
+    known = np.zeros(data.num_items, dtype=bool)
     known[touched(data)] = True
     links = sum(2 * graph.num_edges + graph.num_nodes for graph in data.relations.values())
     room = sizes.MAX_ANSWERS_SQUARED_TIMES_CANDIDATES / max(data.num_comparisons, 1) ** 2
@@ -194,50 +179,30 @@ def _halves(group: Positions, promise: Floats, number: int, rng: np.random.Gener
     return np.concatenate([best, rng.choice(others, number - len(best), replace=False)])
 
 
-_SAMPLE = 128  # entities whose average utility stands for that of all
-
-
 def screened(members: Positions, belief: Belief, score: Score, rng: np.random.Generator) -> Positions:
-    """At most as many of the members as the score looks at, ascending.
+    """At most as many of the members as the score looks at, ascending: half the most promising, half drawn at random.
 
-    Half of them are those whose utility, relative to the average, is the most uncertain; for a score about the best, those whose mean
-    plus sd is the highest. The other half are drawn at random, so that nobody is left out for ever.
+    Promising are those whose utility, relative to the average, is the most uncertain; for a score about the best, the highest mean plus sd.
     """
-    if len(members) <= score.most_entities:
+    if len(members) <= score.max_items:
         return members
-    sample = rng.choice(members, _SAMPLE, replace=False)
+    sample = rng.choice(members, _MEAN_ITEMS, replace=False)
     rows = belief.covariance[sample]
     average = rows[:, sample].mean()
     promise = np.sqrt(np.maximum(np.diagonal(belief.covariance) - 2 * rows.mean(axis=0) + average, 0.0))
     if score.about_the_best:
         promise = promise + belief.mean
-    return np.sort(_halves(members, promise, score.most_entities, rng))
-
-
-# Scores that differ by less, relatively, are tied: rounding must not choose the question. The quick ones may be single precision.
-_TIE, _QUICK_TIE = 1e-9, 3e-7
+    return np.sort(_halves(members, promise, score.max_items, rng))
 
 
 def best(
-    state: State,
-    scorer: Scorer,
-    hardest: float | None,
-    rng: np.random.Generator,
-    size: int = sizes.MAX_PAIRS_AT_ONCE,
+    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator
 ) -> tuple[Gaps, Floats]:
     """The best few pairs, best first, and their exact scores; ties in random order.
 
-    Parameters
-    ----------
-    state : State
-    scorer : Scorer
-    hardest : float or None
-        Pairs whose answer's probability is nearer than that to one half are left out.
-    rng : numpy Generator
-    size : int
-        Pairs looked at together.
+    Pairs whose answer's probability is nearer to one half than ``hardest`` are left out.
     """
-    first, second = _shortlist(state, scorer, hardest, rng, size)
+    first, second = _shortlist(state, scorer, hardest, rng)
     if hardest is not None and len(first):
         now = state.now.gaps(first, second)
         easy = np.abs(state.answers.forecast(now.mean, now.variance).favoured - 0.5) >= hardest
@@ -251,15 +216,15 @@ def best(
 
 
 def _shortlist(
-    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator, size: int
+    state: State, scorer: Scorer, hardest: float | None, rng: np.random.Generator
 ) -> tuple[Positions, Positions]:
     """Positions of the best few pairs by the quick score, in no order."""
     none = np.zeros(0, dtype=np.int64)
     kept: tuple[Any, ...] = (np.zeros(0), none, none)
     floor = -np.inf
     # How hard a pair is to the one who answers does not change by what a batch is expected to teach the model.
-    known = state.pool.blocks(state.now, size) if hardest is not None else repeat(None)
-    for (gaps, closed), now in zip(state.pool.blocks(state.belief, size), known, strict=False):
+    known = state.pool.blocks(state.now) if hardest is not None else repeat(None)
+    for (gaps, closed), now in zip(state.pool.blocks(state.belief), known, strict=False):
         values = _untied(scorer.quick(gaps), gaps, rng, _QUICK_TIE)
         if now is not None and hardest is not None:
             values[state.answers.undecided(now[0]) < hardest] = -np.inf
@@ -296,23 +261,20 @@ def _untied(values: Floats | Singles, gaps: Gaps, rng: np.random.Generator, tie:
     return scale
 
 
-_MOVES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-
-
+@renamed_keywords(key="rng_key", entities="items")
 def next_pairs(
     posterior: UtilityPosterior,
     k: int = 1,
     *,
     score: str | Score = DEFAULT,
-    entities: Iterable[Any] | None = None,
+    items: Iterable[Any] | None = None,
     pairs: Iterable[tuple[Any, Any]] | None = None,
     repeats: int = 0,
     most_appearances: int | None = None,
     hardest: float | None = None,
     rater: Any = None,
     avoid: Iterable[tuple[Any, Any]] = (),
-    key: Any = None,
+    rng_key: Any = None,
 ) -> pd.DataFrame:
     """The next questions to ask, best first.
 
@@ -320,26 +282,23 @@ def next_pairs(
     ----------
     posterior : UtilityPosterior
     k : int
-        How many. The members of a batch account for each other: each is chosen as if those before it had been answered, with the
-        covariance that is then expected.
+        How many, each chosen as if those before it had been answered.
     score : str or Score
         One of `SCORES` by name, or an instance, such as ``TopK(10)``.
-    entities : iterable of labels, optional
+    items, pairs : iterable of labels, iterable of (label, label), optional
         Ask about these only.
-    pairs : iterable of (label, label), optional
-        Ask about these pairs only.
     repeats : int
         How often a pair may be asked again; 0 for never one that was answered, by whomever.
     most_appearances : int, optional
-        An entity that was in so many answers is not asked about again.
+        An item that was in so many answers is not asked about again.
     hardest : float, optional
-        Pairs whose preference probability is nearer than that to one half are left out: people tire of them. 0.02 leaves out
+        Pairs whose preference probability is nearer to one half than that are left out: people tire of them. 0.02 leaves out
         those between 0.48 and 0.52, a tie counting one half.
     rater : label, optional
         Who is asked; a typical rater by default.
     avoid : iterable of (label, label)
         Pairs that are not to be asked now, for example because they were skipped.
-    key : JAX key or int, optional
+    rng_key : JAX key or int, optional
         For ties between scores; the posterior's own by default.
 
     Returns
@@ -350,35 +309,38 @@ def next_pairs(
 
     Raises
     ------
-    UnknownLabelError
-        If a label is no entity, or the rater never answered.
-    DataError
-        If an argument cannot be used.
+    DataError, UnknownLabelError
+        If an argument cannot be used, a label is no item, or the rater never answered.
     """
-    limits = Limits(entities, pairs, repeats, most_appearances, hardest, avoid)
-    chosen = plan(posterior, k, score, limits, rater, key)
-    return _table(chosen.posterior, rater, chosen.questions)
+    limits = Limits(items, pairs, repeats, most_appearances, hardest, avoid)
+    chosen = plan(posterior, k, score, limits, rater, rng_key)
+    data, asked = chosen.posterior.data, chosen.questions
+    first, second = ([question[side] for question in asked] for side in (0, 1))
+    gaps, expected = expected_answers(chosen.posterior, first, second, rater)
+    pairs = [(data.labels[i], data.labels[j]) for i, j, _ in asked]
+    table = preference_table(pairs, expected, gaps)
+    table["score"] = np.array([value for _, _, value in asked], dtype=np.float64)
+    return table[["first", "second", "score", "probability", "gap_mean", "gap_sd"]]
+
+
+def expected_answers(
+    posterior: UtilityPosterior, first: Any, second: Any, rater: Any = None
+) -> tuple[Margins, dict[str, Any]]:
+    """What is known of pairs by their positions, and what is expected of the answers, see `UtilityPosterior.prefer`."""
+    first, second = (np.asarray(end, dtype=np.int32) for end in (first, second))
+    gaps, data = posterior.belief.differences(first, second), posterior.data
+    asked = questions(data, first, second, rater, None)
+    return gaps, expectations(posterior, posterior.likelihood, data.comparisons, asked, gaps)
 
 
 class Plan(NamedTuple):
-    """Questions, best first, and what is believed before and, as is to be expected, after their answers.
+    """Questions, best first, and what is believed before and, as is to be expected, after their answers."""
 
-    Attributes
-    ----------
-    posterior : UtilityPosterior
-        Of the entities that were looked at, to which positions refer.
-    questions : list of (position, position, score)
-    before : Belief
-    answers : Answers
-    left : int
-        Questions that may be asked, these among them; more than these only where there are as many as were wanted.
-    """
-
-    posterior: UtilityPosterior
-    questions: list[tuple[int, int, float]]
+    posterior: UtilityPosterior  # of the items that were looked at, to which positions refer
+    questions: list[tuple[int, int, float]]  # two positions and the score
     before: Belief
     answers: Answers
-    left: int
+    left: int  # questions that may be asked; more than these only where there are as many as were wanted
 
     def beliefs(self) -> Iterator[Belief]:
         """Before any answer, after the first, and so on to after the last."""
@@ -402,14 +364,12 @@ def plan(
     answers = answers_of(posterior, rater)
     mean, covariance = posterior.belief.mean(), posterior.belief.covariance()
     if not np.all(np.isfinite(mean)) or not np.all(np.isfinite(np.diagonal(covariance))):
-        raise DataError(
-            f"the posterior has no numbers to choose a question by ({posterior.result.name}); fit it again first"
-        )
+        raise DataError(f"the posterior has no numbers to choose by ({posterior.result.name}); fit it again")
     now = belief = Belief(mean, covariance)
-    found: list[tuple[int, int, float]] = []
-    while len(found) < k:
-        if found:
-            belief = _answered(now, belief, answers, *found[-1][:2])
+    chosen: list[tuple[int, int, float]] = []
+    while len(chosen) < k:
+        if chosen:
+            belief = _answered(now, belief, answers, *chosen[-1][:2])
         pool = asked.pool()
         if pool.listed is None:
             pool = replace(pool, members=screened(pool.members, belief, chosen_by, rng))
@@ -418,9 +378,9 @@ def plan(
         if not len(values):
             break
         first, second = int(gaps.first[0]), int(gaps.second[0])
-        found.append((first, second, float(values[0])))
+        chosen.append((first, second, float(values[0])))
         asked.add(first, second)
-    return Plan(posterior, found, now, answers, left if len(found) == k else len(found))
+    return Plan(posterior, chosen, now, answers, left if len(chosen) == k else len(chosen))
 
 
 def _answered(before: Belief, belief: Belief, answers: Answers, first: int, second: int) -> Belief:
@@ -429,28 +389,19 @@ def _answered(before: Belief, belief: Belief, answers: Answers, first: int, seco
     Answers between ``before`` and ``belief`` will have moved the gap's mean; how far is known in distribution: N(m, v_before − v).
     """
     then, now = (each.gaps(np.array([first]), np.array([second])) for each in (before, belief))
-    moved = then.mean + np.sqrt(np.maximum(then.variance - now.variance, 0.0)) * _MOVES
+    moved = then.mean + np.sqrt(np.maximum(then.variance - now.variance, 0.0)) * _NODES
     shrinkage = answers.forecast(moved, np.broadcast_to(now.variance, moved.shape)).shrinkage
     return belief.after(first, second, float(_WEIGHTS @ shrinkage))
 
 
-_OF_A_SCORE = ("name", "reason", "about_the_best", "most_entities", "scorer")
-
-
 def score_of(score: str | Score) -> Score:
-    """The score that is meant.
-
-    Raises
-    ------
-    DataError
-        If there is no such score.
-    """
+    """The score of a name, or the score itself."""
     found = find("score", score) if isinstance(score, str) else None
     if found is not None:
         score = found()
     if isinstance(score, str | type) or not all(hasattr(score, name) for name in _OF_A_SCORE):
         raise DataError(
-            f"score is {shown(score)}; name one of {', '.join(names('score'))}, or give an instance of a score"
+            f"score is {shown(score)}; name one of {', '.join(names('score'))}, or give an instance"
         )
     return score
 
@@ -468,22 +419,3 @@ def answers_of(posterior: UtilityPosterior, rater: Any = None) -> Answers:
         )
     parameters = {name: posterior.hyperparameters[name] for name in names}
     return shared(Answers(posterior.likelihood, *of_one_rater(asked, parameters)))
-
-
-def _table(posterior: UtilityPosterior, rater: Any, asked: list[tuple[int, int, float]]) -> pd.DataFrame:
-    first, second = (np.array([row[side] for row in asked], dtype=np.int32) for side in (0, 1))
-    data = posterior.data
-    gaps = posterior.belief.differences(first, second)
-    expected = expectations(
-        posterior, posterior.likelihood, data.comparisons, questions(data, first, second, rater, None), gaps
-    )
-    return pd.DataFrame(
-        {
-            "first": objects(data.entities[i] for i in first),
-            "second": objects(data.entities[i] for i in second),
-            "score": np.array([row[2] for row in asked], dtype=np.float64),
-            "probability": expected["probability"],
-            "gap_mean": gaps.mean,
-            "gap_sd": gaps.sd,
-        }
-    )

@@ -1,6 +1,6 @@
-"""What the next answer about a pair will tell, before it is given."""
+"""Pairs of items: what is known of their differences, and what the next answer about each will tell."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
@@ -13,11 +13,15 @@ from jax.scipy.special import entr
 from numpy.typing import NDArray
 
 from relpref.data import Comparisons
-from relpref.explore.pairs import Floats, Gaps
 from relpref.likelihoods import AnswerModel, Comparison
+from relpref.limits import MAX_PAIRS_AT_ONCE
 from relpref.linalg import real
 
+Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
 Singles = NDArray[np.float32]
+
+_MAX_ROWS = 128  # of a block: half of their square lies below the diagonal, and is looked at in vain
 
 _BLOCK = 128  # pairs of one call of the compiled function: its shapes never change
 # Trapezoidal rule: in steps of so many sds of the gap, or of so many noise scales where the gap is wide, on either side. The integrand
@@ -32,24 +36,113 @@ _FARTHEST = 8.0  # in units of √(c² + v), beyond the outermost threshold
 _WIDEST = 1 - 1e-3  # 1 − c/√(c² + v): sds of the gap up to a thousand times that of the noise
 
 
+class Gaps(NamedTuple):
+    """Differences of utilities, first less second; positions of items broadcast to the shape of the moments."""
+
+    first: Positions
+    second: Positions
+    mean: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True)
+class Belief:
+    """Mean and covariance of the utilities that a question is chosen by; never written into."""
+
+    mean: Floats
+    covariance: Floats
+
+    def gaps(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Gaps:
+        """Of pairs one by one (XPGP eq. 13-14)."""
+        mean = self.mean[first] - self.mean[second]
+        own = np.diagonal(self.covariance)
+        variance = own[first] + own[second] - 2 * self.covariance[first, second]
+        variance *= variance > self.rounding
+        return Gaps(np.asarray(first), np.asarray(second), mean, variance)
+
+    @property
+    def rounding(self) -> float:
+        """A variance of a gap that is 0 but for rounding: of items that are one and the same to the model."""
+        return 1e-14 * float(np.diagonal(self.covariance).max(initial=0.0))
+
+    def responses(self, gaps: Gaps) -> Floats:
+        """Covariance of every utility with each gap, shape (k, n)."""
+        return np.asarray(self.covariance[gaps.first] - self.covariance[gaps.second])
+
+    def boundary(self, k: int) -> tuple[Positions, Floats, Floats, Floats]:
+        """Of b, the average utility of the k-th and the next: these two, cov(b, uᵢ), and mean and variance of uᵢ − b."""
+        ends = np.argsort(-self.mean, kind="stable")[k - 1 : k + 1]
+        edge = self.covariance[ends].mean(axis=0)
+        variance = np.diagonal(self.covariance) - 2 * edge + edge[ends].mean()
+        return ends, edge, self.mean - self.mean[ends].mean(), variance
+
+    def after(self, first: int, second: int, shrinkage: float) -> "Belief":
+        """With the covariance that is expected after an answer: Σ − κ Σa aᵀΣ. The mean's expectation is the mean."""
+        response = self.covariance[first] - self.covariance[second]
+        change = np.multiply.outer(shrinkage * response, response)
+        return Belief(self.mean, np.subtract(self.covariance, change, out=change))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The pairs that may be asked: listed ones, or all pairs of members but a few; the lower position first."""
+
+    members: Positions  # ascending, shape (k,)
+    closed: Positions  # pairs that may not be asked, shape (2, c)
+    listed: Positions | None = None  # shape (2, p)
+
+    def open(self, number: int) -> Positions:
+        """The listed pairs that may be asked, shape (2, q), among ``number`` items."""
+        assert self.listed is not None
+        here = np.zeros(number, dtype=bool)
+        here[self.members] = True
+        kept = here[self.listed].all(axis=0)
+        kept &= ~np.isin(self.listed[0] * number + self.listed[1], self.closed[0] * number + self.closed[1])
+        return self.listed[:, kept]
+
+    def blocks(self, belief: Belief, size: int = MAX_PAIRS_AT_ONCE) -> Iterator[tuple[Gaps, Positions]]:
+        """Gaps of all pairs, and the places in the flattened block of those that may not be asked."""
+        number = len(belief.mean)
+        if self.listed is not None:
+            first, second = self.open(number)
+            for start in range(0, len(first), size):
+                part = slice(start, start + size)
+                yield belief.gaps(first[part], second[part]), np.zeros(0, dtype=np.int64)
+            return
+        members, k = self.members, len(self.members)
+        mean, own = belief.mean[members], np.diagonal(belief.covariance)[members]
+        place = np.full(number, -1)
+        place[members] = np.arange(k)
+        closed = place[self.closed]
+        closed = closed[:, (closed >= 0).all(axis=0)]
+        row, column = closed[:, np.argsort(closed[0], kind="stable")]
+        start = 0  # rows of the covariance are contiguous, so a block is a few of them from the diagonal on
+        while start < k - 1:
+            stop = min(k - 1, start + min(_MAX_ROWS, max(1, size // (k - start))))
+            chosen: Any = np.ix_(members[start:stop], members[start:])
+            if k == number:
+                chosen = slice(start, stop), slice(start, None)
+            covariance = belief.covariance[chosen]
+            variance = own[start:stop, None] + own[None, start:]
+            variance -= covariance
+            variance -= covariance
+            variance *= variance > belief.rounding
+            means = mean[start:stop, None] - mean[None, start:]
+            below, left = np.tril_indices(stop - start)
+            low, high = np.searchsorted(row, (start, stop))
+            shut = np.stack([row[low:high], column[low:high]]) - start
+            places = np.concatenate([below, shut[0]]) * (k - start) + np.concatenate([left, shut[1]])
+            yield Gaps(members[start:stop, None], members[None, start:], means, variance), places
+            start = stop
+
+
 class Forecast(NamedTuple):
-    """The next answer about each of k pairs whose gaps are Gaussian.
+    """The next answer about each of k pairs whose gaps are Gaussian."""
 
-    Attributes
-    ----------
-    information : array, shape (k,)
-        Mutual information of answer and gap, in nats.
-    shrinkage : array, shape (k,)
-        κ: the gap's variance v is expected to become v − κ v².
-    favored : array, shape (k,)
-        Probability that the answer favors the first, a tie counting one half.
-    probability, gradient, curvature : array, shape (o, k)
-        Of each possible outcome: its probability, and the derivatives of log Ẑ (see `TiltedMoments`) by which it moves the belief.
-    """
-
-    information: Any
-    shrinkage: Any
-    favoured: Any
+    information: Any  # of answer and gap, in nats, shape (k,)
+    shrinkage: Any  # κ: the gap's variance v is expected to become v − κ v²
+    favoured: Any  # probability that the answer favors the first, a tie counting one half
+    # Of each possible outcome, shape (o, k): its probability, and the derivatives of log Ẑ, see `TiltedMoments`.
     probability: Any
     gradient: Any
     curvature: Any
@@ -57,19 +150,10 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the answers of one rater, or of a typical one, tell about gaps.
-
-    Attributes
-    ----------
-    model : AnswerModel
-    asked : Comparisons
-        One row that says who is asked and how, see `relpref.posterior.utility.questions`.
-    parameters : mapping from site to value
-        Of the model.
-    """
+    """What the answers of one rater, or of a typical one, tell about gaps."""
 
     model: AnswerModel
-    asked: Comparisons
+    asked: Comparisons  # one row that says who is asked and how, see `relpref.posterior.tables.questions`
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __hash__(self) -> int:
@@ -86,7 +170,7 @@ class Answers:
         return self.model, self.asked.strengths, *key
 
     def forecast(self, mean: Floats, variance: Floats) -> Forecast:
-        """Forecast the answers about pairs from the means and variances of their gaps, first less second, shape (k,)."""
+        """Forecast the answers about pairs from means and variances of their gaps, shape (k,)."""
         parts = []
         with jax.enable_x64(True):
             for start in range(0, len(mean), _BLOCK):
@@ -183,7 +267,7 @@ class Answers:
 
 @lru_cache(maxsize=8)
 def shared(answers: Answers) -> Answers:
-    """Equal ones that were used before and have their table: it changes with the hyperparameters only."""
+    """Equal ones that were used before and have their table."""
     return answers
 
 
@@ -211,7 +295,6 @@ def _of_outcomes(
     gradient, curvature = (jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature))
 
     def entropy(known: Comparison) -> Array:
-        """Of an answer where the gap is known."""
         chances = jax.vmap(lambda value: known.log_prob(jnp.full(known.batch_shape, value)))(values)
         return jnp.sum(entr(jnp.exp(chances)), axis=0)
 

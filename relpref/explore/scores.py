@@ -10,28 +10,15 @@ from scipy.linalg import solve
 from scipy.special import entr, ndtr
 
 from relpref.errors import DataError
-from relpref.explore.forecast import Answers, Forecast, Singles
-from relpref.explore.pairs import Belief, Floats, Gaps, Pool, Positions
-from relpref.limits import MAX_ENTITIES_OF_EXACT_INFORMATION, MAX_ENTITIES_OF_SCORES
+from relpref.explore.forecast import Answers, Belief, Floats, Forecast, Gaps, Pool, Positions, Singles
+from relpref.limits import MAX_ITEMS_OF_EXACT_INFORMATION, MAX_ITEMS_OF_SCORES
 
 Values = Callable[[Gaps], Floats | Singles]
 
 
 @dataclass(frozen=True)
 class State:
-    """What a score may look at.
-
-    Attributes
-    ----------
-    belief : Belief
-        About the utilities, with what the questions before in a batch are expected to change.
-    now : Belief
-        Without that.
-    answers : Answers
-        What an answer tells.
-    pool : Pool
-        The pairs that may be asked.
-    """
+    """What a score may look at: utilities after the earlier questions of a batch, and ``now``; what an answer tells; open pairs."""
 
     belief: Belief
     now: Belief
@@ -42,14 +29,7 @@ class State:
 class Scorer(NamedTuple):
     """A score at one state of knowledge; the larger, the better the question.
 
-    Attributes
-    ----------
-    quick : callable
-        Of any number of pairs; it only needs to find the best few.
-    exact : callable
-        Of those few, shape (k,).
-    few : int
-        How many those are.
+    ``quick`` only needs to find the best ``few`` of all pairs, ``exact`` scores these, shape (k,).
     """
 
     quick: Values
@@ -59,32 +39,25 @@ class Scorer(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """Base of scores: a subclass gives ``name``, ``reason`` and `value`; `scorer` where something is computed once for all pairs.
-
-    Attributes
-    ----------
-    name : str
-    reason : str
-        Why a pair that it chose is asked about, for the one who answers.
-    about_the_best : bool
-        Where there are too many entities, those with high utilities matter, not the uncertain ones.
-    most_entities : int
-        All pairs of so many entities are looked at.
-    """
+    """Base of scores: a subclass gives ``name``, ``reason`` and `value`; `scorer` where something is computed once for all pairs."""
 
     name: ClassVar[str]
-    reason: ClassVar[str]
-    about_the_best: ClassVar[bool] = False
-    most_entities: ClassVar[int] = MAX_ENTITIES_OF_SCORES
+    reason: ClassVar[str]  # why a pair is asked about, for the one who answers
+    about_the_best: ClassVar[bool] = False  # of too many items, look at the best, not at the uncertain ones
+    few: ClassVar[int] = 128
+    max_items: ClassVar[int] = MAX_ITEMS_OF_SCORES  # all pairs of so many are looked at
 
     def value(self, state: State, pairs: Gaps) -> Floats | Singles:
         """Scores of pairs, of the shape of their moments."""
         raise NotImplementedError(f"{type(self).__name__} gives neither value nor scorer")
 
+    def quick(self, state: State, pairs: Gaps) -> Floats | Singles:
+        """Scores that only need to find the best ``few`` of all pairs."""
+        return self.value(state, pairs)
+
     def scorer(self, state: State) -> Scorer:
         """The score at a state of knowledge."""
-        value = partial(self.value, state)
-        return Scorer(value, value)
+        return Scorer(partial(self.quick, state), partial(self.value, state), self.few)
 
 
 @dataclass(frozen=True)
@@ -111,7 +84,7 @@ class Variance(Score):
 
 @dataclass(frozen=True)
 class Ratio(Score):
-    """Variance over the square of the mean of the gap (XPGP section 5); infinite where the mean is 0."""
+    """Variance over the squared mean of the gap (XPGP section 5); infinite where the mean is 0."""
 
     name = "ratio"
     reason = "for how uncertain the model is, the two are closest to each other"
@@ -135,9 +108,8 @@ class Bald(Score):
     def value(self, state: State, pairs: Gaps) -> Floats:
         return np.asarray(state.answers.forecast(pairs.mean, pairs.variance).information)
 
-    def scorer(self, state: State) -> Scorer:
-        """From a table first, then exactly."""
-        return Scorer(state.answers.information, partial(self.value, state))
+    def quick(self, state: State, pairs: Gaps) -> Floats | Singles:
+        return state.answers.information(pairs)
 
 
 @dataclass(frozen=True)
@@ -160,11 +132,10 @@ class Eubo(Score):
 
 
 @dataclass(frozen=True)
-class LookAhead(Score):
-    """Information of an answer and, on average over its outcomes, of the best question after it, in nats.
+class LookAhead(Bald):
+    """Information of an answer and of the best question after it, on average over outcomes, in nats.
 
-    By the chain rule that is what the two answers tell together. Both questions are sought among those whose own information is the
-    largest.
+    Both questions are sought among those whose own information is the largest.
     """
 
     name = "look_ahead"
@@ -183,29 +154,24 @@ class LookAhead(Score):
             expected += probability * second.max(axis=1)
         return np.asarray(answer.information + expected)
 
-    def scorer(self, state: State) -> Scorer:
-        """Quickly by the information of one answer."""
-        return Scorer(state.answers.information, partial(self.value, state), self.few)
-
 
 @dataclass(frozen=True)
 class MutualInformation(Score):
     """What an answer tells about all other answers that could still be asked for (Krause et al. 2008).
 
-    H(a | asked) − H(a | asked and all others of the pool), each answer being its gap with Gaussian noise of the precision τ that
-    expectation propagation would give it on average. With v the gap's variance now and c that after every pair of the pool
-    was answered once, this is ½ log(1 + τ v) + ½ log(1 − τ c).
+    ½ log(1 + τ v) + ½ log(1 − τ c): each answer is its gap with Gaussian noise of the precision τ that expectation propagation gives
+    it on average, v is the gap's variance now and c that after every pair of the pool was answered once.
 
     Notes
     -----
     Krause, Singh & Guestrin (2008), "Near-optimal sensor placements in Gaussian processes". Unlike with BALD, what an answer tells
-    about its own gap alone, that no other answer could tell, counts for nothing. In a pool of more than ``exact_entities`` entities the
-    second term is left out, so that every pair can be looked at: c falls with the number of answers that it comes after.
+    about its own gap alone counts for nothing. In a pool of more than ``exact_items`` items the second term is left out, so that
+    every pair can be looked at: c falls with the number of answers that it comes after.
     """
 
     name = "mutual_information"
     reason = "its answer is expected to tell most about the answers that nobody was asked for"
-    exact_entities: ClassVar[int] = MAX_ENTITIES_OF_EXACT_INFORMATION
+    exact_items: ClassVar[int] = MAX_ITEMS_OF_EXACT_INFORMATION
 
     def value(self, state: State, pairs: Gaps) -> Floats:
         """Without the second term: ½ log(1 + τ v) = −½ log(1 − κ v)."""
@@ -213,10 +179,10 @@ class MutualInformation(Score):
         return np.asarray(-0.5 * np.log1p(-np.minimum(shrunk, 1 - 1e-12)))
 
     def scorer(self, state: State) -> Scorer:
-        """One linear system in as many unknowns as the pool has entities, O(n³); then every pair in O(1)."""
+        """One linear system in as many unknowns as the pool has items, O(n³); then every pair in O(1)."""
         pool, number = state.pool, len(state.belief.mean)
         members = pool.members if pool.listed is None else np.unique(pool.open(number))
-        if len(members) > self.exact_entities:
+        if len(members) > self.exact_items:
             return super().scorer(state)
         place = np.zeros(number, dtype=np.int64)
         place[members] = np.arange(len(members))
@@ -243,8 +209,7 @@ class MutualInformation(Score):
         for gaps, closed in state.pool.blocks(state.belief):
             precision = self._precision(state, gaps)
             precision.ravel()[closed] = 0.0
-            first, second = np.broadcast_arrays(place[gaps.first], place[gaps.second])
-            weights[first, second] = precision
+            weights[place[gaps.first], place[gaps.second]] = precision
         weights += weights.T
         laplacian = np.diag(weights.sum(axis=1)) - weights
         covariance = state.belief.covariance[np.ix_(members, members)]
@@ -259,13 +224,13 @@ _PART = 4096  # listed pairs whose covariances with them are formed together
 class TopK(Score):
     """Information about who is among the k best: the expected fall of Σᵢ h(pᵢ), h the entropy of a yes or no, in nats.
 
-    Entity i is among them with probability pᵢ = P(uᵢ > b), where the boundary b is the average utility of the two that are k-th and
+    Item i is among them with probability pᵢ = P(uᵢ > b), where the boundary b is the average utility of the two that are k-th and
     next by their means now. Everything is a closed form of Gaussian moments.
 
     Parameters
     ----------
     k : int, optional
-        By default 10, or half of the entities if they are fewer than 20.
+        By default 10, or half of the items if they are fewer than 20.
     """
 
     name = "top_k"
@@ -277,13 +242,12 @@ class TopK(Score):
 
     def scorer(self, state: State) -> Scorer:
         """Quickly by the first order in what an answer tells, of the most doubtful memberships."""
-        belief = state.belief
-        first, last = self._boundary(belief)
-        # Of uᵢ − b: mean and variance.
-        own = np.diagonal(belief.covariance)
-        mean = belief.mean - 0.5 * (belief.mean[first] + belief.mean[last])
-        edge = 0.5 * (belief.covariance[first] + belief.covariance[last])
-        variance = np.maximum(own - 2 * edge + 0.5 * (edge[first] + edge[last]), belief.rounding)
+        belief, number = state.belief, len(state.belief.mean)
+        k = min(10, number // 2) if self.k is None else self.k
+        if not 0 < k < number:
+            raise DataError(f"k of TopK is {k}; among {number} items give at least 1 and less than {number}")
+        (first, last), edge, mean, variance = belief.boundary(k)
+        variance = np.maximum(variance, belief.rounding)
         doubt = _sign_entropy(mean, variance)
 
         # An answer that moves uᵢ − b by a little δ of its variance takes δ φ²/(2 p (1 − p)) from h(pᵢ), φ the density at its mean.
@@ -317,17 +281,6 @@ class TopK(Score):
             return np.asarray(doubt.sum() - left)
 
         return Scorer(quick, exact, self.few)
-
-    def _boundary(self, belief: Belief) -> tuple[int, int]:
-        """Positions of the k-th and the next."""
-        number = len(belief.mean)
-        k = min(10, number // 2) if self.k is None else self.k
-        if not 0 < k < number:
-            raise DataError(
-                f"k of TopK is {k}; among {number} entities it must be at least 1 and below {number}"
-            )
-        order = np.argsort(-belief.mean, kind="stable")
-        return int(order[k - 1]), int(order[k])
 
 
 def _after_each(answer: Forecast, mean: Floats, variance: Floats, response: Floats) -> Any:

@@ -1,4 +1,4 @@
-"""Many simulated explorations: every strategy with every seed, in parallel, kept on disk as they come."""
+"""Simulated explorations: every strategy with every seed, in parallel, kept on disk as they come; learning curves and answers saved."""
 
 import os
 import re
@@ -12,40 +12,39 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 from scipy.special import ndtr
+from scipy.stats import kendalltau
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError, StorageError
-from relpref.explore.choose import next_pairs, score_of
-from relpref.explore.pairs import Floats, Positions
+from relpref.explore.choose import expected_answers, next_pairs, score_of, whole_number
+from relpref.explore.forecast import Floats, Positions
 from relpref.infer import EP, UtilityPosterior
 from relpref.journal import Journal, fingerprint
 from relpref.models import xpgp
 from relpref.parallel import run_all
 from relpref.posterior.gaussian import Belief
-from relpref.posterior.tables import expectations, questions
+from relpref.posterior.tables import check_interval
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """A hidden order of the entities of a data set, and somebody who answers by it.
+    """A hidden order of the items of a data set, and somebody who answers by it.
 
     Parameters
     ----------
     data : PreferenceData
-        What the model is told before the first question: entities, relations, and answers if there are any already.
+        What the model is told before the first question: items, relations, and answers if there are any already.
     utilities : array, shape (n,), optional
         In the data's order. The answer to "i or j?" is the sign of u_i − u_j + noise·ε with ε ~ N(0, 1) (XPGP eq. 6).
-    noise : float
-        Positive.
-    tie_margin : float
-        An absolute value of the noisy gap below this is answered by a tie; 0 gives no ties.
+    noise, tie_margin : float
+        The noise is positive. An absolute value of the noisy gap below the margin is answered by a tie; 0 gives no ties.
     recorded : DataFrame, optional
-        Columns ``winner``, ``loser`` and, optionally, ``tie`` and ``count``. Then only these pairs can be asked about, and a question is
-        answered by one of the answers of its pair, drawn at random. Without utilities the recorded answers are what the order
-        is judged by.
+        Columns ``winner``, ``loser`` and, optionally, ``tie`` and ``count``. Then only these pairs can be asked about, each answered by
+        one of its answers, drawn at random. Without utilities they are what the order is judged by.
 
     Raises
     ------
@@ -68,26 +67,23 @@ class Truth:
             raise DataError(f"Truth: tie_margin is {self.tie_margin}; it must be 0 or positive")
         if self.utilities is not None:
             values = np.asarray(self.utilities, dtype=np.float64)
-            if values.shape != (self.data.num_entities,) or not np.isfinite(values).all():
-                raise DataError(
-                    f"Truth: utilities have the shape {values.shape}; give {self.data.num_entities} finite numbers, "
-                    "one for each entity of the data"
-                )
+            if values.shape != (self.data.num_items,) or not np.isfinite(values).all():
+                number = self.data.num_items
+                raise DataError(f"Truth: utilities of shape {values.shape}; give {number} finite numbers")
             object.__setattr__(self, "utilities", values)
         if self.recorded is not None and not self.answers_by_pair:
             raise DataError("Truth: the table of recorded answers is empty; give at least one answer")
 
     @cached_property
     def pairs(self) -> list[tuple[Any, Any]] | None:
-        """Labels of the pairs that can be asked about; None if that is every pair."""
+        """Labels of the pairs that can be asked about; None for all."""
         if self.recorded is None:
             return None
-        labels = self.data.entities
+        labels = self.data.labels
         return [(labels[low], labels[high]) for low, high in self.answers_by_pair]
 
     @cached_property
     def has_ties(self) -> bool:
-        """Whether an answer may be a tie."""
         if self.recorded is not None:
             return any(0 in signs for signs in self.answers_by_pair.values())
         return self.tie_margin > 0
@@ -105,43 +101,40 @@ class Truth:
     def judge(self, belief: Belief) -> dict[str, float]:
         """How far a belief about the utilities is from the truth, see `relpref.explore.simulate`."""
         first, second, sign, weight = self._known_orders
-        mean, covariance = belief.mean(), belief.covariance()
-        gap = (mean[first] - mean[second]) * sign
-        variance = np.diagonal(covariance)
-        spread = variance[first] + variance[second] - 2 * covariance[first, second]
+        gaps, mean = belief.differences(first, second), belief.mean()
+        gap = gaps.mean * sign
         # A gap that is known for certain is in its order for certain.
         with np.errstate(divide="ignore", invalid="ignore"):
-            certainty = np.where(gap == 0, 0.0, np.abs(gap) / np.sqrt(np.maximum(spread, 0.0)))
+            certainty = np.where(gap == 0, 0.0, np.abs(gap) / gaps.sd)
         wrong = np.where(gap < 0, 1.0, np.where(gap == 0, 0.5, 0.0))
         total = weight.sum()
-        error, expected = (
-            float(values @ weight / total) if total else np.nan for values in (wrong, ndtr(-certainty))
-        )
-        judged = {"error": error, "expected_error": expected}
+        shares = [values @ weight / total if total else np.nan for values in (wrong, ndtr(-certainty))]
+        judged = {"error": float(shares[0]), "expected_error": float(shares[1])}
         if self.utilities is None:
             return judged | dict.fromkeys(("regret", "kendall", "top"), np.nan)
         number = max(1, len(mean) // 10)
         leading = np.argsort(-mean, kind="stable")[:number]
-        # tau-b: ties on either side take their pairs out of that side's norm.
-        norm = np.sqrt(float(np.triu(mean[:, None] != mean[None, :], 1).sum()) * len(gap))
         return judged | {
             "regret": float(self.utilities.max() - self.utilities[leading[0]]),
-            "kendall": float(np.sign(gap).sum() / norm) if norm else 0.0,
+            "kendall": float(np.nan_to_num(kendalltau(mean, self.utilities).statistic)),
             "top": float(np.mean(self.utilities[leading] >= np.sort(self.utilities)[-number])),
         }
 
     @cached_property
     def answers_by_pair(self) -> dict[Pair, NDArray[np.int64]]:
         """The recorded answers of each pair, from the side of the one that comes first in the data, sorted."""
+        groups = self._signs.groupby(["low", "high"])["sign"]
+        return {(int(low), int(high)): signs.to_numpy() for (low, high), signs in groups}
+
+    @cached_property
+    def _signs(self) -> pd.DataFrame:
         answers = self.data.with_comparisons(self.recorded).comparisons
         signs = np.where(answers.winner < answers.loser, 1, -1)
         if answers.tie is not None:
             signs[answers.tie] = 0
-        ends = np.sort(np.stack([answers.winner, answers.loser]), axis=0)
-        table = pd.DataFrame({"low": ends[0], "high": ends[1], "sign": signs})
-        table = table.loc[table.index.repeat(answers.count)].sort_values(["low", "high", "sign"])
-        groups = table.groupby(["low", "high"])["sign"]
-        return {(int(low), int(high)): signs.to_numpy() for (low, high), signs in groups}
+        low, high = np.sort(np.stack([answers.winner, answers.loser]), axis=0)
+        table = pd.DataFrame({"low": low, "high": high, "sign": signs})
+        return table.loc[table.index.repeat(answers.count)].sort_values(["low", "high", "sign"])
 
     @cached_property
     def _known_orders(self) -> tuple[Positions, Positions, Floats, Floats]:
@@ -150,17 +143,12 @@ class Truth:
             gaps = self.utilities[:, None] - self.utilities[None, :]
             first, second = np.nonzero(np.triu(gaps != 0, 1))
             return first, second, np.sign(gaps[first, second]), np.ones(len(first))
-        votes = [
-            (*pair, sign, np.sum(signs == sign))
-            for pair, signs in self.answers_by_pair.items()
-            for sign in (-1, 1)
-            if sign in signs
-        ]
-        table = np.array(votes, dtype=np.int64).reshape(-1, 4)
-        return table[:, 0], table[:, 1], table[:, 2].astype(float), table[:, 3].astype(float)
+        votes = self._signs[self._signs["sign"] != 0].groupby(["low", "high", "sign"]).size()
+        low, high, sign, number = votes.reset_index().to_numpy().T
+        return low, high, sign.astype(float), number.astype(float)
 
     def describe(self) -> str:
-        """Tell it from others by everything that decides how questions are answered."""
+        """A digest of everything that decides how questions are answered."""
         answers = None if self.recorded is None else self.answers_by_pair
         return fingerprint((self.data, self.utilities, float(self.noise), float(self.tie_margin), answers))
 
@@ -171,19 +159,7 @@ Strategy = Any  # the name of a score, a score, or a callable from the posterior
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A question that was answered.
-
-    Attributes
-    ----------
-    pair : tuple of int
-        Positions of the two in the data.
-    outcome : int
-        1, −1 or 0, see `Truth.answer`.
-    probability : float
-        What the posterior before gave to this outcome.
-    posterior : UtilityPosterior
-        After the answer.
-    """
+    """A question that was answered: positions in the data, outcome, its probability before, and the posterior after it."""
 
     pair: Pair
     outcome: int
@@ -193,7 +169,7 @@ class Step:
 
 def fit_xpgp(data: PreferenceData) -> UtilityPosterior:
     """`relpref.models.xpgp` by EP, hyperparameters at the maximum of the evidence."""
-    posterior = EP(xpgp, hyperparameters="maximise").run(0, data, progress_bar=False)
+    posterior = EP(xpgp, hyperparameters="maximize").run(0, data, progress_bar=False)
     return cast(UtilityPosterior, posterior)  # xpgp is about utilities
 
 
@@ -207,19 +183,8 @@ def simulate_steps(
 ) -> Iterator[Step]:
     """Ask, answer and learn, for as long as somebody takes the steps and something is left to ask.
 
-    The answer to the r-th question about a pair depends on the seed, the pair and r alone, so that strategies that ask the same are
-    told the same.
-
-    Parameters
-    ----------
-    truth : Truth
-    strategy : str, Score or callable
-    seed : int
-        Not negative.
-    start : UtilityPosterior
-        From ``truth.data``.
-    limits : mapping, optional
-        Keywords of `next_pairs`, such as ``repeats``.
+    The answer to the r-th question about a pair depends on the seed, the pair and r alone. ``start`` is the posterior from
+    ``truth.data``; the other arguments are as in `simulate`, for one strategy and one seed.
     """
     limits = ({} if truth.pairs is None else {"pairs": truth.pairs}) | dict(limits or {})
     posterior, times = start, Counter[Pair]()
@@ -228,7 +193,7 @@ def simulate_steps(
             labels = strategy(posterior)
         else:
             key = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
-            table = next_pairs(posterior, 1, score=strategy, key=key, **limits)
+            table = next_pairs(posterior, 1, score=strategy, rng_key=key, **limits)
             labels = (table["first"].iloc[0], table["second"].iloc[0]) if len(table) else None
         if labels is None:
             return
@@ -244,19 +209,15 @@ def simulate_steps(
 
 
 def _probability(posterior: UtilityPosterior, pair: Pair, outcome: int) -> float:
-    """As `UtilityPosterior.prefer` says, without its table."""
-    first, second = (np.array([end], dtype=np.int32) for end in pair)
-    data = posterior.data
-    gap = posterior.belief.differences(first, second)
-    asked = questions(data, first, second, None, None)
-    expected = expectations(posterior, posterior.likelihood, data.comparisons, asked, gap)
+    """Of an outcome, before it is known."""
+    _, expected = expected_answers(posterior, *np.array(pair)[:, None])
     tie = float(expected["tie"][0]) if "tie" in expected else 0.0
     wins = float(expected["probability"][0])
     return {1: wins, 0: tie, -1: 1 - tie - wins}[outcome]
 
 
 def described(value: Any) -> str:
-    """A text that is the same in another process, which an address in memory is not."""
+    """A text that is the same in another process."""
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
@@ -272,7 +233,7 @@ def _runs(
     limits: Mapping[str, Any],
     group: tuple[str, Strategy, list[int]],
 ) -> list[list[dict[str, Any]]]:
-    """Some runs of one strategy, which share what JAX compiles: the rows of each."""
+    """Rows of some runs of one strategy, which share what JAX compiles."""
     name, strategy, seeds = group
     runs = []
     for seed in seeds:
@@ -311,39 +272,32 @@ def simulate(
     strategies : iterable of str, or mapping from name to strategy
         Names of scores (see `next_pairs`); or, by names of one's own, scores or callables from a posterior to the pair of labels to
         ask about next, None to stop.
-    seeds : iterable of int
-        Not negative; one run each.
-    answers : int
-        How many; a run ends earlier where nothing is left to ask.
+    seeds, answers : iterable of int, int
+        One run for each seed, of so many answers; it ends earlier where nothing is left to ask.
     fit : callable
-        From the data at the start to its posterior; `relpref.models.xpgp` by EP by default. After each answer the posterior is
-        updated, with hyperparameters on the schedule of `UtilityPosterior.update`.
+        From the data at the start to its posterior, which is updated after each answer, with hyperparameters on the schedule of
+        `UtilityPosterior.update`; `relpref.models.xpgp` by EP by default.
     limits : mapping, optional
-        Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``hardest``, ``entities``.
+        Keywords of `next_pairs` for the scores: ``repeats``, ``most_appearances``, ``hardest``, ``items``.
     scheduler : str, optional
-        Where runs are computed, see `relpref.parallel.run_all`; here, one after the other, by default. For other processes truth,
-        strategies and fit must be picklable.
+        Where runs are computed, see `relpref.parallel.run_all`; here by default. Other processes take what can be pickled.
     resume : path, optional
-        A file that keeps finished runs, one in each line; the same call goes on where an earlier one stopped, and more seeds and strategies may be
-        added. It knows the truth by its content, and callables (one from a seed to a truth, ``fit``, a strategy) by their names:
-        whoever changes what they do takes another file.
+        A file that keeps finished runs; the same call goes on where an earlier one stopped, and more seeds and strategies may be
+        added. It knows the truth by its content and callables by their names: after a change of what they do, take another file.
     progress_bar : bool
 
     Returns
     -------
     DataFrame
-        A row for each strategy, seed and number of ``answers`` from 0 on: ``error``, share of the pairs of different utility (or of the recorded
-        preferences) in the wrong order, ties counting one half; ``expected_error``, what the posterior believes this share
-        to be; ``regret``, the best utility less that of the entity with the highest mean; ``kendall``, Kendall's tau-b of means and
-        utilities; ``top``, the share of the tenth with the highest means that belongs there; ``probability``, what the posterior before
-        gave to this answer.
+        A row for each strategy, seed and number of ``answers`` from 0 on: ``error``, share of the pairs of different utility (or of the
+        recorded preferences) in the wrong order, ties counting one half; ``expected_error``, its expectation by the posterior;
+        ``regret``, the best utility less that of the item with the highest mean; ``kendall``, Kendall's tau-b of means and utilities;
+        ``top``, the share of the tenth with the highest means that belongs there; ``probability`` of this answer before it was given.
 
     Raises
     ------
-    DataError
-        If an argument cannot be used.
-    StorageError
-        If the file holds runs with another truth, fit, limits, number of answers, or another strategy of the same name.
+    DataError, StorageError
+        If an argument cannot be used; if the file holds runs with other settings, or another strategy of the same name.
     ClusterError
         If other processes went away; the same call goes on with what is in the file.
     """
@@ -353,8 +307,7 @@ def simulate(
         raise DataError("simulate: there are no strategies or no seeds; give at least one of each")
     if min(chosen) < 0:
         raise DataError(f"simulate: the seed {min(chosen)} is negative; seeds are 0, 1, 2, ...")
-    if answers < 1:
-        raise DataError(f"simulate: answers is {answers}; it must be at least 1")
+    whole_number("answers", answers, 1)
     texts = {
         name: described(score_of(strategy) if isinstance(strategy, str) else strategy)
         for name, strategy in named.items()
@@ -387,12 +340,164 @@ def simulate(
     label = "groups of simulations"
     for at, runs in run_all(function, groups, scheduler, label=label, kept=resume, progress_bar=progress_bar):
         name, _, group_seeds = groups[at]
-        fresh = dict(zip(group_seeds, runs, strict=True))
-        done |= {(name, seed): rows for seed, rows in fresh.items()}
+        for seed, rows in zip(group_seeds, runs, strict=True):
+            done[name, seed] = rows
         if journal is not None:
-            records = [
-                {"strategy": name, "asks": texts[name], "seed": k, "rows": v} for k, v in fresh.items()
-            ]
-            journal.add(*records)
+            about = {"strategy": name, "asks": texts[name]}
+            journal.add(*(about | {"seed": seed, "rows": done[name, seed]} for seed in group_seeds))
     table = pd.DataFrame([row for name in named for seed in chosen for row in done[name, seed]])
     return table.sort_values(["strategy", "seed", "answers"], ignore_index=True)
+
+
+def learning_curves(
+    results: pd.DataFrame,
+    quantity: str = "error",
+    *,
+    interval: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The mean over the seeds, by strategy and number of answers.
+
+    Parameters
+    ----------
+    results, quantity : DataFrame, str
+        From `simulate`, and a column of it.
+    interval, resamples, seed : float, int, int
+        Of the percentile bootstrap over the seeds; the interval's probability is between 0 and 1.
+
+    Returns
+    -------
+    DataFrame
+        ``strategy``, ``answers``, ``mean``, ``lower``, ``upper``, ``seeds``. A run that ended early keeps its last value.
+
+    """
+    ends = _ends(interval)
+    tables = []
+    for name in dict.fromkeys(results["strategy"]):
+        curves = _curves(results, str(name), quantity)
+        means = _weights(len(curves), resamples, seed) @ curves.to_numpy()
+        lower, upper = np.quantile(means, ends, axis=0)
+        columns = {"mean": curves.mean().to_numpy(), "lower": lower, "upper": upper, "seeds": len(curves)}
+        tables.append(pd.DataFrame({"strategy": name, "answers": curves.columns.to_numpy(), **columns}))
+    return pd.concat(tables, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class AnswersSaved:
+    """How many answers a strategy needs for the error that another one has after so many.
+
+    Attributes
+    ----------
+    strategy, against : str
+    answers, error : int, float
+        Of the other strategy, and its mean error then, smoothed.
+    needed : float
+        Answers that the strategy needs for it; infinite if it does not get there.
+    ratio, lower, upper : float
+        ``needed`` over what the other needs (``answers``, unless its error stopped falling before), and its bootstrap interval.
+    """
+
+    strategy: str
+    against: str
+    answers: int
+    error: float
+    needed: float
+    ratio: float
+    lower: float
+    upper: float
+
+
+def answers_saved(
+    results: pd.DataFrame,
+    strategy: str,
+    against: str = "random",
+    *,
+    answers: int | None = None,
+    quantity: str = "error",
+    interval: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> AnswersSaved:
+    """How many answers a strategy needs to be where another one is after ``answers``.
+
+    The mean curves are made monotone (isotonic regression) and read linearly between numbers of answers. The interval is the
+    percentile bootstrap over the seeds of both strategies, drawn together: runs of one seed share truth and answers.
+
+    Parameters
+    ----------
+    strategy, against : str
+    answers : int, optional
+        Of the other strategy; all that it got by default.
+    quantity : str
+        A column that falls as more is known: ``"error"`` or ``"regret"``.
+    results, interval, resamples, seed
+        As in `learning_curves`.
+
+    Raises
+    ------
+    DataError
+        If a strategy is not among the results, they share no seed, or ``answers``, ``interval`` or ``resamples`` is out of range.
+    """
+    ends = _ends(interval)
+    mine, other = (_curves(results, name, quantity) for name in (strategy, against))
+    shared = mine.index.intersection(other.index)
+    if not len(shared):
+        raise DataError(f"answers_saved: {strategy!r} and {against!r} share no seed; simulate them together")
+    number = int(other.columns[-1]) if answers is None else answers
+    if not 0 < number <= other.columns[-1]:
+        raise DataError(f"answers_saved: answers is {number}; {against!r} got 1 to {other.columns[-1]}")
+    one, two = (table.loc[shared].to_numpy() for table in (mine, other))
+    needed, ratio, error = _compared(one.mean(axis=0), two.mean(axis=0), number)
+    weights = _weights(len(shared), resamples, seed)
+    ratios = [_compared(a, b, number)[1] for a, b in zip(weights @ one, weights @ two, strict=True)]
+    lower, upper = np.quantile(ratios, ends, method="inverted_cdf")  # no average with infinity
+    return AnswersSaved(strategy, against, number, error, needed, ratio, float(lower), float(upper))
+
+
+def _ends(interval: float) -> list[float]:
+    check_interval(interval)
+    return [(1 - interval) / 2, (1 + interval) / 2]
+
+
+def _curves(results: pd.DataFrame, strategy: str, quantity: str) -> pd.DataFrame:
+    """Seeds in rows, numbers of answers in columns."""
+    if quantity not in results.columns:
+        raise DataError(
+            f"results have no column {quantity!r}; the measures of simulate are error, expected_error, regret, kendall, top, probability"
+        )
+    mine = results[results["strategy"] == strategy]
+    if mine.empty:
+        known = ", ".join(dict.fromkeys(results["strategy"]))
+        raise DataError(f"results have no strategy {strategy!r}; they have {known}")
+    return mine.pivot(index="seed", columns="answers", values=quantity).ffill(axis=1)
+
+
+def _weights(seeds: int, resamples: int, seed: int) -> Floats:
+    """How much each seed counts in each resample, shape (resamples, seeds)."""
+    whole_number("resamples", resamples, 1)
+    rng = np.random.default_rng(seed)
+    return np.asarray(rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples) / seeds)
+
+
+def _compared(mine: Floats, other: Floats, number: int) -> tuple[float, float, float]:
+    """Answers until the other's value after ``number``, their ratio to those that the other needs, and this value."""
+    mine, other = (isotonic_regression(curve, increasing=False).x for curve in (mine, other))
+    target = float(other[number])
+    needed, reference = _first_at(mine, target), _first_at(other, target)
+    if reference == 0:  # runs that start at the error they end with need no answer, neither of them
+        return needed, 1.0 if needed == 0 else float("inf"), target
+    return needed, needed / reference, target
+
+
+def _first_at(curve: Floats, target: float) -> float:
+    """Where a falling curve first is at the target, between two numbers of answers if need be."""
+    # Equal values of two curves differ in their last digits.
+    reached = np.flatnonzero(curve <= target + 1e-12)
+    if not len(reached):
+        return float("inf")
+    at = int(reached[0])
+    if at == 0:
+        return 0.0
+    above, below = curve[at - 1], curve[at]
+    return float(at - 1 + (above - target) / (above - below))

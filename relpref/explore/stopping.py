@@ -1,4 +1,4 @@
-"""Whether enough is known, what further answers are worth, and why a question is asked."""
+"""Whether enough is known, what further answers are expected to gain, and why a question is asked."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,20 +7,20 @@ import numpy as np
 from scipy.special import owens_t
 
 from relpref.data.arrays import counted, shown
-from relpref.errors import DataError
+from relpref.errors import DataError, renamed_keywords
 from relpref.explore.choose import Limits, plan, score_of, whole_number
-from relpref.explore.pairs import Belief, Floats, Pool
+from relpref.explore.forecast import Belief, Floats, Pool
 from relpref.explore.scores import DEFAULT, Score
 from relpref.infer import UtilityPosterior
-from relpref.limits import MAX_ENTITIES_OF_WORTH, MAX_FORECAST_ANSWERS
+from relpref.limits import MAX_FORECAST_ANSWERS, MAX_ITEMS_OF_GAIN
 from relpref.posterior.gaussian import generator
 
 GOAL = 0.1  # of the pairs in the wrong order
-_OPEN = 0.05  # of the open share: where the next n/2 answers gain less, more of them will not reach the goal
+_MIN_GAIN = 0.05  # of the share: where the next n/2 answers gain less, more of them will not reach the goal
 
 
 @dataclass(frozen=True)
-class Worth:
+class ExpectedGain:
     """How far the order is known, whether that is enough, and what further answers are expected to do.
 
     Attributes
@@ -29,15 +29,15 @@ class Worth:
         How many further answers; fewer than asked for where fewer questions are left.
     wrong_now, wrong_after : float
         Expected share of the pairs whose order, by the posterior means, is wrong, now and after these answers; between 0 and 1/2.
-        With ``top`` the expected share of the leading entities that do not belong there, between 0 and 1.
+        With ``top`` the expected share of the leading items that do not belong there, between 0 and 1.
     everybody : bool
-        Whether all entities' pairs are meant; of too many for a matrix those of the candidates are, see `next_pairs`.
+        Whether all items' pairs are meant; of too many for a matrix those of the candidates are, see `next_pairs`.
     goal : float
         The share at which enough is known.
     missing : int or None
         About how many more answers reach the goal; 0 where it is reached, None where nobody can say or they will not.
     stalled : bool
-        Whether more answers will not reach the goal: the next n/2 of n entities are expected to gain less than 5 % of ``wrong_now``
+        Whether more answers will not reach the goal: the next n/2 of n items are expected to gain less than 5 % of ``wrong_now``
         (ties, for example, never settle), or too few questions are left.
     top : int, optional
         How many of the best are to be known, instead of the order of all.
@@ -54,7 +54,6 @@ class Worth:
 
     @property
     def gain(self) -> float:
-        """By how much the share falls."""
         return self.wrong_now - self.wrong_after
 
     def enough(self) -> bool:
@@ -76,20 +75,21 @@ class Worth:
     def sentence(self) -> str:
         """In words: how far the order is known, and how many answers are missing, or that one can stop."""
         goal = f"the goal of {100 * self.goal:g}%"
-        found = f"{self.finding}, which reaches {goal}" if self.enough() else self.finding
+        now = f"{self.finding}, which reaches {goal}" if self.enough() else self.finding
         if not self.answers:
-            return f"{found}; no question is left to ask."
-        said = f"{counted(self.answers, 'more answer')} would bring that to about {self.wrong_after:.1%}"
+            return f"{now}; no question is left to ask."
+        after = f"{counted(self.answers, 'more answer')} would bring that to about {self.wrong_after:.1%}."
         if self.enough():
-            return f"{found}: you can stop here. {said}."
+            return f"{now}: you can stop here. {after}"
         if self.stalled:
-            return f"{found}; {said}. More answers will not reach {goal}."
+            return f"{now}; {after} More answers will not reach {goal}."
         if self.missing is None:
-            return f"{found}; {said}."
-        return f"{found}; {said}. About {_rounded(self.missing)} more would reach {goal}."
+            return f"{now}; {after}"
+        return f"{now}; {after} About {_rounded(self.missing)} more would reach {goal}."
 
 
-def worth(
+@renamed_keywords(key="rng_key", entities="items")
+def expected_gain(
     posterior: UtilityPosterior,
     answers: int = 10,
     *,
@@ -97,10 +97,10 @@ def worth(
     top: int | None = None,
     score: str | Score = DEFAULT,
     rater: Any = None,
-    key: Any = None,
+    rng_key: Any = None,
     **limits: Any,
-) -> Worth:
-    """Say how far the order is known, whether that is enough, and what further answers are worth.
+) -> ExpectedGain:
+    """Say how far the order is known, whether that is enough, and what further answers are expected to gain.
 
     Parameters
     ----------
@@ -110,79 +110,60 @@ def worth(
     goal : float
         Enough is known where the expected share of pairs in the wrong order is at most this; above 0 and below 1/2.
     top : int, optional
-        Look at who the best so many are instead: enough is known where the expected share of the leading ones that do not belong
-        there is at most the goal.
-    score : str or Score
-        How their questions are chosen.
-    rater : label, optional
-        Who answers; a typical rater by default.
-    key : JAX key or int, optional
-        For ties between scores, and for the 1000 entities whose pairs stand for all where there are more; the posterior's own by
-        default.
-    **limits
-        What may be asked, as in `next_pairs`.
-
-    Returns
-    -------
-    Worth
+        Look at who the best so many are instead: the goal is for the expected share of the leading ones that do not belong there.
+    score, rater, rng_key, **limits
+        How questions are chosen, as in `next_pairs`; of more than 1000 items ``rng_key`` also draws those whose pairs stand for all.
 
     Notes
     -----
     With gap mean m and variance v now and v' after the answers, the mean then is N(m, v − v'), seen from now. That it then is on the
-    wrong side of 0 has the probability ``2 T(|m|/√v, √(v'/(v − v')))``, T Owen's function; before any answer, with v' = v,
-    this is ``Φ(−|m|/√v)``. The answers are those of a batch: questions that are chosen answer by answer may do better. In simulations
-    that start from some answers the share after 20 or 30 more comes out within 1 % of itself, before any answer up to 11 % too high.
+    wrong side of 0 has the probability ``2 T(|m|/√v, √(v'/(v − v')))``, T Owen's function; before any answer ``Φ(−|m|/√v)``. The answers
+    are those of a batch: questions that are chosen answer by answer may do better.
 
-    With ``top`` the gaps are those between each entity and the boundary, the average utility of the two that are last among the best and
-    next by their means now.
+    With ``top`` the gaps are those between each item and the average utility of the two that are last among the best and next by
+    their means now.
 
-    ``missing`` is read off the curve w/(1 + a/b)², w being the share now, through the share after a batch of n/2 answers (4 at least, 50 at
-    most; of more than 1000 entities after ``answers``). In 47 simulated cases of 16 and 30 entities, after 5 to 60 answers, it was 0.6 to 1.8 times what it took, 1.1 times in the median.
+    ``missing`` is read off the curve w/(1 + a/b)², w being the share now, through the share after a batch of n/2 answers (4 at least,
+    50 at most; of more than 1000 items after ``answers``).
 
     Raises
     ------
     DataError, UnknownLabelError
-        As `next_pairs`; if the goal is no share, or there are not more than ``top`` entities.
+        As `next_pairs`; if the goal is no share, or there are not more than ``top`` items.
     """
     whole_number("answers", answers, 1)
     check_goal(goal)
-    soon = max(posterior.data.num_entities // 2, 4)
-    few = posterior.data.num_entities <= MAX_ENTITIES_OF_WORTH  # of more, each question takes long
+    soon = max(posterior.data.num_items // 2, 4)
+    few = posterior.data.num_items <= MAX_ITEMS_OF_GAIN  # of more, each question takes long
     ahead = max(answers, min(soon, MAX_FORECAST_ANSWERS)) if few else answers
-    chosen = plan(posterior, ahead, score, Limits(**limits), rater, key)
+    chosen = plan(posterior, ahead, score, Limits(**limits), rater, rng_key)
     n = len(chosen.before.mean)
     check_top(top, n)
     everyone = np.arange(n)
-    if n > MAX_ENTITIES_OF_WORTH:
-        rng = posterior._rng(None) if key is None else generator(key)
-        everyone = np.sort(rng.choice(n, MAX_ENTITIES_OF_WORTH, replace=False))
+    if n > MAX_ITEMS_OF_GAIN:
+        rng = posterior._rng(None) if rng_key is None else generator(rng_key)
+        everyone = np.sort(rng.choice(n, MAX_ITEMS_OF_GAIN, replace=False))
     pool = Pool(everyone, np.zeros((2, 0), dtype=np.int64))
     asked = len(chosen.questions)
     answers = min(answers, asked)
-    share = {}
-    for number, belief in enumerate(chosen.beliefs()):
-        if number in (0, answers, asked):
-            if top is None:
-                share[number] = wrong_pairs(chosen.before, belief, pool)
-            else:
-                share[number] = wrong_members(chosen.before, belief, top)
-    scale, left = share[0] or 1.0, chosen.left
-    missing, stalled = _outlook(share[asked] / scale, asked, goal / scale, min(soon, left), left)
-    everybody = chosen.posterior.data.num_entities == posterior.data.num_entities
-    return Worth(answers, share[0], share[answers], everybody, goal, missing, stalled, top)
+    shares = {
+        number: _wrong_pairs(chosen.before, after, pool)
+        if top is None
+        else _wrong_members(chosen.before, after, top)
+        for number, after in enumerate(chosen.beliefs())
+        if number in (0, answers, asked)
+    }
+    now, left = shares[0] or 1.0, chosen.left
+    missing, stalled = _outlook(shares[asked] / now, asked, goal / now, min(soon, left), left)
+    everybody = chosen.posterior.data.num_items == posterior.data.num_items
+    return ExpectedGain(answers, shares[0], shares[answers], everybody, goal, missing, stalled, top)
 
 
 def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple[int | None, bool]:
     """How many answers are missing, and whether more will not reach the goal.
 
-    Parameters
-    ----------
-    end : float
-        Share after ``asked`` answers, relative to now.
-    goal : float
-        Relative to now.
-    soon, left : int
-        Answers that must gain something, and those that there can be.
+    Both shares are relative to now: ``end`` after ``asked`` answers, and the goal. The next ``soon`` answers must gain something, and
+    there can be ``left``.
     """
     if goal >= 1:
         return 0, False
@@ -191,13 +172,13 @@ def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple
     # w/(1 + a/b)²: b by the share after the answers that were looked at.
     b = asked / (max(end, 1e-12) ** -0.5 - 1)
     missing = b * (goal**-0.5 - 1)
-    if 1 - (1 + soon / b) ** -2 < _OPEN or missing > left:
+    if 1 - (1 + soon / b) ** -2 < _MIN_GAIN or missing > left:
         return None, True
     return int(np.ceil(missing)), False
 
 
 def _rounded(number: int) -> int:
-    """To about one digit and a half: nobody knows more."""
+    """To about one digit and a half."""
     step = next(
         size for most, size in ((10, 1), (50, 5), (200, 10), (1000, 50), (np.inf, 100)) if number < most
     )
@@ -216,25 +197,19 @@ def check_top(top: int | None, number: int) -> int | None:
     if top is not None:
         whole_number("top", top, 1)
         if top >= number:
-            raise DataError(f"top is {top}; among {number} entities it must be below {number}")
+            raise DataError(f"top is {top}; among {number} items it must be below {number}")
     return top
 
 
-def wrong_members(before: Belief, after: Belief, top: int) -> float:
+def _wrong_members(before: Belief, after: Belief, top: int) -> float:
     """Expected share of the leading ``top`` that do not belong there, after answers that lead from one belief to the other."""
-    order = np.argsort(-before.mean, kind="stable")
-    weights = np.zeros(len(order))
-    weights[order[top - 1 : top + 1]] = 0.5
-    variance, rest = (
-        np.diagonal(x.covariance) - 2 * x.covariance @ weights + weights @ x.covariance @ weights
-        for x in (before, after)
-    )
-    wrong = _wrong(before.mean - weights @ before.mean, np.maximum(variance, 0.0), np.maximum(rest, 0.0))
+    _, _, mean, variance = before.boundary(top)
+    rest = after.boundary(top)[3]
     # Whoever is wrongly in has somebody's place, who is wrongly out.
-    return float(wrong.sum() / (2 * top))
+    return float(_wrong(mean, np.maximum(variance, 0.0), np.maximum(rest, 0.0)).sum() / (2 * top))
 
 
-def wrong_pairs(before: Belief, after: Belief, pool: Pool) -> float:
+def _wrong_pairs(before: Belief, after: Belief, pool: Pool) -> float:
     """Expected share of the pool's pairs in the wrong order, after answers that lead from one belief to the other."""
     total, number = 0.0, 0
     for (gaps, closed), (left, _) in zip(pool.blocks(before), pool.blocks(after), strict=True):
@@ -246,45 +221,29 @@ def wrong_pairs(before: Belief, after: Belief, pool: Pool) -> float:
     return total / number if number else 0.0
 
 
-def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score = DEFAULT) -> str:
-    """Say why a question is asked, to the one who is asked.
-
-    Parameters
-    ----------
-    posterior : UtilityPosterior
-    first, second : label
-    score : str or Score
-        By which the question was chosen.
-
-    Returns
-    -------
-    str
-        Two sentences.
-
-    Raises
-    ------
-    UnknownLabelError
-        If a label is no entity.
-    """
-    reason = score_of(score).reason
-    found = posterior.prefer([(first, second)]).iloc[0]
-    better = float(found["p_better"])
-    if abs(better - 0.5) < 0.05:
-        known = "So far nothing tells which of the two is the better"
-    else:
-        label = first if better > 0.5 else second
-        known = f"So far {shown(label)} is thought to be the better with a probability of {max(better, 1 - better):.0%}"
-    return f"{known}. This pair was chosen because {reason}."
-
-
 def _wrong(mean: Floats, variance: Floats, rest: Floats) -> Floats:
-    """Probability of the wrong sign after answers that leave the variance v', averaged over what they could be; Φ(−|m|/√v) for v' = v.
-
-    Two that are the same to the model are in no order that could be wrong.
-    """
+    """Probability of the wrong sign after answers that leave the variance v', averaged over what they could be; 0 for v = 0."""
     sd = np.sqrt(variance)
     learned = np.maximum(variance - rest, 0.0)
     z = np.divide(np.abs(mean), sd, out=np.full(sd.shape, np.inf), where=sd > 0)
     slope = np.divide(rest, learned, out=np.full(sd.shape, np.inf), where=learned > 0)
     # Sheppard's formula is the case m = 0.
     return np.where(np.isfinite(z), 2 * owens_t(np.where(np.isfinite(z), z, 0.0), np.sqrt(slope)), 0.0)
+
+
+def why(posterior: UtilityPosterior, first: Any, second: Any, score: str | Score = DEFAULT) -> str:
+    """Say in two sentences why a question about two labels is asked, to the one who is asked.
+
+    Raises
+    ------
+    UnknownLabelError
+        If a label is no item.
+    """
+    reason = score_of(score).reason
+    better = float(posterior.prefer([(first, second)])["p_better"].iloc[0])
+    if abs(better - 0.5) < 0.05:
+        known = "So far nothing tells which of the two is the better"
+    else:
+        label = first if better > 0.5 else second
+        known = f"So far {shown(label)} is thought to be the better with a probability of {max(better, 1 - better):.0%}"
+    return f"{known}. This pair was chosen because {reason}."

@@ -4,21 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relpref.infer.ep import EP
+    from relpref.infer.engine import EP
     from relpref.infer.exact.engine import Exact
     from relpref.infer.laplace import Laplace
     from relpref.infer.many import fit_many
-    from relpref.infer.program import noncentered
     from relpref.infer.relation_posterior import RelationPosterior
     from relpref.infer.result import InferenceWarning, Result
-    from relpref.infer.samples import from_samples
+    from relpref.infer.samples import from_samples, noncentered
     from relpref.posterior.base import Posterior
     from relpref.posterior.classes import ClassPosterior
     from relpref.posterior.utility import UtilityPosterior
 
 # Imported when first used: `relpref.posterior` builds on modules of this room, and its classes are offered here.
 _HOMES = {
-    "EP": "infer.ep",
+    "EP": "infer.engine",
     "ClassPosterior": "posterior.classes",
     "Exact": "infer.exact.engine",
     "InferenceWarning": "infer.result",
@@ -29,7 +28,7 @@ _HOMES = {
     "UtilityPosterior": "posterior.utility",
     "fit_many": "infer.many",
     "from_samples": "infer.samples",
-    "noncentered": "infer.program",
+    "noncentered": "infer.samples",
 }
 
 __all__ = [

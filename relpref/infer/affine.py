@@ -1,8 +1,7 @@
-"""What of a program is affine in its latents: the predictors of observed sites whose likelihood is any distribution.
+"""The predictors of observed sites whose likelihood is any distribution: what of a program is affine in its latents.
 
-The parameters of the distribution are traced as functions of the latent vector. What is affine in it is followed as far as it goes;
-where something else is computed from it, the remainder begins. Everything that the remainder takes from one row must be one number, but
-for an affine map: that is the row's predictor, and the distribution is a function of it.
+The parameters of the distribution are traced as functions of the latent vector. What is affine in it is followed as far as it goes; the
+rest is the remainder. All that it takes from one row must be one number, but for an affine map: that is the row's predictor.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,116 +14,28 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import Literal
 
 from relpref.errors import UnsupportedProgramError
 from relpref.likelihoods.quadrature import ByQuadrature
 from relpref.likelihoods.tilted import unwrap
+from relpref.pytree import inlined, reached
 
 NUTS = "numpyro's MCMC(NUTS(program)) can run it"
-Given = dict[int, Array]
 
-# Affine in all operands at once; of others it is found out.
-_LINEAR = frozenset(
-    [
-        "add",
-        "add_any",
-        "sub",
-        "neg",
-        "slice",
-        "squeeze",
-        "reshape",
-        "broadcast_in_dim",
-        "transpose",
-        "concatenate",
-        "reduce_sum",
-        "expand_dims",
-        "copy",
-        "copy_p",
-        "rev",
-        "cumsum",
-    ]
-)
-# Entry by entry, whatever the shape.
-_ELEMENTWISE = frozenset(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "add",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "and",
-        "cbrt",
-        "ceil",
-        "clamp",
-        "convert_element_type",
-        "cos",
-        "cosh",
-        "digamma",
-        "div",
-        "eq",
-        "erf",
-        "erf_inv",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "floor",
-        "ge",
-        "gt",
-        "igamma",
-        "integer_pow",
-        "is_finite",
-        "le",
-        "lgamma",
-        "log",
-        "log1p",
-        "logistic",
-        "lt",
-        "max",
-        "min",
-        "mul",
-        "ne",
-        "neg",
-        "not",
-        "or",
-        "pow",
-        "rem",
-        "round",
-        "rsqrt",
-        "select_n",
-        "sign",
-        "sin",
-        "sinh",
-        "sqrt",
-        "square",
-        "stop_gradient",
-        "sub",
-        "tan",
-        "tanh",
-        "xor",
-    ]
-)
-# From the entries of the first operand: they can be taken before an elementwise function as well as after it.
-_PICKING = frozenset(
-    [
-        "broadcast_in_dim",
-        "dynamic_slice",
-        "expand_dims",
-        "gather",
-        "reshape",
-        "rev",
-        "slice",
-        "squeeze",
-        "transpose",
-        "copy",
-    ]
-)
-_INLINED = frozenset(("pjit", "jit", "closed_call", "core_call"))
+# Operations, by the names of JAX's primitives.
+_TABLE = {
+    # Affine in all operands at once; of others it is found out.
+    "linear": "add add_any sub neg slice squeeze reshape broadcast_in_dim transpose concatenate reduce_sum expand_dims copy copy_p rev cumsum",
+    # Entry by entry, whatever the shape.
+    "elementwise": "abs acos acosh add asin asinh atan atan2 atanh and cbrt ceil clamp convert_element_type cos cosh digamma div eq erf "
+    "erf_inv erfc exp exp2 expm1 floor ge gt igamma integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg not or pow "
+    "rem round rsqrt select_n sign sin sinh sqrt square stop_gradient sub tan tanh xor",
+    # From the entries of the first operand: they can be taken before an elementwise function as well as after it.
+    "picking": "broadcast_in_dim dynamic_slice expand_dims gather reshape rev slice squeeze transpose copy",
+    "inlined": "pjit jit closed_call core_call",
+}
+_LINEAR, _ELEMENTWISE, _PICKING, _INLINED = (frozenset(names.split()) for names in _TABLE.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,50 +49,24 @@ class _Call:
 
 @dataclass(frozen=True, eq=False)
 class _Node:
-    """A value of the trace.
-
-    Attributes
-    ----------
-    value : Array or None
-        Of what does not depend on the latents or is affine in them.
-    call, index
-        Where it comes from, if it is not affine.
-    moves : bool
-        Whether it depends on the latents.
-    """
+    """A value of the trace."""
 
     shape: tuple[int, ...]
-    value: Any = None
-    moves: bool = False
+    value: Any = None  # of what does not depend on the latents or is affine in them
+    moves: bool = False  # whether it depends on the latents
+    # call and index: where it comes from, if it is not affine
     call: _Call | None = None
     index: int = 0
 
 
-class Followed(NamedTuple):
-    """An observed site as a function of its predictor.
-
-    Attributes
-    ----------
-    parts : Array, shape (m, k)
-        What the remainder takes from the rows at the latent vector; multiples of each other in every row, but for a constant.
-    parameters : callable
-        From such parts to the parameters of the distribution.
-    """
-
-    parts: Array
-    parameters: Callable[[Array], list[Any]]
+Parameters = Callable[[Array], list[Any]]
 
 
-def follow(parameters: Callable[[Array], list[Any]], vector: Array, rows: tuple[int, ...]) -> Followed:
-    """Follow what is affine in the latents.
+def follow(parameters: Parameters, vector: Array, rows: tuple[int, ...]) -> tuple[Array, Parameters]:
+    """Follow what is affine in the latents in the arrays that a distribution is made of, for answers of the shape ``rows``.
 
-    Parameters
-    ----------
-    parameters : callable
-        From the latent vector to the arrays that a distribution is made of.
-    vector : Array, shape (n,)
-    rows : tuple of int
-        Shape of the site's answers.
+    Returns what the remainder takes from the rows at the latent vector, shape (m, k), multiples of each other in every row but for a
+    constant; and a function from such parts to the arrays.
 
     Raises
     ------
@@ -189,77 +74,47 @@ def follow(parameters: Callable[[Array], list[Any]], vector: Array, rows: tuple[
         If what is taken from the latents is not laid out row by row.
     """
     closed = jax.make_jaxpr(parameters)(vector)
-    constants = [_known(value) for value in closed.consts]
-    found = _interpret(closed.jaxpr, constants, [_Node(vector.shape, vector, moves=True)])
+    found = _interpret(closed, [_Node(vector.shape, vector, moves=True)])
     found = [_in_rows(node, rows) for node in found]
-    frontier = list({id(node): node for node in _leaves(found)}.values())
     columns, layouts = [], []
-    for node in frontier:
+    for node in _leaves(found):
         if node.shape[: len(rows)] != rows:
             raise UnsupportedProgramError(
                 f"takes values of shape {node.shape} from its latents, which are not one row for each of its answers, of shape {rows}"
             )
         columns.append(jnp.reshape(node.value, (int(np.prod(rows)), -1)))
         layouts.append((id(node), node.shape, columns[-1].shape[1]))
-    if not frontier:  # the site does not depend on the latents
+    if not columns:  # the site does not depend on the latents
         columns.append(jnp.zeros((int(np.prod(rows)), 1), vector.dtype))
 
     def at(parts: Array) -> list[Any]:
-        given: Given = {}
-        start = 0
+        values, start = {}, 0
         for key, shape, width in layouts:
-            given[key] = jnp.reshape(parts[:, start : start + width], shape)
+            values[key] = jnp.reshape(parts[:, start : start + width], shape)
             start += width
         known: dict[int, list[Any]] = {}
-        return [_evaluate(node, given, known) for node in found]
+        return [_evaluate(node, values, known) for node in found]
 
-    return Followed(jnp.concatenate(columns, axis=1), at)
-
-
-def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
-    """Which outputs of a jaxpr are computed from the marked inputs."""
-    marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
-    for equation in jaxpr.eqns:
-        marks = [not isinstance(v, Literal) and v in marked for v in equation.invars]
-        inner = _inner(equation)
-        found = [any(marks)] * len(equation.outvars) if inner is None else reached(inner.jaxpr, marks)
-        marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
-    return [not isinstance(v, Literal) and v in marked for v in jaxpr.outvars]
+    return jnp.concatenate(columns, axis=1), at
 
 
-def _inner(equation: Any) -> Any:
-    """The closed jaxpr that an equation calls once with its own operands, if it does."""
-    inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
-    if inner is None or equation.primitive.name in ("scan", "while", "cond"):
-        return None
-    if not hasattr(inner, "jaxpr"):
-        inner = ClosedJaxpr(inner, ())
-    same = len(inner.jaxpr.invars) == len(equation.invars) and len(inner.jaxpr.outvars) == len(
-        equation.outvars
-    )
-    return inner if same else None
-
-
-def _known(value: Any) -> _Node:
-    return _Node(jnp.shape(value), value)
-
-
-def _interpret(jaxpr: Any, constants: Iterable[_Node], arguments: Iterable[_Node]) -> list[_Node]:
-    nodes: dict[Any, _Node] = dict(zip(jaxpr.constvars, constants, strict=True))
-    nodes |= dict(zip(jaxpr.invars, arguments, strict=True))
+def _interpret(closed: Any, arguments: Iterable[_Node]) -> list[_Node]:
+    """The results of a closed jaxpr."""
+    constants = [_Node(jnp.shape(value), value) for value in closed.consts]
+    nodes: dict[Any, _Node] = dict(zip(closed.jaxpr.constvars, constants, strict=True))
+    nodes |= dict(zip(closed.jaxpr.invars, arguments, strict=True))
 
     def node(variable: Any) -> _Node:
-        return _known(variable.val) if isinstance(variable, Literal) else nodes[variable]
+        if isinstance(variable, Literal):
+            return _Node(jnp.shape(variable.val), variable.val)
+        return nodes[variable]
 
-    for equation in jaxpr.eqns:
+    for equation in closed.jaxpr.eqns:
         operands = tuple(node(variable) for variable in equation.invars)
-        inner = _inner(equation) if equation.primitive.name in _INLINED else None
-        if inner is not None:
-            results = _interpret(inner.jaxpr, [_known(value) for value in inner.consts], operands)
-        else:
-            results = _apply(equation, operands)
+        inner = inlined(equation) if equation.primitive.name in _INLINED else None
+        results = _apply(equation, operands) if inner is None else _interpret(inner, operands)
         nodes |= dict(zip(equation.outvars, results, strict=True))
-    return [node(variable) for variable in jaxpr.outvars]
+    return [node(variable) for variable in closed.jaxpr.outvars]
 
 
 def _apply(equation: Any, operands: tuple[_Node, ...]) -> list[_Node]:
@@ -302,14 +157,12 @@ def _is_affine(equation: Any, operands: tuple[_Node, ...]) -> bool:
             values[place] = value
         return _bind(equation, *values)
 
-    def derivative(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> Any:
-        return jax.jvp(moved, primals, tangents)[1]
-
     at = tuple(jnp.asarray(operands[place].value) for place in places)
-    jaxpr = jax.make_jaxpr(derivative)(at, at).jaxpr
+    jaxpr = jax.make_jaxpr(partial(jax.jvp, moved))(at, at).jaxpr
     number = len(places)
-    by_place = reached(jaxpr, [True] * number + [False] * number)
-    by_direction = reached(jaxpr, [False] * number + [True] * number)
+    changes = slice(len(jaxpr.outvars) // 2, None)
+    by_place = reached(jaxpr, [True] * number + [False] * number)[changes]
+    by_direction = reached(jaxpr, [False] * number + [True] * number)[changes]
     return not any(by_place) and all(by_direction)
 
 
@@ -320,20 +173,18 @@ def _picked(node: _Node, pick: Callable[[Any], Any], known: dict[int, _Node]) ->
     if node.call is None:
         value = pick(node.value)
         found = _Node(jnp.shape(value), value, node.moves)
-    elif node.call.elementwise:
-        operands = []
-        for operand in node.call.operands:
-            if operand.shape != node.shape and operand.moves:
-                operand = _picked(operand, lambda array: jnp.broadcast_to(array, node.shape), {})
-            scalar = operand.shape == () != node.shape
-            operands.append(operand if scalar else _picked(operand, pick, known))
-        shape = jax.eval_shape(pick, jax.ShapeDtypeStruct(node.shape, float)).shape
-        found = _Node(
-            tuple(shape), moves=True, call=_Call(node.call.function, tuple(operands), True), index=node.index
-        )
     else:
-        shape = jax.eval_shape(pick, jax.ShapeDtypeStruct(node.shape, float)).shape
-        found = _Node(tuple(shape), moves=True, call=_Call(lambda array: [pick(array)], (node,), False))
+        call = _Call(lambda array: [pick(array)], (node,), False)
+        if node.call.elementwise:
+            operands = []
+            for operand in node.call.operands:
+                if operand.shape != node.shape and operand.moves:
+                    operand = _picked(operand, lambda array: jnp.broadcast_to(array, node.shape), {})
+                scalar = operand.shape == () != node.shape
+                operands.append(operand if scalar else _picked(operand, pick, known))
+            call = _Call(node.call.function, tuple(operands), True)
+        shape = tuple(jax.eval_shape(pick, jax.ShapeDtypeStruct(node.shape, float)).shape)
+        found = _Node(shape, moves=True, call=call, index=node.index if call.elementwise else 0)
     known[id(node)] = found
     return found
 
@@ -350,31 +201,30 @@ def _in_rows(node: _Node, rows: tuple[int, ...]) -> _Node:
 
 
 def _leaves(nodes: Iterable[_Node]) -> Iterable[_Node]:
+    """What is affine in the latents, and taken by the remainder; each once, in the order of the operands."""
     seen: set[int] = set()
-
-    def walk(node: _Node) -> Iterable[_Node]:
-        if id(node) in seen or not node.moves:
-            return
-        seen.add(id(node))
-        if node.call is None:
-            yield node
-        else:
-            for operand in node.call.operands:
-                yield from walk(operand)
-
-    for node in nodes:
-        yield from walk(node)
+    left = list(nodes)[::-1]
+    while left:
+        node = left.pop()
+        if id(node) not in seen and node.moves:
+            seen.add(id(node))
+            if node.call is None:
+                yield node
+            else:
+                left += node.call.operands[::-1]
 
 
-def _evaluate(node: _Node, given: Given, known: dict[int, list[Any]]) -> Any:
+def _evaluate(node: _Node, values: dict[int, Array], known: dict[int, list[Any]]) -> Any:
     """A value of the remainder, given what it takes from the rows."""
     if not node.moves:
         return node.value
     if node.call is None:
-        return given[id(node)]
+        return values[id(node)]
     key = id(node.call)
     if key not in known:
-        known[key] = node.call.function(*(_evaluate(operand, given, known) for operand in node.call.operands))
+        known[key] = node.call.function(
+            *(_evaluate(operand, values, known) for operand in node.call.operands)
+        )
     return known[key][node.index]
 
 
@@ -392,41 +242,21 @@ _CONCAVE: dict[type, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
 
 
 class Doubt(NamedTuple):
-    """How far a site is from being a function of one affine predictor for each answer; all relative, 0 is perfect.
+    """How far a site is from being a function of one affine predictor for each answer; all relative, 0 is perfect."""
 
-    Attributes
-    ----------
-    several : Array
-        By how much what the remainder takes from a row is not one number and multiples of it.
-    wrong : Array
-        Mismatch of the log density of the predictor and that of the program.
-    across : Array
-        By how much an answer depends on the predictors of others.
-    bent : Array
-        0 where the family is known to be log-concave.
-    """
-
-    several: Array
-    wrong: Array
-    across: Array
-    bent: Array
+    several: Array  # by how much what the remainder takes from a row is not one number and multiples of it
+    wrong: Array  # mismatch of the log density of the predictor and that of the program
+    across: Array  # by how much an answer depends on the predictors of others
+    bent: Array  # 0 where the family is known to be log-concave
 
 
 @dataclass(frozen=True)
 class AnySite:
-    """An observed site of any distribution, as a function of one predictor for each answer.
-
-    Parameters
-    ----------
-    name : str
-    site : dict
-        As it was traced.
-    at : callable
-        From the latent vector to the site's distribution, without what plates and masks wrap around it.
-    """
+    """An observed site of any distribution, as a function of one predictor for each answer."""
 
     name: str
-    site: dict[str, Any]
+    site: dict[str, Any]  # as it was traced
+    # From the latent vector to the site's distribution, without what plates and masks wrap around it.
     at: Callable[[Array], dist.Distribution]
 
     @property
@@ -434,7 +264,7 @@ class AnySite:
         """Shape of the answers."""
         return tuple(np.broadcast_shapes(jnp.shape(self.site["value"]), unwrap(self.site["fn"]).batch_shape))
 
-    def _followed(self, vector: Array) -> Followed:
+    def _followed(self, vector: Array) -> tuple[Array, Parameters]:
         try:
             return follow(lambda latent: jax.tree.leaves(self.at(latent)), vector, self.rows)
         except UnsupportedProgramError as error:
@@ -442,15 +272,15 @@ class AnySite:
 
     def _shares(self, vector: Array) -> tuple[Array, Array, Array]:
         """Parts at the origin; which is the predictor, and what multiples of it the others are."""
-        parts = self._followed(jnp.zeros_like(vector)).parts
-        change = self._followed(_random(vector, 1)).parts - parts
+        parts, _ = self._followed(jnp.zeros_like(vector))
+        change = self._followed(_random(vector, 1))[0] - parts
         place = jnp.argmax(change != 0, axis=1, keepdims=True)
         own = jnp.take_along_axis(change, place, axis=1)
         return parts, place, jnp.where(change == 0, 0.0, change / jnp.where(own == 0, 1.0, own))
 
     def predictor(self, vector: Array) -> Array:
         """Shape (m,)."""
-        parts = self._followed(vector).parts
+        parts, _ = self._followed(vector)
         if parts.shape[1] == 1:
             return parts[:, 0]
         _, place, _ = self._shares(vector)
@@ -458,15 +288,15 @@ class AnySite:
 
     def _distribution(self, vector: Array) -> Callable[[Array], dist.Distribution]:
         """As a function of the predictors of all rows; the latent vector is one at which the program can be traced."""
-        followed, structure = self._followed(vector), jax.tree.structure(unwrap(self.site["fn"]))
-        shares = None if followed.parts.shape[1] == 1 else self._shares(vector)
+        (first, parameters), structure = self._followed(vector), jax.tree.structure(unwrap(self.site["fn"]))
+        shares = None if first.shape[1] == 1 else self._shares(vector)
 
         def at(z: Array) -> dist.Distribution:
             parts = jnp.reshape(z, (-1, 1))
             if shares is not None:
                 origin, place, slope = shares
                 parts = origin + slope * (parts - jnp.take_along_axis(origin, place, axis=1))
-            found: dist.Distribution = jax.tree.unflatten(structure, followed.parameters(parts))
+            found: dist.Distribution = jax.tree.unflatten(structure, parameters(parts))
             return found
 
         return at
@@ -496,7 +326,7 @@ class AnySite:
 
         def one(vector: Array) -> tuple[Array, Array, Array]:
             z = jnp.reshape(self.predictor(vector), self.rows)
-            parts = self._followed(vector).parts
+            parts, _ = self._followed(vector)
             origin, place, slope = self._shares(vector)
             own = jnp.take_along_axis(parts - origin, place, axis=1)
             several = _relative(parts - origin - slope * own, parts)

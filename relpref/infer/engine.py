@@ -1,8 +1,13 @@
-"""What the engines that approximate a posterior by a Gaussian share: options, the search for hyperparameters, the result."""
+"""What the engines that approximate a posterior by a Gaussian share, and expectation propagation as one of them."""
 
-from collections.abc import Callable, Mapping
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,58 +15,139 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.special import logsumexp
 
-from relpref.errors import DataError, InferenceError
-from relpref.infer.assemble import (
-    assemble,
-    assemble_mixture,
-    positive_definite,
-    prior_notes,
-    thinned,
-)
-from relpref.infer.computing import computing
-from relpref.infer.evidence import Component, Evidence
-from relpref.infer.importance import (
+from relpref.description import Description
+from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
+from relpref.infer.assemble import assemble, positive_definite, prior_notes, thinned
+from relpref.infer.evidence import Component, Evidence, evaluate, expectation_propagation, use_dual_space
+from relpref.infer.large.fit import fit, fit_many
+from relpref.infer.program import Model, Program, preference_data
+from relpref.infer.result import CODES, Result, progress_line
+from relpref.infer.sampling import UNMIXED, Density, sample
+from relpref.infer.search import (
+    CLOSE,
     MIN_POINTS,
-    PARETO_POINTS,
     POINT_TOLERANCE,
     Coordinates,
     Evaluated,
-    coordinates,
-    effective,
-    importance_points,
-    most_points,
-    pareto_k,
-    warn_of_weights,
-)
-from relpref.infer.large.fit import fit, is_large
-from relpref.infer.program import Model, Program, preference_data
-from relpref.infer.result import CODES, Progress, Result, code
-from relpref.infer.search import (
-    CLOSE,
-    UNMIXED,
-    Density,
     Fitted,
-    cold_start,
+    coordinates,
     describe,
     fit_hyperparameters,
-    in_dual_space,
-    sample,
+    importance_points,
+    judged,
+    most_points,
 )
+from relpref.infer.sites import Sites
+from relpref.limits import MAX_DENSE_ITEMS, release_memory, resident_memory
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, as_key, generator
 from relpref.posterior.origin import Origin
 
-Strategy = Literal["integrate", "maximise", "maximize", "em", "nuts"]
+Strategy = Literal["integrate", "maximize", "maximise", "em", "nuts"]
 
+_FORMER = {"maximise": "maximize", "entity": "latent", "gap": "observation"}
 _CHOICES = {
-    "hyperparameters": ("integrate", "maximise", "em", "nuts"),
-    "space": ("auto", "entity", "gap"),
+    "hyperparameters": ("integrate", "maximize", "em", "nuts"),
+    "space": ("auto", "latent", "observation"),
     "structure": ("auto", "dense", "sparse"),
 }
 _LEAST = {"restarts": 1, "draws": 8, "warmup": 1, "max_sweeps": 1, "max_evaluations": 1}
-_CONVERGED = code(Result.converged)
+_CONVERGED = CODES.index(Result.converged)
 _ALL_HELD = "all hyperparameters are in a plate, such as one for each rater; they are at their maximum"
 _TOO_LARGE = "the covariances of all points would take too much memory; hyperparameters are at their maximum"
+
+
+# Megabytes by which the process may grow before what JAX compiled is dropped.
+VARIABLE, _MEGABYTES = "RELPREF_COMPILED_MEMORY", 640.0
+# A few sizes are never dropped; where the system does not say how large the process is, sizes are counted.
+_FEW, _MANY = 4, 32
+
+_forked = False  # whether this process is a forked child of one that had used JAX
+
+
+@contextmanager
+def computing(engine: str, *given: Any) -> Iterator[None]:
+    """Compute in float64, with what an engine was ``given``, after a check that it can be done here.
+
+    Raises
+    ------
+    ClusterError
+        In a forked child of a process that had used JAX, where any computation would wait for ever.
+    DataError
+        Inside of ``jax.jit``, ``jax.vmap`` or ``jax.grad``.
+    """
+    if _forked:
+        raise ClusterError(
+            f"{engine} cannot run in this process: it was forked from one that had used JAX, whose threads it lacks, so it would "
+            "wait for ever. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or use relpref.parallel.run_all"
+        )
+    # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where they are large.
+    leaves = jax.tree.leaves(given, is_leaf=_is_graph)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jnp.add(0, 0))):
+        raise DataError(
+            f"{engine} cannot be traced by JAX: a fit looks at the values of its data. Call it outside of jax.jit, jax.vmap and "
+            "jax.grad; relpref.infer.fit_many fits many data sets"
+        )
+    _KEPT.note(tuple(leaf.shape for leaf in leaves if hasattr(leaf, "shape")))
+    with jax.enable_x64(True):
+        yield
+
+
+def _is_graph(node: Any) -> bool:
+    return hasattr(node, "num_nodes")
+
+
+class _Kept:
+    """What JAX keeps for sizes of data that it has compiled for: some 10 to 30 MB each, which JAX itself never drops."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sizes: set[Any] = set()
+        self._before: float | None = None
+
+    def note(self, size: Any) -> None:
+        """Drop it all where another size would let it grow beyond the limit."""
+        with self._lock:
+            if size in self._sizes:
+                return
+            number = len(self._sizes)
+            if not number:
+                self._before = resident_memory()
+            full = number >= _MANY
+            if number >= _FEW and self._before is not None and (now := resident_memory()) is not None:
+                full = now - self._before > 1e6 * _limit()
+            if full:
+                # Private caches of JAX hold most of it; nothing public drops the oldest of them alone.
+                jax.clear_caches()
+                release_memory()
+                self._sizes.clear()
+                self._before = resident_memory()
+            self._sizes.add(size)
+
+
+def _limit() -> float:
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return _MEGABYTES
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise DataError(f"{VARIABLE} is {text!r}; it is a number of megabytes above 0")
+    return value
+
+
+def _after_fork() -> None:
+    global _forked
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    initialized = getattr(bridge, "backends_are_initialized", None)
+    _forked = _forked or (initialized() if initialized is not None else bool(_KEPT._sizes))
+
+
+_KEPT = _Kept()
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(eq=False, repr=False)
@@ -76,10 +162,10 @@ class GaussianEngine:
         integrated numerically. Every other latent site is a hyperparameter.
     hyperparameters : {"integrate", "maximize", "em", "nuts"}
         ``"integrate"`` averages over them by 24 to 60 weighted points around the maximum of evidence times prior (see
-        `relpref.infer.importance`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
+        `relpref.infer.search`) and returns a weighted mixture of one posterior for each. At most six directions are varied: the
         scalars first, then entries of vectors such as length scales; ``info["held"]`` names what stays at the maximum, and
         ``info["effective_points"]`` says how even the weights are. Where covariances of all points would take too much memory, above
-        about 640 entities, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximize"`` (or ``"maximise"``) climbs log evidence
+        about 640 items, the posterior is that at the maximum, and ``info["integration"]`` says so. ``"maximize"`` climbs log evidence
         plus log prior by its exact gradient and takes the maximum for certain: intervals are too narrow where answers are few.
         ``"em"`` reaches the same place by the paper's expectation maximization (XPGP eq. 15-16), more slowly. ``"nuts"`` samples them
         from evidence times prior, starting at the maximum, and returns a mixture of one posterior for each draw: the reference, and
@@ -97,12 +183,12 @@ class GaussianEngine:
         For each run of the engine at one value of the hyperparameters.
     max_evaluations : int
         Of the evidence, for each start.
-    space : {"auto", "entity", "gap"}
+    space : {"auto", "latent", "observation"}
         Where the algebra happens; "auto" takes the cheaper. With a Gaussian likelihood (labels, reported probabilities), and
-        where an answer was given more than 20 times, it is always "entity", which keeps its accuracy where sites are precise.
+        where an answer was given more than 20 times, it is always "latent", which keeps its accuracy where sites are precise.
     structure : {"auto", "dense", "sparse"}
-        How covariances of entities are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
-        are evaluated where they are wanted, see `relpref.infer.large`; "auto" takes the second above 4000 entities.
+        How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
+        are evaluated where they are wanted, see `relpref.infer.large`; "auto" takes the second above 4000 items.
     padding : bool
         Let rows that stand for no answer fill the answers up to a round number, so that fits to a growing number of answers share
         what JAX compiles. Of no effect for a program that would make something of such rows.
@@ -111,8 +197,12 @@ class GaussianEngine:
     """
 
     name: ClassVar[str]
-    at_mode: ClassVar[bool] = False  # sites touch the likelihood at the mean, instead of matching moments
+    at_mode: ClassVar[bool] = (
+        False  # whether sites touch the likelihood at the mean, instead of matching moments
+    )
     evaluate: ClassVar[Callable[..., Evidence]]
+    # Its way through very many answers about very many items.
+    fit_many: ClassVar[Callable[..., Any] | None] = None
 
     program: Model
     _: KW_ONLY
@@ -124,7 +214,7 @@ class GaussianEngine:
     tol: float = 1e-8
     max_sweeps: int = 500
     max_evaluations: int = 200
-    space: Literal["auto", "entity", "gap"] = "auto"
+    space: Literal["auto", "latent", "observation", "entity", "gap"] = "auto"
     structure: Literal["auto", "dense", "sparse"] = "auto"
     padding: bool = False
     throw: bool = True
@@ -134,8 +224,9 @@ class GaussianEngine:
             raise DataError(
                 f"program is {self.program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
             )
-        if self.hyperparameters == "maximize":
-            self.hyperparameters = "maximise"  # as saved files have it
+        # Files of earlier versions have the former words.
+        self.hyperparameters = cast(Strategy, _FORMER.get(self.hyperparameters, self.hyperparameters))
+        self.space = cast(Any, _FORMER.get(self.space, self.space))
         for name, known in _CHOICES.items():
             given = getattr(self, name)
             if given not in known:
@@ -205,14 +296,51 @@ class GaussianEngine:
             Where the first search for hyperparameters starts, instead of their priors' medians.
         """
         with computing(self.name, rng_key, args, kwargs, self.fixed):
-            return self._run(sites, as_key(rng_key), args, kwargs, progress_bar, at)
+            key = as_key(rng_key)
+            data = preference_data(args, kwargs)
+            if self.structure == "sparse" and data is None:
+                raise UnsupportedProgramError(
+                    "structure='sparse' is for programs on PreferenceData, and there is none among the arguments; leave it out"
+                )
+            many = data is not None and data.num_items > MAX_DENSE_ITEMS and len(data.winner)
+            if self.structure == "sparse" or (self.structure == "auto" and many):
+                return fit(self, sites, key, args, kwargs, progress_bar, at)
+            program = Program.of(self.program, args, kwargs, self.fixed, padding=self.padding)
+            layout = program.layout
+            fitted = fit_hyperparameters(self, program, sites, key, progress_bar, at)
+            final, result, info = fitted.evidence, fitted.result, fitted.info
+            if fitted.dual and not positive_definite(final):
+                result = Result.prior_not_positive_definite
+            self.raise_unless_ok(result, info)
+            info |= prior_notes(data, final.blocks)
+            strategy = self.hyperparameters if layout.hyperparameters and not result.empty else None
+            if strategy == "nuts":
+                root = jnp.eye(ravel_pytree(fitted.unconstrained)[0].size)
+                place = (program, fitted.unconstrained, root, final.sites, CLOSE, self.max_sweeps)
+                density = Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
+                draws, more = sample(density, key, self.draws, progress_bar)
+                # Of the search that the sampler started from, what is worth keeping.
+                kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
+                more = {name: info[name] for name in kept if name in info} | more
+                draws = program.constrained(draws)
+                return self.run_at_draws(draws, key, *args, info=more, r_hat=more["r_hat"], **kwargs)
+            origin = Origin(self.program, args, kwargs, self)
+            if strategy == "integrate":
+                coords = coordinates(program, fitted.unconstrained)
+                if not coords.free.size + coords.more.size:
+                    info |= {"integration": _ALL_HELD, "held": coords.held}
+                elif most_points(layout.num_latents) < MIN_POINTS:
+                    info["integration"] = _TOO_LARGE
+                else:
+                    return self._integrated(program, fitted, coords, key, origin, progress_bar)
+            return self._at_maximum(program, final, result, info, key, origin)
 
     @staticmethod
-    def reweighted(posterior: Posterior, num_samples: int, key: Any) -> Posterior:
+    def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterior:
         """See `Posterior.reweighted`."""
         from relpref.infer.reweighting import reweighted
 
-        return reweighted(posterior, num_samples, key)
+        return reweighted(posterior, num_samples, rng_key)
 
     def run_at_draws(
         self,
@@ -221,6 +349,7 @@ class GaussianEngine:
         *args: Any,
         info: Mapping[str, Any] | None = None,
         prior_log_weights: Any = None,
+        r_hat: float | None = None,
         **kwargs: Any,
     ) -> Posterior:
         """The mixture of one posterior for each of k draws of all hyperparameters that are not ``fixed``.
@@ -234,55 +363,79 @@ class GaussianEngine:
             What to report of the draws.
         prior_log_weights : array, shape (k,), optional
             Log weights of the draws before the answers, see `Posterior`; by default the draws are of equal weight after them.
+        r_hat : float, optional
+            Of the chains that the draws are from.
         """
         with computing(self.name, rng_key, args, kwargs, self.fixed, draws):
-            return self._mixture(draws, as_key(rng_key), args, kwargs, dict(info or {}), prior_log_weights)
-
-    def _run(
-        self,
-        start: Mapping[str, Any] | None,
-        key: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        progress_bar: bool,
-        at_first: Mapping[str, Any] | None,
-    ) -> Posterior:
-        options = self.options
-        if is_large(options["structure"], args, kwargs):
-            return fit(self, start, key, args, kwargs, progress_bar, at_first)
-        program = Program.of(self.program, args, kwargs, self.fixed, padding=options["padding"])
-        layout = program.layout
-        fitted = fit_hyperparameters(self, program, start, key, progress_bar, at_first)
-        final, result, info = fitted.evidence, fitted.result, fitted.info
-        if fitted.dual and not positive_definite(final):
-            result = Result.prior_not_positive_definite
-            info["result"] = result.name
-        self.raise_unless_ok(result, info)
-        info |= prior_notes(preference_data(args, kwargs), final.blocks)
-        origin = self.origin(args, kwargs)
-        strategy = options["hyperparameters"] if layout.hyperparameters and not result.empty else None
-        if strategy == "nuts":
-            root = jnp.eye(ravel_pytree(fitted.unconstrained)[0].size)
-            place = (program, fitted.unconstrained, root, final.sites, CLOSE, options["max_sweeps"])
-            density = Density(self.evaluate, fitted.dual, options["warmup"], *place).spread()
-            draws, more = sample(density, key, options["draws"], progress_bar)
-            # Of the search that the sampler started from, what is worth keeping.
-            kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
-            more = {name: info[name] for name in kept if name in info} | more
-            return self._mixture(program.constrained(draws), key, args, kwargs, more, None)
-        if strategy == "integrate":
-            coords = coordinates(program, fitted.unconstrained)
-            if not coords.number:
-                info |= {"integration": _ALL_HELD, "held": coords.held}
-            elif most_points(layout.num_latents) < MIN_POINTS:
-                info["integration"] = _TOO_LARGE
+            draws = {name: np.asarray(value, np.float64) for name, value in draws.items()}
+            number = len(next(iter(draws.values())))
+            rows = [{name: value[row] for name, value in draws.items()} for row in range(number)]
+            known = {**(self.fixed or {}), **rows[0]}
+            program = Program.of(self.program, args, kwargs, known, padding=self.padding)
+            layout = program.layout
+            if layout.hyperparameters:
+                raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
+            if prior_log_weights is None:
+                rows = thinned(rows, layout.num_latents)
+            dual = use_dual_space(layout, self.space)
+            cold = sites = Sites(*jnp.zeros((2, layout.num_rows)))
+            components, infos = [], []
+            for row in rows:
+                here = program.at({name: jnp.asarray(value) for name, value in row.items()})
+                for start in (sites, cold):
+                    evidence = self.evaluate(here, dual, False, {}, start, self.tol, self.max_sweeps, True)
+                    if int(evidence.info.code) == _CONVERGED:
+                        sites = evidence.sites
+                        break
+                infos.append(evidence.info)
+                components.append(Component.of(layout, evidence, program.answered))
+            codes = [CODES[int(one.code)] for one in infos]
+            result = max(codes, key=lambda code: (code.empty, not code.ok))
+            if result.ok and r_hat is not None and r_hat > UNMIXED:
+                result = Result.hyperparameters_not_mixed
+            worst = max(infos, key=lambda one: float(one.residual))
+            told = describe(self, dual, result, worst) | {"hyperparameters": "nuts", **(info or {})}
+            evidences = np.array([component.log_evidence for component in components])
+            log_evidence = None
+            if prior_log_weights is None:
+                prior_log_weights = -evidences
+                told["draws"] = len(rows)
             else:
-                return self._integrated(program, fitted, coords, key, origin, progress_bar)
-        return assemble(layout, program.fixed, final, info, key, origin, program.answered)
+                log_weights = prior_log_weights + evidences
+                log_evidence = float(logsumexp(log_weights))
+                told |= judged(log_weights)
+            self.raise_unless_ok(result, told)
+            fixed = {name: value for name, value in program.fixed.items() if name not in draws}
+            kept = {name: np.stack([row[name] for row in rows]) for name in draws}
+            weights = (prior_log_weights, log_evidence)
+            return assemble(
+                layout,
+                fixed,
+                components,
+                result,
+                told,
+                as_key(rng_key),
+                Origin(self.program, args, kwargs, self),
+                kept,
+                *weights,
+            )
+
+    def _at_maximum(
+        self,
+        program: Program,
+        found: Evidence,
+        result: Result,
+        info: dict[str, Any],
+        key: Any,
+        origin: Origin,
+    ) -> Posterior:
+        component = Component.of(program.layout, found, program.answered)
+        values = program.fixed | found.hyperparameters
+        return assemble(program.layout, values, [component], result, info, key, origin)
 
     def raise_unless_ok(self, result: Result, info: Mapping[str, Any]) -> None:
         """Raise what ``throw`` wants to be raised."""
-        if not result.ok and self.options["throw"]:
+        if not result.ok and self.throw:
             state = f"after {info['iterations']} sweeps, residual {info['residual']:.1e}, damping {info['damping']:.2f}"
             raise InferenceError(f"{result.name}: {result.value} ({state})", result)
 
@@ -300,11 +453,11 @@ class GaussianEngine:
         center, unravel = ravel_pytree(fitted.unconstrained)
         maximum = np.asarray(center)
         # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
-        limits = (max(self.options["tol"], POINT_TOLERANCE), self.options["max_sweeps"])
-        cold = cold_start(layout)
+        limits = (max(self.tol, POINT_TOLERANCE), self.max_sweeps)
+        cold = Sites(*jnp.zeros((2, layout.num_rows)))
         seen, seen_sites = maximum[None], [best.sites]
 
-        def evaluate(places: Floats, wanted: bool) -> list[Evaluated | None]:
+        def at(places: Floats, wanted: bool) -> list[Evaluated | None]:
             nonlocal seen
             found: list[Evaluated | None] = []
             for place in places:
@@ -330,96 +483,59 @@ class GaussianEngine:
                     break
             return found
 
-        with Progress(
+        with progress_line(
             f"{self.name}: averaging over hyperparameters", progress_bar, "points", "effective points {:.1f}"
-        ) as progress:
+        ) as report:
             points = importance_points(
-                evaluate,
+                at,
                 coords,
                 maximum,
                 Evaluated(float(best.log_evidence), float(best.log_prior), np.zeros(len(maximum)), None),
                 generator(key),
                 most_points(layout.num_latents),
-                progress.step,
+                report,
             )
         info = fitted.info | {"hyperparameters": "integrate", **points.info}
         if not points.results:
             result = Result.hyperparameters_not_converged
             self.raise_unless_ok(result, info)
-            info |= {"result": result.name, "hyperparameters": "maximise"}
-            return assemble(layout, program.fixed, best, info, key, origin, program.answered)
+            info["hyperparameters"] = "maximize"
+            return self._at_maximum(program, best, result, info, key, origin)
         components, values = zip(*points.results, strict=True)
         draws = {name: np.stack([value[name] for value in values]) for name in values[0]}
         weights = (points.prior_log_weights, points.log_evidence)
-        warn_of_weights(info)
-        return assemble_mixture(layout, program.fixed, components, draws, *weights, info, key, origin)
-
-    def _mixture(
-        self,
-        draws: Mapping[str, Any],
-        key: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        more: dict[str, Any],
-        prior_log_weights: Any,
-    ) -> Posterior:
-        draws = {name: np.asarray(value, np.float64) for name, value in draws.items()}
-        rows = [
-            {name: value[row] for name, value in draws.items()}
-            for row in range(len(next(iter(draws.values()))))
-        ]
-        known = {**(self.fixed or {}), **rows[0]}
-        program = Program.of(self.program, args, kwargs, known, padding=self.options["padding"])
-        layout = program.layout
-        if layout.hyperparameters:
-            raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
-        if prior_log_weights is None:
-            rows = thinned(rows, layout.num_latents)
-        dual = in_dual_space(self.options["space"], layout)
-        cold = sites = cold_start(layout)
-        limits = (self.options["tol"], self.options["max_sweeps"])
-        components: list[Component] = []
-        codes: list[Result] = []
-        infos = []
-        for row in rows:
-            here = program.at({name: jnp.asarray(value) for name, value in row.items()})
-            for start in (sites, cold):
-                evidence = self.evaluate(here, dual, False, {}, start, *limits, True)
-                if int(evidence.info.code) == _CONVERGED:
-                    sites = evidence.sites
-                    break
-            codes.append(CODES[int(evidence.info.code)])
-            infos.append(evidence.info)
-            components.append(Component.of(layout, evidence, program.answered))
-        result = max(codes, key=lambda code: (code.empty, not code.ok))
-        if result.ok and more.get("r_hat", 1.0) > UNMIXED:
-            result = Result.hyperparameters_not_mixed
-        worst = max(infos, key=lambda one: float(one.residual))
-        info = describe(self, dual, result, worst) | {"hyperparameters": "nuts", **more}
-        evidences = np.array([component.log_evidence for component in components])
-        log_evidence = None
-        if prior_log_weights is None:
-            prior_log_weights = -evidences
-            info["draws"] = len(rows)
-        else:
-            log_weights = prior_log_weights + evidences
-            log_evidence = float(logsumexp(log_weights))
-            info |= {"points": len(rows), "effective_points": effective(log_weights)}
-            if len(rows) >= PARETO_POINTS:
-                info["pareto_k"] = pareto_k(log_weights)
-            warn_of_weights(info)
-        self.raise_unless_ok(result, info)
-        fixed = {name: value for name, value in program.fixed.items() if name not in draws}
-        kept = {name: np.stack([row[name] for row in rows]) for name in draws}
-        weights = (prior_log_weights, log_evidence)
-        return assemble_mixture(
-            layout, fixed, components, kept, *weights, info, key, self.origin(args, kwargs)
-        )
+        info |= judged(weights[0] + [component.log_evidence for component in components])
+        return assemble(layout, program.fixed, components, fitted.result, info, key, origin, draws, *weights)
 
     def changed(self, program: Model | None = None, **options: Any) -> "GaussianEngine":
         """The same engine with other options, or for another program."""
         return type(self)(program or self.program, **{**self.options, "fixed": self.fixed, **options})
 
-    def origin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Origin:
-        """How a posterior of this engine comes about."""
-        return Origin(self.program, args, kwargs, self)
+
+class EP(GaussianEngine):
+    """Expectation propagation on a numpyro program (XPGP section 4.1, on one-dimensional projections).
+
+    The most accurate of the engines that do not sample: means within a few hundredths of a posterior standard deviation, the
+    evidence within a few tenths of a nat. Parameters as in `GaussianEngine`; ``tol`` bounds the largest mismatch of tilted and
+    posterior moments.
+
+    Labels and reported probabilities with Gaussian noise are solved in closed form: exact but for rounding, which stays below 1e-6
+    posterior sds in means and 1e-4 in sds while noise/√count is at least 1e-5 (for utilities of scale 1; the sds' error grows with
+    the square of that scale). More precise ones end with the result ``too_precise``.
+    """
+
+    name: ClassVar[str] = "EP"
+    evaluate = staticmethod(partial(evaluate, expectation_propagation))
+    fit_many = staticmethod(fit_many)
+
+    @classmethod
+    def describe(cls) -> Description:
+        return Description(
+            "The posterior was approximated by expectation propagation (Minka 2001), which replaces each answer by a Gaussian term that "
+            "is fitted to it in the company of all the others.",
+            "T. P. Minka (2001). Expectation Propagation for Approximate Bayesian Inference. In: Proceedings of the 17th Conference on "
+            "Uncertainty in Artificial Intelligence (UAI 2001).",
+            coverage="In a simulation with 20 items and 30 answers, intervals of 50, 80 and 95% from expectation propagation at "
+            "maximized hyperparameters held the truth in 44, 72 and 90% of the cases, and averaged over hyperparameters in 49, 79 and "
+            "95%.",
+        )

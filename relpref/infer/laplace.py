@@ -12,28 +12,18 @@ from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.evidence import Approximation, dual_vector, evaluate, tilted
 from relpref.infer.program import Reading
-from relpref.infer.result import Result, code
-from relpref.infer.sites import Fit, Info, Problem, Sites, posterior, with_known
+from relpref.infer.result import Result
+from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
 
 _SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
 
 
 class Point(NamedTuple):
-    """A point on the way.
+    """A point on the way."""
 
-    Attributes
-    ----------
-    value : Array, shape (m,)
-        x, the projections.
-    dual : Array, shape (m,)
-        β with x = (prior covariance of the projections) β.
-    height : Array
-        Σ log p − ½ βᵀx, the log posterior density but for a constant.
-    """
-
-    value: Array
-    dual: Array
-    height: Array
+    value: Array  # x, the projections, shape (m,)
+    dual: Array  # β with x = (prior covariance of the projections) β, shape (m,)
+    height: Array  # Σ log p − ½ βᵀx, the log posterior density but for a constant
 
 
 class State(NamedTuple):
@@ -65,15 +55,7 @@ def log_likelihood(problem: Problem, value: Array) -> Array:
 
 
 def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array) -> tuple[Fit, Info]:
-    """Climb from the mean under the given sites until a full step moves nothing.
-
-    Returns
-    -------
-    fit : Fit
-        The sites at the mode.
-    info : Info
-        The residual is the largest move of a full step, in posterior sds.
-    """
+    """Climb from the mean under the given sites until a full step moves nothing; the residual is its largest move, in posterior sds."""
 
     def point(fit: Fit) -> Point:
         value = fit.marginals.mean
@@ -121,22 +103,14 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
     nowhere = jnp.full((), jnp.inf)
     start = State(point(first), first, nowhere, jnp.ones(()), jnp.asarray(7), jnp.asarray(0))
     state = jax.lax.while_loop(unfinished, step, start)
-    outcome = jnp.select(
+    outcome = ending(
         [
-            state.usable & 4 == 0,
-            state.usable & 1 == 0,
-            state.usable & 2 == 0,
-            state.residual <= tolerance,
-            state.fraction <= _SHORTEST,
-        ],
-        [
-            code(Result.prior_not_positive_definite),
-            code(Result.nonfinite),
-            code(Result.negative_precision),
-            code(Result.converged),
-            code(Result.diverged),
-        ],
-        code(Result.max_iterations),
+            (state.usable & 4 == 0, Result.prior_not_positive_definite),
+            (state.usable & 1 == 0, Result.nonfinite),
+            (state.usable & 2 == 0, Result.negative_precision),
+            (state.residual <= tolerance, Result.converged),
+            (state.fraction <= _SHORTEST, Result.diverged),
+        ]
     )
     return state.fit, Info(state.steps, state.residual, state.fraction, outcome, problem.space.jitter)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relpref._version import __version__
-from relpref.errors import InferenceError
+from relpref.errors import InferenceError, renamed_keywords
 from relpref.files import made
 from relpref.infer.engine import GaussianEngine
 from relpref.infer.exact.engine import Exact
@@ -25,6 +25,7 @@ from relpref.parallel import run_all
 from relpref.posterior import storage
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import as_key, key_words
+from relpref.posterior.origin import Origin
 from relpref.posterior.utility import UtilityPosterior
 
 Found = Posterior | RelationPosterior
@@ -38,11 +39,12 @@ class _Problem(NamedTuple):
     key: NDArray[np.uint32]
 
 
+@renamed_keywords(key="rng_key")
 def fit_many(
     engine: GaussianEngine | Exact,
     problems: Mapping[Any, Any] | Sequence[Any],
     *,
-    key: Any = 0,
+    rng_key: Any = 0,
     scheduler: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     progress_bar: bool = True,
@@ -57,7 +59,7 @@ def fit_many(
     problems : mapping or sequence
         From the label of each problem to its data, a tuple where the program takes several arguments; the labels of a sequence are
         the positions.
-    key : JAX key or int
+    rng_key : JAX key or int
         Each problem has a key of its own, from this one and its label: a posterior does not depend on what else is fitted.
     scheduler : str, optional
         Where, see `relpref.parallel.run_all`; here, one after the other, by default. The posteriors are the same.
@@ -87,21 +89,23 @@ def fit_many(
         If other processes went away; with a folder the same call does only the rest.
     """
     named = problems if isinstance(problems, Mapping) else dict(enumerate(problems))
-    root = as_key(key)
-    asked = [
-        _Problem(label, data if isinstance(data, tuple) else (data,), _key(root, label))
-        for label, data in named.items()
-    ]
-    left, files = asked, []
-    if folder is not None:
-        kept = made(folder)
-        known = fingerprint((__version__, type(engine).__name__, vars(engine), kwargs))
-        every = [kept / _file_name(problem, known) for problem in asked]
-        left = [problem for problem, file in zip(asked, every, strict=True) if not file.exists()]
-        files = [file for file in every if not file.exists()]
-        for problem, file in zip(asked, every, strict=True):
+    root = as_key(rng_key)
+    left, files = [], []
+    kept = None if folder is None else made(folder)
+    known = fingerprint((__version__, type(engine).__name__, vars(engine), kwargs)) if kept else ""
+    for label, data in named.items():
+        word = int.from_bytes(hashlib.sha256(repr(label).encode()).digest()[:4], "big")
+        own = key_words(jax.random.fold_in(root, np.uint32(word)))
+        problem = _Problem(label, data if isinstance(data, tuple) else (data,), own)
+        if kept is not None:
+            # The label as far as it can stand in a name, and a digest of all that the fit depends on.
+            words = re.sub(r"\W+", "-", str(label))[:40]
+            file = kept / f"{words}-{fingerprint((known, *problem))}.nc"
             if file.exists():
-                yield problem.label, _read(file, engine, problem, kwargs)
+                yield label, _read(file, engine, problem, kwargs)
+                continue
+            files.append(file)
+        left.append(problem)
     fitted = run_all(
         partial(_fit, engine, kwargs), left, scheduler, label="fits", kept=folder, progress_bar=progress_bar
     )
@@ -118,23 +122,12 @@ def _fit(engine: GaussianEngine | Exact, kwargs: Mapping[str, Any], problem: _Pr
         raise InferenceError(f"{problem.label!r}: {error}", error.result) from error
 
 
-def _key(root: Any, label: Any) -> NDArray[np.uint32]:
-    word = int.from_bytes(hashlib.sha256(repr(label).encode()).digest()[:4], "big")
-    return key_words(jax.random.fold_in(root, np.uint32(word)))
-
-
-def _file_name(problem: _Problem, known: str) -> str:
-    """The label as far as it can stand in a name, and a digest of all that the fit depends on."""
-    words = re.sub(r"\W+", "-", str(problem.label))[:40]
-    return f"{words}-{fingerprint((known, *problem))}.nc"
-
-
 def _read(file: Path, engine: GaussianEngine | Exact, problem: _Problem, kwargs: Mapping[str, Any]) -> Found:
     """From a file, which knows programs of relpref alone: this is the caller's."""
     posterior = storage.load(file)
     if not isinstance(posterior, UtilityPosterior) or not isinstance(engine, GaussianEngine):
         return posterior
-    origin = engine.origin(problem.args, kwargs)
+    origin = Origin(engine.program, problem.args, kwargs, engine)
     return replace(
         posterior, origin=origin.with_argument(preference_data(problem.args, kwargs), posterior.data)
     )

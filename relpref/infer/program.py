@@ -1,8 +1,8 @@
 """Reads a numpyro program: its Gaussian latents, their projections, its observed sites and its hyperparameters.
 
-Nothing here knows any particular program. A `Program` is a call that was traced once. At given hyperparameters it is *read*: its
-Gaussian sites hand over their covariance operators, and the observed sites' predictors are linearised in the latent vector, which
-gives the projection A as a map, with no design matrix. Whatever does not fit this shape is refused by name, before anything is computed.
+A `Program` is a call that was traced once. At given hyperparameters it is *read*: its Gaussian sites hand over their covariances, and
+the predictors of its observed sites are linearized in the latent vector, which gives the projection A as a map, with no design matrix.
+Whatever does not fit is refused by name, before anything is computed.
 """
 
 import threading
@@ -14,21 +14,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
-from numpyro.infer.reparam import Reparam
 
 from relpref.data import Comparisons, PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.affine import NUTS, AnySite, Doubt, reached
+from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Likelihood, as_likelihood
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
+from relpref.pytree import reached
 
 Values = dict[str, Any]
 Model = Callable[..., None]  # a numpyro program
@@ -55,14 +54,14 @@ def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prefere
 
 
 def room_for(rows: int) -> int:
-    """How many rows there are to be: a power of two, from 256 on a multiple of 256."""
+    """How many rows so many are padded to: a power of two, from 256 on a multiple of 256."""
     if rows > _DOUBLING:
         return -(-rows // _STEP) * _STEP
     return max(_LEAST, 1 << max(rows - 1, 0).bit_length())
 
 
 def padded_answers(answers: Comparisons) -> Comparisons:
-    """The answers with rows of count 0, in which an entity is compared with itself."""
+    """The answers with rows of count 0, in which an item is compared with itself."""
     more = room_for(len(answers.winner)) - len(answers.winner)
     columns: dict[str, Any] = {
         name: np.concatenate([column, np.full(more, _NEUTRAL.get(name, 0), column.dtype)])
@@ -81,16 +80,16 @@ class Observation(NamedTuple):
     @classmethod
     def of(cls, site: Values, likelihood: Likelihood | None = None) -> "Observation":
         """Of a traced site; by the likelihood that its distribution is, if no other is given."""
-        known = as_likelihood(site["fn"]) if likelihood is None else likelihood
-        shape = jnp.shape(known.predictor)
-        return cls(known, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
+        likelihood = likelihood or as_likelihood(site["fn"])
+        shape = jnp.shape(likelihood.predictor)
+        return cls(likelihood, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
 
 
 def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
     """How many answers each row of an observed site stands for, shape (m,)."""
     counts = 1.0 if site["scale"] is None else site["scale"]
-    distribution = site["fn"]
-    while distribution is not unwrap(distribution):
+    distribution, base = site["fn"], unwrap(site["fn"])
+    while distribution is not base:
         if isinstance(distribution, dist.MaskedDistribution):  # what is masked was not answered
             counts = jnp.where(distribution._mask, counts, 0.0)
         distribution = distribution.base_dist
@@ -99,23 +98,14 @@ def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Call:
-    """A program and its arguments, split so that JAX compiles once for all arguments of equal shape.
-
-    Attributes
-    ----------
-    program : callable
-    structure : PyTreeDef
-        Of ``(args, kwargs)``.
-    kinds : tuple of type
-        Of its nodes: JAX (0.10 to 0.12) holds the structures of two registered dataclasses for equal if their fields are.
-    static : tuple
-        The leaves that are not arrays, in place; None where an array belongs.
-    """
+    """A program and its arguments without their arrays, so that JAX compiles once for all arguments of equal shape."""
 
     program: Model
-    structure: Any
+    structure: Any  # of ``(args, kwargs)``
+    # Of its nodes: JAX (0.10 to 0.12) holds the structures of two registered dataclasses for equal if their fields are.
     kinds: tuple[type, ...]
-    static: tuple[Any, ...]
+    static: tuple[Any, ...]  # the leaves that are not arrays, in place; None where an array belongs
+    shapes: Shapes  # of the arrays
 
     @classmethod
     def split(
@@ -125,16 +115,17 @@ class Call:
         nodes: list[Any] = []
         leaves, structure = jax.tree.flatten(
             (args, dict(kwargs)),
-            is_leaf=lambda node: bool(nodes.append(node)),  # type: ignore[func-returns-value]
+            is_leaf=nodes.append,  # type: ignore[arg-type]  # its None means no leaf
         )
         kinds = tuple(type(node) for node in nodes if not isinstance(node, _ARRAYS))
         static = tuple(None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves)
         arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
         double = [a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays]
-        return cls(program, structure, kinds, static), tuple(double)
+        shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in double)
+        return cls(program, structure, kinds, static, shapes), tuple(double)
 
     def arguments(self, arrays: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the program is called with: the arrays back in their places."""
+        """What the program is called with."""
         stream = iter(arrays)
         # PyTreeDef leaves are never None, so None marks an array's place.
         leaves = [next(stream) if leaf is None else leaf for leaf in self.static]
@@ -144,10 +135,7 @@ class Call:
     def trace(
         self, arrays: tuple[Any, ...], values: Values, seed: Any = 0, unconstrained: Values | None = None
     ) -> dict[str, Values]:
-        """Run the program with the given values of latent sites, others drawn from their priors; record every site.
-
-        Values in ``unconstrained`` are mapped to the support of their site.
-        """
+        """Every site of a run with given values, on their supports or ``unconstrained``; others are drawn from their priors."""
         args, kwargs = self.arguments(arrays)
         model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
         if unconstrained:
@@ -164,39 +152,23 @@ class Call:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which sites of a program are what; static, so that JAX can compile for it.
+    """Which sites of a program are what; static, so that JAX can compile for it."""
 
-    Attributes
-    ----------
-    latents : tuple of (name, shape)
-        The Gaussian vectors, in the order in which they lie in the joint latent vector.
-    hyperparameters : tuple of (name, shape)
-        The sites to be found.
-    observed : tuple of str
-    quadrature : tuple of (name, bool)
-        Those of them whose tilted moments are found by quadrature, and whether they are log-concave.
-    num_rows : int
-        Entries of all predictors together.
-    constant_projection : bool
-        Whether the projection does not depend on hyperparameters.
-    log_concave : bool
-        Whether all likelihoods are, so that no site precision is negative.
-    precise : bool
-        Whether sites may be so precise that only careful algebra holds: some likelihood is Gaussian in its predictor, see
-        `relpref.likelihoods.GaussianSite`, or a row stands for more than 20 answers.
-    repeated : bool
-        Whether a row stands for more than 4 answers.
-    """
-
+    # (name, shape) of the Gaussian vectors, in the order in which they lie in the joint latent vector
     latents: tuple[tuple[str, tuple[int, ...]], ...]
-    hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]
+    hyperparameters: tuple[tuple[str, tuple[int, ...]], ...]  # (name, shape) of the sites to be found
     observed: tuple[str, ...]
+    # (name, bool): those of them whose tilted moments are found by quadrature, and whether they are log-concave
     quadrature: tuple[tuple[str, bool], ...] = ()
-    num_rows: int = 0
-    constant_projection: bool = True
-    log_concave: bool = True
+    num_rows: int = 0  # entries of all predictors together
+    constant_projection: bool = True  # whether the projection does not depend on hyperparameters
+    log_concave: bool = True  # whether all likelihoods are, so that no site precision is negative
+    # Whether sites may be so precise that only careful algebra holds: some likelihood is Gaussian in its predictor, see
+    # `relpref.likelihoods.GaussianSite`, or a row stands for more than 20 answers.
     precise: bool = False
-    repeated: bool = False
+    repeated: bool = False  # whether a row stands for more than 4 answers
+    # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds what JAX does not see.
+    portable: bool = False
 
     @cached_property
     def num_latents(self) -> int:
@@ -212,38 +184,19 @@ class Layout:
 
     def unravel(self, vector: Array) -> Values:
         """Cut the joint latent vector into its sites."""
-        slices = self.slices
-        return {name: jnp.reshape(vector[slices[name]], shape) for name, shape in self.latents}
+        return {name: jnp.reshape(vector[self.slices[name]], shape) for name, shape in self.latents}
 
 
 class Reading(NamedTuple):
-    """A program at given hyperparameters.
+    """A program at given hyperparameters."""
 
-    Attributes
-    ----------
-    hyperparameters : dict
-        On their supports; without the fixed ones.
-    covariance : BlockDiagonal
-        Prior covariance of the joint latent vector.
-    location : Array, shape (n,)
-        Its prior mean.
-    offset : Array, shape (m,)
-        The predictors at the prior mean.
-    projection : Map
-        The linear part of the predictors, A; `SparseRows.find` writes its rows out.
-    observations : tuple of Observation
-        At a latent vector of zeros.
-    log_prior : Array
-        Log density of the hyperparameters in the unconstrained space.
-    """
-
-    hyperparameters: Values
-    covariance: BlockDiagonal
-    location: Array
-    offset: Array
-    projection: Map
-    observations: tuple[Observation, ...]
-    log_prior: Array
+    hyperparameters: Values  # on their supports; without the fixed ones
+    covariance: BlockDiagonal  # prior covariance of the joint latent vector
+    location: Array  # its prior mean, shape (n,)
+    offset: Array  # the predictors at the prior mean, shape (m,)
+    projection: Map  # the linear part of the predictors, A; `SparseRows.find` writes its rows out
+    observations: tuple[Observation, ...]  # at a latent vector of zeros
+    log_prior: Array  # log density of the hyperparameters in the unconstrained space
 
 
 def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
@@ -261,34 +214,18 @@ def gaussian_parts(distribution: dist.Distribution) -> tuple[Array, Covariance]:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Program:
-    """A numpyro program and what it is called with: the one reader of programs for all engines.
-
-    Attributes
-    ----------
-    call : Call
-    layout : Layout
-    arrays : tuple
-        Those among the arguments.
-    fixed : dict
-        Hyperparameters that are known, in the shapes of their sites.
-    medians : dict from hyperparameter to Array
-        Of their priors, unconstrained; a draw where the prior has no quantile function.
-    rows : SparseRows or None
-        The projection, where it is constant, has more rows than columns, and no predictor takes more than two latents.
-    counts : array, shape (m,)
-        How many answers each row stands for.
-    answered : int
-        How many of the rows, from the first on, are answers; all where none were added.
-    """
+    """A numpyro program and what it is called with: the one reader of programs for all engines."""
 
     call: Call = field(metadata={"static": True})
     layout: Layout = field(metadata={"static": True})
-    arrays: tuple[Any, ...]
-    fixed: Values
+    arrays: tuple[Any, ...]  # those among the arguments
+    fixed: Values  # hyperparameters that are known, in the shapes of their sites
+    # Of their priors, unconstrained; a draw where the prior has no quantile function.
     medians: Values = field(default_factory=dict)
+    # The projection, where it is constant, has more rows than columns, and no predictor takes more than two latents.
     rows: SparseRows | None = None
-    counts: Any = ()
-    answered: int = 0
+    counts: Any = ()  # how many answers each row stands for, shape (m,)
+    answered: int = 0  # how many of the rows, from the first on, are answers; all where none were added
 
     @classmethod
     def of(
@@ -324,33 +261,23 @@ class Program:
         DataError
             If ``fixed`` does not fit the program's sites, or the prior covariance would not fit into memory.
         """
-
-        def traced(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Program:
-            call, arrays = Call.split(model, args, kwargs)
-            found = discover(call, arrays, broadcast_fixed(call, arrays, dict(fixed or {})))
-            size = found.layout.num_latents
-            if dense:
-                require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
-            return found
-
-        def padded(value: Any) -> Any:
-            if not isinstance(value, PreferenceData):
-                return value
-            return replace(value, comparisons=padded_answers(value.comparisons))
-
-        kwargs = dict(kwargs or {})
-        data = preference_data(args, kwargs)
-        if padding and data is not None:
-            found = traced(tuple(map(padded, args)), {name: padded(a) for name, a in kwargs.items()})
+        data = preference_data(args, kwargs or {}) if padding else None
+        if data is not None:
+            longer = replace(data, comparisons=padded_answers(data.comparisons))
+            more = [longer if value is data else value for value in args]
+            named = {name: longer if value is data else value for name, value in (kwargs or {}).items()}
+            found = cls.of(model, tuple(more), named, fixed, dense=dense)
             known, counts = data.num_comparisons, found.counts
             # A program may look at more than the counts of its answers: then rows that were added would change it.
-            if (
-                len(counts) == room_for(known)
-                and np.array_equal(counts[:known], data.count)
-                and not counts[known:].any()
-            ):
+            same = len(counts) == room_for(known) and np.array_equal(counts[:known], data.count)
+            if same and not counts[known:].any():
                 return replace(found, answered=known)
-        return traced(args, kwargs)
+        call, arrays = Call.split(model, args, kwargs or {})
+        found = discover(call, arrays, broadcast_fixed(call, dict(fixed)) if fixed else {})
+        size = found.layout.num_latents
+        if dense:
+            require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
+        return found
 
     @classmethod
     def for_samples(cls, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Program":
@@ -359,7 +286,7 @@ class Program:
             return cls.of(model, args, kwargs, dense=False)
         except UnsupportedProgramError:
             call, arrays = Call.split(model, args, kwargs)
-            sites = survey(call, shapes_of(arrays))
+            sites = survey(call)
         free = [site for site in sites if not site.observed and not site.support.is_discrete]
         latents = [site for site in free if site.process or site.kind == "MultivariateNormal"]
         if not latents:
@@ -379,12 +306,9 @@ class Program:
 
     def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> dict[str, Values]:
         """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors."""
-        given = (self.arrays, self.fixed, vector, unconstrained or {}, key)
-        known = survey(self.call, shapes_of(self.arrays)) if self.arrays else ()
         # Where JAX traces, it remembers the program; but not what cannot leave a compiled function, nor data that were closed over.
-        again = isinstance(vector, jax.core.Tracer) and known and all(site.portable for site in known)
-        run = _run_once if again else _run
-        found = run(self.call, self.layout.latents, *given)
+        run = _run_once if self.layout.portable and isinstance(vector, jax.core.Tracer) else _run
+        found = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, unconstrained or {}, key)
         return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in found.items()}
 
     def _any_site(self, name: str, site: Values, unconstrained: Values | None, key: Any) -> AnySite:
@@ -392,15 +316,13 @@ class Program:
 
     def predictors(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> Array:
         """Of all rows, shape (m,)."""
-        sites, general = self.sites(vector, unconstrained, key), dict(self.layout.quadrature)
-        return jnp.concatenate(
-            [
-                self._any_site(name, sites[name], unconstrained, key).predictor(vector)
-                if name in general
-                else jnp.ravel(as_likelihood(sites[name]["fn"]).predictor)
-                for name in self.layout.observed
-            ]
-        )
+        sites, general, found = self.sites(vector, unconstrained, key), dict(self.layout.quadrature), []
+        for name in self.layout.observed:
+            if name in general:
+                found.append(self._any_site(name, sites[name], unconstrained, key).predictor(vector))
+            else:
+                found.append(jnp.ravel(as_likelihood(sites[name]["fn"]).predictor))
+        return jnp.concatenate(found)
 
     def observations(
         self,
@@ -410,54 +332,56 @@ class Program:
         key: Any = None,
     ) -> tuple[Observation, ...]:
         """Likelihoods, values and counts of the sites as they were traced at a latent vector."""
-        general = dict(self.layout.quadrature)
-        return tuple(
-            Observation.of(
-                sites[name],
-                self._any_site(name, sites[name], unconstrained, key).likelihood(vector, general[name]),
-            )
-            if name in general
-            else Observation.of(sites[name])
-            for name in self.layout.observed
-        )
+        likelihoods: dict[str, Any] = dict.fromkeys(self.layout.observed)
+        for name, concave in self.layout.quadrature:
+            site = self._any_site(name, sites[name], unconstrained, key)
+            likelihoods[name] = site.likelihood(vector, concave)
+        return tuple(Observation.of(sites[name], one) for name, one in likelihoods.items())
 
     def read(self, unconstrained: Values | None = None, *, in_memory: bool = True) -> Reading:
         """The program at given unconstrained hyperparameters; differentiable in them.
 
         Without ``in_memory`` covariances stay as the program made them, to be evaluated where they are wanted.
         """
-        given = unconstrained or {}
+        unconstrained = unconstrained or {}
         origin = jnp.zeros(self.layout.num_latents)
-        sites = self.sites(origin, given)
-        hyperparameters = {name: sites[name]["value"] for name in given}
-        parts = [gaussian_parts(sites[name]["fn"]) for name, _ in self.layout.latents]
-        location = jnp.concatenate([mean for mean, _ in parts])
-        offset, apply = jax.linearize(lambda vector: self.predictors(vector, given), location)
+        sites = self.sites(origin, unconstrained)
+        means, covariances = zip(
+            *(gaussian_parts(sites[name]["fn"]) for name, _ in self.layout.latents), strict=True
+        )
+        if in_memory:
+            covariances = tuple(covariance.in_memory() for covariance in covariances)
+        location = jnp.concatenate(means)
+        offset, apply = jax.linearize(partial(self.predictors, unconstrained=unconstrained), location)
         transpose = jax.linear_transpose(apply, location)
         return Reading(
-            hyperparameters=hyperparameters,
-            covariance=BlockDiagonal(tuple(one.in_memory() if in_memory else one for _, one in parts)),
+            hyperparameters={name: sites[name]["value"] for name in unconstrained},
+            covariance=BlockDiagonal(covariances),
             location=location,
             offset=offset,
             projection=Map(apply, lambda vector: transpose(vector)[0]),
-            observations=self.observations(sites, origin, given),
-            log_prior=log_prior(sites, given),
+            observations=self.observations(sites, origin, unconstrained),
+            log_prior=log_prior(sites, unconstrained),
         )
 
     def prior_draws(self, key: Any, number: int) -> list[Values]:
         """Draws of the unconstrained hyperparameters from their prior."""
-        if not number:
-            return []
         draws = _draw(self, jax.random.split(key, number))
         return [{name: value[row] for name, value in draws.items()} for row in range(number)]
 
+    @jax.jit
     def constrained(self, draws: Values) -> Values:
         """Unconstrained hyperparameters on their supports, draw by draw."""
-        return _constrained(self, draws)
+
+        def one(raw: Values) -> Values:
+            sites = self.sites(jnp.zeros(self.layout.num_latents), raw)
+            return {name: sites[name]["value"] for name in raw}
+
+        return jax.vmap(one)(draws)
 
     def unconstrained(self, values: Mapping[str, Any]) -> Values:
         """Values of hyperparameters on their supports, in the unconstrained space and in their shapes."""
-        supports = {site.name: site.support for site in survey(self.call, shapes_of(self.arrays))}
+        supports = {site.name: site.support for site in survey(self.call)}
         return {
             name: biject_to(supports[name]).inv(jnp.broadcast_to(jnp.asarray(values[name]), array.shape))
             for name, array in self.medians.items()
@@ -473,17 +397,6 @@ def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
         jacobian = biject_to(density.support).log_abs_det_jacobian(raw, value)
         total = total + jnp.sum(density.log_prob(value)) + jnp.sum(jacobian)
     return total
-
-
-@jax.jit
-def _constrained(program: Program, draws: Values) -> Values:
-    origin = jnp.zeros(program.layout.num_latents)
-
-    def one(raw: Values) -> Values:
-        sites = program.sites(origin, raw)
-        return {name: sites[name]["value"] for name in raw}
-
-    return jax.vmap(one)(draws)
 
 
 @jax.jit
@@ -521,13 +434,7 @@ _run_once = jax.jit(_run, static_argnums=(0, 1), inline=True)
 
 
 class Site(NamedTuple):
-    """What a site is, without its values.
-
-    Attributes
-    ----------
-    portable : bool
-        Whether the distribution is whole when it is made again from what JAX sees of it.
-    """
+    """What a site is, without its values."""
 
     name: str
     kind: str
@@ -541,61 +448,50 @@ class Site(NamedTuple):
     knows_moments: bool
     log_concave: bool
     closed_form: bool
-    portable: bool
-
-
-def _described(site: Values, base: dist.Distribution) -> Site:
-    likelihood, problem = None, None
-    if site["is_observed"]:
-        try:
-            likelihood = as_likelihood(base)
-        except UnsupportedProgramError:
-            if base.event_shape:
-                problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
-    process = isinstance(base, GaussianProcess)
-    return Site(
-        name=site["name"],
-        kind=type(base).__name__,
-        shape=tuple(jnp.shape(site["value"])),
-        observed=site["is_observed"],
-        gaussian=process or isinstance(base, dist.Normal | dist.MultivariateNormal),
-        process=process,
-        support=base.support,
-        plated=bool(site["cond_indep_stack"]),
-        problem=problem,
-        knows_moments=likelihood is not None,
-        log_concave=bool(getattr(likelihood, "log_concave", False)),
-        closed_form=hasattr(likelihood, "gaussian_site"),
-        portable=_is_portable(base),
-    )
-
-
-def _is_portable(distribution: dist.Distribution) -> bool:
-    leaves, structure = jax.tree.flatten(distribution)
-    again = vars(jax.tree.unflatten(structure, leaves))
-    return all(name in again or hasattr(type(distribution), name) for name in vars(distribution))
-
-
-def shapes_of(arrays: tuple[Any, ...]) -> Shapes:
-    """Shapes and types of arrays."""
-    return tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
+    portable: bool  # whether the distribution is whole when it is made again from what JAX sees of it
 
 
 @lru_cache(maxsize=64)
-def survey(call: Call, shapes: Shapes) -> tuple[Site, ...]:
+def survey(call: Call) -> tuple[Site, ...]:
     """The program's sample sites, traced for shapes and types alone."""
     sites: list[Site] = []
 
     def record(arrays: Shapes) -> None:
-        traced = [site for site in call.trace(arrays, {}).values() if site["type"] == "sample"]
-        bases = [unwrap(site["fn"]) for site in traced]
-        sites.extend(map(_described, traced, bases))
+        for name, site in call.trace(arrays, {}).items():
+            if site["type"] != "sample":
+                continue
+            base, likelihood, problem = unwrap(site["fn"]), None, None
+            if site["is_observed"]:
+                try:
+                    likelihood = as_likelihood(base)
+                except UnsupportedProgramError:
+                    if base.event_shape:
+                        problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
+            process = isinstance(base, GaussianProcess)
+            leaves, structure = jax.tree.flatten(base)
+            again = vars(jax.tree.unflatten(structure, leaves))
+            its = Site(
+                name=name,
+                kind=type(base).__name__,
+                shape=tuple(jnp.shape(site["value"])),
+                observed=site["is_observed"],
+                gaussian=process or isinstance(base, dist.Normal | dist.MultivariateNormal),
+                process=process,
+                support=base.support,
+                plated=bool(site["cond_indep_stack"]),
+                problem=problem,
+                knows_moments=likelihood is not None,
+                log_concave=bool(getattr(likelihood, "log_concave", False)),
+                closed_form=hasattr(likelihood, "gaussian_site"),
+                portable=all(part in again or hasattr(type(base), part) for part in vars(base)),
+            )
+            sites.append(its)
 
-    jax.eval_shape(record, shapes)
+    jax.eval_shape(record, call.shapes)
     return tuple(sites)
 
 
-def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Values:
+def broadcast_fixed(call: Call, fixed: Values) -> Values:
     """Give every fixed value its site's shape.
 
     Raises
@@ -603,7 +499,7 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
     DataError
         If a name is no unobserved site, a value is not finite, its shape does not fit, or it lies outside its support.
     """
-    sites = {site.name: site for site in survey(call, shapes_of(arrays))}
+    sites = {site.name: site for site in survey(call)}
     free = [name for name, site in sites.items() if not site.observed]
     result = {}
     for name, value in fixed.items():
@@ -634,7 +530,7 @@ def broadcast_fixed(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Value
 
 def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     """Sort a program's sites, see `Program.of`."""
-    sites = {site.name: site for site in survey(call, shapes_of(arrays))}
+    sites = {site.name: site for site in survey(call)}
     observed = tuple(name for name, site in sites.items() if site.observed)
     free = [name for name, site in sites.items() if not site.observed]
     if not observed:
@@ -650,22 +546,6 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
                 f"site {site.name!r} ({site.kind}) is a discrete latent variable; {NUTS}"
             )
 
-    def probe(names: list[str], general: tuple[str, ...]) -> tuple[Program, str | None]:
-        latents = tuple((name, sites[name].shape) for name in names)
-        layout = Layout(latents, (), observed, tuple((name, False) for name in general))
-        return _probed(Program(call, layout, arrays, fixed), sites)
-
-    def attempt(general: tuple[str, ...]) -> tuple[Program, str | None]:
-        # All at once: one compilation, and for most programs the answer.
-        found = probe(candidates, general)
-        if found[1] is not None:
-            processes = [name for name in candidates if sites[name].process]
-            latents = [n for n in candidates if n in processes or probe([n], general)[1] is None]
-            for names in (latents, processes):
-                if found[1] is not None and names:
-                    found = probe(names, general)
-        return found
-
     candidates = [name for name in free if name not in fixed and sites[name].gaussian]
     if not candidates:
         raise UnsupportedProgramError(
@@ -674,63 +554,81 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
         )
     # By known moments where there are any; by following the trace where these will not do.
     unknown = tuple(name for name in observed if not sites[name].knows_moments)
-    program, problem = attempt(unknown)
-    for several in (tuple(name for name in observed if not sites[name].closed_form), observed):
-        if problem is not None and several != unknown:
-            program, problem = attempt(several)
-    if problem is not None:
+    not_closed = tuple(name for name in observed if not sites[name].closed_form)
+    for general in dict.fromkeys((unknown, not_closed, observed)):
+        probe = partial(_probed, call, arrays, fixed, sites, general)
+        # All at once: one compilation, and for most programs the answer.
+        program, problem = probe(candidates)
+        if problem is not None:
+            processes = [name for name in candidates if sites[name].process]
+            alone = [n for n in candidates if n in processes or probe([n])[1] is None]
+            for names in (alone, processes):
+                if problem is not None and names:
+                    program, problem = probe(names)
+        if problem is None:
+            break
+    else:
         raise UnsupportedProgramError(f"{problem}; {NUTS}")
     latents = dict(program.layout.latents)
-    general = dict(program.layout.quadrature)
+    concave = dict(program.layout.quadrature)
     hyperparameters = tuple((n, sites[n].shape) for n in free if n not in latents and n not in fixed)
     most = float(np.max(program.counts, initial=0.0))
     layout = replace(
         program.layout,
         hyperparameters=hyperparameters,
-        log_concave=all(general.get(name, sites[name].log_concave) for name in observed),
+        log_concave=all(concave.get(name, sites[name].log_concave) for name in observed),
         precise=most > _VERY_MANY
-        or any(site.closed_form and name not in general for name, site in sites.items()),
+        or any(site.closed_form and name not in concave for name, site in sites.items()),
         repeated=most > _MANY,
     )
     rows = None
     # Latent space is for more rows than latents, and for precise sites.
     if layout.constant_projection and (layout.num_rows > layout.num_latents or layout.precise):
-        rows = SparseRows.find(partial(_image, program, _key_words(0)), (layout.num_rows, layout.num_latents))
+        rows = SparseRows.find(partial(_image, program), (layout.num_rows, layout.num_latents))
     medians = {name: program.medians[name] for name, _ in hyperparameters}
     return replace(program, layout=layout, medians=medians, rows=rows, answered=layout.num_rows)
 
 
 @jax.jit
-def _image(program: Program, key_words: Array, vector: Array) -> Array:
+def _image(program: Program, vector: Array) -> Array:
     """The linear part of the predictors, of a latent vector."""
-    key = jax.random.wrap_key_data(key_words)
-    return jax.jvp(lambda latent: program.predictors(latent, key=key), (jnp.zeros_like(vector),), (vector,))[
-        1
-    ]
+    return jax.jvp(partial(program.predictors, key=0), (jnp.zeros_like(vector),), (vector,))[1]
 
 
-def _probed(program: Program, sites: Mapping[str, Site]) -> tuple[Program, str | None]:
-    """Try the predictors at a few random latent vectors and two draws of the hyperparameters; why no engine can go on, if so."""
-    layout = program.layout
+def _probed(
+    call: Call,
+    arrays: tuple[Any, ...],
+    fixed: Values,
+    sites: Mapping[str, Site],
+    general: tuple[str, ...],
+    names: list[str],
+) -> tuple[Program, str | None]:
+    """The program with the latents of these names; and why no engine can go on, if so.
+
+    Its predictors are tried at a few random latent vectors and two draws of the hyperparameters.
+    """
+    layout = Layout(
+        tuple((name, sites[name].shape) for name in names),
+        (),
+        tuple(name for name, site in sites.items() if site.observed),
+        tuple((name, False) for name in general),
+        portable=bool(arrays) and all(site.portable for site in sites.values()),
+    )
+    program = Program(call, layout, arrays, fixed)
     generator = np.random.default_rng(0)
     x, z = generator.standard_normal((2, layout.num_latents))
     # Of the other sign, so that |x| and max(x, 0) show.
     y = -x * generator.uniform(0.3, 3.0, layout.num_latents)
     points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
     try:
-        first, medians, counts, doubts = _probe(program, points, _key_words(0))
-        second, _, _, _ = _probe(program, points, _key_words(1))
-        fixed = shapes_of(tuple(program.fixed.values()))
-        moves = _others_depend(
-            program.call, layout, shapes_of(program.arrays), tuple(zip(program.fixed, fixed, strict=True))
-        )
+        first, medians, counts, doubts, moves = _probe(program, points, 0)
+        second = _probe(program, points, 1)[0]
     except UnsupportedProgramError as error:
         return program, str(error)
     first, second = np.asarray(first), np.asarray(second)
     slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
     errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
-    names = " and ".join(repr(name) for name, _ in layout.latents)
-    latent = f"the latent site{'s' if len(layout.latents) > 1 else ''} {names}"
+    latent = f"the latent site{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
     problem = None
     if not all(bool(np.all(np.abs(error) <= slack)) for error in errors):
         problem = f"{latent}: the observed predictors do not depend on it linearly"
@@ -755,31 +653,39 @@ def _probed(program: Program, sites: Mapping[str, Site]) -> tuple[Program, str |
     return replace(program, layout=layout, medians=medians, counts=np.asarray(counts)), problem
 
 
-@lru_cache(maxsize=2)
-def _key_words(seed: int) -> Any:
-    return np.asarray(jax.random.key_data(jax.random.key(seed)))
-
-
 @jax.jit
-def _probe(
-    program: Program, points: Array, key_words: Array
-) -> tuple[Array, Values, Array, dict[str, Doubt]]:
-    """Predictors at each latent vector, the medians of the hyperparameters' priors, the count of each row, and what is doubtful."""
-    key = jax.random.wrap_key_data(key_words)
-    sites, layout = program.sites(points[0], key=key), program.layout
+def _probe(program: Program, points: Array, seed: Any) -> tuple[Array, Values, Array, dict[str, Doubt], bool]:
+    """Predictors at latent vectors, medians of the hyperparameters' priors, counts of the rows, and what is doubtful.
+
+    At last whether any site's distribution, predictors apart, is computed from the latents.
+    """
+    sites, layout = program.sites(points[0], key=seed), program.layout
     known = {**program.fixed, **dict(layout.latents)}
     medians = {
         name: median(site)
         for name, site in sites.items()
         if name not in known and name not in layout.observed
     }
-    counts = [one.counts for one in program.observations(sites, points[0], key=key)]
+    counts = [one.counts for one in program.observations(sites, points[0], key=seed)]
     doubts = {
-        name: program._any_site(name, sites[name], None, key).doubt(points[1:3])
+        name: program._any_site(name, sites[name], None, seed).doubt(points[1:3])
         for name, _ in layout.quadrature
     }
-    predictors = jax.vmap(lambda vector: program.predictors(vector, key=key))(points)
-    return predictors, medians, jnp.concatenate(counts), doubts
+
+    def others(vector: Array) -> list[Any]:
+        found: list[Any] = []
+        for name, site in program.sites(vector, key=seed).items():
+            if name not in layout.observed:
+                found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, Array)]
+            elif name not in doubts:
+                likelihood, value, _ = Observation.of(site)
+                cavity = jnp.ones(jnp.shape(likelihood.predictor))
+                found += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
+        return found
+
+    moves = any(reached(jax.make_jaxpr(others)(points[0]).jaxpr, [True]))
+    predictors = jax.vmap(partial(program.predictors, key=seed))(points)
+    return predictors, medians, jnp.concatenate(counts), doubts, moves
 
 
 def median(site: Values) -> Array:
@@ -790,70 +696,3 @@ def median(site: Values) -> Array:
     except (NotImplementedError, ImportError):
         middle = value
     return biject_to(distribution.support).inv(middle)
-
-
-@lru_cache(maxsize=64)
-def _others_depend(call: Call, layout: Layout, shapes: Shapes, fixed: tuple[tuple[str, Any], ...]) -> bool:
-    """Whether any site's distribution, predictors apart, is computed from the latents."""
-
-    def others(vector: Array, arrays: Shapes, fixed: Values, key_words: Array) -> list[Any]:
-        sites = Program(call, layout, arrays, fixed).sites(vector, key=jax.random.wrap_key_data(key_words))
-        found: list[Any] = []
-        for name in layout.observed:
-            if name not in dict(layout.quadrature):
-                likelihood, value, _ = Observation.of(sites[name])
-                cavity = jnp.ones(jnp.shape(likelihood.predictor))
-                found += jax.tree.leaves(likelihood.tilted(value, cavity, cavity))
-        for name, site in sites.items():
-            if name not in layout.observed:
-                found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, jax.Array)]
-        return found
-
-    vector = jax.ShapeDtypeStruct((layout.num_latents,), jnp.zeros(()).dtype)
-    jaxpr = jax.make_jaxpr(others)(vector, shapes, dict(fixed), _key_words(0)).jaxpr
-    return any(reached(jaxpr, [True] + [False] * (len(jaxpr.invars) - 1)))
-
-
-BASE = "_base"  # the whitened site is called <site>_base
-
-
-class Whitened(Reparam):
-    """u = L z with z standard normal and L the root of u's covariance."""
-
-    def __call__(self, name: str, fn: Any, obs: Any) -> tuple[None, Any]:
-        if obs is not None:
-            raise ValueError(f"site {name!r} is observed; only latent Gaussian vectors are whitened")
-        if isinstance(fn, GaussianProcess):
-            root = fn.covariance.root().lower
-            base = numpyro.sample(name + BASE, dist.Normal(0.0, 1.0).expand([root.shape[1]]).to_event(1))
-            return None, root @ base
-        shape, normal = fn.shape(), unwrap(fn)
-        base = numpyro.sample(name + BASE, dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape)))
-        return None, normal.loc + normal.scale * base
-
-
-def noncentered(program: Model) -> Callable[..., Any]:
-    """Return the program with every `GaussianProcess` and every vector or matrix of normals whitened, for NUTS and SVI.
-
-    Utilities and the hyperparameters of their covariance are strongly coupled in the posterior; whitened, they hardly are,
-    and NUTS takes far fewer steps. Run it inside ``jax.enable_x64(True)``: a float32 Cholesky factor of a smooth kernel needs
-    a jitter that is visible in the results from some 200 entities on.
-
-    Parameters
-    ----------
-    program : callable
-
-    Returns
-    -------
-    callable
-        With sites ``<site>_base`` and, as a deterministic site, ``<site>``.
-    """
-
-    def whiten(site: dict[str, Any]) -> Whitened | None:
-        if site["type"] != "sample" or site["is_observed"] or site["name"].endswith(BASE):
-            return None
-        fn = site["fn"]
-        normals = fn.event_dim > 0 and isinstance(unwrap(fn), dist.Normal)
-        return Whitened() if normals or isinstance(fn, GaussianProcess) else None
-
-    return handlers.reparam(program, config=whiten)

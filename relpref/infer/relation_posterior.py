@@ -9,27 +9,74 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from scipy.special import ndtr
 
-from relpref.errors import DataError
+from relpref.data import PreferenceData, RelationData
+from relpref.data.relation_data import Symmetry
+from relpref.errors import DataError, StorageError, renamed_keywords
 from relpref.infer.exact.closed import Loss
-from relpref.infer.exact.domain import Asked, Domain
-from relpref.infer.exact.solve import RelationProblem, Scores
-from relpref.infer.relation_storage import PROBLEM, decode_problem, encode_problem
+from relpref.infer.exact.domain import Asked, Domain, NodeKernel
+from relpref.infer.exact.solve import ClosedScores, EdgeScores, RelationProblem, Scores, Solver
+from relpref.infer.exact.structure import ProgramKernel
 from relpref.likelihoods import CentredNormal
 from relpref.posterior.arviz import CHAINS, Groups, native, plain_coordinates, sample_stats, tree
-from relpref.posterior.base import PosteriorBase, checked_info, stored_hyperparameters
-from relpref.posterior.codec import Stored, checked
-from relpref.posterior.gaussian import Floats, GaussianBelief, generator
-from relpref.posterior.tables import objects, pairs_of_labels, ranking_table
+from relpref.posterior.base import PosteriorBase
+from relpref.posterior.codec import (
+    DATA,
+    Stored,
+    checked,
+    decode,
+    decode_data,
+    decode_labels,
+    decode_values,
+    encode,
+    encode_data,
+    encode_labels,
+    sparse_arrays,
+    sparse_matrix,
+)
+from relpref.posterior.gaussian import Floats, GaussianBelief
+from relpref.posterior.origin import Origin
+from relpref.posterior.tables import objects, pairs_of_labels, preference_table, ranking_table
 
 _PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
-_CONTENT = {"kind": str, "plain": _PLAIN, "info": dict[str, Any], "hyperparameters": list[str], **PROBLEM}
+_OPTIONS = {"loss": Loss, "symmetry": Symmetry, "pair_kernel": str, "solver": Solver}
+_DOMAIN = {
+    "labels": str,
+    "name": str,
+    "feature_names": list[str] | None,
+    "kernel": Any,
+    "sparse": list[int] | None,
+    "standardize?": bool,
+}
+_PROGRAM = {
+    "origin": str,
+    "field": str,
+    "nodes": DATA,
+    "objects": dict[str, Any] | None,
+    "symmetry": Symmetry,
+    "shift": float,
+}
+_CONTENT = {
+    "kind": str,
+    "plain": _PLAIN,
+    "info": dict[str, Any],
+    "hyperparameters": list[str],
+    "shape": list[int],
+    "options": _OPTIONS,
+    "regularization": float,
+    "scale": float,
+    "nodes": _DOMAIN,
+    "objects": dict[str, Any] | None,
+    "program": dict[str, Any] | None,
+    "stopped?": bool,
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RelationPosterior(PosteriorBase):
-    """Beliefs about the score of every object for every conditioning node, known or new.
+    """Distribution of the score of every object for every conditioning node, known or new.
 
     Attributes
     ----------
@@ -37,13 +84,8 @@ class RelationPosterior(PosteriorBase):
         Nodes, objects, labels and options; with the ranking loss only differences of scores for one conditioning node are
         identified.
     solution : Scores
-    hyperparameters : dict
-    log_evidence : float or None
-        None where it was not computed.
-    info : dict
-        ``engine``, ``result``, ``solver`` and what else the engine reports.
-    key : array of uint32
-        Random key of Monte Carlo answers.
+    hyperparameters, log_evidence, info, key
+        As of `relpref.posterior.base.PosteriorBase`.
     """
 
     kind: ClassVar[Literal["relation"]] = "relation"
@@ -108,7 +150,7 @@ class RelationPosterior(PosteriorBase):
         return labelled_frame(np.sqrt(np.maximum(self.solution.variance(left, right), 0.0)), left, right)
 
     def belief(self, query: Any, objects: Any = None) -> GaussianBelief:
-        """The joint belief about the scores of objects for one conditioning node.
+        """The joint distribution of the scores of objects for one conditioning node.
 
         Parameters
         ----------
@@ -120,8 +162,9 @@ class RelationPosterior(PosteriorBase):
         mean, covariance = self.solution.query(*self._query(query, objects))
         return GaussianBelief(self.shift + mean, covariance)
 
+    @renamed_keywords(key="rng_key")
     def ranking(
-        self, query: Any, objects: Any = None, *, interval: float = 0.9, key: Any = None
+        self, query: Any, objects: Any = None, *, interval: float = 0.9, rng_key: Any = None
     ) -> pd.DataFrame:
         """The objects for one conditioning node, best first.
 
@@ -131,7 +174,7 @@ class RelationPosterior(PosteriorBase):
             As in `belief`. A known node is not ranked for itself unless it is asked for.
         interval : float
             Probability of the intervals.
-        key : JAX key or int, optional
+        rng_key : JAX key or int, optional
             For the ranks, which come from 4000 draws.
 
         Returns
@@ -149,7 +192,7 @@ class RelationPosterior(PosteriorBase):
         weights = np.eye(belief.size)[kept]
         if self.loss == "ranking" and len(kept):
             weights = weights - weights.mean(axis=0)
-        rng = generator(self.key if key is None else key)
+        rng = self._rng(rng_key)
         labels = [right.labels[position] for position in kept]
         return ranking_table(belief.project(weights), labels, interval, rng, "object")
 
@@ -175,37 +218,19 @@ class RelationPosterior(PosteriorBase):
         belief = self.belief(query, labels)
         first, second = (np.array([position[pair[end]] for pair in listed], dtype=int) for end in (0, 1))
         margins = belief.differences(first, second)
-        return pd.DataFrame(
-            {
-                "first": objects(pair[0] for pair in listed),
-                "second": objects(pair[1] for pair in listed),
-                "probability": ndtr(margins.mean / np.sqrt(margins.sd**2 + 2 * self.label_variance)),
-                "p_better": margins.positive,
-                "gap_mean": margins.mean,
-                "gap_sd": margins.sd,
-            }
-        )
+        probability = ndtr(margins.mean / np.sqrt(margins.sd**2 + 2 * self.label_variance))
+        return preference_table(listed, {"probability": probability}, margins)
 
-    def sample(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Floats:
+    def sample(self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None) -> Floats:
         """Draws of the scores of objects for one conditioning node, shape (num_samples, b)."""
         if num_samples < 1:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
-        return self.belief(query, objects).draw(num_samples, generator(self.key if key is None else key))
+        return self.belief(query, objects).draw(num_samples, self._rng(rng_key))
 
     def labels_of(self, query: Any, objects: Any = None) -> tuple[NDArray[np.intp], Floats]:
-        """The known labels of objects for one conditioning node; none of a new one.
+        """Known labels for one conditioning node, as they were given: their objects among those asked for, and the labels, shape (l,).
 
-        Parameters
-        ----------
-        query, objects
-            As in `belief`.
-
-        Returns
-        -------
-        position : array of int, shape (l,)
-            Of their objects among those asked for; an object occurs as often as it has labels.
-        label : array, shape (l,)
-            As they were given.
+        There are none of a new node. Arguments are those of `belief`.
         """
         asked, right = self._query(query, objects)
         if asked.new or right.new:
@@ -218,17 +243,7 @@ class RelationPosterior(PosteriorBase):
         return found[found >= 0], self.shift + values.values[row][found >= 0]
 
     def log_likelihood(self, scores: Floats, labels: Floats) -> Floats:
-        """Log density of labels of one conditioning node at scores, label by label; with the ranking loss given the others.
-
-        Parameters
-        ----------
-        scores : array, shape (..., l)
-        labels : array, shape (l,)
-
-        Returns
-        -------
-        array, shape (..., l)
-        """
+        """Log density of labels (l,) of one conditioning node at scores (..., l), one by one; with the ranking loss given the others."""
         with jax.enable_x64(True):
             noise = np.sqrt(self.label_variance)
             if self.loss == "regression":
@@ -243,30 +258,24 @@ class RelationPosterior(PosteriorBase):
             flat = jax.vmap(one)(jax.numpy.reshape(scores, (-1, len(labels))))
             return np.asarray(flat).reshape(np.shape(scores))
 
-    def to_datatree(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
+    @renamed_keywords(key="rng_key")
+    def to_datatree(
+        self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None
+    ) -> Any:
         """Draws of scores and of next labels for one conditioning node as a DataTree, with its known labels beside them.
 
-        Parameters
-        ----------
-        query, objects
-            As in `belief`.
-        num_samples : int
-            In all, laid out as 4 chains.
-        key : JAX key or int, optional
-
-        Returns
-        -------
-        xarray.DataTree
-            Groups as of `Posterior.to_datatree`; ``log_likelihood`` and ``observed_data`` where labels are known.
+        Arguments are those of `sample`; groups are those of `Posterior.to_datatree`, ``log_likelihood`` and ``observed_data`` where labels
+        are known.
         """
-        return tree(self, self.groups(num_samples, key, query, objects))
+        return tree(self, self.groups(num_samples, rng_key, query, objects))
 
-    def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, key: Any = None) -> Any:
+    @renamed_keywords(key="rng_key")
+    def to_arviz(self, query: Any, objects: Any = None, num_samples: int = 1000, rng_key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
-        return native(self.to_datatree(query, objects, num_samples, key))
+        return native(self.to_datatree(query, objects, num_samples, rng_key))
 
-    def groups(self, num_samples: int, key: Any, query: Any = None, objects: Any = None) -> Groups:
-        rng = generator(self.key if key is None else key)
+    def groups(self, num_samples: int, rng_key: Any, query: Any = None, objects: Any = None) -> Groups:
+        rng = self._rng(rng_key)
         per_chain = max(num_samples // CHAINS, 1)
         draws = self.belief(query, objects).draw(CHAINS * per_chain, rng).reshape(CHAINS, per_chain, -1)
         replicated = draws + np.sqrt(self.label_variance) * rng.standard_normal(draws.shape)
@@ -292,32 +301,73 @@ class RelationPosterior(PosteriorBase):
         return Groups(groups, coords, dims)
 
     def arrays(self) -> Stored:
-        arrays, content = encode_problem(self.problem, self.solution)
-        arrays |= {"key": self.key}
-        arrays |= {f"hyperparameters/{name}": np.asarray(v) for name, v in self.hyperparameters.items()}
-        return arrays, {
-            **content,
+        """A closed form is solved again when it is asked."""
+        arrays, facts = self._stored_facts()
+        problem, solution = self.problem, self.solution
+        arrays |= {"values": problem.values.values} | solution.arrays()
+        if problem.values.edges is not None:
+            arrays["rows"], arrays["columns"] = problem.values.edges
+        one_kind = problem.objects is problem.nodes
+        content = {
             "kind": "relation",
             "plain": {name: getattr(self, name) for name in _PLAIN},
-            "info": dict(self.info),
-            "hyperparameters": list(self.hyperparameters),
+            "shape": list(problem.values.shape),
+            "options": {name: getattr(problem, name) for name in _OPTIONS},
+            "regularization": solution.regularization,
+            "scale": solution.scale,
+            "nodes": _encode_domain(problem.nodes, "nodes", arrays),
+            "objects": None if one_kind else _encode_domain(problem.objects, "objects", arrays),
+            "program": _encode_program(problem.nodes, arrays),
         }
+        if "dual" in arrays:
+            content["stopped"] = solution.stopped
+        return arrays, facts | content
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], content: Any, program: Any = None) -> "RelationPosterior":
         """The inverse of `arrays`; ``program`` is the caller's own."""
         checked(content, _CONTENT, "the posterior")
-        hyperparameters, plain = stored_hyperparameters(arrays, content), content["plain"]
-        problem, solution = decode_problem(arrays, content, plain["shift"], hyperparameters, program)
-        info = checked_info(content["info"])
-        return cls(problem, solution, hyperparameters, plain["log_evidence"], info, arrays["key"])
+        facts, plain = cls._facts(arrays, content), content["plain"]
+        values = decode_values(arrays, content["shape"])
+        origin = data = None
+        field = ""
+        if content["program"] is not None:
+            stored = checked(content["program"], _PROGRAM, "the program")
+            nodes, others = (stored[s] and decode_data(arrays, stored[s], s) for s in ("nodes", "objects"))
+            distinct, field = arrays.get("distinct"), stored["field"]
+            data = RelationData(nodes, others, values, stored["symmetry"], stored["shift"], distinct)
+            origin = Origin.decoded(stored["origin"], data, arrays, program)
+
+        def domain(side: Literal["nodes", "objects"]) -> Domain:
+            stored = checked(content[side], _DOMAIN, f"the {side}")
+            kernel, features = stored["kernel"], None
+            if kernel is None:  # that of a program, for nodes that come later where it is known
+                known = data if origin else None
+                matrix = arrays[f"{side}_kernel"]
+                kernel = ProgramKernel(origin, known, facts["hyperparameters"], field, side, matrix)
+            else:
+                kernel = checked(decode(kernel), NodeKernel, f"the kernel of the {side}")
+                if stored["sparse"] is None:
+                    features = arrays[f"{side}_features"]
+                else:
+                    features = sparse_matrix(arrays, f"{side}_", stored["sparse"])
+            names = stored["feature_names"] and tuple(stored["feature_names"])
+            labels, name = decode_labels(stored["labels"]), stored["name"]
+            # Earlier files have the features as they were given.
+            return Domain(labels, features, kernel, name, names, stored.get("standardize", False))
+
+        first = domain("nodes")
+        second = first if content["objects"] is None else domain("objects")
+        problem = RelationProblem(first, second, values, **content["options"], shift=plain["shift"])
+        scales = content["regularization"], content["scale"]
+        solution: Scores = ClosedScores(problem, *scales)
+        if "dual" in arrays:
+            solution = EdgeScores(problem, *scales, arrays["dual"], content["stopped"])
+        return cls(problem, solution, log_evidence=plain["log_evidence"], **facts)
 
     def __repr__(self) -> str:
-        evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
-        shape = f"{len(self.nodes.labels)} x {len(self.objects.labels)}"
-        return (
-            f"RelationPosterior({shape}, {self.loss}; {self.info['engine']}: {self.info['solver']}{evidence})"
-        )
+        shape, how = f"{len(self.nodes.labels)} x {len(self.objects.labels)}", f"{self.engine}: {self.solver}"
+        return f"RelationPosterior({shape}, {self.loss}; {how}{self._evidence_in_words()})"
 
     def _ask(self, nodes: Any, objects: Any) -> tuple[Asked, Asked]:
         self._warn_if_not_converged()
@@ -344,3 +394,50 @@ def labelled_frame(values: Floats, left: Asked, right: Asked) -> pd.DataFrame:
         for name, side in (("node", left), ("object", right))
     )
     return pd.DataFrame(values, index=rows, columns=columns)
+
+
+def _encode_domain(domain: Domain, side: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "labels": encode_labels(domain.labels),
+        "name": domain.name,
+        "feature_names": domain.feature_names and list(domain.feature_names),
+        "kernel": None,
+        "sparse": None,
+        "standardize": domain.standardize,
+    }
+    if domain.features is None:  # the kernel is that of a program
+        arrays[f"{side}_kernel"] = domain.gram
+        return content
+    try:
+        content["kernel"] = encode(domain.kernel)
+    except TypeError as error:
+        raise StorageError(
+            f"the kernel of the {side} cannot be stored ({error}); kernels by name and those of relpref.kernels on "
+            "attributes can: or give the kernel matrix with kernel='precomputed'"
+        ) from None
+    if issparse(domain.features):
+        content["sparse"] = list(domain.features.shape)
+        arrays |= sparse_arrays(domain.features.astype(np.float64), f"{side}_")
+    else:
+        arrays[f"{side}_features"] = np.asarray(domain.features, dtype=np.float64)
+    return content
+
+
+def _encode_program(domain: Domain, arrays: dict[str, Any]) -> dict[str, Any] | None:
+    """The program and its data, where a later session can call it: for nodes that come later."""
+    kernel: Any = domain.kernel
+    if domain.features is not None or kernel.data is None:
+        return None
+    data = kernel.data
+    kept, origin = kernel.origin.encoded()
+    if origin is None:
+        return None
+    arrays |= kept
+    content = {"origin": origin, "field": kernel.field, "symmetry": data.symmetry, "shift": data.shift}
+    for side in ("nodes", "objects"):
+        items: PreferenceData | None = getattr(data, side)
+        more, content[side] = ({}, None) if items is None else encode_data(items, side)
+        arrays |= more
+    if data.distinct is not None:
+        arrays["distinct"] = data.distinct
+    return content

@@ -17,9 +17,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
-from relpref.infer.large.answered import answered
+from relpref.infer.large.problem import answered
 from relpref.infer.program import Program, Values
-from relpref.infer.psis import Smoothed, smoothed, threshold
+from relpref.infer.result import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.linalg import cholesky
@@ -44,15 +44,7 @@ _RESAMPLED_FROM = 1000  # effective draws
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """p(answers | u) N(u; location, covariance).
-
-    Attributes
-    ----------
-    program : Program
-        All of whose hyperparameters are fixed.
-    location : array, shape (n,)
-    covariance : array, shape (n, n)
-    """
+    """p(answers | u) N(u; location, covariance), by a program all of whose hyperparameters are fixed."""
 
     program: Program
     location: Floats
@@ -68,20 +60,20 @@ class Target:
                 "relpref.models before saving, or certify in the session of the fit"
             )
         program = Program.of(origin.program, origin.args, origin.kwargs, hyperparameters)
-        return cls(program, *(np.asarray(part) for part in _prior(program)))
+        location, covariance = map(np.asarray, _prior(program))
+        return cls(program, location, covariance)
 
     @cached_property
     def root(self) -> Floats:
-        """R with R Rᵀ = covariance, shape (n, r), see `directions`."""
+        """R with R Rᵀ = covariance, shape (n, r)."""
         return directions(self.covariance)
 
     def weigh(
         self, belief: GaussianBelief, number: int, rng: np.random.Generator, wider: float
     ) -> tuple[Floats, Floats]:
-        """Antithetic draws of a Gaussian and the logarithms of their weights, whose mean estimates the evidence.
+        """Pairs of antithetic draws of a Gaussian with ``wider`` sds, and their log weights, whose mean estimates the evidence.
 
-        The draws come in pairs, with sds that are ``wider`` times those of the Gaussian, in coordinates w with u = location + root w
-        in which the prior is N(0, I): directions in which it does not vary have no part in either density.
+        In coordinates w with u = location + root w the prior is N(0, I): directions in which it does not vary have no part in it.
         """
         mean, covariance = whitened(self.root, belief.location - self.location, belief.scale)
         lower = wider * np.asarray(cholesky(jnp.asarray(covariance)).lower)
@@ -133,34 +125,20 @@ def log_likelihood(program: Program, vector: Array) -> Array:
 
 
 class WeightedDraws(NamedTuple):
-    """Draws of a posterior with smoothed weights.
+    """Draws of a posterior with smoothed weights."""
 
-    Attributes
-    ----------
-    draws : array, shape (s, n)
-    log_weights : array, shape (s,)
-        As they are; their mean estimates the evidence.
-    smoothed : Smoothed
-    groups : array of int, shape (s,)
-        From 0 on; draws of different groups know nothing of one another.
-    proposal : array of int, shape (s,)
-        Which of the components a draw is from.
-    values : list of dict
-        Hyperparameters of each component.
-    """
-
-    draws: Floats
-    log_weights: Floats
+    draws: Floats  # shape (s, n)
+    log_weights: Floats  # as they are; their mean estimates the evidence, shape (s,)
     smoothed: Smoothed
-    groups: NDArray[np.intp]
-    proposal: NDArray[np.intp]
-    values: list[dict[str, Any]]
+    groups: NDArray[np.intp]  # from 0 on; draws of different groups are independent, shape (s,)
+    proposal: NDArray[np.intp]  # component of each draw, shape (s,)
+    values: list[dict[str, Any]]  # hyperparameters of each component
 
     @property
     def reliable(self) -> bool:
         """Whether the weights can be relied on: by the shape of their tail, or because they hardly differ.
 
-        Of weights nearly all of which are equal the few others look like a heavy tail to k-hat, however light it is.
+        Where nearly all are equal the few others look like a heavy tail to k-hat, however light it is.
         """
         found, number = self.smoothed, len(self.log_weights)
         alike = found.ess >= _ALIKE * number and np.max(found.log_weights) <= np.log(_MAX_SHARE)
@@ -211,8 +189,8 @@ def weighted_draws(
 def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, float, dict[str, Any]]]:
     """The Gaussian, or some components of a mixture; with what is taken off their log weights, and their hyperparameters.
 
-    The hyperparameters θ of a mixture have the distribution p(θ) Z_q(θ), with the engine's evidence, and u that of q(u | θ): for the
-    joint posterior the weight of both together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
+    The hyperparameters θ of a mixture have the distribution p(θ) Z_q(θ), with the engine's evidence: for the joint posterior the
+    weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
     belief: Any = posterior.belief
     if len(belief.components) == 1 and not posterior.hyperparameter_draws:
@@ -237,34 +215,36 @@ def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, f
 def reweighted_moments(
     posterior: Posterior, draws: Floats, weights: Floats, groups: NDArray[np.intp]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Means and sds of the exact posterior, as `Posterior.reported` has them, and their errors.
+    """Means and sds of the exact posterior, as `Posterior.reported` has them, and their errors, by the jackknife over groups.
 
-    What is known of the posterior without draws is changed by what the weights change in its draws, in which most of the noise of the
-    draws cancels: the mean by a difference, the sd by a factor. The errors are those of the jackknife that leaves out each group, for a
-    product of weight and draw varies more than either does.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    draws : array, shape (s, n)
-        Of the posterior.
-    weights : array, shape (s,)
-        They add up to 1.
-    groups : array of int, shape (s,)
+    What the weights change in the posterior's draws (shape (s, n), weights adding up to 1) changes what is known of it without draws,
+    the mean by a difference, the sd by a factor; most of the noise of the draws cancels.
     """
     # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at the averages.
     held, reported = replace(posterior, hyperparameter_draws={}), posterior.reported()
-    both = [_Sums(draws, weights), _Sums(draws, np.full(len(draws), 1 / len(draws)))]
+    several = []  # of the weighted and of the plain draws
+    for each in (weights, np.full(len(draws), 1 / len(draws))):
+        center = each @ draws
+        several.append(
+            (each, center, draws - center, ((each[:, None] * (draws - center)).T @ (draws - center)))
+        )
 
-    def change(left_out: NDArray[np.bool_] | None) -> Floats:
-        """Of means, and of the logarithms of sds; shape (2, rows)."""
-        after, before = (held.reported(sums.belief(left_out)) for sums in both)
-        log_sd = [np.log(table["sd"].where(table["sd"] > 0, 1.0)) for table in (after, before)]
+    def change(left_out: Any) -> Floats:
+        """Of means, and of the logarithms of sds, without some draws; shape (2, rows)."""
+        tables = []
+        for each, center, centered, squares in several:
+            some, those = each[left_out], centered[left_out]
+            total = 1 - some.sum()
+            shift = -(some @ those) / total
+            squares = (squares - (some[:, None] * those).T @ those) / total
+            tables.append(held.reported(GaussianBelief(center + shift, squares - np.outer(shift, shift))))
+        after, before = tables
+        log_sd = [np.log(table["sd"].where(table["sd"] > 0, 1.0)) for table in tables]
         return np.stack([after["mean"] - before["mean"], log_sd[0] - log_sd[1]])
 
     number = int(groups.max()) + 1
     without = np.stack([change(groups == group) for group in range(number)])
-    mean, log_sd = change(None)
+    mean, log_sd = change(np.zeros(len(draws), bool))
     mean_error, log_sd_error = np.sqrt((number - 1) * without.var(axis=0))
     belief: Any = posterior.belief
     if len(belief.components) > 1 and not np.ptp(belief.weights):
@@ -279,43 +259,20 @@ def reweighted_moments(
     return exact, pd.DataFrame({"mean": mean_error, "sd": exact["sd"] * log_sd_error}, index=exact.index)
 
 
-class _Sums:
-    """Weighted draws, from which groups can be left out."""
-
-    def __init__(self, draws: Floats, weights: Floats) -> None:
-        self.centre, self.weights = weights @ draws, weights
-        self.centred = draws - self.centre
-        self.squares = self._squares(slice(None))
-
-    def _squares(self, rows: NDArray[np.bool_] | slice) -> Floats:
-        centred = self.centred[rows]
-        return np.asarray((self.weights[rows, None] * centred).T @ centred)
-
-    def belief(self, left_out: NDArray[np.bool_] | None) -> GaussianBelief:
-        """The moments, of all draws or without some."""
-        if left_out is None:
-            return GaussianBelief(self.centre, self.squares)
-        weights = self.weights[left_out]
-        total = 1 - weights.sum()
-        shift = -(weights @ self.centred[left_out]) / total
-        squares = (self.squares - self._squares(left_out)) / total
-        return GaussianBelief(self.centre + shift, squares - np.outer(shift, shift))
-
-
 def require_draws(num_samples: int) -> None:
     """Refuse a number of draws of which weights say nothing."""
     if num_samples < MIN_DRAWS:
         raise DataError(f"num_samples is {num_samples}; weights of fewer than {MIN_DRAWS} draws say nothing")
 
 
-def reweighted(posterior: Posterior, num_samples: int, key: Any) -> Posterior:
+def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterior:
     """See `Posterior.reweighted`."""
     require_draws(num_samples)
     posterior._warn_if_not_converged()
     posterior = answered(posterior)
     if posterior.sampled:
         return posterior
-    rng = generator(posterior.key if key is None else key)
+    rng = generator(posterior.key if rng_key is None else rng_key)
     for wider in _WIDER:
         for found in weighted_draws(posterior, num_samples, rng, wider):
             if found.reliable and float(found.smoothed.ess) >= min(num_samples, _RESAMPLED_FROM):

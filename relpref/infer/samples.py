@@ -1,21 +1,60 @@
 """From the samples of numpyro's own inference (NUTS, SVI, anything) to the same posterior surface as the engines'."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 from jax import Array
+from numpyro import handlers
+from numpyro.infer.reparam import Reparam
 
 from relpref.errors import DataError
 from relpref.infer.assemble import choose
-from relpref.infer.program import BASE, MATRICES, Call, Layout, Model, Values, gaussian_parts
+from relpref.infer.program import MATRICES, Call, Layout, Model, Values, gaussian_parts
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import fits, require_memory
 from relpref.posterior.base import Parts, Posterior
 from relpref.posterior.gaussian import DrawsBelief, as_key
 from relpref.posterior.origin import Origin
+
+BASE = "_base"  # the whitened site is called <site>_base
+
+
+class Whitened(Reparam):
+    """u = L z with z standard normal and L the root of u's covariance."""
+
+    def __call__(self, name: str, fn: Any, obs: Any) -> tuple[None, Any]:
+        if obs is not None:
+            raise ValueError(f"site {name!r} is observed; only latent Gaussian vectors are whitened")
+        root = fn.covariance.root().lower if isinstance(fn, GaussianProcess) else None
+        shape = fn.shape() if root is None else (root.shape[1],)
+        base = numpyro.sample(name + BASE, dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape)))
+        normal = unwrap(fn)
+        return None, normal.loc + normal.scale * base if root is None else root @ base
+
+
+def noncentered(program: Model) -> Callable[..., Any]:
+    """Return the program with every `GaussianProcess` and every vector or matrix of normals whitened, for NUTS and SVI.
+
+    Whitened, utilities and the hyperparameters of their covariance are hardly coupled in the posterior, and NUTS takes far fewer steps.
+    The sites are ``<site>_base`` and, as a deterministic site, ``<site>``. Run it inside ``jax.enable_x64(True)``: a float32 Cholesky
+    factor of a smooth kernel needs a jitter that is visible in the results from some 200 items on.
+    """
+
+    def whiten(site: dict[str, Any]) -> Whitened | None:
+        if site["type"] != "sample" or site["is_observed"] or site["name"].endswith(BASE):
+            return None
+        fn = site["fn"]
+        normals = fn.event_dim > 0 and isinstance(unwrap(fn), dist.Normal)
+        return Whitened() if normals or isinstance(fn, GaussianProcess) else None
+
+    return handlers.reparam(program, config=whiten)
 
 
 def from_samples(
@@ -56,8 +95,8 @@ def from_samples(
 
     Notes
     -----
-    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³), or one in all where hyperparameters do not move. Where that does not fit into memory, and
-    the sites were not sampled whitened, the posterior has no parts.
+    Splitting the utilities into their parts takes one Cholesky factor for each draw, O(s n³), or one in all where hyperparameters do
+    not move. Where that does not fit into memory, and the sites were not sampled whitened, the posterior has no parts.
     """
     told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
     with jax.enable_x64(True):
@@ -88,9 +127,15 @@ def from_samples(
             latents, parts = _latent_parts(call, layout, arrays, draws, fixed)
     values = {name: np.asarray(latents[name]).reshape(len(latents[name]), -1) for name, _ in layout.latents}
     hyperparameter_draws = {name: np.asarray(draws[name]) for name, _ in layout.hyperparameters}
+    summaries = {}
+    for name, total in values.items():  # means of parts, and their covariances with the total over the draws
+        centered = (total - total.mean(axis=0)) / (len(total) - 1)
+        own = {part: np.asarray(value) for part, value in parts[name].items()}
+        covariances = {part: (centered * value).sum(axis=0) for part, value in own.items()}
+        summaries[name] = Parts({part: value.mean(axis=0) for part, value in own.items()}, covariances)
     common = {
         "belief": DrawsBelief(np.concatenate(list(values.values()), axis=1), told),
-        "parts": {name: _summarise(values[name], parts[name]) for name in values},
+        "parts": summaries,
         "hyperparameters": {name: value.mean(axis=0) for name, value in hyperparameter_draws.items()},
         "hyperparameter_draws": hyperparameter_draws,
         "log_evidence": None,
@@ -106,23 +151,11 @@ def from_samples(
     return choose(origin, layout.slices, common)
 
 
-def _summarise(total: Any, parts: Mapping[str, Any]) -> Parts:
-    """Mean of every part, and its covariance with the total over the draws, entity by entity."""
-    centred = total - total.mean(axis=0)
-    arrays = {name: np.asarray(value) for name, value in parts.items()}
-    covariances = {name: (centred * value).sum(axis=0) / (len(total) - 1) for name, value in arrays.items()}
-    return Parts({name: value.mean(axis=0) for name, value in arrays.items()}, covariances)
-
-
 @partial(jax.jit, static_argnums=(0, 1, 4))
 def _latent_parts(
     call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, fixed: bool = False
 ) -> tuple[Values, dict[str, dict[str, Array]]]:
-    """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u.
-
-    A site that was sampled whitened, as ``<site>_base``, is multiplied by the root of its covariance. With ``fixed`` hyperparameters are
-    those of the first draw.
-    """
+    """Gaussian sites at each draw, and the expectation of their named parts given them, K_p K⁻¹ u; ``fixed`` hyperparameters do not move."""
 
     def one(values: Values) -> tuple[Values, dict[str, dict[str, Array]]]:
         placeholder = {name: jnp.zeros(shape) for name, shape in layout.latents}

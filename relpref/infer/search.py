@@ -1,8 +1,15 @@
-"""Find hyperparameters: maximize the evidence by its gradient or by EM, or sample them."""
+"""Hyperparameters: the maximum of evidence times prior, by its gradient or by EM, and weighted points around it.
+
+For the points every hyperparameter is first standardized: mapped, monotonically, to a scale where its prior is the standard normal. There
+evidence times prior is nearly Gaussian, and a Student-t proposal with the curvature at the maximum needs few points, laid out evenly.
+The idea of a few weighted runs in place of a sampler is that of Rue, Martino & Chopin (2009, "Approximate Bayesian inference for latent
+Gaussian models", section 6.5); weights correct for what the proposal misses.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +17,19 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
+from numpy.typing import NDArray
+from numpyro.distributions.transforms import biject_to
+from scipy.special import fdtri, gammaln, logsumexp, ndtri
 
-from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.evidence import Evidence, latent_moments, needs_latent_space, tilted, use_dual_space
-from relpref.infer.importance import inverse_root
-from relpref.infer.program import Layout, Program, Values
-from relpref.infer.result import CODES, InferenceWarning, Progress, Result, code, warn_user
-from relpref.infer.sites import Info, Sites
+from relpref.errors import DataError
+from relpref.infer.evidence import Evidence, latent_moments, tilted, use_dual_space
+from relpref.infer.program import Program, Values, survey
+from relpref.infer.result import CODES, InferenceWarning, Result, progress_line, smoothed, warn_user
+from relpref.infer.sites import Sites
+from relpref.likelihoods.tilted import unwrap
+from relpref.limits import MAX_NUMBERS_OF_POINTS
 
-CHAINS = 2  # of draws of the hyperparameters
+Floats = NDArray[np.float64]
 
 # While the search is under way, sites this near to their fixed point are enough: the evidence is stationary in the sites,
 # so its error is of second order in the residual, and the gradient's of first.
@@ -26,54 +37,20 @@ SEARCH_TOLERANCE = 1e-4
 # Where the approximation itself is wanted, and not only its evidence, the sites have to settle further.
 CLOSE = 1e-6
 _UNUSABLE = 1e10  # the objective where EP fails, for the line search to turn back from
-_CONVERGED = code(Result.converged)
-
-
-class Engine(Protocol):
-    """What a search needs of an engine.
-
-    Attributes
-    ----------
-    name : str
-    options : mapping
-        The keywords that it was made with.
-    evaluate : callable
-        From a program, whether to work in observation space, whether a gradient is wanted, unconstrained hyperparameters, sites to start
-        from, tolerance, number of sweeps, and ``whole`` to `Evidence`, see `relpref.infer.evidence.evaluate`.
-    """
-
-    @property
-    def options(self) -> dict[str, Any]: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def evaluate(self) -> Callable[..., Evidence]: ...
+_CONVERGED = CODES.index(Result.converged)
 
 
 @dataclass
 class Search:
-    """What a search found.
+    """What a search found."""
 
-    Attributes
-    ----------
-    unconstrained : dict
-        Best hyperparameters.
-    evidence : Evidence
-        There; of another engine anything with its log_evidence, log_prior, gradient, sites and info.
-    evaluations : int
-    gradient_norm : float
-        Largest absolute entry of the gradient there.
-    converged : bool
-    """
-
-    unconstrained: Values
+    unconstrained: Values  # best hyperparameters
+    # There; of another engine anything with its log_evidence, log_prior, gradient, sites and info.
     evidence: Any
-    evaluations: int
-    gradient_norm: float
-    converged: bool
-    failures: list[Result] = field(default_factory=list)
+    evaluations: int = 0
+    gradient_norm: float = np.inf  # largest absolute entry of the gradient there
+    converged: bool = False
+    failures: int = 0  # evaluations that failed
 
     @property
     def objective(self) -> float:
@@ -89,60 +66,43 @@ def maximise(
     max_evaluations: int,
     report: Callable[[int, float], None],
 ) -> Search:
-    """Climb with L-BFGS from one starting point, each evaluation warm-started from the best sites so far.
+    """Climb with L-BFGS from one starting point, each evaluation warm-started from the best sites so far, or from the given ones.
 
-    Parameters
-    ----------
-    evaluate : callable
-        From unconstrained hyperparameters and starting sites to the evidence there.
-    start : dict
-        Unconstrained hyperparameters.
-    sites : Sites
-        Where EP starts at first, and again where a warm start fails.
-    max_evaluations : int
-    report : callable
-        Called with the number of evaluations and the objective after each.
+    ``evaluate`` goes from unconstrained hyperparameters and starting sites to the evidence there; ``report`` is told the number of
+    evaluations and the objective after each.
     """
     from scipy.optimize import minimize
 
     vector, unravel = ravel_pytree(start)
-    cold = sites
     best: Search | None = None
-    failures: list[Result] = []
-    count = 0
+    highest, count, failures = -np.inf, 0, 0
 
-    def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
-        nonlocal best, sites, count
+    def objective(x: Floats) -> tuple[float, Floats]:
+        nonlocal best, highest, count, failures
         unconstrained = unravel(jnp.asarray(x))
-        evidence = evaluate(unconstrained, sites)
+        evidence = evaluate(unconstrained, sites if best is None else best.evidence.sites)
         if not usable(evidence):
-            evidence = evaluate(unconstrained, cold)
+            evidence = evaluate(unconstrained, sites)
         count += 1
         if not usable(evidence):
-            failures.append(CODES[int(evidence.info.code)])
+            failures += 1
             return _UNUSABLE, np.zeros_like(x)
         value = float(evidence.log_evidence + evidence.log_prior)
         gradient = np.asarray(ravel_pytree(evidence.gradient)[0])
-        if best is None or value > best.objective:
-            best = Search(unconstrained, evidence, count, gradient_norm(evidence), False)
-            sites = evidence.sites
+        if best is None or value > highest:
+            highest = value
+            best = Search(unconstrained, evidence, gradient_norm=float(np.abs(gradient).max(initial=0.0)))
         report(count, value)
         return -value, -gradient
 
     options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": 1e-8, "maxls": 20}
     outcome = minimize(objective, np.asarray(vector), jac=True, method="L-BFGS-B", options=options)
     if best is None:
-        return Search(start, evaluate(start, cold), count, np.inf, False, failures)
-    best.evaluations = count
+        return Search(start, evaluate(start, sites), count, failures=failures)
+    best.evaluations, best.failures = count, failures
     # A line search that finds no better point at the noise level of the evidence has arrived, too.
     best.converged = bool(outcome.success) or best.gradient_norm < 1e-2
-    best.failures = failures
     return best
-
-
-def gradient_norm(evidence: Any) -> float:
-    """Largest absolute entry of the gradient."""
-    return float(np.abs(np.asarray(ravel_pytree(evidence.gradient)[0])).max(initial=0.0))
 
 
 def usable(evidence: Any) -> bool:
@@ -159,42 +119,32 @@ _NODES = 24  # of the quadrature under each predictor's marginal, for likelihood
 
 def expectation_maximization(
     program: Program,
-    evaluate: Callable[[Values, Sites], Evidence],
-    with_gradient: Callable[[Values, Sites], Evidence],
+    evaluate: Callable[..., Evidence],
     start: Values,
     sites: Sites,
     max_steps: int,
     report: Callable[[int, float], None],
 ) -> Search:
-    """Alternate the engine at fixed hyperparameters (E) with hyperparameters for a fixed posterior (M).
+    """Alternate the engine at fixed hyperparameters (E) with hyperparameters for a fixed posterior (M); steps are counted as pairs.
 
-    Parameters
-    ----------
-    program : Program
-    evaluate, with_gradient : callable
-        From unconstrained hyperparameters and starting sites to `Evidence`: the E-step, and the same with the gradient of the evidence.
-    start, sites
-        As of `maximise`.
-    max_steps : int
-        Pairs of an E-step and an M-step.
-    report : callable
-        Called with the number of steps and the objective after each.
+    Parameters as of `maximize`; ``evaluate`` takes ``whole``, too.
     """
-    evidence = evaluate(start, sites)
-    best = Search(start, evidence, 1, np.inf, False)
+    best = Search(start, evaluate(start, sites, whole=True), 1)
+    evidence = best.evidence
     while best.evaluations < max_steps and usable(evidence):
         current = _maximise_bound(program, best.unconstrained, evidence)
-        before, evidence = best.objective, evaluate(current, evidence.sites)
+        before, evidence = best.objective, evaluate(current, evidence.sites, whole=True)
         best.evaluations += 1
         if not usable(evidence):
-            best.failures.append(CODES[int(evidence.info.code)])
+            best.failures += 1
             break
         best.unconstrained, best.evidence = current, evidence
         report(best.evaluations, best.objective)
         if abs(best.objective - before) < _GAIN:
             best.converged = True
             break
-    best.gradient_norm = gradient_norm(with_gradient(best.unconstrained, best.evidence.sites))
+    gradient = evaluate(best.unconstrained, best.evidence.sites, whole=False).gradient
+    best.gradient_norm = float(np.abs(np.asarray(ravel_pytree(gradient)[0])).max(initial=0.0))
     return best
 
 
@@ -244,167 +194,22 @@ def _lower_bound(
     return value, slope
 
 
-_STEP = 1e-3  # of the differences that give the curvature at the maximum
-_FLATTEST = 0.1  # smallest curvature believed in, where priors have about 1
-DRAWS_INFO = ("r_hat", "ess", "divergences", "draws", "chains")
-UNMIXED = 1.2  # R-hat above which the chains disagree
-_ROUND = 25  # steps between two looks at the progress
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Density:
-    """Evidence times prior as a density of z, where the unconstrained hyperparameters are ``center`` + ``root`` z.
-
-    Attributes
-    ----------
-    evaluate : callable
-        Of an engine.
-    dual : bool
-        Whether it works in observation space.
-    warmup : int
-        Steps by which NUTS is tuned.
-    program : Program
-    center : dict
-    root : Array
-    sites, tolerance, max_sweeps
-        What the engine starts from, and how far it goes.
-    """
-
-    evaluate: Callable[..., Evidence] = field(metadata={"static": True})
-    dual: bool = field(metadata={"static": True})
-    warmup: int = field(metadata={"static": True})
-    program: Program
-    center: Values
-    root: Any
-    sites: Sites
-    tolerance: float
-    max_sweeps: int
-
-    def at(self, z: Array) -> tuple[Evidence, Array]:
-        """The evidence, and the gradient of its logarithm plus that of the prior."""
-        center, unravel = ravel_pytree(self.center)
-        evidence = self.evaluate(
-            self.program,
-            self.dual,
-            True,
-            unravel(center + self.root @ z),
-            self.sites,
-            self.tolerance,
-            self.max_sweeps,
-            False,
-        )
-        return evidence, self.root.T @ ravel_pytree(evidence.gradient)[0]
-
-    def potential(self, z: Array) -> Array:
-        """Minus the log density, with the engine's exact gradient; infinite where the engine fails."""
-        here = jax.lax.stop_gradient(z)
-        evidence, gradient = self.at(here)
-        height = evidence.log_evidence + evidence.log_prior
-        fine = (evidence.info.code == _CONVERGED) & jnp.all(jnp.isfinite(gradient))
-        # The engine's gradient in place of one through its iterations.
-        slope = jax.lax.stop_gradient(jnp.where(fine, -gradient, 0.0))
-        return jax.lax.stop_gradient(jnp.where(fine, -height, jnp.inf)) + slope @ (z - here)
-
-    def kernel(self, z: Array, key: Any) -> tuple[Any, Callable[[Any], Any]]:
-        """NUTS: the state at z, and a step."""
-        from numpyro.infer.hmc import hmc
-
-        begin, step = hmc(potential_fn=self.potential, algo="NUTS")
-        return begin(z, self.warmup, step_size=0.5, dense_mass=True, rng_key=key), step
-
-    def spread(self) -> "Density":
-        """With a root of the inverse curvature at the center, which is found by central differences of the gradient."""
-        steps = _STEP * np.eye(self.root.shape[0])
-        gradients = [[np.asarray(self.at(sign * step)[1]) for sign in (-1, 1)] for step in steps]
-        hessian = np.stack([(before - after) / (2 * _STEP) for before, after in gradients])
-        return replace(self, root=jnp.asarray(inverse_root(hessian, _FLATTEST)))
-
-
-def sample(density: Density, key: Any, draws: int, progress_bar: bool) -> tuple[Values, dict[str, Any]]:
-    """Unconstrained hyperparameters from evidence times prior, by NUTS, chain after chain; and `DRAWS_INFO` of them."""
-    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-
-    center, unravel = ravel_pytree(density.center)
-    length = -(-draws // CHAINS)
-    moved, diverging = [], []
-    with Progress("sampling the hyperparameters", progress_bar, "steps", "step size {:.2g}") as progress:
-        for chain in range(CHAINS):
-            first, second = jax.random.split(jax.random.fold_in(key, chain))
-            state = _begin(density, jax.random.normal(first, center.shape, center.dtype), second)
-            for wanted, kept in ((density.warmup, False), (length, True)):
-                for done in range(0, wanted, _ROUND):
-                    number = min(_ROUND, wanted - done)
-                    state, z, diverged = _advance(density, state, number)
-                    for _ in range(number):
-                        progress.step(0, float(state.adapt_state.step_size))
-                    if kept:
-                        moved.append(np.asarray(z)[:number])
-                        diverging.append(np.asarray(diverged)[:number])
-    values = np.asarray(center) + np.concatenate(moved) @ np.asarray(density.root).T
-    by_chain = values.reshape(CHAINS, length, -1)
-    info = {
-        "r_hat": float(np.max(split_gelman_rubin(by_chain))),
-        "ess": float(np.min(effective_sample_size(by_chain))),
-        "divergences": int(np.sum(np.concatenate(diverging))),
-        "draws": len(values),
-        "chains": CHAINS,
-    }
-    return jax.vmap(unravel)(jnp.asarray(values)), info
-
-
-@jax.jit
-def _begin(density: Density, z: Array, key: Any) -> Any:
-    """A chain before its first step."""
-    return density.kernel(z, key)[0]
-
-
-@jax.jit
-def _advance(density: Density, state: Any, number: int) -> tuple[Any, Array, Array]:
-    """Up to `_ROUND` steps of a chain: its state, and where each of them led, whether it diverged."""
-    _, step = density.kernel(state.z, state.rng_key)
-
-    def one(row: Any, carried: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
-        state, z, diverging = carried
-        state = step(state)
-        return state, z.at[row].set(state.z), diverging.at[row].set(state.diverging)
-
-    room = (jnp.zeros((_ROUND, len(state.z)), state.z.dtype), jnp.zeros(_ROUND, bool))
-    return jax.lax.fori_loop(0, number, one, (state, *room))
-
-
 # By how many posterior sds a mean, and by which factor an sd, may be off before it is said.
 _SHIFT, _RATIO = 0.1, 1.25
 
 
 class Fitted(NamedTuple):
-    """What an engine found at the hyperparameters that it found.
-
-    Attributes
-    ----------
-    evidence : Evidence
-    result : Result
-    info : dict
-    dual : bool
-        Whether it worked in observation space.
-    unconstrained : dict
-        Hyperparameters.
-    """
+    """What an engine found at the hyperparameters that it found."""
 
     evidence: Evidence
     result: Result
     info: dict[str, Any]
-    dual: bool
-    unconstrained: Values
-
-
-def cold_start(layout: Layout) -> Sites:
-    """Sites that say nothing."""
-    return Sites(jnp.zeros(layout.num_rows), jnp.zeros(layout.num_rows))
+    dual: bool  # whether it worked in observation space
+    unconstrained: Values  # hyperparameters
 
 
 def fit_hyperparameters(
-    engine: Engine,
+    engine: Any,
     program: Program,
     start: Mapping[str, Any] | None,
     key: Any,
@@ -417,7 +222,7 @@ def fit_hyperparameters(
 
     Parameters
     ----------
-    engine : Engine
+    engine : GaussianEngine
     program : Program
     start : mapping, optional
         Sites to start from, by ``precision`` and ``shift``.
@@ -429,55 +234,51 @@ def fit_hyperparameters(
     whole : bool, optional
         Whether the (n, n) arrays of a posterior are wanted; None: not even room for them.
     space : str, optional
-        As of the engine's options, which it takes the place of.
+        In place of the engine's.
     """
-    layout, options = program.layout, engine.options
-    dual = in_dual_space(options["space"] if space is None else space, layout)
-    em = options["hyperparameters"] == "em"
+    layout, tol = program.layout, engine.tol
+    dual = use_dual_space(layout, space or engine.space)
+    em = engine.hyperparameters == "em"
     if em and not layout.constant_projection:
         raise DataError(
             "hyperparameters is 'em', but hyperparameters change what the answers look at, which EM holds fixed; "
-            "use 'maximise' or 'nuts'"
+            "use 'maximize' or 'nuts'"
         )
-    cold = first = cold_start(layout)
+    cold = first = Sites(*jnp.zeros((2, layout.num_rows)))
     if start is not None:
         spare = (0, layout.num_rows - len(start["precision"]))
         first = Sites(*(jnp.asarray(np.pad(start[name], spare)) for name in ("precision", "shift")))
     searching = bool(layout.hyperparameters)
-    tol, most = options["tol"], options["max_evaluations"]
-    unfilled = None if whole is None else False
 
-    def at(unconstrained: Values, sites: Sites, tolerance: float, whole: bool | None = unfilled) -> Evidence:
-        sweeps = options["max_sweeps"]
-        return engine.evaluate(program, dual, searching, unconstrained, sites, tolerance, sweeps, whole)
-
-    def climb(place: Values, report: Callable[[int, float], None]) -> Search:
-        if not em:
-            tolerance = max(tol, SEARCH_TOLERANCE)
-            return maximise(lambda u, s: at(u, s, tolerance), place, first, most, report)
-        tolerance = max(tol, CLOSE)  # EM needs q itself, not only its evidence
-        return expectation_maximization(
-            program,
-            lambda u, s: at(u, s, tolerance, True),
-            lambda u, s: at(u, s, tolerance, False),
-            place,
-            first,
-            most,
-            report,
-        )
+    def at(
+        unconstrained: Values,
+        sites: Sites,
+        tolerance: float = tol,
+        whole: bool | None = None if whole is None else False,
+    ) -> Evidence:
+        limits = (tolerance, engine.max_sweeps, whole)
+        evidence: Evidence = engine.evaluate(program, dual, searching, unconstrained, sites, *limits)
+        return evidence
 
     search: Search | None = None
     unconstrained: Values = {}
     if searching:
-        places = [program.medians | program.unconstrained(at_first or {})]
-        places += program.prior_draws(key, options["restarts"] - 1)
-        with Progress(f"{engine.name}: maximising the evidence", progress_bar) as progress:
-            searches = [climb(place, progress.step) for place in places]
-        search = max(searches, key=lambda one: one.objective)
+        # EM needs the posterior itself, not only its evidence.
+        closely = partial(at, tolerance=max(tol, CLOSE if em else SEARCH_TOLERANCE))
+        climb = partial(expectation_maximization, program, closely) if em else partial(maximise, closely)
+        places = [program.medians | program.unconstrained(at_first) if at_first else program.medians]
+        if engine.restarts > 1:
+            places += program.prior_draws(key, engine.restarts - 1)
+        with progress_line(f"{engine.name}: maximising the evidence", progress_bar) as report:
+            for place in places:
+                other = climb(place, first, engine.max_evaluations, report)
+                if search is None or other.objective > search.objective:
+                    search = other
+        assert search is not None
         unconstrained, first = search.unconstrained, search.evidence.sites
-    final = at(unconstrained, first, tol, whole=whole)
+    final = at(unconstrained, first, whole=whole)
     if int(final.info.code) != _CONVERGED and first is not cold:
-        retried = at(unconstrained, cold, tol, whole=whole)
+        retried = at(unconstrained, cold, whole=whole)
         if int(retried.info.code) == _CONVERGED:
             final = retried
     result = CODES[int(final.info.code)]
@@ -486,41 +287,25 @@ def fit_hyperparameters(
     info = describe(engine, dual, result, final.info)
     if search is not None:
         info |= {
-            "hyperparameters": "em" if em else "maximise",
+            "hyperparameters": "em" if em else "maximize",
             "evaluations": search.evaluations,
             "gradient_norm": search.gradient_norm,
-            "failed_evaluations": len(search.failures),
+            "failed_evaluations": search.failures,
         }
     info["log_prior"] = float(final.log_prior)
     if final.repeated is not None:
-        info |= _told_of_copies(final.repeated, result)
+        shift, ratio = (float(value) for value in final.repeated)
+        info |= {"repeated_shift": shift, "repeated_sd_ratio": ratio}
+        if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
+            warn_user(
+                f"answers that were given many times, and never the other way round, are beyond a Gaussian: by them a mean is about {shift:.2f} "
+                f"posterior sds off and an sd {ratio:.2f} times the right one; posterior.reweighted() or NUTS on the same program does better",
+                InferenceWarning,
+            )
     return Fitted(final, result, info, dual, unconstrained)
 
 
-def _told_of_copies(found: Any, result: Result) -> dict[str, float]:
-    """What ``info`` says of answers that were given many times; a warning where EP is off by them."""
-    shift, ratio = (float(value) for value in found)
-    if result is Result.converged and (shift > _SHIFT or not 1 / _RATIO < ratio < _RATIO):
-        warn_user(
-            f"answers that were given many times, and never the other way round, are beyond a Gaussian: by them a mean is about {shift:.2f} "
-            f"posterior sds off and an sd {ratio:.2f} times the right one; posterior.reweighted() or NUTS on the same program does better",
-            InferenceWarning,
-        )
-    return {"repeated_shift": shift, "repeated_sd_ratio": ratio}
-
-
-def in_dual_space(space: str, layout: Layout) -> bool:
-    """Whether to work in observation space; never where sites may be so precise that it would cancel there."""
-    if space == "auto":
-        return use_dual_space(layout)
-    if space == "gap" and not layout.log_concave:
-        raise UnsupportedProgramError(
-            "space is 'gap', which takes log-concave likelihoods only, and one of the program's is not; leave space='auto'"
-        )
-    return space == "gap" and not needs_latent_space(layout)
-
-
-def describe(engine: Engine, dual: bool, result: Result, found: Info) -> dict[str, Any]:
+def describe(engine: Any, dual: bool, result: Result, found: Any) -> dict[str, Any]:
     """What a posterior's ``info`` says of the run."""
     return {
         "engine": engine.name,
@@ -528,6 +313,356 @@ def describe(engine: Engine, dual: bool, result: Result, found: Info) -> dict[st
         "iterations": int(found.sweeps),
         "residual": float(found.residual),
         "damping": float(found.damping),
-        "space": "gap" if dual else "entity",
+        "space": "observation" if dual else "latent",
         "jitter": float(found.jitter),
     }
+
+
+MAX_DIRECTIONS = 6  # directions of hyperparameters that are varied: points in more are too sparse
+_MAX_CURVED = 40  # coordinates whose curvature is worth an evaluation each
+POINTS = {1: 24, 2: 24, 3: 36, 4: 48, 5: 60, 6: 60}  # by the number of directions, at most
+ROUNDS = 3  # in which they come, each from a proposal with the moments of the points before
+_MIN_SHARE = 0.25  # of the points that are to be effective; otherwise as many again follow
+# Latents above which there are fewer points: each costs more, and answers say more.
+_SMALL, FEWER_POINTS = 100, 36
+MIN_POINTS = 24
+MIN_EFFECTIVE = 5.0  # effective points below which the mixture is not to be relied on
+MAX_PARETO_K = 0.7
+PARETO_POINTS = 64  # Pareto's k is estimated from this many weights on
+_FREEDOM = 7.0  # degrees of freedom of the proposal
+POINT_TOLERANCE = 1e-3  # of the sites at a point: a mean in posterior sds, a variance relative to itself
+_STEP = 0.05  # of the differences that give the curvature, in prior standard deviations
+_LEAST_CURVATURE = 0.5  # the prior alone gives 1
+_MAX_NEWTON = 1.5  # longest step from the maximum to that on the standardized scale, in standard deviations
+
+# Offsets from the prior's median at which a prior is tabulated, in the unconstrained space.
+_GRID = 0.05 * np.sinh(np.linspace(-8.0, 8.0, 801))
+_FARTHEST = 6.5  # standard deviations; the map goes on linearly beyond
+
+
+POINTS_INFO = ("points", "directions", "failed_points", "held")  # of ``info``, what updates do not change
+
+
+class Evaluated(NamedTuple):
+    """An engine's evidence at one value of the hyperparameters."""
+
+    log_evidence: float
+    log_prior: float
+    gradient: Floats  # of their sum, in the flattened unconstrained hyperparameters, shape (p,)
+    result: Any  # what is kept of the evaluation
+
+
+# From flattened unconstrained hyperparameters, shape (k, p), and whether the results are wanted; None where the engine fails.
+Evaluate = Callable[[Floats, bool], list[Evaluated | None]]
+
+
+class Points(NamedTuple):
+    """Weighted hyperparameters."""
+
+    vectors: Floats  # flattened and unconstrained, shape (k, p)
+    results: list[Any]  # what the evaluations kept
+    # Of prior over proposal, shape (k,). Plus the log evidences of the points they are those of evidence times prior over proposal, and
+    # log Σ exp of these is ``log_evidence``.
+    prior_log_weights: Floats
+    log_evidence: float | None  # log of the evidence averaged over the prior; None where sites are held
+    info: dict[str, Any]
+
+
+class _Scale(NamedTuple):
+    """A table of the monotone map of one coordinate from z, where its prior is standard normal, to its unconstrained value x."""
+
+    z: Floats
+    x: Floats
+    log_density: Floats  # of x
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The flattened unconstrained hyperparameters."""
+
+    names: list[tuple[str, int]]  # of each coordinate
+    # None where a prior is not one of independent coordinates: then it stays as it is.
+    scales: list[_Scale | None]
+    free: NDArray[np.int64]  # coordinates that are hyperparameters of the whole problem: scalars
+    more: NDArray[np.int64]  # entries of vectors, such as one length scale for each attribute
+    # Sites that stay at the maximum: those inside a plate, such as the noise of each rater, and very long vectors.
+    held: list[str]
+
+
+def coordinates(program: Program, maximum: Values) -> Coordinates:
+    """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
+    values = {name: jnp.asarray(value) for name, value in maximum.items()}
+    plated = {site.name for site in survey(program.call) if site.plated}
+    densities = _prior_densities(program, tuple(sorted(set(values) - plated)), values)
+    names: list[tuple[str, int]] = []
+    scales: list[_Scale | None] = []
+    free: list[int] = []
+    more: list[int] = []
+    for name in sorted(values):  # the order in which JAX flattens dictionaries
+        size = int(np.size(values[name]))
+        if name not in plated:
+            place = range(len(names), len(names) + size)
+            (free if np.ndim(values[name]) == 0 else more).extend(place)
+        names += [(name, index) for index in range(size)]
+        if name in densities:
+            centers = np.ravel(program.medians[name])
+            columns = np.reshape(densities[name], (len(_GRID), size)).T
+            scales += [_scale(center + _GRID, one) for center, one in zip(centers, columns, strict=True)]
+        else:
+            scales += [None] * size
+    held = sorted(plated & set(values))
+    if len(free) + len(more) > _MAX_CURVED:
+        held += sorted({names[at][0] for at in more})
+        more = []
+    return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
+
+
+@partial(jax.jit, static_argnums=1)
+def _prior_densities(program: Program, names: tuple[str, ...], values: Values) -> dict[str, Array]:
+    """Log densities of unconstrained hyperparameters around the medians of their priors, of those with independent coordinates."""
+    sites, found = program.sites(jnp.zeros(program.layout.num_latents), values), {}
+    for name in names:
+        prior, median = unwrap(sites[name]["fn"]), program.medians[name]
+        if not prior.event_dim and tuple(prior.batch_shape) in ((), median.shape):
+            transform = biject_to(prior.support)
+            raw = median + jnp.reshape(jnp.asarray(_GRID), (-1,) + (1,) * median.ndim)
+            value = transform(raw)
+            found[name] = prior.log_prob(value) + transform.log_abs_det_jacobian(raw, value)
+    return found
+
+
+def _scale(x: Floats, log_density: Floats) -> _Scale | None:
+    """Tabulate z = Φ⁻¹(P(x)); None where the table does not hold the prior."""
+    log_density = np.where(np.isfinite(log_density), log_density, -np.inf)
+    density = np.exp(log_density - log_density.max())
+    pieces = 0.5 * (density[1:] + density[:-1]) * np.diff(x)
+    total = pieces.sum()
+    if not np.isfinite(total) or total <= 0 or max(density[0], density[-1]) > 1e-4:
+        return None
+    below = np.concatenate([[0.0], np.cumsum(pieces)]) / total
+    above = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]]) / total
+    with np.errstate(divide="ignore"):
+        z = np.where(below < 0.5, ndtri(below), -ndtri(above))
+    kept = np.abs(z) < _FARTHEST
+    kept[1:] &= z[1:] > z[:-1] + 1e-9
+    return _Scale(z[kept], x[kept], log_density[kept]) if kept.sum() >= 10 else None
+
+
+def _line(at: Any, x: Floats, y: Floats) -> tuple[Any, Any]:
+    """Linear interpolation, and extrapolation along the first and last piece; and the slope."""
+    left = np.clip(np.searchsorted(x, at) - 1, 0, len(x) - 2)
+    slope = (y[left + 1] - y[left]) / (x[left + 1] - x[left])
+    return y[left] + slope * (at - x[left]), slope
+
+
+class _Target(NamedTuple):
+    """Evidence times prior as a function of z, the standardized hyperparameters; of several, shape (k, d), at once."""
+
+    evaluate: Evaluate
+    maximum: Floats
+    moving: NDArray[np.int64]  # coordinates that z has
+    scales: list[tuple[int, _Scale]]  # of entries of z
+
+    def at(self, z: Floats, wanted: bool) -> tuple[Floats, list[Evaluated | None], Floats]:
+        """Flattened unconstrained hyperparameters, shape (k, p), their evaluations, and log evidence times prior as a density of z."""
+        x = np.repeat(self.maximum[None], len(z), axis=0)
+        x[:, self.moving] = z
+        height = np.zeros(len(z))
+        for column, scale in self.scales:
+            x[:, self.moving[column]], slope = _line(z[:, column], scale.z, scale.x)
+            height += np.log(slope)
+        found = self.evaluate(x, wanted)
+        here = [-np.inf if one is None else one.log_evidence + one.log_prior for one in found]
+        return x, found, here + height
+
+    def gradient(self, z: Floats, found: Evaluated) -> Floats:
+        """Of the height at one z, shape (d,); on the standardized scale that of the prior is −z."""
+        gradient = found.gradient[self.moving].copy()
+        for column, scale in self.scales:
+            slope = _line(z[column], scale.z, scale.x)[1]
+            of_prior = _line(z[column], scale.z, scale.log_density)[1]  # by z, as the slope
+            gradient[column] = slope * gradient[column] - of_prior - z[column]
+        return gradient
+
+
+class _Proposal(NamedTuple):
+    """center + root w, w a d-dimensional Student-t variable."""
+
+    center: Floats
+    root: Floats
+
+    def log_density(self, z: Floats) -> Floats:
+        """Of points, shape (k, d)."""
+        size = len(self.root)
+        w = np.linalg.solve(self.root, (z - self.center).T)
+        constant = (
+            gammaln((_FREEDOM + size) / 2) - gammaln(_FREEDOM / 2) - size / 2 * np.log(_FREEDOM * np.pi)
+        )
+        kernel = -0.5 * (_FREEDOM + size) * np.log1p(np.sum(np.square(w), axis=0) / _FREEDOM)
+        return np.asarray(constant + kernel - np.linalg.slogdet(self.root)[1])
+
+    def points(self, strata: Floats, rng: np.random.Generator) -> Floats:
+        """2d points for each quantile of their distance: along both directions of d random orthogonal axes.
+
+        Such spherical-radial designs (Genz & Monahan 1998, "Stochastic integration rules for infinite regions") have the right mean
+        and covariance in every group.
+        """
+        size = len(self.root)
+        distances = np.sqrt(size * fdtri(size, _FREEDOM, 1e-3 + (1 - 2e-3) * strata))
+        axes = np.concatenate([np.linalg.qr(rng.standard_normal((size, size)))[0] for _ in strata])
+        w = np.repeat(distances, size)[:, None] * axes
+        return np.asarray(self.center + np.concatenate([w, -w]) @ self.root.T)
+
+
+def importance_points(
+    evaluate: Evaluate,
+    coords: Coordinates,
+    maximum: Floats,
+    at_maximum: Evaluated,
+    rng: np.random.Generator,
+    most: int,
+    report: Callable[[int, float], None],
+) -> Points:
+    """Weighted points around the maximum, flattened unconstrained hyperparameters of shape (p,); at most so many.
+
+    ``rng`` draws the axes and distances of the design; ``report`` is told the number of points, and how many are effective.
+    """
+    moving = np.concatenate([coords.free, coords.more])
+    origin, scales = maximum[moving].astype(float), []
+    for column, scale in enumerate([coords.scales[at] for at in moving]):
+        if scale is not None:
+            scales.append((column, scale))
+            origin[column] = _line(origin[column], scale.x, scale.z)[0]
+    target = _Target(evaluate, maximum, moving, scales)
+    hessian, gradient = _curvature(target, origin, at_maximum)
+    varied, rest = _directions(hessian, len(coords.free))
+    root = inverse_root(varied.T @ hessian @ varied)
+    newton = root.T @ (varied.T @ gradient)  # in units of the root
+    newton *= min(1.0, _MAX_NEWTON / max(float(np.linalg.norm(newton)), 1e-300))
+    groups = max(min(POINTS[len(root)], most) // (2 * len(root)), 1)
+    proposals = [_Proposal(root @ newton, root)]
+    moves, heights, vectors = np.empty((0, len(root))), np.empty(0), np.empty((0, len(maximum)))
+    found: list[Evaluated | None] = []
+    turns: list[Floats] = []
+    while True:
+        if not turns:
+            strata = (np.arange(groups) + rng.uniform(size=groups)) / groups
+            turns = [strata[turn::ROUNDS] for turn in range(min(ROUNDS, groups))]
+        new = proposals[-1].points(turns.pop(0), rng)
+        more = target.at(origin + new @ varied.T, True)
+        moves = np.concatenate([moves, new])
+        vectors, heights = np.concatenate([vectors, more[0]]), np.concatenate([heights, more[2]])
+        found += more[1]
+        # All points so far together come from the mixture of the proposals so far.
+        densities = np.stack([proposal.log_density(moves) for proposal in proposals])
+        log_weights = heights - (logsumexp(densities, axis=0) - np.log(len(proposals)))
+        enough = effective(log_weights)
+        report(len(moves), enough)
+        again = len(proposals) <= ROUNDS and enough < _MIN_SHARE * len(moves) and len(moves) < most
+        if not turns and not again:
+            break
+        if not enough:
+            proposals.append(_Proposal(root @ newton, 0.5 * root))
+            continue
+        # One with the moments of the weighted points, as far as these are known.
+        weights = np.exp(log_weights - logsumexp(log_weights))
+        middle = weights @ moves
+        centered, known = moves - middle, enough / (enough + len(middle))
+        covariance = known * (centered.T * weights) @ centered + (1 - known) * root @ root.T
+        proposals.append(_Proposal(middle, np.linalg.cholesky(covariance)))
+    kept = [(row, one) for row, one in enumerate(found) if one is not None]
+    rows = [row for row, _ in kept]
+    info: dict[str, Any] = {"points": len(kept), "effective_points": enough, "directions": len(root)}
+    if len(found) > len(kept):
+        info["failed_points"] = len(found) - len(kept)
+    if rest.shape[1] or coords.held:
+        names = {coords.names[at][0] for at in coords.more} if rest.shape[1] else set()
+        info["held"] = [*coords.held, *sorted(names)]
+    total: float | None = None
+    highest = float(logsumexp(log_weights[rows]))
+    if rows and not coords.held:
+        # The integral over what is varied, and over the other directions by Laplace's method.
+        total = highest - np.log(len(log_weights))
+        total += 0.5 * rest.shape[1] * np.log(2 * np.pi)
+        total -= 0.5 * float(np.linalg.slogdet(rest.T @ hessian @ rest)[1])
+        highest -= total  # so that weights and evidences add up to this one
+    return Points(
+        vectors=vectors[rows],
+        results=[one.result for _, one in kept],
+        prior_log_weights=log_weights[rows] - [one.log_evidence for _, one in kept] - highest,
+        log_evidence=total,
+        info=info,
+    )
+
+
+def most_points(size: int) -> int:
+    """How many points there may be for so many latents."""
+    room = MAX_NUMBERS_OF_POINTS // max(size, 1) ** 2
+    return min(room, FEWER_POINTS) if size > _SMALL else room
+
+
+def effective(log_weights: Floats) -> float:
+    """Number of effective points, (Σw)²/Σw²; 0 where no weight is finite."""
+    if not np.any(np.isfinite(log_weights)):
+        return 0.0
+    return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)))
+
+
+def judged(log_weights: Floats) -> dict[str, Any]:
+    """What ``info`` says of weights of evidence times prior over proposal; with a warning where a few have most of the weight."""
+    number, enough, message = len(log_weights), effective(log_weights), None
+    info = {"points": number, "effective_points": enough}
+    if number >= PARETO_POINTS:
+        info["pareto_k"] = shape = float(smoothed(log_weights).k_hat)
+        if shape > MAX_PARETO_K:
+            message = f"Pareto's k of the weights of the hyperparameters is {shape:.2f}, above {MAX_PARETO_K}"
+    if enough < MIN_EFFECTIVE:
+        message = f"only {enough:.1f} of {number} weighted hyperparameters are effective"
+    if message is not None:
+        warn_user(
+            f"{message}: means and intervals may be off; fit with hyperparameters='nuts', or give tighter priors",
+            InferenceWarning,
+        )
+    return info
+
+
+def _curvature(target: _Target, origin: Floats, at_maximum: Evaluated) -> tuple[Floats, Floats]:
+    """Minus the Hessian, with eigenvalues bounded from below, and the gradient at the maximum, by differences of the exact gradient."""
+    here = target.gradient(origin, at_maximum)
+    hessian = np.eye(len(here))
+    left = np.arange(len(here))
+    for step in (_STEP, -_STEP):
+        places = origin + step * np.eye(len(here))[left]
+        there = target.at(places, False)[1] if len(left) else []
+        for row, place, one in zip(left, places, there, strict=True):
+            if one is not None:
+                hessian[row] = (here - target.gradient(place, one)) / step
+        left = left[[one is None for one in there]]
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    return (vectors * np.maximum(values, _LEAST_CURVATURE)) @ vectors.T, here
+
+
+def _directions(hessian: Floats, free: int) -> tuple[Floats, Floats]:
+    """Bases of what is varied and of the rest: the scalars first, then the flattest directions of the vectors' entries."""
+    size = len(hessian)
+    if size <= MAX_DIRECTIONS:
+        return np.eye(size), np.empty((size, 0))
+    block = slice(free, None) if free < MAX_DIRECTIONS else slice(None, free)
+    chosen = MAX_DIRECTIONS - free if free < MAX_DIRECTIONS else MAX_DIRECTIONS
+    _, vectors = np.linalg.eigh(hessian[block, block])  # the flattest first
+    basis = np.eye(size)
+    basis[block, block] = vectors
+    start = free if free < MAX_DIRECTIONS else 0
+    varied = [*range(start), *range(start, start + chosen)]
+    return basis[:, varied], np.delete(basis, varied, axis=1)
+
+
+def inverse_root(precision: Floats, least: float = 0.0) -> Floats:
+    """A root of the inverse, eigenvalues bounded from below; the identity where it is not finite.
+
+    By eigenvectors: where noise of almost nothing fits best, curvatures differ by more than a Cholesky factor bears.
+    """
+    if not np.all(np.isfinite(precision)):
+        return np.eye(len(precision))
+    values, vectors = np.linalg.eigh(0.5 * (precision + precision.T))
+    return np.asarray(vectors / np.sqrt(np.maximum(values, least)))

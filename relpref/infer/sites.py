@@ -1,15 +1,15 @@
 """Expectation propagation: parallel site updates with a damping that adapts.
 
-Pure functions, `init` and `step`; `run` iterates them to a fixed point inside one compiled loop. A sweep is *fresh* when it
-factorizes the posterior anew, O(n³), and *held* when it keeps the covariance of the last fresh one: then only the means follow the
-new sites, O(n²), while each row's cavity precision stays. Means need many sweeps to settle and variances few, so a few held sweeps
-after each fresh one halve the number of factorizations (the idea of Seeger & Nickisch 2011, "Fast convergent algorithms for
-expectation propagation approximate Bayesian inference"). Convergence is judged at fresh sweeps only.
+A sweep is *fresh* when it factorizes the posterior anew, O(n³), and *held* when it keeps the covariance of the last fresh one: then
+only the means follow the new sites, O(n²). Means need many sweeps to settle and variances few, so a few held sweeps after each fresh
+one halve the number of factorizations (Seeger & Nickisch 2011, "Fast convergent algorithms for expectation propagation approximate
+Bayesian inference"). Convergence is judged at fresh sweeps only.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from jax.lax.linalg import triangular_solve
 from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 
-from relpref.infer.result import Result, code
+from relpref.infer.result import CODES, Result
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, LinearMap
 
@@ -28,12 +28,7 @@ from relpref.linalg import Covariance, LinearMap
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DenseRows:
-    """Any projection.
-
-    Parameters
-    ----------
-    matrix : Array, shape (m, n)
-    """
+    """Any projection, as a matrix of shape (m, n)."""
 
     matrix: Array
 
@@ -49,38 +44,18 @@ class DenseRows:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class SparseRows:
-    """A projection with at most two entries in each row.
+    """A projection with at most two entries in each row."""
 
-    Parameters
-    ----------
-    column : Array of int, shape (m, 2)
-    entry : Array, shape (m, 2)
-        0 where there is none.
-    size : Array, shape (n,)
-        Carries the number of columns only.
-    """
-
-    column: Array
-    entry: Array
-    size: Array
+    column: Array  # shape (m, 2)
+    entry: Array  # 0 where there is none, shape (m, 2)
+    size: Array  # only its length counts, the number of columns, shape (n,)
 
     @classmethod
     def find(cls, image: Callable[[NDArray[np.float64]], Any], shape: tuple[int, int]) -> "SparseRows | None":
-        """Write out a linear map with at most two entries in each row.
+        """Write out a linear map, shape (m, n), from the images of some 3 log₂ n vectors; None if a row has more than two entries.
 
-        It is told from the images of some 3 log₂ n vectors. A vector that is random where a binary digit of the column is 1, and 0
-        elsewhere, is mapped to one of four values: 0, the share of either entry, or both.
-
-        Parameters
-        ----------
-        image : callable
-            From a vector, shape (n,), to A times it, shape (m,).
-        shape : (m, n)
-
-        Returns
-        -------
-        SparseRows or None
-            None if a row has more than two entries.
+        A vector that is random where a binary digit of the column is 1, and 0 elsewhere, is mapped to one of four values: 0, the
+        share of either entry, or both.
         """
         number, size = shape
         first, second = np.random.default_rng(0).uniform(1.0, 2.0, (2, size))
@@ -121,8 +96,8 @@ class SparseRows:
 
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
-        # Not from the entries of VVᵀ, which would cancel for two entities that are nearly the same. Without the barrier XLA fuses
-        # the gather of rows into the sum of squares, element by element and four times slower.
+        # Not from the entries of VVᵀ, which would cancel for two items that are nearly the same. The barrier keeps XLA from fusing
+        # the gather of rows into the sum of squares, which is four times slower.
         first, second = (self.entry[:, k, None] * white[self.column[:, k]] for k in (0, 1))
         return jnp.sum(jnp.square(optimization_barrier(first + second)), axis=1)
 
@@ -131,35 +106,19 @@ Rows = DenseRows | SparseRows
 
 
 class Marginals(NamedTuple):
-    """Posterior of the m projections.
+    """Posterior of the m projections."""
 
-    Attributes
-    ----------
-    mean, variance : Array, shape (m,)
-    log_determinant : Array
-        Σ log diag chol(B): half the log ratio of prior to posterior volume.
-    """
-
-    mean: Array
-    variance: Array
-    log_determinant: Array
+    mean: Array  # shape (m,)
+    variance: Array  # shape (m,)
+    log_determinant: Array  # Σ log diag chol(B): half the log ratio of prior to posterior volume
 
 
 class Factorised(NamedTuple):
-    """What a space keeps of a factorization.
+    """The posterior under sites of precision T, shape (m,)."""
 
-    Attributes
-    ----------
-    lower : Array
-        chol(B).
-    white : Array
-        In observation space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
-        In latent space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
-    precision : Array, shape (m,)
-        T.
-    """
-
-    lower: Array
+    lower: Array  # chol(B)
+    # In observation space W = chol(B)⁻¹ T^½ G, shape (m, m): the posterior covariance of the projections is G − WᵀW.
+    # In latent space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
     white: Array
     precision: Array
 
@@ -182,18 +141,12 @@ class Map(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DualSpace:
-    """Observation space, for m ≤ n: everything in the m x m space of projections.
+    """Observation space, for m ≤ n: everything in the m x m space of projections."""
 
-    Parameters
-    ----------
-    gram : Array, shape (m, m)
-        G = A K Aᵀ.
-    jitter : Array
-        0; nothing is factorized but B = I + T^½ G T^½.
-    """
+    latent: ClassVar[bool] = False  # whether the latent vector's own mean and covariance are at hand
 
-    gram: Array
-    jitter: Array
+    gram: Array  # G = A K Aᵀ, shape (m, m)
+    jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½
 
     @classmethod
     def build(cls, covariance: Covariance, projection: Map) -> "DualSpace":
@@ -211,7 +164,7 @@ class DualSpace:
     def marginals(self, factor: Factorised, shift: Array, projection: Map) -> Marginals:
         before = jnp.diagonal(self.gram)
         variance = before - jnp.sum(jnp.square(factor.white), axis=0)
-        # Two entities that are the same to the prior have a gap variance of 0 but for rounding, of either sign.
+        # Two items that are the same to the prior have a gap variance of 0 but for rounding, of either sign.
         rounding = 10 * np.finfo(before.dtype).eps * jnp.max(before, initial=0.0)
         variance = jnp.where(jnp.abs(variance) <= rounding, 0.0, variance)
         mean = self.response(factor, shift, projection)
@@ -235,12 +188,6 @@ class DualSpace:
         """R = AᵀMA, shape (n, n)."""
         return projection.back(projection.back(self.dual_weights(factor, precision)).T)
 
-    def posterior_root(self, factor: Factorised) -> None:
-        """None: the posterior covariance of the latent vector is not at hand."""
-
-    def latent_mean(self, factor: Factorised, shift: Array, projection: Map) -> None:
-        """None: nor is its mean."""
-
     def precision_limit(self) -> tuple[Array, float]:
         """Prior variances of the projections, and the largest product of these with precisions that does not cancel."""
         return jnp.diagonal(self.gram), _MOST_IN_DUAL_SPACE
@@ -249,23 +196,14 @@ class DualSpace:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LatentSpace:
-    """Latent space, for m > n: everything in the space of the latent vector, whitened by the root of its covariance.
+    """Latent space, for m > n: everything in the space of the latent vector, whitened by the root of its covariance."""
 
-    Parameters
-    ----------
-    root : Array, shape (n, r)
-        L with L Lᵀ = K, so that nothing is ever multiplied by K⁻¹.
-    rows : Rows
-        The projection A.
-    jitter : Array
-        What the root needed.
-    accurate : bool
-        Whether sites may be so precise that B is ill-conditioned: then it is factorized without being formed, and means are refined.
-    """
+    latent: ClassVar[bool] = True
 
-    root: Array
-    rows: Rows
-    jitter: Array
+    root: Array  # L with L Lᵀ = K, so that nothing is ever multiplied by K⁻¹, shape (n, r)
+    rows: Rows  # the projection A
+    jitter: Array  # what the root needed
+    # Whether sites may be so precise that B is ill-conditioned: then it is factorized without being formed, and means are refined.
     accurate: bool = field(default=False, metadata={"static": True})
 
     @classmethod
@@ -286,9 +224,7 @@ class LatentSpace:
         """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
         pulled = self.rows.gram(precision) @ self.root  # Q L
         gram = jnp.eye(self.root.shape[1], dtype=self.root.dtype) + lower_of_product(self.root, pulled)
-
-        def by_cholesky() -> Array:
-            return jnp.linalg.cholesky(gram, symmetrize_input=False)
+        by_cholesky = partial(jnp.linalg.cholesky, gram, symmetrize_input=False)
 
         def by_qr() -> Array:
             # chol(B)ᵀ is the R of [T^½ A L; I], whose condition number is the root of that of B.
@@ -339,12 +275,8 @@ class LatentSpace:
         cross = gram @ factor.white  # Q V
         return gram - cross @ cross.T
 
-    def posterior_root(self, factor: Factorised) -> Array:
-        """V; the posterior covariance of the latent vector is VVᵀ."""
-        return factor.white
-
     def precision_limit(self) -> tuple[Array, float]:
-        """As of `DualSpace.precision_limit`; of variances of at most 1, for noise/√count below 1e-5 and below 1e-5 prior sds."""
+        """As in observation space; of variances of at most 1, for noise/√count below 1e-5 and below 1e-5 prior sds."""
         return jnp.minimum(1.0, self.rows.variances(self.root)), _MOST_PRECISE
 
 
@@ -358,11 +290,7 @@ _BLOCK = 128  # below this size one product is as fast as its blocks
 
 
 def lower_of_product(root: Array, right: Array) -> Array:
-    """The lower triangle of rootᵀ @ right, for a lower triangular root; what lies above is not meaningful.
-
-    Blocks that are zero in the root, or above the diagonal of the result, are left out: a third of the operations of the
-    full product is what remains in the limit.
-    """
+    """The lower triangle of rootᵀ @ right, for a lower triangular root, by blocks: a third of the operations; above it anything."""
     n = root.shape[0]
     if n <= _BLOCK:
         return root.T @ right
@@ -384,14 +312,9 @@ _HOLD_BELOW, _MOST_HELD, _SETTLED = 0.3, 6, 0.02
 
 
 class Sites(NamedTuple):
-    """Natural parameters of the Gaussian sites, one for each *row* (a row of count k holds k identical sites).
+    """Natural parameters of the Gaussian sites, one for each *row* (a row of count k holds k identical sites)."""
 
-    Attributes
-    ----------
-    precision, shift : Array, shape (m,)
-        τ and ν of exp(ν x − ½ τ x²), x = the projection less its prior mean.
-    """
-
+    # precision and shift: τ and ν of exp(ν x − ½ τ x²), x = the projection less its prior mean, shape (m,)
     precision: Array
     shift: Array
 
@@ -404,55 +327,29 @@ class Cavity(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Rows whose likelihood is Gaussian in the predictor: their sites are the likelihoods themselves and need no iteration.
+    """Rows whose likelihood is Gaussian in the predictor: their sites are the likelihoods themselves and need no iteration."""
 
-    Attributes
-    ----------
-    rows : Array of bool, shape (m,)
-    peak : Array, shape (m,)
-        y, where the likelihood is largest, in the coordinates of the sites.
-    sites : Sites
-        τ = 1/noise² and ν = τ y; anything where ``rows`` is false.
-    """
-
-    rows: Array
-    peak: Array
-    sites: Sites
+    rows: Array  # shape (m,)
+    peak: Array  # y, where the likelihood is largest, in the coordinates of the sites, shape (m,)
+    sites: Sites  # τ = 1/noise² and ν = τ y; anything where ``rows`` is false
 
 
 class Problem(NamedTuple):
-    """What EP needs to know.
-
-    Attributes
-    ----------
-    space : Space
-    projection : Map
-    counts : Array, shape (m,)
-        How many identical answers each row stands for; 0 for a row that was not answered, which changes nothing.
-    tilted : callable
-        From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
-    log_concave : bool or array of bool, shape (m,)
-        Whether each row's likelihood is log-concave, so that a negative site precision is an error.
-    known : Known, optional
-    """
+    """What EP needs to know."""
 
     space: Space
     projection: Map
+    # How many identical answers each row stands for; 0 for a row that was not answered, which changes nothing, shape (m,).
     counts: Array
+    # From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
     tilted: Callable[[Array, Array], TiltedMoments]
+    # Whether each row's likelihood is log-concave, so that a negative site precision is an error, shape (m,).
     log_concave: Any = True
     known: Known | None = None
 
 
 class Fit(NamedTuple):
-    """Sites, and the posterior they stand for.
-
-    Attributes
-    ----------
-    sites : Sites
-    factor : Factorized
-    marginals : Marginals
-    """
+    """Sites, and the posterior they stand for."""
 
     sites: Sites
     factor: Factorised
@@ -460,69 +357,32 @@ class Fit(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the next step needs.
+    """What the next sweep needs."""
 
-    Attributes
-    ----------
-    sites : Sites
-        Where the next step evaluates.
-    fit : Fit
-        Of the last fresh sweep.
-    mean : Array, shape (m,)
-        Of the projections, as the held sweeps moved it.
-    base, aim : Sites
-        Those of the last usable fresh sweep and where their update points; a step to unusable sites is taken again, shorter.
-    damping : Array
-        Fraction of an update that is taken.
-    log_normalizer : Array, shape (m,)
-        log Ẑ of every row at the last fresh sweep.
-    residual, held_residual : Array
-        Of the last usable fresh sweep, and of the last sweep.
-    held : Array
-        Number of held sweeps since; negative when the next sweep is fresh.
-    """
-
-    sites: Sites
-    fit: Fit
-    mean: Array
+    sites: Sites  # where the next sweep evaluates
+    fit: Fit  # of the last fresh sweep
+    mean: Array  # of the projections, as the held sweeps moved it, shape (m,)
+    # base and aim: those of the last usable fresh sweep and where their update points; a step to unusable sites is taken again, shorter
     base: Sites
     aim: Sites
-    damping: Array
-    log_normalizer: Array
+    damping: Array  # fraction of an update that is taken
+    log_normalizer: Array  # log Ẑ of every row at the last fresh sweep, shape (m,)
+    # residual and held_residual: of the last usable fresh sweep, and of the last sweep
     residual: Array
     held_residual: Array
-    held: Array
+    held: Array  # number of held sweeps since; negative when the next sweep is fresh
 
 
 class Info(NamedTuple):
-    """How the sweeps went.
+    """How the sweeps went."""
 
-    Attributes
-    ----------
-    sweeps : Array
-        Fresh ones.
-    residual : Array
-        Largest mismatch of tilted and posterior moments over the rows: of the mean in posterior sds, or of the variance
-        relative to itself. 0 at a fixed point.
-    damping : Array
-    code : Array
-        Index into `relpref.infer.result.CODES`.
-    jitter : Array
-        What was added to the prior's diagonal so that it could be factorized.
-    """
-
-    sweeps: Array
+    sweeps: Array  # fresh ones
+    # Largest mismatch of tilted and posterior moments over the rows: of the mean in posterior sds, or of the variance relative to
+    # itself. 0 at a fixed point.
     residual: Array
     damping: Array
-    code: Array
-    jitter: Array
-
-
-def init(problem: Problem, sites: Sites) -> State:
-    """Start from given sites (zeros, or those of a similar problem)."""
-    sites = with_known(problem.known, sites)
-    shapes = jax.eval_shape(lambda: posterior(problem, sites))
-    return begin(sites, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+    code: Array  # index into `relpref.infer.result.CODES`
+    jitter: Array  # what was added to the prior's diagonal so that it could be factorized
 
 
 def begin(sites: Sites, fit: Fit) -> State:
@@ -534,15 +394,13 @@ def begin(sites: Sites, fit: Fit) -> State:
 
 def with_known(known: Known | None, sites: Sites) -> Sites:
     """The sites, those of Gaussian likelihoods in closed form."""
-    if known is None:
-        return sites
-    return _choose(known.rows, known.sites, sites)
+    return sites if known is None else _choose(known.rows, known.sites, sites)
 
 
 def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
     """Remove one site from each row's marginal: 1/t = v/(1 − vτ), c/t = (m − vν)/(1 − vτ).
 
-    Written so, it holds for v = 0, too: two entities that are one and the same to the prior.
+    Written so, it holds for v = 0, too: two items that are one and the same to the prior.
     """
     removed = marginals.variance * jnp.minimum(counts, 1.0)
     left = 1 - removed * sites.precision
@@ -556,32 +414,6 @@ def matched(cavity: Cavity, moments: TiltedMoments) -> Sites:
     return Sites(moments.curvature / shrink, (moments.gradient + cavity.mean * moments.curvature) / shrink)
 
 
-def step(problem: Problem, state: State) -> tuple[State, Array]:
-    """One sweep: refresh the marginals, match every row's moments, move by the damping.
-
-    Returns
-    -------
-    state : State
-    usable : Array
-        Bit field of a fresh sweep, 7 of a held one: 1 = finite, 2 = no negative precision, 4 = the marginals were finite.
-    """
-    sites = state.sites
-
-    def refresh() -> tuple[Fit, Marginals]:
-        fit = posterior(problem, sites)
-        return fit, fit.marginals
-
-    def hold() -> tuple[Fit, Marginals]:
-        def response(pull: Array) -> Array:
-            return problem.space.response(state.fit.factor, pull, problem.projection)
-
-        return state.fit, held(response, problem.counts, state.fit, sites, state.mean)
-
-    fit, marginals = jax.lax.cond(state.held < 0, refresh, hold)
-    moments = problem.tilted(*cavities(problem.counts, sites, marginals))
-    return advance(problem.counts, state, fit, marginals, moments, problem.log_concave, problem.known)
-
-
 def advance(
     counts: Array,
     state: State,
@@ -593,26 +425,14 @@ def advance(
 ) -> tuple[State, Array]:
     """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
 
-    Parameters
-    ----------
-    counts : Array, shape (m,)
-    state : State
-        Before the sweep.
-    fit : Fit
-        Of the sweep, if it is a fresh one, else of the last fresh one.
-    marginals : Marginals
-        Under the state's sites.
-    moments : TiltedMoments
-        Of their cavities.
-    log_concave : bool or array of bool, shape (m,)
-        As of `Problem`.
-    known : Known, optional
+    ``fit`` is that of the sweep, if it is a fresh one, else of the last fresh one; ``marginals`` are those under the state's sites, and
+    ``moments`` of their cavities.
 
     Returns
     -------
     state : State
     usable : Array
-        As of `step`.
+        Bit field of a fresh sweep, 7 of a held one: 1 = finite, 2 = no negative precision, 4 = the marginals were finite.
     """
     sites = state.sites
     fresh = state.held < 0
@@ -691,32 +511,37 @@ def posterior(problem: Problem, sites: Sites) -> Fit:
 def run(
     problem: Problem, sites: Sites, tolerance: float | Array, max_sweeps: int | Array
 ) -> tuple[Fit, Array, Info]:
-    """Sweep until the residual is within the tolerance, the sweeps are used up, or no damping helps.
+    """Sweep from given sites until the residual is within the tolerance, the sweeps are used up, or no damping helps.
 
-    Returns
-    -------
-    fit : Fit
-        Of the last fresh sweep.
-    log_normalizer : Array, shape (m,)
-        log Ẑ of every row there.
-    info : Info
+    Returns the fit of the last fresh sweep, log Ẑ of every row there, and how it went.
     """
+    space, projection, counts = problem.space, problem.projection, problem.counts
 
     def more(carry: tuple[State, Array, Array]) -> Array:
         state, sweeps, usable = carry
         return unfinished(state, usable, tolerance) & (sweeps < max_sweeps)
 
-    def sweep(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
-        state, usable = step(problem, carry[0])
-        return state, carry[1] + (carry[0].held < 0), usable
+    def fresh(state: State) -> tuple[Fit, Marginals]:
+        fit = posterior(problem, state.sites)
+        return fit, fit.marginals
 
-    start = (init(problem, sites), jnp.asarray(0), jnp.asarray(7))
+    def hold(state: State) -> tuple[Fit, Marginals]:
+        response = partial(space.response, state.fit.factor, projection=projection)
+        return state.fit, held(response, counts, state.fit, state.sites, state.mean)
+
+    def sweep(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
+        state, sweeps, _ = carry
+        fit, marginals = jax.lax.cond(state.held < 0, fresh, hold, state)
+        moments = problem.tilted(*cavities(counts, state.sites, marginals))
+        after, usable = advance(counts, state, fit, marginals, moments, problem.log_concave, problem.known)
+        return after, sweeps + (state.held < 0), usable
+
+    sites = with_known(problem.known, sites)
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(posterior, problem), sites))
+    start = (begin(sites, nothing), jnp.asarray(0), jnp.asarray(7))
     state, sweeps, usable = jax.lax.while_loop(more, sweep, start)
-    return (
-        state.fit,
-        state.log_normalizer,
-        Info(sweeps, state.residual, state.damping, outcome(state, usable, tolerance), problem.space.jitter),
-    )
+    ending = outcome(state, usable, tolerance)
+    return state.fit, state.log_normalizer, Info(sweeps, state.residual, state.damping, ending, space.jitter)
 
 
 def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
@@ -730,26 +555,23 @@ def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
 def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
     """How sweeps that ended so ended: an index into `relpref.infer.result.CODES`."""
     no_step = (state.damping < _HOPELESS) & jnp.isfinite(state.residual) & (usable & 2 != 0)
-    return jnp.select(
+    return ending(
         [
-            state.residual <= tolerance,
-            no_step,
-            usable & 4 == 0,
-            usable & 1 == 0,
-            usable & 2 == 0,
-            state.damping < _HOPELESS,
-        ],
-        [
-            code(Result.converged),
-            code(Result.diverged),
-            code(Result.prior_not_positive_definite),
-            code(Result.nonfinite),
-            code(Result.negative_precision),
-            code(Result.diverged),
-        ],
-        code(Result.max_iterations),
+            (state.residual <= tolerance, Result.converged),
+            (no_step, Result.diverged),
+            (usable & 4 == 0, Result.prior_not_positive_definite),
+            (usable & 1 == 0, Result.nonfinite),
+            (usable & 2 == 0, Result.negative_precision),
+            (state.damping < _HOPELESS, Result.diverged),
+        ]
     )
 
 
+def ending(reasons: list[tuple[Array, Result]]) -> Array:
+    """The number of the first result whose reason holds; that of ``max_iterations`` where none does."""
+    reasons = [*reasons, (jnp.asarray(True), Result.max_iterations)]
+    return jnp.select([reason for reason, _ in reasons], [CODES.index(result) for _, result in reasons])
+
+
 def _choose(condition: Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+    return jax.tree.map(partial(jnp.where, condition), yes, no)

@@ -29,14 +29,14 @@ class AttributeKernel(Protocol):
 
 
 _LENGTHSCALE = (
-    "Lengthscale: how far two entities can lie apart in an attribute, in standard deviations of it, and still be alike. "
+    "Lengthscale: how far two items can lie apart in an attribute, in standard deviations of it, and still be alike. "
     "Short: the attribute matters. Long, beyond about 10: it hardly does."
 )
 
 
 @dataclass(frozen=True)
 class Stationary(ABC):
-    """A function of the distance r of two entities, r² = Σ_d (x_d − x'_d)²/ℓ_d²; its subclasses say which.
+    """A function of the distance r of two items, r² = Σ_d (x_d − x'_d)²/ℓ_d²; its subclasses say which.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Stationary(ABC):
 
     Notes
     -----
-    Prior of every ℓ: log-normal with median √d and log-sd 1. Two entities drawn at random from standardized attributes are
+    Prior of every ℓ: log-normal with median √d and log-sd 1. Two items drawn at random from standardized attributes are
     √(2d) apart, so √d lets utility change over about that distance whatever the number of attributes, and two log-sds
     reach from a seventh of it to seven times it. Without the growth with d, the covariance of many attributes
     would be a diagonal matrix before any answer was seen (Hvarfner et al. 2024, arXiv:2402.02229).
@@ -66,7 +66,7 @@ class Stationary(ABC):
         return Dense(self.correlation(squared_distances(attributes / lengthscale)))
 
     def cross(self, rows: Array, columns: Array, *, lengthscale: Array) -> Array:
-        """Covariances of some entities with others, shape (r, c), from their attributes."""
+        """Covariances of some items with others, shape (r, c), from their attributes."""
         return self.correlation(cross_distances(rows / lengthscale, columns / lengthscale))
 
     @abstractmethod
@@ -77,9 +77,9 @@ class Stationary(ABC):
         """What holds for every function of the distance; ``_SENTENCE`` of the class itself says which one it is."""
         return Description(
             vars(type(self)).get("_SENTENCE")
-            or f"The kernel {type(self).__name__} makes entities with similar attributes alike.",
+            or f"The kernel {type(self).__name__} makes items with similar attributes alike.",
             parameters={"lengthscale": _LENGTHSCALE},
-            unit="entities far apart",
+            unit="items far apart",
             readings={"lengthscale": self._one_apart},
         )
 
@@ -96,7 +96,6 @@ class SquaredExponential(Stationary):
     _SENTENCE = "The squared-exponential kernel gives a smooth function of the attributes."
 
     def correlation(self, squared: Array) -> Array:
-        """exp(−r²/2)."""
         return jnp.exp(-0.5 * squared)
 
 
@@ -108,7 +107,6 @@ class Matern32(Stationary):
     _SENTENCE = "The Matérn 3/2 kernel gives a function of the attributes that has one derivative."
 
     def correlation(self, squared: Array) -> Array:
-        """(1 + √3 r) exp(−√3 r)."""
         scaled = safe_sqrt(3 * squared)
         return (1 + scaled) * jnp.exp(-scaled)
 
@@ -121,7 +119,6 @@ class Matern52(Stationary):
     _SENTENCE = "The Matérn 5/2 kernel gives a function of the attributes that has two derivatives."
 
     def correlation(self, squared: Array) -> Array:
-        """(1 + √5 r + 5r²/3) exp(−√5 r)."""
         scaled = safe_sqrt(5 * squared)
         return (1 + scaled + jnp.square(scaled) / 3) * jnp.exp(-scaled)
 
@@ -138,7 +135,7 @@ class Linear:
 
     Notes
     -----
-    The weights add up to 1, so that on standardized attributes the mean gap variance of two entities is 2, what the
+    The weights add up to 1, so that on standardized attributes the mean gap variance of two items is 2, what the
     stationary kernels give far apart, and amplitudes can be compared. Hence only ratios of the ℓ count; their prior
     is that of the stationary kernels. A constant shift of an attribute changes no gap.
     """
@@ -151,11 +148,10 @@ class Linear:
 
     def __call__(self, attributes: Array, *, lengthscale: Array | float = 1.0) -> Dense:
         """Covariance matrix; ``lengthscale`` is a scalar or has shape (d,)."""
-        scaled = attributes * _shares(lengthscale, attributes.shape[1])
-        return Dense(scaled @ scaled.T)
+        return Dense(self.cross(attributes, attributes, lengthscale=lengthscale))
 
     def cross(self, rows: Array, columns: Array, *, lengthscale: Array | float = 1.0) -> Array:
-        """Covariances of some entities with others, shape (r, c), from their attributes."""
+        """Covariances of some items with others, shape (r, c), from their attributes."""
         shares = _shares(lengthscale, rows.shape[1])
         return (rows * shares) @ (columns * shares).T
 
@@ -166,7 +162,7 @@ class Linear:
                 "lengthscale": "Lengthscale of a linear kernel: only ratios count. An attribute of half the lengthscale of another "
                 "weighs four times as much in the variance of a utility; twice as long all together, nothing changes."
             },
-            unit="two entities",
+            unit="two items",
         )
 
 
@@ -179,15 +175,13 @@ def _shares(lengthscale: Array | float, number: int) -> Array:
 
 def squared_distances(points: Array) -> Array:
     """Squared Euclidean distance of every two rows, shape (n, n); exactly 0 on the diagonal, never negative."""
-    centred = points - jnp.mean(points, axis=0)  # less cancellation far from the origin
-    norms = jnp.sum(jnp.square(centred), axis=1)
-    squared = jnp.maximum(norms[:, None] + norms[None, :] - 2 * centred @ centred.T, 0.0)
+    squared = cross_distances(points, points)
     return squared * (1 - jnp.eye(points.shape[0], dtype=squared.dtype))
 
 
 def cross_distances(rows: Array, columns: Array) -> Array:
     """Squared Euclidean distance of every row from every column, shape (r, c); never negative."""
-    centre = jnp.mean(columns, axis=0)
+    centre = jnp.mean(columns, axis=0)  # less cancellation far from the origin
     rows, columns = rows - centre, columns - centre
     norms = jnp.sum(jnp.square(rows), axis=1)[:, None] + jnp.sum(jnp.square(columns), axis=1)[None, :]
     return jnp.maximum(norms - 2 * rows @ columns.T, 0.0)
@@ -207,8 +201,8 @@ class Precomputed:
     Parameters
     ----------
     covariance : array, shape (n, n), optional
-        Symmetric positive semidefinite, in the order of the entities. By default it is what the data have as attributes: in the row of
-        each entity its kernel with all of them.
+        Symmetric positive semidefinite, in the order of the items. By default it is what the data have as attributes: in the row of
+        each item its kernel with all of them.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """The graph cut kernel on rankings (Conserva, Deisenroth & Sesh Kumar 2022, GCK)."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -12,19 +12,18 @@ import scipy.sparse
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
-from relpref.data import Rankings
 from relpref.data.arrays import listed
-from relpref.data.labels import LabelIndex, plain_labels
-from relpref.errors import DataError
+from relpref.data.labels import LabelIndex
+from relpref.errors import DataError, renamed_keywords
 from relpref.kernels.attribute import squared_distances
-from relpref.kernels.pairwise import expected_sign
 from relpref.kernels.positions import (
     by_rows,
     exhaustive,
     exhaustive_only,
+    expected_sign,
     in_double,
-    mean_over_placements,
-    pooled,
+    mean_over_completions,
+    over_items,
     position_array,
     traced,
     with_items_of,
@@ -39,57 +38,104 @@ class SubmodularFunction(Protocol):
         """F(A) of many sets: from indicators (1 = in A), shape (..., n), to values, shape (...); JAX can trace it."""
 
 
+@renamed_keywords(key="rng_key", tolerance="tol")
 def submodular_features(
     rankings: Any,
     function: SubmodularFunction,
     *,
     placements: Literal["auto", "all", "sample"] = "auto",
-    tolerance: float = 0.05,
-    key: Any = 0,
+    tol: float = 0.05,
+    rng_key: Any = 0,
     return_error: bool = False,
 ) -> Any:
     """Features of rankings by any submodular function: the point s of least norm with s(B) ≥ F(B) for all prefixes B of a ranking.
 
     Parameters
     ----------
-    rankings : Rankings or array of int, shape (m, n)
-        Of any kind.
     function : SubmodularFunction
         Hashable, as functions are; one that stays the same object is compiled once.
-    placements, tolerance, key, return_error
-        As for `cut_features`.
-
-    Returns
-    -------
-    features : array, shape (m, n)
-    error : array, shape (m, n)
-        Only with ``return_error``.
+    rankings, placements, tol, rng_key, return_error
+        As for `cut_features`; so are the returned features and errors.
 
     Notes
     -----
     For a prefix B of the most preferred items Σ_{i in B} s_i ≥ F(B), with equality for all items. GCK eq. 7 has "≤", for prefixes
     of the least preferred; as printed, its solution for a cut would be s = 0.
     """
-    positions = position_array(rankings)
-    compiled = partial(_by_function, function)
-    if traced(positions):
-        return exhaustive_only(compiled(positions), positions)
-    values, error = mean_over_placements(
-        positions, lambda rows: by_rows(compiled, rows), placements=placements, tolerance=tolerance, key=key
+    values, error = _of_any_kind(
+        partial(_by_function, function),
+        position_array(rankings),
+        placements=placements,
+        tol=tol,
+        rng_key=rng_key,
     )
     return (values, error) if return_error else values
 
 
+def _of_any_kind(function: Callable[..., Array], positions: Any, *arguments: Any, **options: Any) -> Any:
+    """Features, by a compiled function of those of exhaustive rankings, and their standard errors."""
+    if traced(positions, *arguments):
+        values = exhaustive_only(function(positions, *arguments), positions)
+        return values, jnp.zeros_like(values)
+    return mean_over_completions(positions, lambda rows: by_rows(function, rows, *arguments), **options)
+
+
 @partial(jax.jit, static_argnums=0)
 def _by_function(function: SubmodularFunction, positions: Array) -> Array:
-    return pooled(increments(function, positions), positions)
-
-
-def increments(function: SubmodularFunction, positions: Array) -> Array:
-    """What each block adds to F of the blocks before it, shared evenly by its items, shape (m, n) (GCK eq. 11)."""
+    """With what each block adds to F of the blocks before it, shared evenly by its items (GCK eq. 11)."""
     own, other = positions[:, :, None], positions[:, None, :]
     through, before = (other <= own).astype(float), (other < own).astype(float)
-    return (function(through) - function(before)) / jnp.sum(through - before, axis=-1)
+    gains = (function(through) - function(before)) / jnp.sum(through - before, axis=-1)
+    return pooled(gains, positions)
+
+
+def pooled(gains: Array, positions: Array) -> Array:
+    """Average gains over the pools of the best fit that does not rise from a more to a less preferred block, shape (m, n).
+
+    With F(B) the sum of the gains of the items in B, these are the slopes of the least concave majorant of the points
+    (|B_k|, F(B_k)) over the prefixes B_k of a ranking, what the pool-adjacent-violators algorithm finds
+    (GCK algorithm 1; Best & Chakravarti 1990). A prefix is a vertex of the majorant if every chord that ends there is steeper than
+    every chord that starts there. All chords of a ranking are looked at, O(n²), without branches, sort or stack, so that it runs
+    along all rankings at once. The result is linear in the gains as long as the pools stay the same, and is so differentiated.
+    Positions are any numbers that order the blocks, the smallest first.
+    """
+    fixed = jax.lax.stop_gradient(gains)
+    zero = jnp.zeros_like(fixed)
+
+    def add(sums: Any, position: Array, gain: Array) -> Any:
+        """Gains and sizes of the blocks before that of each item, and through it."""
+        places = (position < positions, position <= positions)
+        parts = ((here, value) for value in (gain, 1) for here in places)
+        return tuple(
+            total + jnp.where(here, value, 0) for total, (here, value) in zip(sums, parts, strict=True)
+        )
+
+    before, through, fewer, size = over_items(add, (zero,) * 4, positions, fixed)
+
+    def chords(extremes: Any, position: Array, *sums: Array) -> Any:
+        ending, starting = extremes
+        sum_before, sum_through, size_before, size_through = sums
+        earlier = position <= positions
+        chord = (through - sum_before) / jnp.where(earlier, size - size_before, 1)
+        ending = jnp.where(earlier, jnp.minimum(ending, chord), ending)
+        chord = (sum_through - through) / jnp.where(earlier, 1, size_through - size)
+        return ending, jnp.where(earlier, starting, jnp.maximum(starting, chord))
+
+    extremes = (jnp.full_like(fixed, jnp.inf), jnp.full_like(fixed, -jnp.inf))
+    ending, starting = over_items(chords, extremes, positions, before, through, fewer, size)
+
+    def latest(start: Array, position: Array, vertex: Array) -> Array:
+        return jnp.where(position < positions, jnp.maximum(start, vertex), start)
+
+    # A pool is known by the size of the vertex before it.
+    start = over_items(latest, zero, positions, jnp.where(ending > starting, size, 0))
+
+    def average(sums: Any, other: Array, gain: Array) -> Any:
+        same = other == start
+        return sums[0] + jnp.where(same, gain, 0), sums[1] + same
+
+    total, members = over_items(jax.checkpoint(average), (jnp.zeros_like(gains), zero), start, gains)
+    return total / members
 
 
 def item_graph(
@@ -113,11 +159,6 @@ def item_graph(
     -------
     array, shape (n, n)
         NumPy, float64; inside a trace a JAX array, differentiable with respect to attributes and ℓ.
-
-    Raises
-    ------
-    DataError
-        If attributes or ℓ cannot be used, or most pairs have equal attributes, so that the median is 0.
     """
     check_keep(keep)
     if isinstance(lengthscale, str) and lengthscale != "median":
@@ -127,8 +168,7 @@ def item_graph(
         attributes = np.asarray(attributes, dtype=np.float64)
         if attributes.ndim != 2 or not attributes.shape[1] or not np.isfinite(attributes).all():
             raise DataError(
-                f"item graph: attributes of shape {attributes.shape} with {int((~np.isfinite(attributes)).sum())} numbers that are "
-                "not finite; give a row of finite numbers for each item"
+                f"item graph: attributes of shape {attributes.shape}; give a row of finite numbers for each item"
             )
         if scale is None:
             scale = in_double(median_distance, attributes)
@@ -143,7 +183,7 @@ def item_graph(
 
 @partial(jax.jit, static_argnames="keep")
 def similarity(attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float | None = None) -> Array:
-    """What `item_graph` computes, of what it has checked; a lengthscale of None is the median."""
+    """`item_graph` without checks; a lengthscale of None is the median."""
     points = real(attributes)
     scale = median_distance(points) if lengthscale is None else real(lengthscale)
     n = points.shape[0]
@@ -153,7 +193,6 @@ def similarity(attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float
 
 @jax.jit
 def median_distance(attributes: ArrayLike) -> Array:
-    """Median of the Euclidean distances of all pairs of items."""
     points = real(attributes)
     rows, columns = np.triu_indices(points.shape[0], 1)
     distances = jnp.sqrt(jnp.sum(jnp.square(points[rows] - points[columns]), axis=1))
@@ -161,7 +200,7 @@ def median_distance(attributes: ArrayLike) -> Array:
 
 
 def heaviest(weights: Array, keep: float) -> Array:
-    """Set all but the heaviest share of the pairs to zero; which ones they are is not differentiated."""
+    """Set all but the heaviest share of the pairs to zero."""
     rows, columns = np.triu_indices(weights.shape[0], 1)
     number = min(max(round(keep * rows.size), 1), rows.size)
     fixed = jax.lax.stop_gradient(weights)
@@ -174,20 +213,8 @@ def checked_weights(
 ) -> Any:
     """Weights of a graph of items as they are used: symmetric, no loops.
 
-    Parameters
-    ----------
-    weights : array, sparse matrix or DataFrame, shape (n, n)
-        Not negative; 0 = no edge. The diagonal is ignored: an item cannot be cut from itself.
-    num_items : int, optional
-        What n must be.
-    labels : sequence of hashable, length n, optional
-        Of the items, by which a DataFrame is read; rows and columns of other items are left out.
-
-    Raises
-    ------
-    DataError
-        If the shape is another, or a weight is negative, not finite or not that of the opposite direction. Traced weights are
-        only checked for their shape.
+    The diagonal is ignored: an item cannot be cut from itself. A DataFrame is read by the ``labels`` of the items. Traced weights are
+    only checked for their shape.
     """
     matrix = weights if traced(weights) else _dense(weights, labels)
     n = matrix.shape[0] if matrix.ndim else 0
@@ -201,8 +228,7 @@ def checked_weights(
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise DataError(
-            f"item graph: the weight of items {row} and {column} is {matrix[row, column]}; weights are finite and not negative "
-            "(0 = no edge), because a cut with negative weights is not submodular"
+            f"item graph: the weight of items {row} and {column} is {matrix[row, column]}; give finite weights, not negative"
         )
     uneven = np.abs(matrix - matrix.T) > 1e-10 * np.abs(matrix).max(initial=0.0)
     if uneven.any():
@@ -219,17 +245,16 @@ def _dense(weights: Any, labels: Sequence[Hashable] | None) -> NDArray[np.float6
         require_memory(8.0 * weights.shape[0] * weights.shape[-1], "a dense matrix of the items' weights")
         return np.array(weights.toarray(), dtype=np.float64)
     if isinstance(weights, pd.DataFrame):
-        sides = [
-            LabelIndex(plain_labels(side, lambda row: f"item graph, {row}"), lambda row: f"item graph, {row}")
-            for side in (weights.index, weights.columns)
-        ]
-        known = sides[0].labels if labels is None else labels
-        if labels is None and sides[0].labels != sides[1].labels:
+        known = tuple(weights.index) if labels is None else labels
+        if labels is None and known != tuple(weights.columns):
             raise DataError(
-                "item graph: index and columns of the DataFrame are not the same labels in the same order; give frame.loc[labels, labels]"
+                "item graph: index and columns are not the same labels in the same order; give frame.loc[labels, labels]"
             )
         rows, columns = (
-            side.locate(known, lambda _: "item graph", "give every item a row and a column") for side in sides
+            LabelIndex(tuple(side), lambda row: f"item graph, {row}").locate(
+                known, lambda _: "item graph", "give every item a row and a column"
+            )
+            for side in (weights.index, weights.columns)
         )
         return np.array(weights.to_numpy(dtype=np.float64)[np.ix_(rows, columns)])
     try:
@@ -237,29 +262,27 @@ def _dense(weights: Any, labels: Sequence[Hashable] | None) -> NDArray[np.float6
     except (TypeError, ValueError):
         raise DataError(
             f"item graph: got {type(weights).__name__}; give a matrix of weights, a row and a column for each item, or a DataFrame "
-            "labelled with the items, such as networkx.to_pandas_adjacency(graph)"
+            "labeled with the items, such as networkx.to_pandas_adjacency(graph)"
         ) from None
 
 
 def check_keep(keep: float | None) -> None:
-    """Refuse what is no share."""
     if keep is not None and not 0 < keep <= 1:
-        raise DataError(
-            f"item graph: keep is {keep}; it is the share of the pairs that keep their weights, 0 < keep <= 1"
-        )
+        raise DataError(f"item graph: keep is {keep}; it is a share of the pairs, above 0 and at most 1")
 
 
 Graph = Any  # ArrayLike | sparse matrix | DataFrame | str | None
 
 
+@renamed_keywords(key="rng_key", tolerance="tol")
 def cut_features(
     rankings: Any,
     graph: Graph = None,
     *,
     normalize: bool = False,
     placements: Literal["auto", "all", "sample", "raw"] = "auto",
-    tolerance: float = 0.05,
-    key: Any = 0,
+    tol: float = 0.05,
+    rng_key: Any = 0,
     return_error: bool = False,
 ) -> Any:
     """Cut features of rankings of any kind: a number for each item, the larger, the more preferred among its neighbors.
@@ -270,18 +293,17 @@ def cut_features(
         Position of each item's block, 0 = most preferred; −1 = not ranked.
     graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
         Weights between items, symmetric and not negative, of a DataFrame by the items' labels; or the name of a relation of the items.
-        By default `item_graph` of the items' standardized attributes. An item without an edge has the feature 0. A graph of several components
-        is allowed: the order of items in different components changes no gain; it only says which gains are pooled.
+        By default `item_graph` of the items' standardized attributes. An item without an edge has the feature 0. Of items in different
+        components of the graph the order only says which gains are pooled.
     normalize : bool
         Divide by `cut_scale`, so that kernels of different graphs can be compared.
     placements : "auto", "all", "sample" or "raw"
         How non-exhaustive rankings are treated, whose features are means over all placements of the items that are not ranked
         (GCK eq. 14). "all": enumerate. "sample": sample. "auto": enumerate where there are at most 1024. "raw": the mean of the
         gains before they are made monotone, in closed form; biased, for where it has to be fast.
-    tolerance : float
-        Sampling goes on until the standard error of a ranking's features, as the root of the summed squares, is at most this share of
-        their norm.
-    key : int or JAX key
+    tol : float
+        Sampling goes on until the norm of the standard errors of a ranking's features is at most this share of their norm.
+    rng_key : int or JAX key
         For the sampling. The same key and ranking give the same features whatever the other rankings are.
     return_error : bool
 
@@ -290,8 +312,8 @@ def cut_features(
     features : array, shape (m, n)
         NumPy, float64. Inside a trace a JAX array, which is differentiable with respect to the weights.
     error : array, shape (m, n)
-        Only with ``return_error``: standard errors, from sixteen independent rounds of placements or more, widened for being estimated
-        from few (deviations in their units have about the variance 1, with the tails of Student's distribution); 0 where nothing was sampled.
+        Only with ``return_error``: standard errors, from sixteen independent rounds or more, widened for being estimated from few
+        (deviations in their units have about the variance 1, with the tails of Student's distribution); 0 where nothing was sampled.
 
     Raises
     ------
@@ -307,43 +329,27 @@ def cut_features(
     """
     positions = position_array(rankings)
     weights = graph_weights(rankings, graph, positions.shape[1])
-    scale = cut_scale(weights) if normalize else 1.0
     values: Any
-    if traced(positions, weights):
-        if placements == "raw":
-            values = jnp.where(
-                jnp.all(positions >= 0, axis=1, keepdims=True),
-                exhaustive_features(positions, weights),
-                mean_gains(positions, weights),
-            )
-        else:
-            values = exhaustive_only(exhaustive_features(positions, weights), positions)
-        return (values / scale, jnp.zeros_like(values)) if return_error else values / scale
-    if placements == "raw":
-        values, error = np.empty(positions.shape), np.zeros(positions.shape)
-        known = exhaustive(positions)
-        values[known] = by_rows(exhaustive_features, positions[known], weights)
-        values[~known] = by_rows(mean_gains, positions[~known], weights)
+    known: Any
+    if placements != "raw":
+        options: dict[str, Any] = {"placements": placements, "tol": tol, "rng_key": rng_key}
+        values, error = _of_any_kind(exhaustive_features, positions, weights, **options)
+    elif traced(positions, weights):
+        known = jnp.all(positions >= 0, axis=1, keepdims=True)
+        values = jnp.where(known, exhaustive_features(positions, weights), _mean_gains(positions, weights))
+        error = jnp.zeros_like(values)
     else:
-        values, error = mean_over_placements(
-            positions,
-            lambda rows: by_rows(exhaustive_features, rows, weights),
-            placements=placements,
-            tolerance=tolerance,
-            key=key,
-        )
+        values, error, known = np.empty(positions.shape), np.zeros(positions.shape), exhaustive(positions)
+        values[known] = by_rows(exhaustive_features, positions[known], weights)
+        values[~known] = by_rows(_mean_gains, positions[~known], weights)
+    scale = cut_scale(weights) if normalize else 1.0
     return (values / scale, error / scale) if return_error else values / scale
 
 
 def cut_kernel(a: Any, b: Any = None, graph: Graph = None, **options: Any) -> Any:
     """Inner products of cut features (GCK eq. 12 and 14), shape (m, m') or (m, m).
 
-    Parameters
-    ----------
-    a, b : Rankings or array of int, shape (m, n)
-        ``b`` is ``a`` by default. Items of `Rankings` are matched by their labels; one that ``b`` lacks is not ranked by ``b``.
-    graph, **options
-        As for `cut_features`.
+    ``a`` and ``b`` are as for `kendall_kernel`, the others as for `cut_features`.
     """
     require_memory(
         8.0 * len(position_array(a)) * len(position_array(a if b is None else b)), "the cut kernel"
@@ -356,12 +362,7 @@ def cut_scale(weights: Any) -> Any:
     """Root of the expected squared norm of the raw gains of a uniformly random full ranking; 1 for a graph without edges.
 
     E g_i² = ⅔ Σ_j W_ij² + ⅓ (Σ_j W_ij)²: two other items are on the same side of i in two thirds of the rankings. It depends on the
-    graph alone, so that new rankings are scaled as old ones.
-
-    Parameters
-    ----------
-    weights : array, shape (n, n)
-        As ``graph`` of `cut_features`.
+    graph alone, so that new rankings are scaled as old ones. Weights, shape (n, n), are as ``graph`` of `cut_features`.
     """
     return in_double(_scale, checked_weights(weights))
 
@@ -382,58 +383,62 @@ def exhaustive_features(positions: Array, weights: Array) -> Array:
     """Cut features of exhaustive rankings, shape (m, n), from positions of any numbering and checked weights."""
     weights = real(weights)
 
-    def add(gains: Array, other: tuple[Array, Array]) -> tuple[Array, None]:
-        position, weight = other
-        return gains + weight * jnp.sign(position[:, None] - positions), None
+    def add(gains: Array, position: Array, weight: Array) -> Array:
+        return gains + weight * jnp.sign(position - positions)
 
-    # Item by item: no array is larger than the rankings. What is cheap to compute again is not kept for the gradient.
+    # What is cheap to compute again is not kept for the gradient.
     nothing = jnp.zeros(positions.shape, weights.dtype)
-    gains, _ = jax.lax.scan(jax.checkpoint(add), nothing, (positions.T, weights))
-    return pooled(gains, positions)
+    return pooled(over_items(jax.checkpoint(add), nothing, positions, weights[:, None]), positions)
 
 
 @jax.jit
-def mean_gains(positions: Array, weights: Array) -> Array:
-    """Mean raw gains over all placements, shape (m, n): a missing item is as likely in each of the l + 1 slots between l blocks."""
+def _mean_gains(positions: Array, weights: Array) -> Array:
+    """Mean raw gains over all completions, shape (m, n): a missing item is as likely in each of the l + 1 slots between l blocks."""
     weights = real(weights)
     blocks = jnp.max(positions, axis=1, keepdims=True) + 1
-    ranked = positions >= 0
     # P(below) − P(above) of a missing item, for the block of each item; 0 for missing items, which are alike.
-    lead = jnp.where(ranked, (blocks - 1 - 2 * positions).astype(weights.dtype) / (blocks + 1), 0)
+    lead = (blocks - 1 - 2 * positions).astype(weights.dtype) / (blocks + 1)
+    lead = jnp.where(positions >= 0, lead, 0)
 
-    def add(gains: Array, other: tuple[Array, ...]) -> tuple[Array, None]:
-        position, ahead, weight = other
-        return gains + weight * expected_sign(positions, lead, position[:, None], ahead[:, None]), None
+    def add(gains: Array, position: Array, ahead: Array, weight: Array) -> Array:
+        return gains + weight * expected_sign(positions, lead, position, ahead)
 
     nothing = jnp.zeros(positions.shape, weights.dtype)
-    return jax.lax.scan(jax.checkpoint(add), nothing, (positions.T, lead.T, weights))[0]
+    return over_items(jax.checkpoint(add), nothing, positions, lead, weights[:, None])
 
 
-def graph_weights(rankings: Any, graph: Graph, num_items: int) -> Any:
-    """Weights of the graph that an argument ``graph`` stands for, see `cut_features`."""
+def graph_weights(
+    rankings: Any,
+    graph: Graph,
+    num_items: int,
+    lengthscale: Literal["median"] | ArrayLike = "median",
+    keep: float | None = None,
+) -> Any:
+    """Weights of the graph that an argument ``graph`` stands for, see `cut_features`; the others are of `item_graph`."""
     items = getattr(rankings, "items", None)
     if graph is None:
-        if items is None or not items.attributes.shape[1]:
+        attributes = require_attributes(items)
+        # Also where the attributes are traced.
+        if isinstance(lengthscale, str) and rankings.items_alike:
             raise DataError(
-                "cut kernel: there is no graph of the items, and they have no attributes to make one from; give graph=, "
-                "or rankings.with_items(table)"
+                "cut kernel: most pairs of items have equal attributes, so that the median of their distances is no lengthscale; give one, "
+                "Cut(lengthscale=1.0), or a graph, item_graph(rankings.items.standardized_attributes(), lengthscale=1.0)"
             )
-        require_different_items(rankings)
-        return item_graph(items.standardized_attributes())
+        return item_graph(attributes, lengthscale=lengthscale, keep=keep)
     if isinstance(graph, str):
         relations = {} if items is None else items.relations
         if graph not in relations:
-            raise DataError(
-                f"cut kernel: there is no relation {graph!r} of the items; there are: {listed(relations) or 'none'}"
-            )
-        return relations[graph].weight_matrix
-    return checked_weights(graph, num_items, None if items is None else items.entities)
+            raise DataError(f"cut kernel: no relation {graph!r} of the items; there are: {listed(relations)}")
+        weights = relations[graph].weight_matrix
+    else:
+        weights = checked_weights(graph, num_items, None if items is None else items.labels)
+    return weights if keep is None else in_double(partial(heaviest, keep=keep), weights)
 
 
-def require_different_items(rankings: Rankings) -> None:
-    """Refuse a median distance of 0 as a lengthscale, also where the attributes are traced."""
-    if rankings.items_alike:
+def require_attributes(items: Any) -> Any:
+    """Standardized attributes of the items, shape (n, d), at least one of them."""
+    if items is None or not items.attributes.shape[1]:
         raise DataError(
-            "cut kernel: most pairs of items have equal attributes, so that the median of their distances is no lengthscale; give one, "
-            "Cut(lengthscale=1.0), or a graph, item_graph(rankings.items.standardized_attributes(), lengthscale=1.0)"
+            "cut kernel: the items have no attributes; give graph=, or rankings.with_items(table)"
         )
+    return items.standardized_attributes()

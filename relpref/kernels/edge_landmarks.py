@@ -20,18 +20,10 @@ Edges = tuple[Any, Any]
 
 
 def edge_kernel(left: Matrix, right: Matrix, sign: float, first: Edges, second: Edges) -> Any:
-    """Kernel between a edges and b edges, shape (a, b); JAX in, JAX out.
+    """Kernel between a edges and b edges, each as (conditioning nodes, objects), shape (a, b); JAX in, JAX out.
 
     K(v, v') G(w, w') for ``sign`` 0; ½ [K(v, v') K(w, w') ± K(v, w') K(w, v')] for a symmetric (1) or reciprocal (−1)
-    relation (CR10 section 3).
-
-    Parameters
-    ----------
-    left, right : array, shape (p, p) and (m, m)
-        Kernels of conditioning nodes and of objects; the same for a symmetric or reciprocal relation.
-    sign : {0, 1, -1}
-    first, second : (array of int, array of int)
-        Conditioning node and object of each edge.
+    relation (CR10 section 3), with K and G, shapes (p, p) and (m, m), as ``left`` and ``right``.
     """
     (rows, columns), (other_rows, other_columns) = first, second
     # The few columns first: what is gathered from then on has no more than the result's entries.
@@ -51,15 +43,10 @@ def edge_diagonal(left: Matrix, right: Matrix, sign: float, edges: Edges) -> Any
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class EdgeLandmarks:
-    """Edges that stand for all others.
+    """Edges that stand for all others, by the positions of their nodes and objects, shape (r,).
 
-    Attributes
-    ----------
-    rows, columns : array of int, shape (r,)
-        Conditioning node and object of each, by position.
-    error : float
-        Share of the observed edges' prior variance that the landmarks leave out, 0 to 1, at the hyperparameters for which they
-        were chosen; at 0 the process is the exact one.
+    ``error`` is the share of the observed edges' prior variance that they leave out, 0 to 1, at the hyperparameters for which they were chosen;
+    at 0 the process is the exact one.
     """
 
     rows: Positions
@@ -80,24 +67,8 @@ class EdgeLandmarks:
     ) -> Self:
         """Choose some of the edges at random, the less those chosen explain one the more likely it is (`pivoted_cholesky`).
 
-        Parameters
-        ----------
-        left, right : array
-            Kernels of conditioning nodes and of objects.
-        edges : (array of int, array of int)
-            To choose from; repeated ones count once.
-        number : int, optional
-            How many at most; by default as many as it takes to leave nothing out.
-        sign : {0, 1, -1}
-            As for `edge_kernel`.
-        weights : array, shape (q,), optional
-            How much it matters to explain each edge.
-        seed : int
-
-        Raises
-        ------
-        DataError
-            If no edge varies under the kernel, or a kernel matrix is none.
+        Arguments are those of `edge_kernel`, and besides the ``number`` of landmarks at most, by default as many as it takes to leave nothing
+        out, and ``weights``, shape (q,): how much it matters to explain each edge. Repeated edges count once.
         """
         left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
         own, first = np.unique(edges[0] * right.shape[0] + edges[1], return_index=True)
@@ -148,23 +119,11 @@ class EdgeLandmarks:
 
 @dataclass(frozen=True)
 class EdgeGram:
-    """The q x q kernel matrix of q edges between training nodes.
+    """The q x q kernel matrix of q edges, given by their ``rows`` and ``columns`` between training nodes, shape (q,) each.
 
-    A product costs O(p²m + pm²) for a complete graph and O(q (p + m)) for a sparse one, whichever is less by measured
-    speeds; the memory is that of a few p x m matrices or less.
-
-    Parameters
-    ----------
-    kernel : PairwiseKernel
-    left, right : Side
-        The p conditioning nodes and the m objects (`Side.training`); the same for a kernel of one domain.
-    rows, columns : array of int, shape (q,)
-        The nodes that each edge joins. An edge may occur several times.
-
-    Raises
-    ------
-    DataError
-        If an edge joins nodes that are not there.
+    A product costs O(p²m + pm²) for a complete graph and O(q (p + m)) for a sparse one, whichever is less by measured speeds; the memory is
+    that of a few p x m matrices or less. ``left`` and ``right`` are the p conditioning nodes and the m objects (`Side.training`), the same
+    for a kernel of one domain. An edge may occur several times.
     """
 
     kernel: PairwiseKernel
@@ -174,10 +133,12 @@ class EdgeGram:
     columns: Indices
     complete: bool = field(init=False)
     """Whether the edges are all pairs of nodes, each once, row by row."""
-    _distinct: "_Distinct | None" = field(init=False, repr=False)
+    _distinct: tuple[Indices, Indices] = field(init=False, repr=False)
+    """Rows and columns of the distinct pairs, row by row, where the edges are not complete."""
+    _place: Indices | None = field(init=False, repr=False)
+    """Which distinct pair each edge joins; None if the edges are the distinct pairs in their order."""
 
     def __post_init__(self) -> None:
-        """Find the distinct pairs of nodes."""
         shape = self.shape
         if self.rows.ndim != 1 or self.rows.shape != self.columns.shape:
             raise DataError(
@@ -189,10 +150,13 @@ class EdgeGram:
                 raise DataError(
                     f"edges have {name}s from {found.min()} to {found.max()}; they must be 0 to {size - 1}"
                 )
-        pair = self.rows * shape[1] + self.columns
+        pair, place = self.rows * shape[1] + self.columns, None
         complete = len(pair) == shape[0] * shape[1] and bool(np.all(pair == np.arange(len(pair))))
+        if not np.all(pair[1:] > pair[:-1]):
+            pair, place = np.unique(pair, return_inverse=True)
         object.__setattr__(self, "complete", complete)
-        object.__setattr__(self, "_distinct", None if complete else _Distinct.of(pair, shape))
+        object.__setattr__(self, "_distinct", np.divmod(pair, shape[1]))
+        object.__setattr__(self, "_place", place)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -200,49 +164,25 @@ class EdgeGram:
         return len(self.left.index), len(self.right.index)
 
     def __len__(self) -> int:
-        """How many edges there are, q."""
         return len(self.rows)
 
     def weights(self, dual: Floats) -> Weights:
-        """Each edge's coefficient at its place, shape (p, m): a sparse array where that is faster."""
-        if self._distinct is None:
+        """Each edge's coefficient at its place, summed over equal edges, shape (p, m): a sparse array where that is faster."""
+        if self.complete:
             return dual.reshape(self.shape)
-        return self._distinct.weights(dual, self.shape)
+        (rows, columns), shape = self._distinct, self.shape
+        values = dual if self._place is None else np.bincount(self._place, dual, len(rows))
+        if is_dense(len(rows), shape[0] * shape[1]):
+            matrix = np.zeros(shape)
+            matrix[rows, columns] = values
+            return matrix
+        starts = np.searchsorted(rows, np.arange(shape[0] + 1))
+        return sparse.csr_array((values, columns, starts), shape=shape)
 
     def __matmul__(self, dual: Floats) -> Floats:
         """The scores of the edges, K a, shape (q,)."""
         weights = self.weights(dual)
-        if self._distinct is None:
+        if self.complete:
             return self.kernel.scores(self.left, self.right, weights).ravel()
-        distinct = self._distinct
-        scores = self.kernel.at(self.left, self.right, weights, distinct.rows, distinct.columns)
-        return scores if distinct.place is None else scores[distinct.place]
-
-
-@dataclass(frozen=True)
-class _Distinct:
-    """The distinct pairs of nodes among the edges, row by row."""
-
-    rows: Indices
-    columns: Indices
-    place: Indices | None
-    """Which distinct pair each edge joins; None if the edges are the distinct pairs in their order."""
-
-    @classmethod
-    def of(cls, pair: Indices, shape: tuple[int, int]) -> "_Distinct":
-        """From the edges' numbers in the p x m matrix."""
-        if np.all(pair[1:] > pair[:-1]):
-            return cls(*np.divmod(pair, shape[1]), None)
-        distinct, place = np.unique(pair, return_inverse=True)
-        return cls(*np.divmod(distinct, shape[1]), place)
-
-    def weights(self, dual: Floats, shape: tuple[int, int]) -> Weights:
-        """The coefficients, summed over the edges that join the same nodes, as a matrix."""
-        count = len(self.rows)
-        values = dual if self.place is None else np.bincount(self.place, dual, count)
-        if is_dense(count, shape[0] * shape[1]):
-            matrix = np.zeros(shape)
-            matrix[self.rows, self.columns] = values
-            return matrix
-        starts = np.searchsorted(self.rows, np.arange(shape[0] + 1))
-        return sparse.csr_array((values, self.columns, starts), shape=shape)
+        scores = self.kernel.at(self.left, self.right, weights, *self._distinct)
+        return scores if self._place is None else scores[self._place]

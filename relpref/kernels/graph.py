@@ -20,6 +20,7 @@ from numpyro.distributions import constraints
 from relpref.data import Graph, ScaleReference
 from relpref.description import Description
 from relpref.errors import DataError
+from relpref.likelihoods.tilted import TreeDistribution
 from relpref.limits import MAX_NODES_OF_SPECTRUM
 from relpref.linalg import (
     Covariance,
@@ -38,18 +39,12 @@ from relpref.linalg import (
 
 
 class Features(NamedTuple):
-    """k(x, x') = φ(x)ᵀφ(x') for x ≠ x', and k(x, x) = φ(x)ᵀφ(x) + residual(x).
+    """k(x, x') = φ(x)ᵀφ(x') for x ≠ x', and k(x, x) = φ(x)ᵀφ(x) + residual(x)."""
 
-    Attributes
-    ----------
-    values : Array, shape (m, r)
-        φ, a row for each example.
-    residual : Array, shape (m,), or None
-        Prior variance that the features leave out; None where they leave out nothing.
-    """
-
-    values: Array
-    residual: Array | None = None
+    values: Array  # φ, a row for each example, shape (m, r)
+    residual: Array | None = (
+        None  # prior variance that the features leave out, shape (m,); None where that is nothing
+    )
 
 
 def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
@@ -61,12 +56,8 @@ def landmark_features(cross: Array, corner: Array, diagonal: Array) -> Features:
 
     Parameters
     ----------
-    cross : Array, shape (m, r)
-        k(x, Z).
-    corner : Array, shape (r, r)
-        k(Z, Z).
-    diagonal : Array, shape (m,)
-        k(x, x).
+    cross, corner, diagonal : Array, shapes (m, r), (r, r) and (m,)
+        k(x, Z), k(Z, Z) and k(x, x).
     """
     return factored_features(cross, cholesky(corner).lower, diagonal)
 
@@ -79,8 +70,8 @@ def factored_features(cross: Array, lower: Array, diagonal: Array) -> Features:
 
 Floats = NDArray[np.float64]
 
-_SOLVERS: WeakKeyDictionary[Graph, LaplacianSolver] = WeakKeyDictionary()
-_HEATS: WeakKeyDictionary[Graph, HeatKernel] = WeakKeyDictionary()
+# What was found out about a graph too large for its spectrum; copies with another scale share it.
+_KNOWN: WeakKeyDictionary[Graph, dict[str, Any]] = WeakKeyDictionary()
 
 
 class KernelCovariance(Covariance):
@@ -109,12 +100,6 @@ class KernelCovariance(Covariance):
 
     def block(self, rows: Any, columns: Any) -> Any:
         return self.without_matrix.block(rows, columns)
-
-    def row_means(self, rows: Any) -> Any:
-        return self.without_matrix.row_means(rows)
-
-    def average(self) -> float:
-        return self.without_matrix.average()
 
     def showing(self, progress: Callable[[], Any]) -> Covariance:
         return self.without_matrix.showing(progress)
@@ -150,7 +135,7 @@ class GraphCovariance(KernelCovariance):
         form = getattr(self.kernel, "implicit", None)
         if form is None:
             raise DataError(
-                f"{type(self.kernel).__name__} has no form for so many entities; RegularizedLaplacian, Diffusion and HiddenCommonCause "
+                f"{type(self.kernel).__name__} has no form for so many items; RegularizedLaplacian, Diffusion and HiddenCommonCause "
                 "have, or fit with structure='dense'"
             )
         known = {name: float(value) for name, value in self.values.items()}
@@ -181,8 +166,8 @@ class AttributeCovariance(KernelCovariance):
         cross = getattr(self.kernel, "cross", None)
         if cross is None:
             raise DataError(
-                f"{type(self.kernel).__name__} has no method cross(rows, columns, **hyperparameters) for the covariances of some entities "
-                "with others, which so many entities need; write it, or fit with structure='dense'"
+                f"{type(self.kernel).__name__} has no method cross(rows, columns, **hyperparameters) for the covariances of some items "
+                "with others, which so many items need; write it, or fit with structure='dense'"
             )
         compiled = jax.jit(cross)
 
@@ -195,16 +180,9 @@ class AttributeCovariance(KernelCovariance):
 
 
 def graph_covariance(kernel: Any, graph: Any, *, normalize: bool, **values: Any) -> GraphCovariance:
-    """The covariance that a kernel gives the nodes of a graph, evaluated when an engine asks.
+    """The covariance that a kernel with the hyperparameters ``values`` gives the nodes of a graph, evaluated when an engine asks.
 
-    Parameters
-    ----------
-    kernel : GraphKernel
-    graph : Graph
-    normalize : bool
-        See `RegularizedLaplacian`.
-    **values
-        Hyperparameters of the kernel by name.
+    For ``normalize`` see `RegularizedLaplacian`.
     """
     return GraphCovariance(kernel, graph, values, normalize)
 
@@ -215,7 +193,7 @@ def attribute_covariance(kernel: Any, attributes: Any, **values: Any) -> Attribu
 
 
 def individual_covariance(size: int) -> Identity:
-    """The identity on n entities."""
+    """The identity on n items."""
     return Identity(size)
 
 
@@ -227,23 +205,20 @@ def _filled(points: Floats) -> Floats:
 
 def solver_of(graph: Graph) -> LaplacianSolver:
     """The solver of a graph's Laplacian, made once."""
-    if graph not in _SOLVERS:
-        _SOLVERS[graph] = LaplacianSolver(graph.adjacency())
-    return _SOLVERS[graph]
-
-
-def share_solver(known: Graph, graph: Graph) -> None:
-    """Let a graph with the links of a known one have its solver, and what that has seen."""
-    if known in _SOLVERS:
-        _SOLVERS[graph] = _SOLVERS[known]
+    known = _KNOWN.setdefault(graph, {})
+    if "solver" not in known:
+        known["solver"] = LaplacianSolver(graph.adjacency())
+    solver: LaplacianSolver = known["solver"]
+    return solver
 
 
 def heat_of(graph: Graph, time: float) -> HeatKernel:
     """The heat kernel of a graph, with what is known of it at the last time."""
-    known = _HEATS.get(graph)
-    if known is None or known.time != time:
-        known = _HEATS[graph] = HeatKernel(solver_of(graph), time)
-    return known
+    solver, known = solver_of(graph), _KNOWN[graph]
+    heat: HeatKernel | None = known.get("heat")
+    if heat is None or heat.time != time:
+        heat = known["heat"] = HeatKernel(solver, time)
+    return heat
 
 
 def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
@@ -254,11 +229,30 @@ def scale_reference(graph: Graph) -> tuple[ScaleReference, float]:
     return ScaleReference(eigenvalues, gap_weights, graph.mean_degree, graph.component), error
 
 
-def gap_scale(reference: ScaleReference, function: Any, least: float = 0.0) -> float:
-    """What brings the mean gap variance of a function of the Laplacian, or ``least``, to 2; 1 where there is no gap in a component."""
+def with_scale(graph: Graph) -> tuple[Graph, float | None]:
+    """The graph with what its kernels are scaled by, and the error of that; None where somebody else has given the scale."""
+    known = _KNOWN.setdefault(graph, {})
+    if graph.frozen_reference is None:
+        if "scale" not in known:
+            known["scale"] = scale_reference(graph)
+        graph = graph.with_reference(known["scale"][0])
+        _KNOWN[graph] = known
+    return graph, known["scale"][1] if "scale" in known else None
+
+
+def gap_scale(reference: ScaleReference, function: Any, heat: bool = False) -> Array:
+    """What brings the mean gap variance of a function of the Laplacian to 2; of heat, at least a share of that between components."""
+    variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
+    return unit_scale(jnp.maximum(variance, _LEAST_WITHIN * _heat_between(reference) if heat else 0.0))
+
+
+def _scaled(covariance: Any, graph: Graph, function: Any, heat: bool = False) -> Any:
+    """As by `gap_scale`, with NumPy: JAX would compile for every graph anew."""
+    reference = graph.reference
     variance = float(np.sum(np.asarray(reference.gap_weights) * function(np.asarray(reference.eigenvalues))))
-    variance = max(variance, least)
-    return 2 / variance if variance > 0 else 1.0
+    if heat:
+        variance = max(variance, _LEAST_WITHIN * float(_heat_between(reference)))
+    return covariance.scaled(2 / variance if variance > 0 else 1.0)
 
 
 class GraphKernel(Protocol):
@@ -281,13 +275,12 @@ class RegularizedLaplacian:
 
     Notes
     -----
-    With ``normalize`` the kernel is divided by its mean gap variance over two: then two entities of one component differ, on
+    With ``normalize`` the kernel is divided by its mean gap variance over two: then two items of one component differ, on
     average, as much as two far apart under a unit-amplitude attribute kernel, and amplitudes can be compared. (Unit diagonals
     would not do that: as ι grows, the entries of a component approach a constant and only the gaps count.)
 
-    Prior of ι: log-normal with log-sd 1 and median √(10/mean degree). A node hands its utility to its
-    neighbors in proportion to degree·ι² against 1, so the median makes a typical node lean on its neighbors for ten
-    elevenths and on itself for the rest, and two log-sds reach from nearly independent nodes to nearly constant components.
+    Prior of ι: log-normal with log-sd 1 and median √(10/mean degree). A node leans on its neighbors in proportion to degree·ι²
+    against 1 on itself, for ten elevenths at the median; two log-sds reach from nearly independent nodes to nearly constant components.
     """
 
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
@@ -301,26 +294,24 @@ class RegularizedLaplacian:
     def implicit(self, graph: Graph, *, normalize: bool = True, range: float) -> SparsePrecision:
         """The same for a graph too large for its spectrum: a sparse precision."""
         shift = 1 / range**2
-        scale = (
-            gap_scale(graph.reference, lambda eigenvalues: 1 / (eigenvalues + shift)) if normalize else 1.0
-        )
-        return SparsePrecision(solver_of(graph), shift, scale)
+        found = SparsePrecision(solver_of(graph), shift)
+        return _scaled(found, graph, lambda values: 1 / (values + shift)) if normalize else found
 
     def describe(self) -> Description:
         return Description(
-            "The regularized Laplacian makes linked entities alike.",
+            "The regularized Laplacian makes linked items alike.",
             parameters={
-                "range": "Range: how far utility reaches along links. Near 0 every entity stands for itself; the longer it is, "
+                "range": "Range: how far utility reaches along links. Near 0 every item stands for itself; the longer it is, "
                 "the more those that are linked are alike."
             },
-            unit="two of its entities",
+            unit="two of its items",
             readings={"range": _pull},
         )
 
 
 def _pull(value: float, graph: Graph) -> str:
     pull = graph.mean_degree * value**2
-    return f"a typical entity leans {100 * pull / (1 + pull):.0f}% on its neighbors"
+    return f"a typical item leans {100 * pull / (1 + pull):.0f}% on its neighbors"
 
 
 @jax.tree_util.register_static
@@ -344,35 +335,28 @@ class Diffusion:
         return {"time": dist.LogNormal(-jnp.log(real(graph.reference.mean_degree)), 1.0)}
 
     def __call__(self, graph: Graph, *, normalize: bool = True, time: Array) -> Spectral:
-        least = _LEAST_WITHIN * _heat_between(graph.reference)
-        return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize, least)
+        return _spectral(graph, lambda eigenvalues: jnp.exp(-time * eigenvalues), normalize, True)
 
     def implicit(self, graph: Graph, *, normalize: bool = True, time: float) -> HeatKernel:
         """The same for a graph too large for its spectrum: products with the exponential by polynomials."""
-        least = _LEAST_WITHIN * float(_heat_between(graph.reference))
-        scale = (
-            gap_scale(graph.reference, lambda eigenvalues: np.exp(-time * eigenvalues), least)
-            if normalize
-            else 1.0
-        )
-        return heat_of(graph, time).scaled(scale)
+        found = heat_of(graph, time)
+        return _scaled(found, graph, lambda values: np.exp(-time * values), True) if normalize else found
 
     def describe(self) -> Description:
         return Description(
-            "The diffusion kernel makes linked entities alike, as if utility spread along links like heat (Kondor and Lafferty 2002).",
+            "The diffusion kernel makes linked items alike, as if utility spread along links like heat (Kondor and Lafferty 2002).",
             "R. I. Kondor and J. Lafferty (2002). Diffusion Kernels on Graphs and Other Discrete Input Spaces. In: Proceedings of the "
             "19th International Conference on Machine Learning (ICML 2002).",
             {
-                "time": "Time: how long utility has spread along links like heat. Near 0 every entity stands for itself; the longer "
+                "time": "Time: how long utility has spread along links like heat. Near 0 every item stands for itself; the longer "
                 "it is, the more those that are linked are alike."
             },
-            unit="two of its entities",
+            unit="two of its items",
         )
 
 
-_LEAST_WITHIN = (
-    0.01  # mean gap variance within components that a scale is made of, relative to that between them
-)
+# Mean gap variance within components that a scale is made of, relative to that between them.
+_LEAST_WITHIN = 0.01
 
 
 def _heat_between(reference: ScaleReference) -> Array:
@@ -388,16 +372,12 @@ def _heat_between(reference: ScaleReference) -> Array:
 
 
 def _spectral(
-    graph: Graph, function: Callable[[Array], Array], normalize: bool, least: Any = 0.0
+    graph: Graph, function: Callable[[Array], Array], normalize: bool, heat: bool = False
 ) -> Spectral:
     """A function of the Laplacian; its mean gap variance needs only the eigenvalues, see `Spectrum`."""
     eigenvalues, vectors, _ = (real(array) for array in graph.spectrum)
-    values = function(eigenvalues)
-    if normalize:
-        reference = graph.reference
-        gap_variance = jnp.sum(real(reference.gap_weights) * function(real(reference.eigenvalues)))
-        values = values * unit_scale(jnp.maximum(gap_variance, least))
-    return Spectral(values, vectors)
+    found = Spectral(function(eigenvalues), vectors)
+    return found.scaled(gap_scale(graph.reference, function, heat)) if normalize else found
 
 
 def unit_scale(gap_variance: Array, negligible: float = 0.0) -> Array:
@@ -407,21 +387,10 @@ def unit_scale(gap_variance: Array, negligible: float = 0.0) -> Array:
 
 
 def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Array:
-    """Scale a covariance to a mean gap variance of 2 over the pairs within a component.
+    """Scale a covariance of the nodes to a mean gap variance of 2 over the pairs within a component.
 
-    Parameters
-    ----------
-    covariance : Array, shape (n, n)
-        Of the graph's nodes.
-    graph : Graph
-        The pairs are those of its graph of reference: newcomers do not change the scale by their own gaps, but they do where
-        their links change the covariance of the others.
-    negligible : float
-        Up to this mean gap variance the covariance stays as it is.
-
-    Returns
-    -------
-    Array, shape (n, n)
+    The pairs are those of the graph of reference: newcomers do not change the scale by their own gaps. Up to the mean gap variance
+    ``negligible`` the covariance stays as it is.
     """
     component = jnp.asarray(graph.reference.component)
     known = covariance[: component.size, : component.size]
@@ -432,18 +401,16 @@ def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Arr
     return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1), negligible)
 
 
-class GaussianProcess(dist.Distribution):
+class GaussianProcess(TreeDistribution):
     """Zero-mean Gaussian over n values with a structured covariance.
 
-    Parameters
-    ----------
-    covariance : Covariance
-        Of size n. A `NamedSum` keeps the names of its parts, which is what ``Posterior.explain`` reports.
+    A `NamedSum` keeps the names of its parts, which is what ``Posterior.explain`` reports.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.real_vector
     reparametrized_params: ClassVar[list[str]] = []
+    leaves = ("covariance",)
 
     def __init__(self, covariance: Covariance, *, validate_args: bool | None = None) -> None:
         self.covariance = covariance
@@ -467,36 +434,24 @@ class GaussianProcess(dist.Distribution):
         constant = jnp.sum(jnp.log(jnp.diagonal(lower))) + 0.5 * n * jnp.log(2 * jnp.pi)
         return jnp.reshape(-0.5 * jnp.sum(jnp.square(white), axis=0) - constant, value.shape[:-1])
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        """Children and static part, for JAX."""
-        return (self.covariance,), (self.event_shape,)
 
-    @classmethod
-    def tree_unflatten(cls, aux_data: Any, params: Any) -> "GaussianProcess":
-        """Rebuild without validation; the leaves may be tracers or placeholders."""
-        self = cls.__new__(cls)
-        (self.covariance,) = params
-        dist.Distribution.__init__(self, event_shape=aux_data[0], validate_args=False)
-        return self
-
-
-# 1 % of 2, the gap variance of independent entities: below it, those that are linked count as one.
+# 1 % of 2, the gap variance of independent items: below it, those that are linked count as one.
 _NEGLIGIBLE_GAP = 0.02
 
 
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class HiddenCommonCause:
-    """Entities are alike if they share hidden causes (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP section 3.1).
+    """Items are alike if they share hidden causes (Silva, Chu & Ghahramani 2007, sections 3.1 to 3.3; XPGP section 3.1).
 
-    Every group of linked entities has a hidden cause of its own, and an entity is the sum of its causes brought to unit
-    variance: with U the number of groups that hold both of two entities, the kernel is U_ij / √(U_ii U_jj).
+    Every group of linked items has a hidden cause of its own, and an item is the sum of its causes brought to unit
+    variance: with U the number of groups that hold both of two items, the kernel is U_ij / √(U_ii U_jj).
 
     Parameters
     ----------
     method : {"edges", "cliques"}
         The groups: the two ends of each link (their method II; a link of weight w counts w times, so that U = D + W), or the
-        maximal cliques of the triangulated graph, whatever the weights and the order of the entities (method I; see
+        maximal cliques of the triangulated graph, whatever the weights and the order of the items (method I; see
         `relpref.data.graph.maximal_cliques`: a ring whose nodes nothing tells apart is one clique), which the data must have
         counted: ``data.with_cliques("name")``.
     regularization : float
@@ -505,16 +460,14 @@ class HiddenCommonCause:
     Raises
     ------
     DataError
-        If the method is another one or the regularization is not positive; when called, if the cliques have not been counted,
-        or all entities are linked to each other alike, so that every correlation is the same.
+        When called, if the cliques have not been counted, or all items are linked to each other alike.
 
     Notes
     -----
-    There is no hyperparameter but the amplitude. Links reach one step (or one clique) far: entities without a common group are
-    independent. ``normalize`` is as for `RegularizedLaplacian`, with one exception. Where the entities of a component are all in the
-    same groups (brands: a bipartite relation with one target for each entity), the only gaps within components are those of the
-    regularization, and scaling these up to 2 would blow up the gaps between components. So where their mean variance is below
-    1 % of that between components, the variances stay 1.
+    There is no hyperparameter but the amplitude. Items without a common group are independent. ``normalize`` is as for
+    `RegularizedLaplacian`, with one exception. Where the items of a component are all in the same groups (brands: a bipartite relation
+    with one target for each item), the only gaps within components are those of the regularization, and scaling these up to 2 would
+    blow up the gaps between components. So where their mean variance is below 1 % of that between components, the variances stay 1.
     """
 
     method: Literal["edges", "cliques"] = "edges"
@@ -545,10 +498,10 @@ class HiddenCommonCause:
         return Dense(rescaled(correlation, graph, negligible=_NEGLIGIBLE_GAP) if normalize else correlation)
 
     def implicit(self, graph: Graph, *, normalize: bool = True) -> SparseMatrix:
-        """The same by edges for a graph too large for a matrix: entities that are not linked are independent."""
+        """The same by edges for a graph too large for a matrix: items that are not linked are independent."""
         if self.method != "edges":
             raise DataError(
-                'HiddenCommonCause(method="cliques") has no form for so many entities; take method="edges", or fit with structure=\'dense\''
+                'HiddenCommonCause(method="cliques") has no form for so many items; take method="edges", or fit with structure=\'dense\''
             )
         self._check(graph)
         weights = graph.adjacency()
@@ -571,11 +524,11 @@ class HiddenCommonCause:
 
     def describe(self) -> Description:
         return Description(
-            f"The hidden common cause kernel makes entities alike that share {'links' if self.method == 'edges' else 'cliques'} (Silva, "
+            f"The hidden common cause kernel makes items alike that share {'links' if self.method == 'edges' else 'cliques'} (Silva, "
             "Chu and Ghahramani 2007).",
             "R. Silva, W. Chu and Z. Ghahramani (2007). Hidden Common Cause Relations in Relational Learning. In: Advances in Neural "
             "Information Processing Systems 20 (NIPS 2007).",
-            unit="two of its entities",
+            unit="two of its items",
         )
 
     def _check(self, graph: Graph) -> None:
@@ -588,7 +541,7 @@ class HiddenCommonCause:
         if graph.completeness in constant:
             remedy = "keep only the stronger links" if self.method == "cliques" else "give weights"
             raise DataError(
-                "HiddenCommonCause: every two entities are linked alike, so all correlations are the same and the relation "
+                "HiddenCommonCause: every two items are linked alike, so all correlations are the same and the relation "
                 f"says nothing; {remedy} or link only those above a threshold"
             )
 
@@ -599,5 +552,5 @@ class HiddenCommonCause:
         return weights + jnp.diag(jnp.sum(weights, axis=1) + self.regularization * mean)
 
     def _cliques(self, graph: Graph) -> Array:
-        counts = real(graph.cliques)  # type: ignore[arg-type]  # checked above
+        counts = real(graph.cliques)  # checked above
         return counts + self.regularization * jnp.eye(graph.num_nodes)

@@ -1,4 +1,4 @@
-"""The Mallows kernel on rankings (Jiao & Vert 2015): exact for every exhaustive kind, sampled where items are not ranked."""
+"""The Mallows kernel on rankings (Jiao & Vert 2015), sampled where items are not ranked, and the Kendall kernel, always exact."""
 
 import zlib
 from collections.abc import Callable
@@ -12,13 +12,14 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.ranking_tables import generator
-from relpref.errors import DataError
-from relpref.kernels.pairwise import expected_sign
+from relpref.errors import DataError, renamed_keywords
 from relpref.kernels.positions import (
     by_rows,
     exhaustive,
     exhaustive_only,
+    expected_sign,
     in_double,
+    over_items,
     padded,
     position_array,
     position_pair,
@@ -26,17 +27,22 @@ from relpref.kernels.positions import (
 )
 from relpref.linalg import real, require_memory
 
-MANY = 2**11  # full rankings on either side that are compared at once
-_AT_ONCE = 64  # rankings whose draws are compared among themselves at once
+Floats = NDArray[np.float64]
+
+_DRAWS_AT_ONCE = 2**11  # on either side
+_PAIRS_AT_ONCE = 512
+_HELD_BYTES = 2**30  # of signs that are kept while columns are asked for
+_RANKINGS_AT_ONCE = 64  # whose draws are compared among themselves at once
 
 
+@renamed_keywords(key="rng_key")
 def mallows_kernel(
     a: Any,
     b: Any = None,
     *,
     concentration: ArrayLike,
     samples: int = 32,
-    key: Any = 0,
+    rng_key: Any = 0,
     return_error: bool = False,
 ) -> Any:
     """exp(−λ · discordant pairs), as a mean over the linear extensions of rankings of any kind.
@@ -44,13 +50,12 @@ def mallows_kernel(
     Parameters
     ----------
     a, b : Rankings or array of int, shape (m, n)
-        Position of each item's block, 0 = most preferred; −1 = not ranked. ``b`` is ``a`` by default.
-        Items of `Rankings` are matched by their labels; one that ``b`` lacks is not ranked by ``b``.
+        As for `kendall_kernel`.
     concentration : float
         λ ≥ 0. A random full ranking is n(n − 1)/4 discordant pairs away on average.
     samples : int
         Linear extensions drawn for each non-exhaustive ranking; at least 2.
-    key : int or JAX key
+    rng_key : int or JAX key
         For the sampling. The same key and ranking give the same draws whatever the other rankings are, so that all Gram matrices of
         a key belong to one kernel.
     return_error : bool
@@ -58,16 +63,11 @@ def mallows_kernel(
     Returns
     -------
     kernel : array, shape (m, m') or (m, m)
-        NumPy, float64. Inside a trace a JAX array, differentiable with respect to λ; rankings are exhaustive there.
+        NumPy, float64. Inside a trace a JAX array, differentiable with respect to λ; rankings are exhaustive there (others are refused;
+        NaN where their positions are traced, too).
     error : array, shape (m, m') or (m, m)
         Only with ``return_error``: standard errors, 0 where nothing was sampled; for equal sampled rankings the root mean square error,
         with the surplus that the notes name.
-
-    Raises
-    ------
-    DataError
-        If rankings are of different items, λ is negative or not finite, or a traced call has rankings that are not exhaustive (where
-        their positions are traced, too, the result is NaN).
 
     Notes
     -----
@@ -78,12 +78,8 @@ def mallows_kernel(
     with itself, and with an equal ranking of somebody else, which has the same draws, is too large by about (1 − k)/samples.
     """
     left, right = position_pair(a, b)
-    if left.shape[1] != right.shape[1]:
-        raise DataError(
-            f"mallows_kernel: rankings of {left.shape[1]} and of {right.shape[1]} items; give the same items"
-        )
     require_memory(
-        24.0 * len(left) * len(right), f"the Mallows kernel of {len(left)} and {len(right)} rankings"
+        32.0 * len(left) * len(right), f"the Mallows kernel of {len(left)} and {len(right)} rankings"
     )
     if traced(left, right, concentration):
         values = exhaustive_only(jnp.exp(log_mallows(concentration, left, right)), left, right)
@@ -94,13 +90,14 @@ def mallows_kernel(
     if exhaustive(left).all() and exhaustive(right).all():
         values = _known(strength, left, right)
         return (values, np.zeros_like(values)) if return_error else values
-    seed = int(generator(key).integers(2**63))
-    values, error = over_extensions(strength, extended(left, samples, seed), extended(right, samples, seed))
+    seed = int(generator(rng_key).integers(2**63))
+    draws = (_linear_extensions(side, samples, seed) for side in (left, right))
+    values, error = _over_extensions(strength, *draws)
     return (values, error) if return_error else values
 
 
-def checked_concentration(given: ArrayLike) -> float:
-    strength = float(np.asarray(given, dtype=np.float64))
+def checked_concentration(concentration: ArrayLike) -> float:
+    strength = float(np.asarray(concentration, dtype=np.float64))
     if not 0 <= strength < np.inf:
         raise DataError(f"the Mallows kernel's concentration is {strength}; it is finite and not negative")
     return strength
@@ -108,12 +105,11 @@ def checked_concentration(given: ArrayLike) -> float:
 
 def _known(strength: float, left: NDArray[np.int32], right: NDArray[np.int32]) -> NDArray[np.float64]:
     """Kernel between exhaustive rankings that are not traced."""
-    require_memory(32.0 * len(left) * len(right), f"a Gram matrix of {len(left)} x {len(right)} rankings")
     logarithm = in_double(_log_mallows, strength, padded(left), padded(right))
     return np.asarray(np.exp(logarithm[: len(left), : len(right)]))
 
 
-def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int = 32, key: Any = 0) -> Any:
+def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int = 32, rng_key: Any = 0) -> Any:
     """Diagonal of `mallows_kernel`, shape (m,), for rankings of any kind and with the same draws; arguments as there."""
     positions = position_array(rankings)
     if traced(positions, concentration):
@@ -124,10 +120,10 @@ def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int =
     if known.any():
         result[known] = in_double(mallows_diagonal, concentration, padded(positions[known]))[: known.sum()]
     rest = np.flatnonzero(~known)
-    seed = int(generator(key).integers(2**63))
-    for first in range(0, rest.size, _AT_ONCE):
-        rows = rest[first : first + _AT_ONCE]
-        draws = np.stack(extended(positions[padded(rows)], samples, seed))
+    seed = int(generator(rng_key).integers(2**63))
+    for first in range(0, rest.size, _RANKINGS_AT_ONCE):
+        rows = rest[first : first + _RANKINGS_AT_ONCE]
+        draws = np.stack(_linear_extensions(positions[padded(rows)], samples, seed))
         result[rows] = in_double(_mean_within, concentration, draws)[: rows.size]
     return result
 
@@ -161,22 +157,19 @@ def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
     size, other_size = _block_sizes(left), _block_sizes(right)
     ties = jnp.any(size > 1) & jnp.any(other_size > 1)
 
-    def add(sums: tuple[Array, Array], item: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        position, other = (part[:, None] for part in item)
+    def add(sums: tuple[Array, Array], position: Array, other: Array) -> tuple[Array, Array]:
         discordant, cells = sums
         # Counts of items: whole numbers, exact in single precision.
         below, above = (position < left).astype(jnp.float32), (other > right).astype(jnp.float32)
-        discordant = discordant + (below @ above.T)
 
         def joint(cells: Array) -> Array:
             tied, also = (position == left).astype(jnp.float32), (other == right).astype(jnp.float32)
             return cells + table[(tied @ also.T).astype(jnp.int32)]
 
-        return (discordant, jax.lax.cond(ties, joint, lambda cells: cells, cells)), None
+        return discordant + (below @ above.T), jax.lax.cond(ties, joint, lambda cells: cells, cells)
 
-    shape = (left.shape[0], right.shape[0])
-    nothing = (jnp.zeros(shape, strength.dtype), jnp.zeros(shape, strength.dtype))
-    (discordant, cells), _ = jax.lax.scan(add, nothing, (left.T, right.T))
+    nothing = jnp.zeros((left.shape[0], right.shape[0]), strength.dtype)
+    discordant, cells = over_items(add, (nothing, nothing), left, right)
     own = jnp.sum(table[size], axis=1)[:, None] + jnp.sum(table[other_size], axis=1)
     return own - cells - strength * discordant
 
@@ -197,18 +190,15 @@ def _share_of_an_item(strength: Array, n: int) -> Array:
 
 
 def _block_sizes(positions: Array) -> Array:
-    def add(size: Array, position: Array) -> tuple[Array, None]:
-        return size + (position[:, None] == positions), None
-
-    return jax.lax.scan(add, jnp.zeros(positions.shape, jnp.int32), positions.T)[0]
+    nothing = jnp.zeros(positions.shape, jnp.int32)
+    return over_items(lambda size, position: size + (position == positions), nothing, positions)
 
 
-def extended(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]:
+def _linear_extensions(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]:
     """Exhaustive rankings as they are, and of each other one some of its linear extensions, uniformly drawn."""
     require_memory(4.0 * samples * positions.size, f"{samples} extensions of {len(positions)} rankings")
-    known = exhaustive(positions)
     result = []
-    for row, complete in zip(positions, known, strict=True):
+    for row, complete in zip(positions, exhaustive(positions), strict=True):
         if complete:
             result.append(row[None])
             continue
@@ -222,56 +212,55 @@ def extended(positions: Any, samples: int, seed: int) -> list[NDArray[np.int32]]
     return result
 
 
-def over_extensions(
-    strength: float, left: list[NDArray[np.int32]], right: list[NDArray[np.int32]]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+Draws = list[NDArray[np.int32]]
+
+
+def _over_extensions(strength: float, left: Draws, right: Draws) -> tuple[Floats, Floats]:
     """Means over all pairs of draws, and their standard errors."""
     values = np.empty((len(left), len(right)))
     error = np.empty_like(values)
-    names = [[draws.tobytes() if len(draws) > 1 else None for draws in side] for side in (left, right)]
+    codes: dict[bytes, int] = {}
+
+    def code(draws: NDArray[np.int32], exhaustive: int) -> int:
+        return codes.setdefault(draws.tobytes(), len(codes)) if len(draws) > 1 else exhaustive
+
+    same = np.equal.outer([code(draws, -1) for draws in left], [code(draws, -2) for draws in right])
     for rows in _batches(left):
         for columns in _batches(right):
+            at = np.ix_(rows, columns)
             one, other = [left[i] for i in rows], [right[j] for j in columns]
             kernel = _known(strength, np.concatenate(one), np.concatenate(other))
-            starts = [np.cumsum([0, *map(len, side)]) for side in (one, other)]
-            by_row, by_column = (
-                np.add.reduceat(kernel, starts[1][:-1], axis=1) / np.diff(starts[1]),
-                np.add.reduceat(kernel, starts[0][:-1], axis=0) / np.diff(starts[0])[:, None],
-            )
-            at = np.ix_(rows, columns)
-            values[at] = np.add.reduceat(by_row, starts[0][:-1], axis=0) / np.diff(starts[0])[:, None]
+            by_row, by_column = _means(kernel.T, other).T, _means(kernel, one)
+            values[at] = _means(by_row, one)
             # Of a mean over all pairs of two samples, up to a term that is counted twice.
-            variance = (
-                _variance_of_mean(by_row, starts[0], 0) + _variance_of_mean(by_column.T, starts[1], 0).T
-            )
-            # The same draws on both sides: each counts twice, and their pairs with themselves are a surplus of (1 − k)/samples.
-            columns_of: dict[Any, list[int]] = {}
-            for place, column in enumerate(columns):
-                columns_of.setdefault(names[1][column], []).append(place)
-            for place, row in enumerate(rows):
-                for same in columns_of.get(names[0][row], []) if names[0][row] is not None else []:
-                    surplus = (1 - values[row, columns[same]]) / (len(left[row]) - 1)
-                    variance[place, same] = 2 * variance[place, same] + surplus**2
-            error[at] = np.sqrt(variance)
+            variance = _variances_of_means(by_row, one) + _variances_of_means(by_column.T, other).T
+            # Equal rankings have the same draws: each counts twice, and their pairs with themselves are a surplus of (1 − k)/samples.
+            surplus = (1 - values[at]) / np.maximum(_sizes(one) - 1, 1)
+            error[at] = np.sqrt(np.where(same[at], 2 * variance + np.square(surplus), variance))
     return values, error
 
 
-def _variance_of_mean(means: NDArray[np.float64], starts: NDArray[np.intp], axis: int) -> NDArray[np.float64]:
-    sizes = np.diff(starts)[:, None]
-    centre = np.add.reduceat(means, starts[:-1], axis=axis) / sizes
-    squared = np.square(means - np.repeat(centre, sizes[:, 0], axis=0))
-    return np.asarray(np.add.reduceat(squared, starts[:-1], axis=axis) / np.maximum(sizes - 1, 1) / sizes)
+def _sizes(draws: Draws) -> NDArray[np.intp]:
+    return np.array([len(part) for part in draws])[:, None]
 
 
-def _batches(draws: list[NDArray[np.int32]]) -> list[NDArray[np.intp]]:
+def _means(values: Floats, draws: Draws) -> Floats:
+    """Means over the draws of each ranking, one in each row."""
+    sizes = _sizes(draws)
+    return np.asarray(np.add.reduceat(values, np.cumsum(sizes) - sizes[:, 0]) / sizes)
+
+
+def _variances_of_means(values: Floats, draws: Draws) -> Floats:
+    sizes = _sizes(draws)
+    deviation = values - np.repeat(_means(values, draws), sizes[:, 0], axis=0)
+    return _means(np.square(deviation), draws) / np.maximum(sizes - 1, 1)
+
+
+def _batches(draws: Draws) -> list[NDArray[np.intp]]:
     if not draws:
         return []
     ends = np.cumsum([len(part) for part in draws])
-    return np.split(np.arange(len(draws)), np.flatnonzero(np.diff((ends - 1) // MANY)) + 1)
-
-
-_PAIRS_AT_ONCE = 512
-_HELD = 2**30  # bytes of signs that are kept while columns are asked for
+    return np.split(np.arange(len(draws)), np.flatnonzero(np.diff((ends - 1) // _DRAWS_AT_ONCE)) + 1)
 
 
 def kendall_features(rankings: Any) -> Any:
@@ -286,11 +275,6 @@ def kendall_features(rankings: Any) -> Any:
     -------
     array, shape (m, n(n − 1)/2)
         Pairs in the order (0, 1), (0, 2), ..., (1, 2), .... NumPy, float64; a JAX array inside a trace.
-
-    Raises
-    ------
-    DataError
-        If memory would not suffice.
 
     Notes
     -----
@@ -311,7 +295,8 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
     Parameters
     ----------
     a, b : Rankings or array of int, shape (m, n)
-        ``b`` is ``a`` by default. Items of `Rankings` are matched by their labels; one that ``b`` lacks is not ranked by ``b``.
+        Positions as of `kendall_features`; ``b`` is ``a`` by default. Items of `Rankings` are matched by their labels; one that ``b``
+        lacks is not ranked by ``b``.
 
     Returns
     -------
@@ -324,7 +309,7 @@ def kendall_kernel(a: Any, b: Any = None) -> Any:
         If rankings are of different items, or memory would not suffice.
     """
     left, right = position_pair(a, b)
-    _check_items(left.shape[1], right.shape[1])
+    _check_items(left.shape[1])
     require_memory(
         24.0 * len(left) * len(right), f"the Kendall kernel of {len(left)} and {len(right)} rankings"
     )
@@ -342,7 +327,7 @@ def kendall_columns(rankings: Any) -> Callable[[int], NDArray[np.float64]]:
     _check_items(n)
     number = n * (n - 1) // 2
     whole = bool(exhaustive(positions).all())
-    if (4 if whole else 8) * m * number > _HELD:
+    if (4 if whole else 8) * m * number > _HELD_BYTES:
         return lambda row: np.asarray(kendall_kernel(positions, positions[[row]])[:, 0])
     if not whole:
         features = kendall_features(positions)
@@ -358,14 +343,13 @@ def kendall_columns(rankings: Any) -> Callable[[int], NDArray[np.float64]]:
 @jax.jit
 def kendall_diagonal(positions: Array) -> Array:
     """Kernel of each ranking with itself, shape (m,): 1 for full rankings."""
+    positions = jnp.asarray(positions)
     lead, n = _lead(positions), positions.shape[1]
 
-    def add(total: Array, other: tuple[Array, Array]) -> tuple[Array, None]:
-        sign = expected_sign(positions, lead, *(part[:, None] for part in other))
-        return total + jnp.sum(jnp.square(sign), axis=1), None
+    def add(total: Array, position: Array, ahead: Array) -> Array:
+        return total + jnp.sum(jnp.square(expected_sign(positions, lead, position, ahead)), axis=1)
 
-    total, _ = jax.lax.scan(add, jnp.zeros(len(positions), lead.dtype), (positions.T, lead.T))
-    return total / (n * (n - 1))
+    return over_items(add, jnp.zeros(len(positions), lead.dtype), positions, lead) / (n * (n - 1))
 
 
 @jax.jit
@@ -396,26 +380,22 @@ def _whole_signs(positions: Array, first: Array, second: Array) -> Array:
 
 
 def _signs(positions: Any, first: Any, second: Any) -> Array:
-    lead = _lead(positions)
     positions = jnp.asarray(positions)
+    lead = _lead(positions)
     return expected_sign(positions[:, first], lead[:, first], positions[:, second], lead[:, second])
 
 
-def _lead(positions: Any) -> Array:
+def _lead(positions: Array) -> Array:
     """(k + 1 − 2c)/(k + 1) of each ranked item: the items below it less those above, over k + 1."""
-    positions = jnp.asarray(positions)
     ranked = positions >= 0
 
-    def add(lead: Array, other: tuple[Array, Array]) -> tuple[Array, None]:
-        position, known = (part[:, None] for part in other)
-        return lead + jnp.where(known, jnp.sign(position - positions), 0), None
+    def add(lead: Array, position: Array) -> Array:
+        return lead + jnp.where(position >= 0, jnp.sign(position - positions), 0)
 
-    lead, _ = jax.lax.scan(add, jnp.zeros(positions.shape, float), (positions.T, ranked.T))
+    lead = over_items(add, jnp.zeros(positions.shape, float), positions)
     return jnp.where(ranked, lead / (jnp.sum(ranked, axis=1, keepdims=True) + 1), 0)
 
 
-def _check_items(*numbers: int) -> None:
-    if len(set(numbers)) > 1 or numbers[0] < 2:
-        raise DataError(
-            f"kernel on rankings of {' and '.join(map(str, numbers))} items; give rankings of the same items, two at least"
-        )
+def _check_items(number: int) -> None:
+    if number < 2:
+        raise DataError(f"kernel on rankings of {number} items; give two at least")

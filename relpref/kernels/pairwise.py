@@ -66,11 +66,7 @@ def product(left: Floats, weights: Weights, right: Floats) -> Floats:
 
 
 def product_at(left: Floats, weights: Weights, right: Floats, rows: Indices, columns: Indices) -> Floats:
-    """(L W Rᵀ)[rows, columns], shape (q,), by the cheapest of three ways.
-
-    They are the whole product, and the generalized vec trick from either side: L W once, then one inner product of
-    length m for each entry.
-    """
+    """(L W Rᵀ)[rows, columns], shape (q,): by the whole product, or from either side, with an inner product for each entry."""
     (a, p), (b, m), q, entries = left.shape, right.shape, len(rows), _cost(weights)
     whole = min(a * (entries + m * b), b * (entries + p * a))
     by_row = a * entries + ENTRY_COST * q * m + GROUP_COST * min(a, q)
@@ -135,11 +131,6 @@ class Side:
         Kernel between the a nodes asked for and the p training nodes.
     index : array of int, shape (a,)
         Which training node each of them is; -1 for a new one.
-
-    Raises
-    ------
-    DataError
-        If the shapes do not fit, or an index is no training node.
     """
 
     kernel: Floats
@@ -175,14 +166,28 @@ class PairwiseKernel(ABC):
 
     one_domain: ClassVar[bool] = True
     """Whether conditioning nodes and objects must be nodes of one domain, with one kernel."""
+    sign: ClassVar[float | None] = None
+    """Of the swapped product of kernels of nodes, 0 where there is none; None if the kernel is no such product."""
 
-    @abstractmethod
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
         """Σ_e k((i, j), e) dual_e for every pair asked for, shape (a, b)."""
+        weights, nodes = self._terms(left, right, self._fitting(dual, left, right))
+        if weights is None:
+            return np.add.outer(*nodes)
+        found = product(left.kernel, weights, right.kernel)
+        return found + np.add.outer(*nodes) if nodes else found
 
-    @abstractmethod
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
         """The same for q selected pairs, shape (q,); cheap where they or the dual coefficients are few."""
+        weights, nodes = self._terms(left, right, self._fitting(dual, left, right))
+        of_nodes = nodes[0][rows] + nodes[1][columns] if nodes else 0.0
+        if weights is None:
+            return np.asarray(of_nodes)
+        return product_at(left.kernel, weights, right.kernel, rows, columns) + of_nodes
+
+    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
+        """W (None for 0) and u, v (or neither), of scores that are L W Rᵀ + u 1ᵀ + 1 vᵀ."""
+        raise NotImplementedError
 
     def matrix(
         self,
@@ -199,28 +204,30 @@ class PairwiseKernel(ABC):
     @abstractmethod
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats: ...
 
-
-class _Product(PairwiseKernel):
-    """Kernels whose scores are L W Rᵀ for some matrix W of the dual coefficients."""
-
-    @abstractmethod
-    def _weights(self, dual: Weights, left: Side, right: Side) -> Weights: ...
-
-    def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
-        return product(left.kernel, self._weights(dual, left, right), right.kernel)
-
-    def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        return product_at(left.kernel, self._weights(dual, left, right), right.kernel, rows, columns)
+    def _fitting(self, dual: Weights, left: Side, right: Side) -> Weights:
+        """The dual coefficients, their shape checked; sparse ones in a known format."""
+        expected = (left.kernel.shape[1], right.kernel.shape[1])
+        if self.one_domain and expected[0] != expected[1]:
+            raise DataError(
+                f"{type(self).__name__} is a kernel of one domain, but there are {expected[0]} training nodes on the "
+                f"conditioning side and {expected[1]} on the other; use Kronecker or Cartesian for two domains"
+            )
+        if dual.shape != expected:
+            raise DataError(
+                f"dual coefficients have shape {dual.shape}; one for each training pair is {expected}"
+            )
+        return sparse.csr_array(dual) if sparse.issparse(dual) else np.asarray(dual, dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class Kronecker(_Product):
+class Kronecker(PairwiseKernel):
     """K(v, v') G(w, w'): any relation."""
 
     one_domain: ClassVar[bool] = False
+    sign: ClassVar[float] = 0.0
 
-    def _weights(self, dual: Weights, left: Side, right: Side) -> Weights:
-        return _fitting(self, dual, left, right)
+    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
+        return dual, ()
 
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
         return left.kernel[np.ix_(pairs[0], edges[0])] * right.kernel[np.ix_(pairs[1], edges[1])]
@@ -233,17 +240,12 @@ class Cartesian(PairwiseKernel):
     one_domain: ClassVar[bool] = False
 
     def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
-        """The rows' and the columns' scores, added."""
         by_left, by_right = self._halves(left, right, dual)
         return _known(by_left, right.index).T + _known(by_right, left.index)
 
     def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        """Selected entries of the same sum."""
         by_left, by_right = self._halves(left, right, dual)
-        object_, node = right.index[columns], left.index[rows]
-        return np.where(object_ >= 0, by_left[object_, rows], 0.0) + np.where(
-            node >= 0, by_right[node, columns], 0.0
-        )
+        return _known(by_left, right.index[columns], rows) + _known(by_right, left.index[rows], columns)
 
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
         same_object = right.index[pairs[1]][:, None] == edges[1]
@@ -253,62 +255,52 @@ class Cartesian(PairwiseKernel):
 
     def _halves(self, left: Side, right: Side, dual: Weights) -> tuple[Floats, Floats]:
         """(K A)ᵀ, shape (m, a), and A Gᵀ, shape (p, b): a row for each training node that an edge may share."""
-        dual = _fitting(self, dual, left, right)
+        dual = self._fitting(dual, left, right)
         return times(left.kernel, dual).T, times(right.kernel, dual.T).T
 
 
-def _known(rows: Floats, index: Indices) -> Floats:
-    """``rows[index]``, and zeros for new nodes."""
-    return np.where(index[:, None] < 0, 0.0, rows[index])
+def _known(matrix: Floats, index: Indices, columns: Any = ...) -> Floats:
+    """Rows of a matrix, or one entry of each, and zeros for new nodes."""
+    new = index < 0 if columns is not ... else (index < 0)[:, None]
+    return np.where(new, 0.0, matrix[index, columns])
 
 
 @dataclass(frozen=True)
-class Symmetric(_Product):
+class Symmetric(PairwiseKernel):
     """½ [K(v, v') K(w, w') + K(v, w') K(w, v')]: relations with h(v, w) = h(w, v)."""
 
-    _sign: ClassVar[float] = 1.0
+    sign: ClassVar[float] = 1.0
 
-    def _weights(self, dual: Weights, left: Side, right: Side) -> Weights:
-        """½(A ± Aᵀ)."""
-        dual = _fitting(self, dual, left, right)
-        return 0.5 * (dual + self._sign * dual.T)
+    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
+        return 0.5 * (dual + self.sign * dual.T), ()
 
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
         straight, swapped = (Kronecker()._between(left, right, pairs, ends) for ends in (edges, edges[::-1]))
-        return 0.5 * (straight + self._sign * swapped)
+        return 0.5 * (straight + self.sign * swapped)
 
 
 @dataclass(frozen=True)
 class Reciprocal(Symmetric):
     """½ [K(v, v') K(w, w') − K(v, w') K(w, v')]: relations with h(v, w) = −h(w, v)."""
 
-    _sign: ClassVar[float] = -1.0
+    sign: ClassVar[float] = -1.0
 
 
 @dataclass(frozen=True)
 class Preference(PairwiseKernel):
     """K(v, v') − K(v, w') − K(w, v') + K(w, w'): h(v, w) = f(v) − f(w), one utility for all conditioning nodes.
 
-    With d_e = e_v − e_w this is d_eᵀ K d_e'.
+    With d_e = e_v − e_w this is d_eᵀ K d_e', and f = K (A − Aᵀ) 1.
     """
 
-    def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
-        """f(v) − f(w), with f = K (A − Aᵀ) 1."""
-        return np.subtract.outer(*self._utilities(left, right, dual))
-
-    def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        of_left, of_right = self._utilities(left, right, dual)
-        return of_left[rows] - of_right[columns]
+    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
+        ones = np.ones(dual.shape[0])
+        flow = dual @ ones - dual.T @ ones
+        return None, (left.kernel @ flow, -(right.kernel @ flow))
 
     def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
         gap = left.kernel[pairs[0]] - right.kernel[pairs[1]]
         return gap[:, edges[0]] - gap[:, edges[1]]
-
-    def _utilities(self, left: Side, right: Side, dual: Weights) -> tuple[Floats, Floats]:
-        dual = _fitting(self, dual, left, right)
-        ones = np.ones(len(left.kernel.T))
-        flow = dual @ ones - dual.T @ ones
-        return left.kernel @ flow, right.kernel @ flow
 
 
 @dataclass(frozen=True)
@@ -319,54 +311,28 @@ class MLPK(PairwiseKernel):
     coefficients as weights of edges, Σ_e (d_eᵀ(k_v − k_w))² dual_e = (k_v − k_w)ᵀ Λ (k_v − k_w).
     """
 
-    def scores(self, left: Side, right: Side, dual: Weights) -> Floats:
-        """k_vᵀ Λ k_v + k_wᵀ Λ k_w − 2 k_vᵀ Λ k_w."""
-        laplacian, of_left, of_right = self._terms(left, right, dual)
-        return np.add.outer(of_left, of_right) - 2.0 * product(left.kernel, laplacian, right.kernel)
-
-    def at(self, left: Side, right: Side, dual: Weights, rows: Indices, columns: Indices) -> Floats:
-        """Selected entries of the same form."""
-        laplacian, of_left, of_right = self._terms(left, right, dual)
-        cross = product_at(left.kernel, laplacian, right.kernel, rows, columns)
-        return of_left[rows] + of_right[columns] - 2.0 * cross
-
-    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
-        return Preference()._between(left, right, pairs, edges) ** 2
-
-    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, Floats, Floats]:
-        """Λ, sparse where the dual coefficients are, and kᵀ Λ k of the nodes on either side."""
-        dual = _fitting(self, dual, left, right)
+    def _terms(self, left: Side, right: Side, dual: Weights) -> tuple[Weights, tuple[Floats, ...]]:
+        """k_vᵀ Λ k_v + k_wᵀ Λ k_w − 2 k_vᵀ Λ k_w; Λ is sparse where the dual coefficients are."""
         both = dual + dual.T
         degrees = both @ np.ones(both.shape[0])
         laplacian = (sparse.diags_array(degrees) if sparse.issparse(both) else np.diag(degrees)) - both
         of_left = quadratic(left.kernel, laplacian)
-        return laplacian, of_left, of_left if right is left else quadratic(right.kernel, laplacian)
+        of_right = of_left if right is left else quadratic(right.kernel, laplacian)
+        return -2.0 * laplacian, (of_left, of_right)
 
-
-def _fitting(kernel: PairwiseKernel, dual: Weights, left: Side, right: Side) -> Weights:
-    """The dual coefficients, their shape checked; sparse ones in a known format."""
-    expected = (left.kernel.shape[1], right.kernel.shape[1])
-    if kernel.one_domain and expected[0] != expected[1]:
-        raise DataError(
-            f"{type(kernel).__name__} is a kernel of one domain, but there are {expected[0]} training nodes on the "
-            f"conditioning side and {expected[1]} on the other; use Kronecker or Cartesian for two domains"
-        )
-    if dual.shape != expected:
-        raise DataError(
-            f"dual coefficients have shape {dual.shape}; one for each training pair is {expected}"
-        )
-    return sparse.csr_array(dual) if sparse.issparse(dual) else np.asarray(dual, dtype=np.float64)
+    def _between(self, left: Side, right: Side, pairs: Pairs, edges: Pairs) -> Floats:
+        return Preference()._between(left, right, pairs, edges) ** 2
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RelationVectors:
-    """An attribute kernel on each entity's row of the matrix of weights: alike is who is linked to the same (XPGP section 3.1).
+    """An attribute kernel on each item's row of the matrix of weights: alike is who is linked to the same (XPGP section 3.1).
 
     Parameters
     ----------
     attribute_kernel : AttributeKernel
-        Of one lengthscale for all columns (``shared_lengthscale=True``), because every entity is a column.
+        Of one lengthscale for all columns (``shared_lengthscale=True``), because every item is a column.
 
     Raises
     ------
@@ -388,7 +354,7 @@ class RelationVectors:
         for name, prior in priors.items():
             if prior.shape():
                 raise DataError(
-                    f"RelationVectors: {self.attribute_kernel} has one {name} for each column, and every entity is a column; "
+                    f"RelationVectors: {self.attribute_kernel} has one {name} for each column, and every item is a column; "
                     "pass a kernel with shared_lengthscale=True"
                 )
         return priors
@@ -407,26 +373,12 @@ class RelationVectors:
     def describe(self) -> Description:
         inner = describe(self.attribute_kernel)
         return Description(
-            f"Each entity's links are taken for its attributes. {inner.sentence}",
+            f"Each item's links are taken for its attributes. {inner.sentence}",
             inner.citation,
             {
                 **inner.parameters,
-                "lengthscale": "Lengthscale of a relation: how different the links of two entities can be while these are still alike; "
-                "entities without a link in common differ by about 1.4.",
+                "lengthscale": "Lengthscale of a relation: how different the links of two items can be while these are still alike; "
+                "items without a link in common differ by about 1.4.",
             },
-            unit="two of its entities",
+            unit="two of its items",
         )
-
-
-def expected_sign(position: Array, lead: Array, other_position: Array, other_lead: Array) -> Array:
-    """1 where the item is preferred to the other, −1 where it is the other way round, 0 for ties; elementwise, broadcast.
-
-    Parameters
-    ----------
-    position, other_position : Array
-        −1 for an item that is not ranked.
-    lead, other_lead : Array
-        P(preferred) − P(the other is preferred) against an item that is not ranked; 0 for one that is itself not ranked.
-    """
-    both = (position >= 0) & (other_position >= 0)
-    return jnp.where(both, jnp.sign(other_position - position), lead - other_lead)

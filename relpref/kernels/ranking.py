@@ -1,8 +1,8 @@
 """Kernels on rankings as programs use them: by explicit features, of unit scale."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import jax
@@ -14,7 +14,9 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from relpref.data import Rankings
-from relpref.errors import DataError
+from relpref.data.arrays import counted
+from relpref.description import Description, describe
+from relpref.errors import DataError, renamed_keywords
 from relpref.kernels.attribute import SquaredExponential
 from relpref.kernels.cut import (
     check_keep,
@@ -22,11 +24,9 @@ from relpref.kernels.cut import (
     cut_scale,
     exhaustive_features,
     graph_weights,
-    heaviest,
-    require_different_items,
-    similarity,
+    require_attributes,
 )
-from relpref.kernels.graph import Features, landmark_features
+from relpref.kernels.graph import Features, factored_features, landmark_features
 from relpref.kernels.mallows import (
     checked_concentration,
     kendall_columns,
@@ -37,7 +37,12 @@ from relpref.kernels.mallows import (
     mallows_variances,
 )
 from relpref.kernels.positions import in_double, partial_in_a_program, traced, with_items_of
-from relpref.linalg import pivoted_cholesky, real
+from relpref.linalg import cholesky, pivoted_cholesky, real
+
+_JIAO_VERT = (
+    "Y. Jiao and J.-P. Vert (2015). The Kendall and Mallows Kernels for Permutations. "
+    "In: Proceedings of the 32nd International Conference on Machine Learning (ICML 2015)."
+)
 
 
 @runtime_checkable
@@ -60,25 +65,24 @@ class GivenFeatures:
         return {}
 
     def features(self, rankings: Rankings) -> Features:
-        """Return them as they are."""
         if rankings.features is None:
-            raise DataError(
-                "the rankings carry no features; give them with rankings.with_features(...), or choose another kernel"
-            )
+            raise DataError("the rankings carry no features; give rankings.with_features(...)")
         residual = None if rankings.residual is None else real(rankings.residual)
         return Features(real(rankings.features), residual)
+
+    def describe(self) -> Description:
+        return Description("Rankings are compared by features that were computed beforehand.")
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The graph cut kernel on exhaustive rankings, see `relpref.kernels.cut_features` (GCK).
+    """The graph cut kernel on exhaustive rankings by features divided by `cut_scale`, see `relpref.kernels.cut_features` (GCK).
 
     Parameters
     ----------
     graph : array, sparse matrix or DataFrame, shape (n, n), or str, optional
-        Weights between items, or the name of a relation of the items (a DataFrame, which is read by the items' labels, is for the plain
-        functions and the transformers: programs take an array); by default a squared exponential of their standardized
-        attributes (GCK eq. 15; for attributes as they are, give ``item_graph(attributes)``).
+        Weights between items, or the name of a relation of the items (programs take an array instead of a DataFrame); by default a
+        squared exponential of their standardized attributes (GCK eq. 15; for attributes as they are, ``item_graph(attributes)``).
     lengthscale : "median", "learn" or float
         Of that squared exponential. "median": the median distance of two items. "learn": a hyperparameter for each attribute, the
         site ``lengthscale``, with the prior of `relpref.kernels.SquaredExponential`.
@@ -86,11 +90,6 @@ class Cut:
         Learn a single one.
     keep : float, optional
         Only this share of the pairs of items, the heaviest, keep their weights.
-
-    Notes
-    -----
-    The features are divided by the root of the expected squared norm of the raw gains of a random full ranking
-    (`relpref.kernels.cut_scale`): it depends on the graph alone, so that new rankings are scaled as old ones.
     """
 
     graph: Any = None
@@ -99,79 +98,66 @@ class Cut:
     keep: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the options and a graph that is given as numbers."""
         check_keep(self.keep)
         if self.graph is not None and self.lengthscale != "median":
-            raise DataError(
-                "Cut: a lengthscale is of the graph made from attributes; leave out graph= or lengthscale="
-            )
-        if isinstance(self.lengthscale, str) and self.lengthscale not in ("median", "learn"):
-            raise DataError(
-                f"Cut: the lengthscale is {self.lengthscale!r}; give 'median', 'learn' or a number"
-            )
-        if not isinstance(self.lengthscale, str) and not 0 < self.lengthscale < np.inf:
-            raise DataError(f"Cut: the lengthscale is {self.lengthscale}; give a positive number")
+            raise DataError("Cut: a given graph has no lengthscale; leave out graph= or lengthscale=")
+        scale = self.lengthscale
+        if scale not in ("median", "learn") and (isinstance(scale, str) or not 0 < scale < np.inf):
+            raise DataError(f"Cut: the lengthscale is {scale!r}; give 'median', 'learn' or a positive number")
         if self.keep is not None and self.lengthscale == "learn" and not self.shared_lengthscale:
             raise DataError(
                 "Cut: with a lengthscale for each attribute the heaviest pairs change in jumps; leave out keep=, or learn a "
                 "shared_lengthscale=True"
             )
-        if not (_plain(self.graph) or isinstance(self.graph, pd.DataFrame) or traced(self.graph)):
+        if not (_named(self.graph) or isinstance(self.graph, pd.DataFrame) or traced(self.graph)):
             object.__setattr__(self, "graph", checked_weights(self.graph))
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
         """``lengthscale`` where it is learned, shape (d,), or () when shared."""
         if self.lengthscale != "learn":
             return {}
-        self._check_attributes(rankings)
-        return SquaredExponential(self.shared_lengthscale).parameters(rankings.items.attributes.shape[1])
+        number = require_attributes(rankings.items).shape[1]
+        return SquaredExponential(self.shared_lengthscale).parameters(number)
 
     def weights(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Array:
         """Weights of the items' graph, shape (n, n)."""
-        if self.graph is not None:
-            given = real(graph_weights(rankings, self.graph, rankings.shape[1]))
-            return given if self.keep is None else heaviest(given, self.keep)
-        self._check_attributes(rankings)
-        if self.lengthscale == "median":
-            require_different_items(rankings)
-        scale = lengthscale if isinstance(self.lengthscale, str) else self.lengthscale
-        return similarity(rankings.items.standardized_attributes(), scale, self.keep)
+        scale: Any = lengthscale if self.lengthscale == "learn" else self.lengthscale
+        return real(graph_weights(rankings, self.graph, rankings.shape[1], scale, self.keep))
 
     def features(self, rankings: Rankings, *, lengthscale: ArrayLike | None = None) -> Features:
         """Features of exhaustive rankings, one for each item; others are refused."""
         weights = self.weights(rankings, lengthscale=lengthscale)
         _require_exhaustive(rankings)
-        values = exhaustive_features(jnp.asarray(rankings.positions), weights) / cut_scale(weights)
-        return Features(values)
+        return Features(exhaustive_features(jnp.asarray(rankings.positions), weights) / cut_scale(weights))
 
-    def _check_attributes(self, rankings: Rankings) -> None:
-        if not rankings.items.attributes.shape[1]:
-            raise DataError(
-                "Cut: the items have no attributes to make a graph from; give graph=, or rankings.with_items(table)"
-            )
+    def describe(self) -> Description:
+        graph = "their similarity by attributes" if self.graph is None else "a given graph"
+        return Description(
+            f"The graph cut kernel compares rankings by where they put items among their neighbors in {graph} (Conserva et al. 2022).",
+            "M. Conserva, M. P. Deisenroth and K. S. Sesh Kumar (2022). The Graph Cut Kernel for Ranked Data. "
+            "In: Transactions on Machine Learning Research.",
+            SquaredExponential().describe().parameters if self.lengthscale == "learn" else {},
+        )
+
+
+def _named(graph: Any) -> bool:
+    return graph is None or isinstance(graph, str)
 
 
 def _flatten(kernel: Cut) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if isinstance(kernel.graph, pd.DataFrame):
         raise DataError(
-            "Cut: inside a program the graph is an array; give frame.loc[labels, labels].to_numpy() with the labels rankings.items.entities"
+            "Cut: inside a program the graph is an array; give frame.loc[labels, labels].to_numpy() with the labels rankings.items.labels"
         )
     options = (kernel.lengthscale, kernel.shared_lengthscale, kernel.keep)
-    return ((), (kernel.graph, *options)) if _plain(kernel.graph) else ((kernel.graph,), (None, *options))
+    return ((), (kernel.graph, *options)) if _named(kernel.graph) else ((kernel.graph,), (None, *options))
 
 
 def _unflatten(static: tuple[Any, ...], children: Any) -> Cut:
-    # No checks: leaves may be tracers or placeholders.
-    kernel = object.__new__(Cut)
+    kernel = object.__new__(Cut)  # without checks: leaves may be tracers or placeholders
     names = ("graph", "lengthscale", "shared_lengthscale", "keep")
-    kernel.__dict__.update(zip(names, static, strict=True))
-    if children:
-        kernel.__dict__["graph"] = children[0]
+    kernel.__dict__.update(zip(names, (*(children or static[:1]), *static[1:]), strict=True))
     return kernel
-
-
-def _plain(graph: Any) -> bool:
-    return graph is None or isinstance(graph, str)
 
 
 jax.tree_util.register_pytree_node(Cut, _flatten, _unflatten)
@@ -189,7 +175,6 @@ class Kendall:
         return {}
 
     def features(self, rankings: Rankings) -> Features:
-        """A feature for each pair of items."""
         return Features(real(kendall_features(rankings)))
 
     def gram(self, rankings: Rankings, others: Rankings) -> Array:
@@ -203,6 +188,12 @@ class Kendall:
     def columns(self, rankings: Rankings) -> Callable[[int], Any]:
         """Columns of the kernel of rankings with themselves, one at a time."""
         return kendall_columns(rankings)
+
+    def describe(self) -> Description:
+        return Description(
+            "The Kendall kernel compares rankings by the share of the pairs of items that they order alike (Jiao and Vert 2015).",
+            _JIAO_VERT,
+        )
 
 
 @jax.tree_util.register_static
@@ -235,9 +226,18 @@ class Mallows:
         _require_exhaustive(rankings)
         return real(mallows_variances(rankings, concentration=concentration))
 
+    def describe(self) -> Description:
+        return Description(
+            "The Mallows kernel compares rankings by the number of pairs of items that they order differently (Jiao and Vert 2015).",
+            _JIAO_VERT,
+            {
+                "concentration": "Concentration: each pair that is ordered differently multiplies the covariance by exp(−concentration)."
+            },
+        )
 
-def _require_exhaustive(*given: Rankings) -> None:
-    if not all(rankings.exhaustive for rankings in given):
+
+def _require_exhaustive(*sets: Rankings) -> None:
+    if not all(rankings.exhaustive for rankings in sets):
         raise partial_in_a_program()
 
 
@@ -268,7 +268,7 @@ class Landmarks:
         The landmarks. If they are all the rankings of the training data, each once, nothing is approximated.
     error : float
         Share of the prior variance of the rankings they were chosen from that they leave out, 0 to 1, at the hyperparameters for which
-        they were chosen; NaN if nobody chose. That variance is not lost: each ranking has it by itself, see `Features`.
+        they were chosen; NaN if nobody chose. Each ranking has that variance by itself, see `Features`.
     """
 
     kernel: GramKernel
@@ -298,15 +298,10 @@ class Landmarks:
             Share of the variance that may be left out: with fewer landmarks if they do.
         **parameters
             Hyperparameters at which to choose; the medians of their priors by default.
-
-        Raises
-        ------
-        DataError
-            If there are no rankings, or a hyperparameter is none of the kernel's.
         """
         if not len(rankings):
             raise DataError("Landmarks: there are no rankings to choose from")
-        plain = Rankings(rankings.items, rankings.positions, rankings.rankers)
+        plain = _plain(rankings)
         medians = {name: in_double(prior.icdf, 0.5) for name, prior in kernel.parameters(plain).items()}
         if unknown := set(parameters) - set(medians):
             raise DataError(
@@ -314,22 +309,18 @@ class Landmarks:
                 f"it has: {', '.join(medians) or 'none'}"
             )
         values = medians | parameters
+        columns = getattr(kernel, "columns", None)
         gram = partial(kernel.gram, **values)
-        known = getattr(kernel, "columns", None)
-        column = known(plain) if known else lambda row: in_double(gram, plain, plain[[row]])[:, 0]
-        chosen, error = pivoted_cholesky(
-            in_double(partial(kernel.diagonal, plain, **values)), column, number, tol
-        )
+        column = columns(plain) if columns else lambda row: in_double(gram, plain, plain[[row]])[:, 0]
+        diagonal = in_double(partial(kernel.diagonal, plain, **values))
+        chosen, error = pivoted_cholesky(diagonal, column, number, tol)
         return cls(kernel, plain[chosen], np.float64(error))
 
     def parameters(self, rankings: Rankings) -> Mapping[str, dist.Distribution]:
         return self.kernel.parameters(rankings)
 
     def features(self, rankings: Rankings, **parameters: Any) -> Features:
-        """Features of rankings, one for each landmark, and the prior variance that they leave out.
-
-        Items are matched by their labels; inside a program they must be those of the landmarks, in the same order.
-        """
+        """Features, one for each landmark; inside a program items must be those of the landmarks, in the same order."""
         rankings = with_items_of(self.rankings, rankings)
         return landmark_features(
             self.kernel.gram(rankings, self.rankings, **parameters),
@@ -337,37 +328,63 @@ class Landmarks:
             self.kernel.diagonal(rankings, **parameters),
         )
 
+    def describe(self) -> Description:
+        inner = describe(self.kernel)
+        number = counted(len(self.rankings), "landmark ranking")
+        return replace(inner, sentence=f"{inner.sentence} Its values at {number} stand for the others.")
 
+
+def _plain(rankings: Rankings) -> Rankings:
+    """The rankings alone, without classes and features."""
+    return Rankings(rankings.items, rankings.positions, rankings.rankers)
+
+
+@dataclass(frozen=True)
+class SampledMallows:
+    """The Mallows kernel with a known concentration on rankings of any kind, outside of programs; see `mallows_kernel`."""
+
+    concentration: float
+    samples: int = 32
+    rng_key: Any = 0
+
+    def gram(self, rankings: Rankings, others: Rankings, **options: Any) -> Any:
+        return mallows_kernel(rankings, others, **vars(self), **options)
+
+    def diagonal(self, rankings: Rankings) -> Any:
+        return mallows_variances(rankings, **vars(self))
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkFeatures:
+    """Features by a kernel without hyperparameters at landmarks, for rankings of any kind, outside of programs."""
+
+    kernel: Kendall | SampledMallows
+    landmarks: Rankings
+
+    @cached_property
+    def _factor(self) -> Any:
+        return in_double(lambda: cholesky(self.kernel.gram(self.landmarks, self.landmarks)).lower)
+
+    def features(self, rankings: Rankings) -> tuple[Features, float]:
+        """Features as NumPy arrays, and 0: their errors by sampling are those of the kernel."""
+        rankings = with_items_of(self.landmarks, rankings)
+        cross = in_double(self.kernel.gram, rankings, self.landmarks)
+        diagonal = in_double(self.kernel.diagonal, rankings)
+        return Features(*in_double(jax.jit(factored_features), cross, self._factor, diagonal)), 0.0
+
+
+@renamed_keywords(key="rng_key")
 def mallows_features(
-    rankings: Rankings, landmarks: Rankings, *, concentration: float, samples: int = 32, key: Any = 0
+    rankings: Rankings, landmarks: Rankings, *, concentration: float, samples: int = 32, rng_key: Any = 0
 ) -> Features:
     """Features of rankings of any kind by the Mallows kernel with landmarks of any kind, computed beforehand.
 
     For exhaustive rankings they are those of ``Landmarks(Mallows(), landmarks)``; others are sampled, see `mallows_kernel`.
 
-    Parameters
-    ----------
-    rankings, landmarks : Rankings
-        Of the same items, which are matched by their labels.
-    concentration : float
-    samples : int
-        Linear extensions drawn for each non-exhaustive ranking and landmark.
-    key : int or JAX key
-
-    Returns
-    -------
-    Features
-        NumPy: ``rankings.with_features(*mallows_features(...))``.
+    Items are matched by their labels. The others are as for `mallows_kernel`. The features are NumPy arrays, to be used as
+    ``rankings.with_features(*mallows_features(...))``.
     """
-    rankings = with_items_of(landmarks, rankings)
-    options: dict[str, Any] = {"concentration": concentration, "samples": samples, "key": key}
-    found = in_double(
-        jax.jit(landmark_features),
-        mallows_kernel(rankings, landmarks, **options),
-        mallows_kernel(landmarks, **options),
-        mallows_variances(rankings, **options),
-    )
-    return Features(*found)
+    return LandmarkFeatures(SampledMallows(concentration, samples, rng_key), landmarks).features(rankings)[0]
 
 
 def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) -> Rankings:
@@ -376,8 +393,7 @@ def mallows_landmarks(rankings: Rankings, number: int, *, concentration: float) 
     As `Landmarks.choose`, from exp(−λ · mean number of discordant pairs of the linear extensions), which is a covariance function and
     known in closed form by the Kendall kernel; for full rankings it is the Mallows kernel.
     """
-    plain = Rankings(rankings.items, rankings.positions, rankings.rankers)
-    n = rankings.shape[1]
+    plain, n = _plain(rankings), rankings.shape[1]
     strength = checked_concentration(concentration) * n * (n - 1) / 4
     column = kendall_columns(plain)
     chosen, _ = pivoted_cholesky(

@@ -1,15 +1,17 @@
 """Observation models: numpyro distributions that also give an engine their tilted moments."""
 
-from relpref.likelihoods.bernoulli import Link, LogitBernoulli, ProbitBernoulli, bernoulli
 from relpref.likelihoods.comparison import (
+    AnswerModel,
     Comparison,
     GradedComparison,
+    Logistic,
     LogisticComparison,
+    Probit,
     ProbitComparison,
     SoftComparison,
+    answer_model,
 )
-from relpref.likelihoods.models import AnswerModel, Logistic, Probit, answer_model
-from relpref.likelihoods.normal import CentredNormal
+from relpref.likelihoods.labels import CentredNormal, Link, LogitBernoulli, ProbitBernoulli, bernoulli
 from relpref.likelihoods.tilted import (
     GaussianLikelihood,
     GaussianSite,

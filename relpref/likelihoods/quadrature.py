@@ -39,17 +39,7 @@ _WEAK = (
 
 
 class ByQuadrature:
-    """A likelihood p(y | z) of which only the log density is known.
-
-    Parameters
-    ----------
-    predictor : Array
-        z.
-    log_density : callable
-        From values and predictors, in the predictor's shape each, to log p(y | z), row by row.
-    log_concave : bool
-        Whether that is concave in z.
-    """
+    """A likelihood p(y | z) of which only the log density is known: from values and predictors to log p(y | z), row by row."""
 
     def __init__(
         self, predictor: Array, log_density: Callable[[Array, Array], Array], *, log_concave: bool = False

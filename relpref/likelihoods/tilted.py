@@ -1,6 +1,7 @@
 """What an engine asks of a likelihood: its moments under a one-dimensional Gaussian cavity."""
 
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +33,7 @@ class TiltedMoments(NamedTuple):
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A numpyro distribution p(y | z) of a scalar predictor z that knows its tilted moments.
-
-    It may declare ``log_concave``: whether log p(y | z) is a concave function of z for every y. Without it is taken not to be, see
-    `is_log_concave`.
-    """
+    """A numpyro distribution p(y | z) of a scalar predictor z that knows its tilted moments; it may declare ``log_concave``."""
 
     @property
     def predictor(self) -> Array:
@@ -47,7 +44,7 @@ class Likelihood(Protocol):
 
 
 def is_log_concave(likelihood: Likelihood) -> bool:
-    """Whether a likelihood declares to be log-concave: then a negative site precision is an error, and elsewhere it is kept."""
+    """Whether a likelihood declares log p(y | z) to be concave in z for every y; then a negative site precision is an error."""
     return bool(getattr(likelihood, "log_concave", False))
 
 
@@ -66,13 +63,26 @@ def unwrap(distribution: dist.Distribution) -> dist.Distribution:
     return distribution
 
 
-def as_likelihood(distribution: dist.Distribution) -> Likelihood:
-    """What an engine needs of an observed site's distribution.
+class TreeDistribution(dist.Distribution):
+    """A distribution that JAX takes apart into its ``leaves``, in this order in every session, and makes again unchecked."""
 
-    Parameters
-    ----------
-    distribution : numpyro distribution
-        One of `relpref.likelihoods`, or numpyro's ``Normal``; wrapped by plates or not.
+    leaves: ClassVar[tuple[str, ...]] = ()
+    static: ClassVar[tuple[str, ...]] = ("_batch_shape", "_event_shape")
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        children, kept = ([getattr(self, name) for name in names] for names in (self.leaves, self.static))
+        return tuple(children), tuple(kept)
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, params: Any) -> "TreeDistribution":
+        self = cls.__new__(cls)
+        self.__dict__.update(zip((*cls.static, *cls.leaves), (*aux_data, *params), strict=True))
+        dist.Distribution.__init__(self, self._batch_shape, self._event_shape, validate_args=False)
+        return self
+
+
+def as_likelihood(distribution: dist.Distribution) -> Likelihood:
+    """The likelihood of an observed site: one of `relpref.likelihoods`, or numpyro's ``Normal``; wrapped by plates or not.
 
     Raises
     ------
@@ -112,7 +122,7 @@ class GaussianLikelihood:
         return TiltedMoments(log_normalizer, error / total, 1 / total)
 
     def log_density_at(self, node: Array, mean: Array, variance: Array) -> Array:
-        """Log density of the value that lies ``node`` standard deviations above its expectation under N(mean, variance) of the predictor."""
+        """Log density of the value that lies ``node`` sds above its expectation under N(mean, variance) of the predictor."""
         total = jnp.broadcast_to(variance + jnp.square(self.scale), jnp.shape(mean))
         return -0.5 * (jnp.square(node) + jnp.log(2 * jnp.pi * total))
 
@@ -123,42 +133,25 @@ _TAIL_SERIES = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0)
 _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
 
 
-def _switch(z: Array) -> float:
-    """Where the series take over: both sides agree there to the dtype's precision."""
-    return -30.0 if z.dtype == jnp.float64 else -10.0
-
-
-def _series(coefficients: tuple[float, ...], z: Array) -> Array:
-    inverse_square = 1.0 / jnp.square(jnp.minimum(z, _switch(z)))
-    return jnp.polyval(jnp.asarray(coefficients[::-1], z.dtype), inverse_square)
-
-
-def _scaled_tail(z: Array) -> Array:
-    """2Φ(z)exp(z²/2) = erfcx(−z/√2), for z above the switch."""
-    return erfcx(-jnp.maximum(z, _switch(z)) * jnp.sqrt(0.5).astype(z.dtype))
+def _tail(coefficients: tuple[float, ...], z: Array) -> tuple[float, Array]:
+    """Where a series takes over, both sides agreeing there to the dtype's precision, and its value."""
+    switch = -30.0 if z.dtype == jnp.float64 else -10.0
+    inverse_square = 1.0 / jnp.square(jnp.minimum(z, switch))
+    return switch, jnp.polyval(jnp.asarray(coefficients[::-1], z.dtype), inverse_square)
 
 
 @jax.custom_jvp
 def log_ndtr(z: Array) -> Array:
-    """Return log Φ(z), with relative accuracy for every finite z.
-
-    Parameters
-    ----------
-    z : Array
-
-    Returns
-    -------
-    Array
-        Same shape. Its derivative is `mills_ratio`, computed without cancellation.
-    """
-    far = jnp.minimum(z, _switch(z))
+    """Log Φ(z), with relative accuracy for every finite z."""
+    (switch, series), root_half = _tail(_TAIL_SERIES, z), jnp.sqrt(0.5).astype(z.dtype)
+    far = jnp.minimum(z, switch)
     left = jnp.minimum(z, -1.0)
     right = jnp.maximum(z, -1.0)
     half_log_two_pi = jnp.asarray(0.5 * jnp.log(2 * jnp.pi), z.dtype)
-    asymptotic = -0.5 * far * far - jnp.log(-far) - half_log_two_pi + jnp.log(_series(_TAIL_SERIES, z))
-    tail = -0.5 * left * left + jnp.log(0.5 * _scaled_tail(left))
-    body = jnp.log1p(-0.5 * erfc(right * jnp.sqrt(0.5).astype(z.dtype)))
-    return jnp.where(z < _switch(z), asymptotic, jnp.where(z < -1.0, tail, body))
+    asymptotic = -0.5 * far * far - jnp.log(-far) - half_log_two_pi + jnp.log(series)
+    tail = -0.5 * left * left + jnp.log(0.5 * erfcx(-jnp.maximum(left, switch) * root_half))
+    body = jnp.log1p(-0.5 * erfc(right * root_half))
+    return jnp.where(z < switch, asymptotic, jnp.where(z < -1.0, tail, body))
 
 
 @log_ndtr.defjvp
@@ -170,8 +163,11 @@ def _log_ndtr_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array,
 @jax.custom_jvp
 def mills_ratio(z: Array) -> Array:
     """φ(z)/Φ(z), the derivative of log Φ."""
-    near = jnp.sqrt(2.0 / jnp.pi).astype(z.dtype) / _scaled_tail(z)
-    return jnp.where(z < _switch(z), -jnp.minimum(z, _switch(z)) / _series(_TAIL_SERIES, z), near)
+    switch, series = _tail(_TAIL_SERIES, z)
+    # 2Φ(z)exp(z²/2) = erfcx(−z/√2)
+    tail = erfcx(-jnp.maximum(z, switch) * jnp.sqrt(0.5).astype(z.dtype))
+    near = jnp.sqrt(2.0 / jnp.pi).astype(z.dtype) / tail
+    return jnp.where(z < switch, -jnp.minimum(z, switch) / series, near)
 
 
 @mills_ratio.defjvp
@@ -186,9 +182,10 @@ def log_ndtr_curvature(z: Array) -> Array:
     The product cancels for very negative z (in float64 it leaves [0, 1] near z = −1e5), so the asymptotic series takes
     over below −30 (−10 in float32).
     """
-    near = jnp.maximum(z, _switch(z))
+    switch, series = _tail(_CURVATURE_SERIES, z)
+    near = jnp.maximum(z, switch)
     ratio = mills_ratio(near)
-    return jnp.where(z < _switch(z), _series(_CURVATURE_SERIES, z), ratio * (near + ratio))
+    return jnp.where(z < switch, series, ratio * (near + ratio))
 
 
 _NARROW = 1e-2  # width times distance from 0 below which the series in the width is the more exact
@@ -196,17 +193,9 @@ _SHORT = 0.03  # width below which a difference of log Φ would lose digits
 
 
 def interval_moments(lower: Array, width: Array) -> TiltedMoments:
-    """log(Φ(lower + width) − Φ(lower)) and its derivatives in a shift of the interval to the left.
+    """log(Φ(l + w − x) − Φ(l − x)) at x = 0, its first derivative in x, and minus the second (between 0 and 1).
 
-    Parameters
-    ----------
-    lower, width : Array
-        In the same shape; a width may be infinite. Far out it would be lost in the difference of two ends.
-
-    Returns
-    -------
-    TiltedMoments
-        log(Φ(l + w − x) − Φ(l − x)) at x = 0, its first derivative in x, and minus the second (between 0 and 1).
+    A width may be infinite. It is given in the place of an upper end, because far out it would be lost in the difference of two ends.
     """
     is_open = jnp.isposinf(width)
     narrow = width * jnp.maximum(jnp.abs(lower), 1.0) < _NARROW
@@ -253,21 +242,10 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _NODES, _WEIGHTS = 30 * (_NODES + 1), 30 * _WEIGHTS
 
 
-class _Moments(NamedTuple):
-    """L, its derivative g in the mean, and −L''."""
-
-    value: Array
-    gradient: Array
-    curvature: Array
-
-
 @jax.custom_jvp
 def log_expected_sigmoid(mean: Array, variance: Array) -> Array:
-    """Return L(mean, variance) = log E[σ(z)], z ~ N(mean, variance).
-
-    Its derivatives are `sigmoid_moments`' own; ∂L/∂v = ½ (g² + L''), the heat equation of E[σ].
-    """
-    return sigmoid_moments(mean, variance)[0]
+    """L(mean, variance) = log E[σ(z)], z ~ N(mean, variance); ∂L/∂v = ½ (g² + L''), the heat equation of E[σ]."""
+    return sigmoid_moments(mean, variance).log_normalizer
 
 
 @log_expected_sigmoid.defjvp
@@ -276,18 +254,10 @@ def _jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[A
     return value, gradient * tangents[0] + 0.5 * (jnp.square(gradient) - curvature) * tangents[1]
 
 
-def sigmoid_moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-    """Return L(mean, variance), its derivative in the mean, and minus the second.
+def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
+    """L(mean, variance), its derivative in the mean, and minus the second, which is never negative.
 
-    Parameters
-    ----------
-    mean, variance : Array
-        Of equal shapes; the variance is 0 or more.
-
-    Returns
-    -------
-    value, gradient, curvature : Array
-        Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4; the curvature is never negative.
+    Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4.
     """
     lower = jnp.where(mean > 0, -mean, mean)
     wide = variance > _WIDE**2
@@ -295,10 +265,10 @@ def sigmoid_moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
     broad = _by_parts(lower, jnp.where(wide, variance, 2 * _WIDE**2))
     below = _choose(wide, broad, narrow)
     value, gradient, curvature = _choose(mean > 0, _flipped(below), below)
-    return value, gradient, jnp.maximum(curvature, 0.0)
+    return TiltedMoments(value, gradient, jnp.maximum(curvature, 0.0))
 
 
-def _by_trapezoid(mean: Array, variance: Array) -> _Moments:
+def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     """For mean ≤ 0: the integrand is log-concave, and falls at least like a Gaussian of that variance around its mode."""
     sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
     # Of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral does not depend on it.
@@ -312,10 +282,10 @@ def _by_trapezoid(mean: Array, variance: Array) -> _Moments:
     gradient = jnp.sum(weights * down, axis=-1)
     spread = jnp.sum(weights * jnp.square(down - gradient[..., None]), axis=-1)
     step = float(np.log(_STEPS[1] - _STEPS[0]) - 0.5 * np.log(2 * np.pi))
-    return _Moments(total + step, gradient, jnp.sum(weights * up * down, axis=-1) - spread)
+    return TiltedMoments(total + step, gradient, jnp.sum(weights * up * down, axis=-1) - spread)
 
 
-def _by_parts(mean: Array, variance: Array) -> _Moments:
+def _by_parts(mean: Array, variance: Array) -> TiltedMoments:
     """For mean ≤ 0 and a wide Gaussian: fold the mean into [−v/2, 0], there use the step and the remainder."""
     near = jnp.maximum(
         mean, jnp.where(mean < -variance, mean + variance, mean)
@@ -324,12 +294,12 @@ def _by_parts(mean: Array, variance: Array) -> _Moments:
     inner = _step_and_remainder(folded, variance)
     inner = _choose(near < -variance / 2, _reflected(near, variance, inner), inner)
     nothing = near < -variance  # E[σ] < e^(−v/2)
-    gone = _Moments(jnp.full_like(mean, -jnp.inf), jnp.ones_like(mean), jnp.zeros_like(mean))
+    gone = TiltedMoments(jnp.full_like(mean, -jnp.inf), jnp.ones_like(mean), jnp.zeros_like(mean))
     outer = _reflected(mean, variance, _flipped(_choose(nothing, gone, inner)))
     return _choose(mean < -variance, outer, inner)
 
 
-def _step_and_remainder(mean: Array, variance: Array) -> _Moments:
+def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
     """For −v/2 ≤ mean ≤ 0; with b = |m|/v and N₀ = N(0; m, v) every term is positive.
 
     E[σ]/N₀   = Φ(m/√v)/N₀ + ∫ σ(−t) 2 sinh(bt) e^(−t²/2v) dt,
@@ -345,22 +315,23 @@ def _step_and_remainder(mean: Array, variance: Array) -> _Moments:
     gradient = jnp.sum(weights * up * down * jnp.cosh(tilt), axis=-1) / zeroth
     second = jnp.sum(weights * up * down * (up - down) * jnp.sinh(tilt), axis=-1) / zeroth
     value = log_ndtr(mean / sd) + jnp.log(zeroth / step)
-    return _Moments(value, gradient, jnp.square(gradient) - second)
+    return TiltedMoments(value, gradient, jnp.square(gradient) - second)
 
 
-def _flipped(below: _Moments) -> _Moments:
+def _flipped(below: TiltedMoments) -> TiltedMoments:
     """At −m, from those at m ≤ 0: E[σ] there is 1 − q."""
-    q = jnp.exp(below.value)
+    q = jnp.exp(below.log_normalizer)
     odds = q / (1 - q)
     gradient = odds * below.gradient
     second = odds * (jnp.square(below.gradient) - below.curvature)
-    return _Moments(jnp.log1p(-q), gradient, jnp.square(gradient) + second)
+    return TiltedMoments(jnp.log1p(-q), gradient, jnp.square(gradient) + second)
 
 
-def _reflected(mean: Array, variance: Array, other: _Moments) -> _Moments:
+def _reflected(mean: Array, variance: Array, other: TiltedMoments) -> TiltedMoments:
     """At m, from those at −m − v."""
-    return _Moments(mean + 0.5 * variance + other.value, 1 - other.gradient, other.curvature)
+    return TiltedMoments(mean + 0.5 * variance + other.log_normalizer, 1 - other.gradient, other.curvature)
 
 
-def _choose(condition: Array, yes: _Moments, no: _Moments) -> _Moments:
-    return _Moments(*(jnp.where(condition, a, b) for a, b in zip(yes, no, strict=True)))
+def _choose(condition: Array, yes: TiltedMoments, no: TiltedMoments) -> TiltedMoments:
+    chosen: TiltedMoments = jax.tree.map(partial(jnp.where, condition), yes, no)
+    return chosen

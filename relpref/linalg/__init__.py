@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from relpref.limits import fits, require_memory
 from relpref.linalg.cg import BlockCG, CGResult, block_cg, conjugate_gradient
 from relpref.linalg.covariance import (
     BlockDiagonal,
@@ -34,7 +35,6 @@ from relpref.linalg.factor import (
 )
 from relpref.linalg.graph_solver import LaplacianSolver, Solution
 from relpref.linalg.lanczos import GapQuadrature, Quadrature, gap_quadrature, log_determinant, quadrature
-from relpref.memory import fits, require_memory
 
 __all__ = [
     "BlockCG",

@@ -30,12 +30,10 @@ class BlockCG(NamedTuple):
     values : array, shape (n, k)
         One solution in each column; finite, whatever the reason.
     steps : int
-        Iterations.
     residual : array of float64, shape (k,)
         √(rᵀM⁻¹r / bᵀM⁻¹b) of each column: computed anew where ``verify`` found it converged, else from the recurrence.
     reason : str
-        Of the worst column: "breakdown" (A is not positive semidefinite, a product was not finite, or the tolerance is out
-        of reach), "stopped" by the callback, "max_iterations" or "converged".
+        Of the worst column, see `CGResult`.
     """
 
     values: Any
@@ -80,10 +78,6 @@ def block_cg(
     callback : callable, optional
         Called after each iteration with its number, the solutions so far (live: copy them to keep them) and the largest
         residual; if it returns True, the iterations stop.
-
-    Returns
-    -------
-    BlockCG
     """
     host, by_residual = isinstance(rhs, np.ndarray), minimise == "residual"
     xp: Any = np if host else jnp
@@ -232,9 +226,9 @@ class CGResult(NamedTuple):
     residual : float
         ‖b − A x‖ / ‖b‖: computed anew when converged, else from the recurrence.
     reason : str
-        "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a
-        product was not finite, or the tolerance is out of reach: in double precision, or because b is not in the range
-        of A; with the smallest residuals the solution is then one of least squares. Only "converged" solves the system.
+        "converged"; "max_iterations"; "stopped", by the callback; or "breakdown": A is not positive semidefinite, a product was not
+        finite, or the tolerance is out of reach, in double precision or because b is not in the range of A; with the smallest
+        residuals the solution is then one of least squares.
     """
 
     solution: Floats
@@ -265,19 +259,13 @@ def conjugate_gradient(
         First guess; zero by default.
     minimize : {"error", "residual"}
         What is least after each iteration: (x − x*)ᵀ A (x − x*), conjugate gradients; or ‖b − A x‖, conjugate residuals
-        (in exact arithmetic the iterates of MINRES). To regularize by stopping early take the second: the error is
-        dominated by the part of b that A can hardly produce, noise more often than not.
+        (in exact arithmetic the iterates of MINRES), which suits regularization by stopping early.
     tol : float
         Relative residual ‖b − A x‖ / ‖b‖ at which to end.
     max_iterations : int, optional
         By default ten times the size of ``rhs``.
     callback : callable, optional
-        Called after each iteration with its number, the solution so far (live: copy it to keep it) and the relative
-        residual. If it returns True, the iterations stop: early stopping regularizes.
-
-    Returns
-    -------
-    CGResult
+        As of `block_cg`; early stopping regularizes.
 
     Raises
     ------

@@ -4,7 +4,8 @@ Everything outside this folder asks a covariance for what it needs and never ass
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
 from itertools import accumulate, pairwise
@@ -25,13 +26,20 @@ from relpref.linalg.cg import Floats, Progress
 from relpref.linalg.factor import Factor, cholesky, pivoted_cholesky
 from relpref.linalg.graph_solver import LaplacianSolver, SeenBlock
 from relpref.linalg.lanczos import Tridiagonal, lanczos
+from relpref.pytree import register
 
 LinearMap = Callable[[Array], Array]
 
-
-def _number(factor: Any) -> Any:
-    """A factor as it is while JAX traces it, else as a float: what NumPy computes stays in double precision."""
-    return factor if isinstance(factor, jax.core.Tracer) else float(factor)
+# The Lanczos process runs on (Δ + s I)⁻¹ with s so many times 1/t (van den Eshof & Hochbruck 2006): fewest steps, 16 for 1e-6.
+_SHIFT = 10.0
+# Entries of all the vectors of a run: 0.5 GB.
+_KEPT, _MOST_COLUMNS = 2**26, 64
+# Entries of a kernel matrix that exist at a time: 64 MB.
+_BLOCK = 2**23
+# Entries that may be evaluated for exact means of rows: a few minutes; beyond, the columns are sampled.
+_EVALUATIONS = 5_000_000_000
+# Rows whose means stand for all, and where all are too many: the average of their sampled means is off by 1/20 of their spread.
+_SAMPLED = 400
 
 
 class Covariance(ABC):
@@ -120,12 +128,7 @@ class Covariance(ABC):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Dense(Covariance):
-    """A covariance held as a matrix.
-
-    Parameters
-    ----------
-    matrix : Array, shape (n, n)
-    """
+    """A covariance held as a matrix, shape (n, n)."""
 
     is_matrix: ClassVar[bool] = True
     matrix: Any
@@ -144,19 +147,11 @@ class Dense(Covariance):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Spectral(Covariance):
-    """V diag(values) Vᵀ: a function of a symmetric matrix whose eigenvectors are known.
-
-    Parameters
-    ----------
-    values : Array, shape (k,)
-        Not negative.
-    vectors : Array, shape (n, k)
-        V; its columns are orthonormal.
-    """
+    """V diag(values) Vᵀ: a function of a symmetric matrix whose eigenvectors are known."""
 
     is_matrix: ClassVar[bool] = True
-    values: Array
-    vectors: Array
+    values: Array  # not negative, shape (k,)
+    vectors: Array  # V, shape (n, k); its columns are orthonormal
 
     @property
     def size(self) -> int:
@@ -167,12 +162,10 @@ class Spectral(Covariance):
         return self.vectors @ (self.values[(...,) + (None,) * (inner.ndim - 1)] * inner)
 
     def congruence(self, apply: LinearMap) -> Array:
-        """(A V) diag(values) (A V)ᵀ, without K itself."""
         rows = jax.vmap(apply, in_axes=1, out_axes=1)(self.vectors)
         return (rows * self.values) @ rows.T
 
     def inner(self, weights: Array) -> Array:
-        """Σ_k values_k (Vᵀ W V)_kk."""
         return jnp.vdot(self.values, jnp.sum(self.vectors * (weights @ self.vectors), axis=0))
 
     def scaled(self, factor: Any) -> "Spectral":
@@ -182,85 +175,56 @@ class Spectral(Covariance):
         return (self.vectors * self.values) @ self.vectors.T
 
 
-@jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
 class NamedSum(Covariance):
-    """A sum of covariances whose parts keep their names.
-
-    Parameters
-    ----------
-    parts : mapping from str to Covariance
-        At least one; all of one size.
-    """
+    """A sum of at least one covariance, all of one size; the parts keep their names."""
 
     parts: Mapping[str, Any]
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
         sizes = {name: part.size for name, part in self.parts.items()}
         if len(set(sizes.values())) != 1:
             raise DataError(f"the parts of a sum have one size, not {sizes or 'none at all'}")
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-        """Children and names, in the order they were given (JAX would sort a dictionary's keys)."""
-        return tuple(self.parts.values()), tuple(self.parts)
-
-    @classmethod
-    def tree_unflatten(cls, names: tuple[str, ...], parts: Iterable[Any]) -> "NamedSum":
-        """The inverse of `tree_flatten`, unchecked: children may be placeholders."""
-        self = object.__new__(cls)
-        object.__setattr__(self, "parts", dict(zip(names, parts, strict=True)))
-        return self
-
-    def _each(self, call: Callable[[Any], Any]) -> Any:
-        return reduce(add, map(call, self.parts.values()))
-
-    @property
-    def size(self) -> int:
-        return int(next(iter(self.parts.values())).size)
+        # In the order they were given: JAX would sort the keys of a plain dictionary.
+        object.__setattr__(self, "parts", OrderedDict(self.parts))
+        object.__setattr__(self, "size", next(iter(sizes.values())))
 
     def matmul(self, vectors: Any) -> Any:
-        return self._each(lambda part: part.matmul(vectors))
+        return reduce(add, (part.matmul(vectors) for part in self.parts.values()))
 
     def block(self, rows: Any, columns: Any) -> Any:
-        return self._each(lambda part: part.block(rows, columns))
+        return reduce(add, (part.block(rows, columns) for part in self.parts.values()))
 
     def congruence(self, apply: LinearMap) -> Array:
-        """A K Aᵀ, part by part."""
-        return self._each(lambda part: part.congruence(apply))
+        return reduce(add, (part.congruence(apply) for part in self.parts.values()))
 
     def inner(self, weights: Array) -> Array:
-        return self._each(lambda part: part.inner(weights))
+        return reduce(add, (part.inner(weights) for part in self.parts.values()))
 
     def dense(self) -> Any:
-        return self._each(lambda part: part.dense())
+        return reduce(add, (part.dense() for part in self.parts.values()))
 
     def row_means(self, rows: Any) -> Any:
-        return self._each(lambda part: part.row_means(rows))
+        return reduce(add, (part.row_means(rows) for part in self.parts.values()))
 
     def average(self) -> float:
-        return self._each(lambda part: part.average())
-
-    def of_parts(self, call: Callable[[str, Any], Any]) -> "NamedSum":
-        """The sum of what a function makes of each name and part."""
-        return NamedSum({name: call(name, part) for name, part in self.parts.items()})
+        return float(sum(part.average() for part in self.parts.values()))
 
     def scaled(self, factor: Any) -> "NamedSum":
-        return self.of_parts(lambda _, part: part.scaled(factor))
+        return NamedSum({name: part.scaled(factor) for name, part in self.parts.items()})
 
     def in_memory(self) -> "NamedSum":
-        return self.of_parts(lambda _, part: part.in_memory())
+        return NamedSum({name: part.in_memory() for name, part in self.parts.items()})
+
+
+register(NamedSum, leaves=("parts",), static=("size",))
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BlockDiagonal(Covariance):
-    """The joint covariance of independent Gaussian vectors, laid one after the other.
-
-    Parameters
-    ----------
-    blocks : tuple of Covariance
-        At least one.
-    """
+    """The joint covariance of independent Gaussian vectors, at least one, laid one after the other."""
 
     blocks: tuple[Any, ...]
 
@@ -274,11 +238,9 @@ class BlockDiagonal(Covariance):
         ends = list(accumulate((block.size for block in self.blocks), initial=0))
         return tuple(slice(start, stop) for start, stop in pairwise(ends))
 
-    def _placed(self) -> Iterator[tuple[Any, slice]]:
-        return zip(self.blocks, self.slices, strict=True)
-
     def matmul(self, vectors: Any) -> Any:
-        return jnp.concatenate([block.matmul(vectors[rows]) for block, rows in self._placed()])
+        placed = zip(self.blocks, self.slices, strict=True)
+        return jnp.concatenate([block.matmul(vectors[rows]) for block, rows in placed])
 
     def congruence(self, apply: LinearMap) -> Array:
         """A K Aᵀ as the sum over blocks, each seen through its own columns of A."""
@@ -286,14 +248,15 @@ class BlockDiagonal(Covariance):
         def restricted(rows: slice, vector: Array) -> Array:
             return apply(jnp.pad(vector, (rows.start, self.size - rows.stop)))
 
-        return reduce(add, (block.congruence(partial(restricted, rows)) for block, rows in self._placed()))
+        placed = zip(self.blocks, self.slices, strict=True)
+        return reduce(add, (block.congruence(partial(restricted, rows)) for block, rows in placed))
 
     def inner(self, weights: Array) -> Array:
         """Σ_ij weights_ij K_ij; the weights between blocks do not matter."""
-        return reduce(add, (block.inner(weights[rows, rows]) for block, rows in self._placed()))
+        placed = zip(self.blocks, self.slices, strict=True)
+        return reduce(add, (block.inner(weights[rows, rows]) for block, rows in placed))
 
     def root(self) -> Factor:
-        """The blocks' roots on the diagonal, and the largest jitter."""
         factors = [block.root() for block in self.blocks]
         jitter = reduce(jnp.maximum, (factor.jitter for factor in factors))
         return Factor(jax.scipy.linalg.block_diag(*(factor.lower for factor in factors)), jitter)
@@ -311,18 +274,10 @@ class BlockDiagonal(Covariance):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Kronecker(Covariance):
-    """K ⊗ G: covariance K(v, v') G(w, w') of the pairs (v, w), row by row.
+    """K ⊗ G: covariance K(v, v') G(w, w') of the pairs (v, w), row by row."""
 
-    Parameters
-    ----------
-    left : Covariance
-        K, of size p.
-    right : Covariance
-        G, of size m.
-    """
-
-    left: Any
-    right: Any
+    left: Any  # K, of size p
+    right: Any  # G, of size m
 
     @property
     def size(self) -> int:
@@ -349,7 +304,6 @@ class Kronecker(Covariance):
         return self.left.inner(jnp.einsum("iajb,ab->ij", blocks, self.right.dense()))
 
     def root(self) -> Factor:
-        """The Kronecker product of the factors' roots, and the larger jitter of the two."""
         left, right = self.left.root(), self.right.root()
         return Factor(jnp.kron(left.lower, right.lower), jnp.maximum(left.jitter, right.jitter))
 
@@ -367,18 +321,10 @@ class Kronecker(Covariance):
 @partial(jax.tree_util.register_dataclass, data_fields=("factor", "left_out"), meta_fields=())
 @dataclass(frozen=True, eq=False)
 class LowRank(Covariance):
-    """F Fᵀ.
+    """F Fᵀ, shape (n, n)."""
 
-    Parameters
-    ----------
-    factor : array, shape (n, r)
-        F.
-    left_out : float
-        Share of the trace that it leaves out of the matrix that it stands for.
-    """
-
-    factor: Any = None
-    left_out: float = 0.0
+    factor: Any = None  # F, shape (n, r)
+    left_out: float = 0.0  # share of the trace that it leaves out of the matrix that it stands for
 
     @property
     def size(self) -> int:
@@ -401,10 +347,8 @@ class LowRank(Covariance):
         return jnp.asarray(self.factor @ self.factor.T)
 
     def scaled(self, factor: Any) -> "LowRank":
-        number = _number(factor)
-        return replace(
-            self, factor=(np.sqrt(number) if isinstance(number, float) else jnp.sqrt(number)) * self.factor
-        )
+        root = jnp.sqrt(factor) if isinstance(factor, jax.core.Tracer) else np.sqrt(float(factor))
+        return replace(self, factor=root * self.factor)
 
 
 class _ConstantRows(Covariance):
@@ -421,18 +365,28 @@ class _ConstantRows(Covariance):
         return float(self.row_sum) / self.size
 
 
+class _OfGraph(_ConstantRows):
+    """A function of a graph's Laplacian, by a solver that may tell how many columns of how many are done."""
+
+    solver: LaplacianSolver
+    scale: float
+    progress: Progress | None
+
+    @property
+    def size(self) -> int:
+        return self.solver.size
+
+    def scaled(self, factor: Any) -> Any:
+        return replace(self, scale=float(factor) * self.scale)  # type: ignore[type-var]
+
+    def showing(self, progress: Callable[[], Progress]) -> Any:
+        return replace(self, progress=progress())  # type: ignore[type-var]
+
+
 @partial(jax.tree_util.register_dataclass, data_fields=("scale",), meta_fields=("size",))
 @dataclass(frozen=True, eq=False)
 class Identity(_ConstantRows):
-    """scale I: independent values of one variance.
-
-    Parameters
-    ----------
-    size : int
-        Number of values n.
-    scale : float
-        Positive.
-    """
+    """scale I: so many independent values of one variance."""
 
     sparse_inverse: ClassVar[bool] = True
     size: int
@@ -451,7 +405,9 @@ class Identity(_ConstantRows):
         return Dense(self.dense())
 
     def scaled(self, factor: Any) -> "Identity":
-        return replace(self, scale=_number(factor) * self.scale)
+        # As a float where JAX does not trace it: what NumPy computes stays in double precision.
+        number = factor if isinstance(factor, jax.core.Tracer) else float(factor)
+        return replace(self, scale=number * self.scale)
 
     def inverse(self) -> Any:
         """K⁻¹ as a scipy CSR array."""
@@ -469,7 +425,7 @@ class Identity(_ConstantRows):
 
 
 @dataclass(frozen=True, eq=False)
-class SparsePrecision(_ConstantRows):
+class SparsePrecision(_OfGraph):
     """scale (Δ + shift I)⁻¹ of a graph (XPGP eq. 2 with shift = 1/ι²): its inverse is sparse.
 
     Parameters
@@ -479,7 +435,7 @@ class SparsePrecision(_ConstantRows):
     shift, scale : float
         Positive.
     tol : float
-        Tolerance of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean by less than a thousandth
+        Of the solutions, see `LaplacianSolver.solve`; three hundred-thousandths move a posterior mean by less than a thousandth
         of its standard deviation, also where answers say much more than the prior.
     progress : callable, optional
         Told how many columns of how many are solved.
@@ -492,22 +448,12 @@ class SparsePrecision(_ConstantRows):
     tol: float = 3e-5
     progress: Progress | None = None
 
-    @property
-    def size(self) -> int:
-        return self.solver.size
-
     def matmul(self, vectors: Any) -> Floats:
         return self.scale * self.solver.solve(self.shift, vectors, self.tol, self.progress).values
 
     def block(self, rows: Any, columns: Any) -> Floats:
         """K[rows][:, columns]; what was asked for before is kept, see `LaplacianSolver.block`."""
         return self.scale * self.solver.block(self.shift, rows, columns, self.tol, self.progress)
-
-    def scaled(self, factor: Any) -> "SparsePrecision":
-        return replace(self, scale=float(factor) * self.scale)
-
-    def showing(self, progress: Callable[[], Progress]) -> "SparsePrecision":
-        return replace(self, progress=progress())
 
     def inverse(self) -> Any:
         """K⁻¹ as a scipy CSR array."""
@@ -527,13 +473,7 @@ class SparsePrecision(_ConstantRows):
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix(Covariance):
-    """K by its entries.
-
-    Parameters
-    ----------
-    matrix : scipy CSR array, shape (n, n)
-        Symmetric, positive semidefinite.
-    """
+    """K by its entries: a symmetric positive semidefinite scipy CSR array, shape (n, n)."""
 
     matrix: Any
 
@@ -551,14 +491,8 @@ class SparseMatrix(Covariance):
         return SparseMatrix(float(factor) * self.matrix)
 
 
-# The Lanczos process runs on (Δ + s I)⁻¹ with s so many times 1/t (van den Eshof & Hochbruck 2006): fewest steps, 16 for 1e-6.
-_SHIFT = 10.0
-# Entries of all the vectors of a run: 0.5 GB.
-_KEPT, _MOST_COLUMNS = 2**26, 64
-
-
 @dataclass(frozen=True, eq=False)
-class HeatKernel(_ConstantRows):
+class HeatKernel(_OfGraph):
     """scale exp(−tΔ) of a graph (Kondor & Lafferty 2002), by solutions with Δ + 10/t.
 
     Parameters
@@ -580,10 +514,6 @@ class HeatKernel(_ConstantRows):
     progress: Progress | None = None
     _seen: SeenBlock = field(default_factory=SeenBlock, repr=False)
 
-    @property
-    def size(self) -> int:
-        return self.solver.size
-
     def matmul(self, vectors: ArrayLike) -> Floats:
         given = np.asarray(vectors, dtype=np.float64)
         columns = given.reshape(self.size, -1)
@@ -601,12 +531,6 @@ class HeatKernel(_ConstantRows):
     def row_sum(self) -> float:
         """No heat is lost."""
         return self.scale
-
-    def scaled(self, factor: Any) -> "HeatKernel":
-        return replace(self, scale=float(factor) * self.scale)
-
-    def showing(self, progress: Callable[[], Progress]) -> "HeatKernel":
-        return replace(self, progress=progress())
 
     def _columns(self, columns: NDArray[np.intp], rows: NDArray[np.intp]) -> Iterator[tuple[slice, Floats]]:
         for part in self._parts(columns.size):
@@ -659,21 +583,9 @@ def _steps(tol: float) -> int:
 def _weights(found: Tridiagonal, function: Callable[[Floats], Floats]) -> Floats:
     """f(T) e₁ of each process, shape (steps so far, p)."""
     weights = np.zeros((len(found.vectors), found.length.size))
-    for number, end in enumerate(found.length):
-        if end:
-            values, vectors = scipy.linalg.eigh_tridiagonal(
-                found.diagonal[number, :end], found.beside[number, : end - 1]
-            )
-            weights[:end, number] = vectors @ (function(values) * vectors[0])
+    for number, values, vectors in found.spectra():
+        weights[: len(values), number] = vectors @ (function(values) * vectors[0])
     return weights
-
-
-# Entries of the matrix that exist at a time: 64 MB.
-_BLOCK = 2**23
-# Entries that may be evaluated for exact means of rows: a few minutes; beyond, the columns are sampled.
-_EVALUATIONS = 5_000_000_000
-# Rows whose means stand for all, and where all are too many: the average of their sampled means is off by 1/20 of their spread.
-_SAMPLED = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -792,8 +704,7 @@ def nystrom(
     Returns
     -------
     LowRank
-        Its ``left_out`` is the share of the trace left out, which bounds the largest eigenvalue of the difference. The
-        difference is positive semidefinite: no variance is overstated.
+        Its ``left_out`` bounds the largest eigenvalue of the difference, relative to the trace; no variance is overstated.
     """
     everyone = np.arange(matrix.size)
     chosen, left_out = pivoted_cholesky(
@@ -811,14 +722,9 @@ class Woodbury:
     Parameters
     ----------
     solve : callable
-        From vectors of shape (n,) or (n, k) to A⁻¹ times them, A symmetric positive definite: a sparse precision, a diagonal.
+        From vectors of shape (n,) or (n, k) to A⁻¹ times them, A symmetric positive definite.
     factor : array, shape (n, r)
         F; costs r solutions.
-
-    Raises
-    ------
-    DataError
-        If I + FᵀA⁻¹F is not positive definite: A then was not.
     """
 
     def __init__(self, solve: Callable[[Floats], Floats], factor: Floats) -> None:

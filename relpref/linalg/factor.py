@@ -1,39 +1,32 @@
-"""Symmetric eigendecompositions of kernel matrices, and what is wrong with a matrix that is not a kernel."""
+"""Eigendecompositions and factors of kernel matrices, and what is wrong with a matrix that is not a kernel."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse.linalg
 from jax import Array
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, svd
 
 from relpref.errors import DataError
-from relpref.memory import require_memory
+from relpref.limits import require_memory
 
 Floats = NDArray[np.float64]
 
-# Rounding in K, in its construction and in the decomposition leaves eigenvalues uncertain by a few n·eps·largest at worst; the
-# zero eigenvalues of products and of kernels with identical nodes come out at √n·eps·largest and below.
+# Rounding leaves eigenvalues uncertain by a few n·eps·largest at worst; the zero eigenvalues of products and of kernels with
+# identical nodes come out at √n·eps·largest and below.
 _WORST, _TYPICAL = 100.0, 4.0
-_TILE = 256
 
 
 class Eigen(NamedTuple):
-    """V diag(values) Vᵀ.
+    """V diag(values) Vᵀ."""
 
-    Attributes
-    ----------
-    values : array, shape (r,)
-        Ascending, not negative. All n, or only those that are not 0.
-    vectors : array, shape (n, r)
-        V; its columns are orthonormal.
-    """
-
-    values: Floats
-    vectors: Floats
+    values: Floats  # ascending, not negative, shape (r,); all n, or only those that are not 0
+    vectors: Floats  # V, shape (n, r); its columns are orthonormal
 
 
 def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: float = 0.0) -> Eigen:
@@ -52,7 +45,7 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: fl
     Raises
     ------
     DataError
-        If it is not square, finite, symmetric and positive semidefinite: how far from it, and what to do.
+        If it is not square, finite, symmetric and positive semidefinite.
     """
     square = checked_symmetric(matrix, name)
     require_memory(3 * square.nbytes, f"the eigendecomposition of the {name}")
@@ -69,13 +62,7 @@ def symmetric_eigen(matrix: ArrayLike, name: str = "kernel matrix", *, scale: fl
 
 
 def factor_eigen(factor: ArrayLike) -> Eigen:
-    """Decompose F Fᵀ from F, O(n d²), without the eigenvalues that are nothing but rounding.
-
-    Parameters
-    ----------
-    factor : array, shape (n, d)
-        F, finite.
-    """
+    """Decompose F Fᵀ from a finite F of shape (n, d), O(n d²), without the eigenvalues that are nothing but rounding."""
     left, singular, _ = svd(np.asarray(factor, dtype=np.float64), full_matrices=False, check_finite=False)
     count, width = left.shape
     kept = singular > np.finfo(np.float64).eps * max(count, width) * singular.max(initial=0.0)
@@ -83,13 +70,7 @@ def factor_eigen(factor: ArrayLike) -> Eigen:
 
 
 def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
-    """The matrix as float64, if it is square, finite and symmetric.
-
-    Raises
-    ------
-    DataError
-        Saying where it is not, how far from symmetric it is, and what to do.
-    """
+    """The matrix as float64, or a DataError that says where it is not square, finite and symmetric."""
     square = np.asarray(matrix, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
         raise DataError(f"the {name} has shape {square.shape}; it must be square")
@@ -98,8 +79,11 @@ def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
         raise DataError(
             f"the {name} holds {square[row, column]} at row {row}, column {column}; all entries must be finite"
         )
-    row, column, gap = _largest_asymmetry(square)
-    if gap > 1e-10 * max(abs(float(square.max(initial=0.0))), abs(float(square.min(initial=0.0)))):
+    apart = np.abs(square - square.T)
+    row, column = np.unravel_index(np.argmax(apart), apart.shape) if square.size else (0, 0)
+    if square.size and apart[row, column] > 1e-10 * max(
+        abs(float(square.max(initial=0.0))), abs(float(square.min(initial=0.0)))
+    ):
         raise DataError(
             f"the {name} is not symmetric: entry ({row}, {column}) is {square[row, column]:.6g} and ({column}, {row}) is "
             f"{square[column, row]:.6g}, the largest difference; give (K + K.T) / 2 if that is what you mean"
@@ -107,33 +91,12 @@ def checked_symmetric(matrix: ArrayLike, name: str = "kernel matrix") -> Floats:
     return square
 
 
-def _largest_asymmetry(square: Floats) -> tuple[int, int, float]:
-    """Where a matrix differs most from its transpose, and by how much; tile by tile, because transposed reading is slow."""
-    found = (0, 0, 0.0)
-    starts = range(0, len(square), _TILE)
-    for top in starts:
-        for left in (start for start in starts if start >= top):
-            rows, columns = slice(top, top + _TILE), slice(left, left + _TILE)
-            gap = np.abs(square[rows, columns] - square[columns, rows].T)
-            place = int(np.argmax(gap))
-            if gap.flat[place] > found[2]:
-                row, column = np.unravel_index(place, gap.shape)
-                found = (top + int(row), left + int(column), float(gap.flat[place]))
-    return found
-
-
 def nearest_semidefinite(matrix: ArrayLike) -> Floats:
-    """The positive semidefinite matrix nearest to (K + Kᵀ)/2 in the Frobenius norm: negative eigenvalues set to 0.
-
-    Source: Higham 1988, Linear Algebra and its Applications 103.
+    """The positive semidefinite matrix nearest to (K + Kᵀ)/2 in the Frobenius norm: negative eigenvalues set to 0 (Higham 1988).
 
     Parameters
     ----------
     matrix : array, shape (n, n)
-
-    Returns
-    -------
-    array, shape (n, n)
     """
     square = np.asarray(matrix, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1]:
@@ -144,13 +107,19 @@ def nearest_semidefinite(matrix: ArrayLike) -> Floats:
     return root @ root.T
 
 
-def real(values: ArrayLike) -> Array:
-    """Convert to JAX's default float, float64 inside ``enable_x64`` and float32 outside.
+# To JAX's default float, float64 inside ``enable_x64`` and float32 outside. The dtype is named because ``jnp.asarray`` alone may hand
+# back the float64 version of an array that was a constant of a program compiled in double precision before.
+real = partial(jnp.asarray, dtype=float)
 
-    The dtype is named because ``jnp.asarray`` alone may hand back the float64 version of an array that was a constant of a
-    program compiled in double precision before.
-    """
-    return jnp.asarray(values, dtype=float)
+
+def symmetric_lu(matrix: Any) -> Any:
+    """A sparse factorization of a sparse symmetric positive definite matrix; its ``solve`` takes vectors."""
+    return scipy.sparse.linalg.splu(
+        scipy.sparse.csc_array(matrix),
+        permc_spec="MMD_AT_PLUS_A",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
 
 
 # Jitter tried in turn, as multiples of n·eps·mean(diag K): rounding alone makes the smallest eigenvalue of an
@@ -184,11 +153,6 @@ def cholesky(matrix: Array) -> Factor:
     ----------
     matrix : Array, shape (n, n)
         Symmetric; only the lower triangle is read.
-
-    Returns
-    -------
-    Factor
-        ``lower`` is NaN when the matrix is not finite or not positive semidefinite within the ladder.
     """
     n = matrix.shape[-1]
     fixed = jax.lax.stop_gradient(matrix)
@@ -243,9 +207,9 @@ def pivoted_cholesky(
 ) -> tuple[NDArray[np.intp], float]:
     """Choose rows one after the other, each time the one that those chosen explain worst.
 
-    Row i is the worst explained where the Schur complement ``k_ii − K_iZ K_ZZ⁻¹ K_Zi`` is largest; the sum of these is the
-    trace that is left out when K is replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters & Schneider 2012). Only the
-    columns of the chosen rows are asked for; O(m r²) for r rows out of m.
+    That is where the Schur complement ``k_ii − K_iZ K_ZZ⁻¹ K_Zi`` is largest; the sum of these is the trace that is left out when K is
+    replaced by ``K_·Z K_ZZ⁻¹ K_Z·`` (Harbrecht, Peters & Schneider 2012). Only the columns of the chosen rows are asked for; O(m r²)
+    for r rows out of m.
 
     Parameters
     ----------
@@ -259,8 +223,7 @@ def pivoted_cholesky(
         Share of the trace that may be left out: with fewer rows if they do.
     rng : Generator, optional
         Choose at random instead, with probabilities in proportion to what is unexplained (Chen, Epperly, Tropp & Webber 2023,
-        "Randomly pivoted Cholesky"). Where eigenvalues fall slowly that explains more: the worst explained rows
-        are outliers, which explain nothing but themselves.
+        "Randomly pivoted Cholesky"). Where eigenvalues fall slowly that explains more than outliers do.
 
     Returns
     -------
@@ -319,7 +282,7 @@ def _check(entries: NDArray[np.float64], name: str) -> None:
 
 
 def _refuse_negative(left: NDArray[np.float64], largest: float) -> None:
-    """What remains of the diagonal is that of a positive semidefinite matrix, up to rounding, which is cut off."""
+    """Refuse a diagonal that a positive semidefinite matrix cannot leave, and cut off rounding."""
     if len(left) and left.min() < -_SLACK * max(largest, np.finfo(float).tiny):
         at = int(np.argmin(left))
         raise DataError(

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,11 +14,13 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
-from relpref.limits import MAX_CACHED_POSITIONS
+from relpref.limits import MAX_CACHED_POSITIONS, fits, require_memory
 from relpref.linalg.cg import Block, Floats, Progress, block_cg, chunks, in_threads, inner
-from relpref.memory import fits, require_memory
+from relpref.linalg.factor import symmetric_lu
 
 Positions = NDArray[np.intp]
+
+Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
 
 # A product takes rows in runs of so many, so that its result is still in the cache when the shift is added.
 _RUN = 4096
@@ -26,6 +29,16 @@ _LARGE = 10_000
 # A graph is narrow up to so many links for each node and so many times √n nodes in a level; its factors then have up to so many
 # entries for each node.
 _LINKS, _WIDTH, _FILL = 4.0, 3.0, 150.0
+# Up to so many nodes a factorization costs less than the iterations.
+_SMALL = 500
+# Single precision gains no more in one round (measured on hubs, random graphs and lattices with shortcuts).
+_SINGLE = 3e-7
+_MOST_STEPS, _MOST_ROUNDS = 3000, 20
+# Columns solved together share each pass over the links; where their vectors would leave the cache, or for fewer than so many
+# columns, one after the other takes no longer and less memory.
+WIDTH, FEW, _BLOCK = 32, 12, 2**22
+# Beyond this share of all pairs (and so many nodes) a graph is no sparse one.
+_DENSE, _DENSE_SIZE = 0.1, 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,30 +46,15 @@ class OrderedLaplacian:
     """Δ = D − W with the nodes in an order of its own: large components first, in each the hubs first.
 
     The rows of hubs are wanted by most products; side by side they stay in the cache.
-
-    Attributes
-    ----------
-    order : array of int, shape (n,)
-        Which node is at each place.
-    matrix : scipy CSR array, shape (n, n)
-        Δ in this order.
-    sizes : array of int, shape (c,)
-        Nodes of each component, in the order of the components.
     """
 
-    order: NDArray[np.intp]
-    matrix: Any
-    sizes: NDArray[np.intp]
+    order: NDArray[np.intp]  # which node is at each place
+    matrix: Any  # Δ in this order, a scipy CSR array
+    sizes: NDArray[np.intp]  # nodes of each component, in the order of the components
 
     @classmethod
     def of(cls, adjacency: Any) -> "OrderedLaplacian":
-        """Lay out the graph of a symmetric matrix of positive weights without loops.
-
-        Raises
-        ------
-        DataError
-            If the matrix is something else.
-        """
+        """Lay out the graph of a symmetric matrix of positive weights without loops; DataError if it is something else."""
         weights = _checked(adjacency)
         size = weights.shape[0]
         count, component = scipy.sparse.csgraph.connected_components(weights, directed=False)
@@ -96,16 +94,10 @@ class OrderedLaplacian:
         The levels of a breadth-first search from a far end are such separators: in a planar graph of s nodes the widest has
         some √s, in a random one a large share of all. (It has fewer than 3 s links: what has more need not be searched.)
         """
-        if self.links > _LINKS * self.size:
+        if self.links > _LINKS * self.size or self.sizes[0] < _LARGE:
             return False
-        ends = np.cumsum(self.sizes)
-        for size, end in zip(self.sizes, ends, strict=True):
-            if size < _LARGE:
-                break
-            part = slice(int(end - size), int(end))
-            if not _is_narrow(self.matrix[part, part]):
-                return False
-        return self.sizes[0] >= _LARGE and fits(_FILL * 12.0 * self.size)
+        large = [slice(start, stop) for start, stop in self._large[0]]
+        return all(_is_narrow(self.matrix[part, part]) for part in large) and fits(_FILL * 12.0 * self.size)
 
     @cached_property
     def degree(self) -> Floats:
@@ -118,14 +110,6 @@ class OrderedLaplacian:
         rank[self.order] = np.arange(self.size)
         return rank
 
-    @cached_property
-    def _double(self) -> list[Any]:
-        return self._rows(self.matrix.data)
-
-    @cached_property
-    def _single(self) -> list[Any]:
-        return self._rows(self.matrix.data.astype(np.float32))
-
     def _rows(self, data: Any) -> list[Any]:
         """Runs of rows of Δ, without copies of the data."""
         found = []
@@ -136,6 +120,14 @@ class OrderedLaplacian:
             found.append(scipy.sparse.csr_array(parts, shape=(pointers.size - 1, self.size)))
         return found
 
+    @cached_property
+    def _double(self) -> list[Any]:
+        return self._rows(self.matrix.data)
+
+    @cached_property
+    def _single(self) -> list[Any]:
+        return self._rows(self.matrix.data.astype(np.float32))
+
     def suits_single(self, shift: float) -> bool:
         """Whether the entries of Δ + shift I and their products stay far from the ends of single precision's range."""
         smallest, largest = self._extremes
@@ -143,9 +135,9 @@ class OrderedLaplacian:
 
     @cached_property
     def _extremes(self) -> tuple[float, float]:
-        """Smallest weight and largest degree; ones where there is no link."""
+        """Smallest weight and largest degree."""
         links = -self.matrix.data[self.matrix.data < 0]
-        return (float(links.min()), float(self.degree.max())) if links.size else (1.0, 1.0)
+        return float(links.min(initial=1.0)), float(self.degree.max(initial=1.0))
 
     def apply(self, shift: float, block: Block, out: Block) -> Block:
         """(Δ + shift I) times a block, in the precision of the block, written into ``out``."""
@@ -159,6 +151,16 @@ class OrderedLaplacian:
     def center(self, block: Block) -> None:
         """Take from each column its mean over each component, in place."""
         self.spread(block, -self.means(block))
+
+    def jacobi(self, scale: Block) -> Callable[[Block, Block], Block]:
+        """The diagonal as preconditioner, on the complement of the components' constants."""
+
+        def precondition(block: Block, out: Block) -> Block:
+            np.multiply(block, scale, out=out)
+            self.center(out)
+            return out
+
+        return precondition
 
     def means(self, block: Block) -> Floats:
         """Mean of each column over each component, shape (c, k)."""
@@ -183,12 +185,9 @@ class OrderedLaplacian:
 
     @cached_property
     def _large(self) -> tuple[list[tuple[int, int]], int]:
-        """First and last place of each large component, and where the others begin."""
-        count = int(np.count_nonzero(self.sizes >= _LARGE))
-        ends = np.cumsum(self.sizes[:count])
-        return [(int(end - size), int(end)) for size, end in zip(self.sizes[:count], ends, strict=True)], int(
-            self.sizes[:count].sum()
-        )
+        """Where each large component begins and ends, and where the others begin."""
+        ends = np.cumsum([0, *self.sizes[self.sizes >= _LARGE]]).tolist()
+        return list(pairwise(ends)), ends[-1]
 
 
 def _is_narrow(matrix: Any) -> bool:
@@ -233,13 +232,6 @@ def _checked(adjacency: Any) -> Any:
     return weights
 
 
-# Up to so many nodes a factorization costs less than the iterations.
-_SMALL = 500
-# Single precision gains no more in one round (measured on hubs, random graphs and lattices with shortcuts).
-_SINGLE = 3e-7
-_MOST_STEPS, _MOST_ROUNDS = 3000, 20
-
-
 class Solution(NamedTuple):
     """Solutions of (Δ + shift I) X = B.
 
@@ -261,99 +253,6 @@ class Solution(NamedTuple):
     method: str
 
 
-class Refinement:
-    """Solves (Δ + shift I) X = B block by block; one instance serves all threads.
-
-    Parameters
-    ----------
-    laplacian : OrderedLaplacian
-    """
-
-    def __init__(self, laplacian: OrderedLaplacian) -> None:
-        self._laplacian = laplacian
-        self._lock = threading.Lock()
-        self._factor: tuple[float, Any] = (np.nan, None)
-
-    def solve(self, shift: float, rhs: Floats, tol: float) -> Solution:
-        """Correct the solution until its residual is small enough, or no smaller any more."""
-        laplacian = self._laplacian
-        scale = (1.0 / (laplacian.degree + shift))[:, None]
-        norm = np.sqrt(_weighted(rhs, scale))
-        norm[norm == 0] = 1.0
-        # Δ1 = 0 on each component: the constant part of the solution is known, the rest is sought without it.
-        constant = laplacian.means(rhs) / shift
-        rhs = rhs.copy()
-        laplacian.center(rhs)
-        residual, values = rhs.copy(), np.zeros_like(rhs)
-        direct = laplacian.size <= _SMALL or laplacian.is_forest or laplacian.is_narrow
-        precision: Any = np.float32 if laplacian.suits_single(shift) else np.float64
-        steps, last = 0, np.inf
-        for _ in range(_MOST_ROUNDS):
-            left = np.sqrt(_weighted(residual, scale)) / norm
-            worst = float(left.max(initial=0.0))
-            if worst <= tol or not np.isfinite(worst) or steps >= _MOST_STEPS:
-                break
-            if worst > 0.3 * last:
-                # Single precision gains nothing any more; then double precision either.
-                if direct or precision is np.float64:
-                    break
-                precision = np.float64
-            last = worst
-            if direct:
-                correction = self._factorised(shift).solve(residual)
-                steps += 1
-            else:
-                # Each column as long as 1, whatever the range of single precision; those that are done stay as they are.
-                length = np.where(left > tol, left, 1.0)
-                residual /= length * norm
-                floor = _SINGLE if precision is np.float32 else 1e-12
-                found = block_cg(
-                    lambda block, out: laplacian.apply(shift, block, out),
-                    residual.astype(precision),
-                    precondition=self._jacobi(scale.astype(precision)),
-                    tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), 1.0),
-                    max_steps=_MOST_STEPS - steps,
-                )
-                correction = found.values * (length * norm)
-                steps += found.steps
-            laplacian.center(correction)
-            values += correction
-            laplacian.apply(shift, values, residual)
-            np.subtract(rhs, residual, out=residual)
-        laplacian.spread(values, constant)
-        return Solution(
-            values, steps, worst, "a sparse factorisation" if direct else "conjugate gradients (Jacobi)"
-        )
-
-    def _jacobi(self, scale: Block) -> Any:
-        """The diagonal as preconditioner, on the complement of the components' constants."""
-
-        def precondition(block: Block, out: Block) -> Block:
-            np.multiply(block, scale, out=out)
-            self._laplacian.center(out)
-            return out
-
-        return precondition
-
-    def _factorised(self, shift: float) -> Any:
-        with self._lock:
-            if self._factor[0] != shift:
-                # A shift that vanishes beside the degrees would leave a singular matrix; refinement makes up for the larger.
-                degree = self._laplacian.degree
-                raised = max(shift, 1e-13 * float(degree.max(initial=0.0)))
-                matrix = self._laplacian.matrix + raised * scipy.sparse.eye_array(
-                    self._laplacian.size, format="csr"
-                )
-                factor = scipy.sparse.linalg.splu(
-                    scipy.sparse.csc_array(matrix),
-                    permc_spec="MMD_AT_PLUS_A",
-                    diag_pivot_thresh=0.0,
-                    options={"SymmetricMode": True},
-                )
-                self._factor = (shift, factor)
-            return self._factor[1]
-
-
 def _weighted(block: Block, weight: Floats) -> Floats:
     """Σ_i w_i x_i² of each column."""
     total = np.zeros(block.shape[1])
@@ -362,20 +261,9 @@ def _weighted(block: Block, weight: Floats) -> Floats:
     return total
 
 
-Compute = Callable[[Positions, Positions], Iterator[tuple[slice, Floats]]]
-
-
 @dataclass
 class SeenBlock:
-    """K_SS of a matrix K for the positions S seen so far, to a tolerance.
-
-    Attributes
-    ----------
-    shift, tol : float
-        What its entries were computed for; NaN before anything was.
-    positions : array of int
-        S, in the order of arrival.
-    """
+    """K_SS of a matrix K for the positions S seen so far, in the order of arrival; computed for a shift to a tolerance."""
 
     shift: float = np.nan
     tol: float = np.inf
@@ -385,14 +273,9 @@ class SeenBlock:
     _growing: Any = field(default_factory=threading.Lock, repr=False)
 
     def entries(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
-        """K[rows][:, columns], computed as far as it was not seen.
+        """K[rows][:, columns], in any order, also repeated, computed as far as it was not seen.
 
-        Parameters
-        ----------
-        rows, columns : array of int
-            In any order, also repeated.
-        compute : callable
-            From columns and rows, ascending, to runs of the columns and their entries in the rows, as they come.
+        ``compute`` makes of columns and rows, ascending, runs of the columns and their entries in the rows, as they come.
         """
         with self._growing:
             return self._found(rows, columns, compute)
@@ -400,12 +283,14 @@ class SeenBlock:
     def _found(self, rows: Positions, columns: Positions, compute: Compute) -> Floats:
         row, row_at = np.unique(rows, return_inverse=True)
         column, column_at = np.unique(columns, return_inverse=True)
-        fresh = self.missing(np.union1d(row, column))
-        if fresh.size <= min(row.size, column.size) and self.takes(fresh.size):
-            wanted = np.union1d(self.positions, fresh)
+        wanted = np.union1d(self.positions, np.union1d(row, column))
+        fresh = np.setdiff1d(wanted, self.positions)
+        if fresh.size <= min(row.size, column.size) and wanted.size <= MAX_CACHED_POSITIONS:
             for part, values in compute(fresh, wanted):
-                self.add(fresh[part], wanted, values)
-            return self.block(row, column)[np.ix_(row_at, column_at)]
+                self._add(fresh[part], wanted, values)
+            order = np.argsort(self.positions)
+            at = [order[np.searchsorted(self.positions, some, sorter=order)] for some in (rows, columns)]
+            return self._entries[np.ix_(*at)]
         # Many rows of few columns, or more than are kept: the fewer are computed in full.
         if row.size < column.size:
             return self._found(columns, rows, compute).T
@@ -414,20 +299,12 @@ class SeenBlock:
             found[:, part] = values
         return found[np.ix_(row_at, column_at)]
 
-    def missing(self, positions: Positions) -> Positions:
-        """Those not seen yet, each once."""
-        return np.setdiff1d(positions, self.positions)
-
-    def takes(self, count: int) -> bool:
-        """Whether so many more are kept."""
-        return self.positions.size + count <= MAX_CACHED_POSITIONS
-
-    def add(self, fresh: Positions, rows: Positions, columns: Floats) -> None:
+    def _add(self, fresh: Positions, rows: Positions, columns: Floats) -> None:
         """Keep the columns K[rows, fresh]; ``rows``, ascending, holds S and ``fresh``."""
         count, total = self.positions.size, self.positions.size + fresh.size
         if total > self._entries.shape[0]:
             capacity = min(MAX_CACHED_POSITIONS, max(total + total // 4, 64))
-            require_memory(8.0 * capacity**2, f"the covariance of {capacity} entities")
+            require_memory(8.0 * capacity**2, f"the covariance of {capacity} items")
             larger = np.empty((capacity, capacity))
             larger[:count, :count] = self._entries[:count, :count]
             self._entries = larger
@@ -437,21 +314,6 @@ class SeenBlock:
         self._entries[count:total, :count] = old.T
         self._entries[count:total, count:total] = 0.5 * (own + own.T)
         self.positions = np.concatenate([self.positions, fresh])
-
-    def block(self, rows: Positions, columns: Positions) -> Floats:
-        """K[rows][:, columns] of positions seen."""
-        order = np.argsort(self.positions)
-        at_rows, at_columns = (
-            order[np.searchsorted(self.positions, wanted, sorter=order)] for wanted in (rows, columns)
-        )
-        return self._entries[np.ix_(at_rows, at_columns)]
-
-
-# Columns solved together share each pass over the links; where their vectors would leave the cache, or for fewer than so many
-# columns, one after the other takes no longer and less memory.
-WIDTH, FEW, _BLOCK = 32, 12, 2**22
-# Beyond this share of all pairs (and so many nodes) a graph is no sparse one.
-_DENSE, _DENSE_SIZE = 0.1, 4000
 
 
 class LaplacianSolver:
@@ -483,16 +345,16 @@ class LaplacianSolver:
                 f"the graph has {links} links between {self.size} nodes, more than {_DENSE:.0%} of all pairs: too many for the "
                 "sparse structure; drop weak links, or fit with structure='dense' where memory allows matrices of all"
             )
-        self._refinement = Refinement(self._laplacian)
+        self._lock = threading.Lock()
+        self._factor: tuple[float, Any] = (np.nan, None)
         self._seen = SeenBlock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For other processes: the links travel, what was factorised and seen does not."""
-        return type(self), (self._adjacency(),)
-
-    def _adjacency(self) -> Any:
         laplacian = self.laplacian()
-        return scipy.sparse.csr_array(scipy.sparse.diags_array(laplacian.diagonal()) - laplacian)
+        return type(self), (
+            scipy.sparse.csr_array(scipy.sparse.diags_array(laplacian.diagonal()) - laplacian),
+        )
 
     @property
     def is_treelike(self) -> bool:
@@ -538,10 +400,6 @@ class LaplacianSolver:
         progress : callable, optional
             Told how many columns of how many are solved.
 
-        Returns
-        -------
-        Solution
-
         Raises
         ------
         DataError
@@ -557,20 +415,17 @@ class LaplacianSolver:
         if not np.all(np.isfinite(given)):
             raise DataError("a right-hand side is not finite everywhere; look for NaN in the data")
         matrix = given.reshape(self.size, -1)
-        values = np.empty_like(matrix)
-        order = self._laplacian.order
+        values, order = np.empty_like(matrix), self._laplacian.order
 
         def solve(part: slice) -> Solution:
-            return self._refined(shift, matrix[order, part], tol)
+            return self._checked_solve(shift, matrix[order, part], tol)
 
-        iterations, residual, methods = 0, 0.0, []
+        iterations, residual, methods = 0, 0.0, {}
         for part, found in in_threads(solve, self._parts(matrix.shape[1]), progress, self._workers):
             values[order, part] = found.values
             iterations, residual = max(iterations, found.iterations), max(residual, found.residual)
-            methods.append(found.method)
-        return Solution(
-            values.reshape(given.shape), iterations, residual, ", ".join(dict.fromkeys(methods)) or "none"
-        )
+            methods[found.method] = True
+        return Solution(values.reshape(given.shape), iterations, residual, ", ".join(methods) or "none")
 
     def block(
         self,
@@ -587,88 +442,26 @@ class LaplacianSolver:
 
         Parameters
         ----------
-        shift : float
-            Positive.
+        shift, tol, progress
+            As in `solve`. What was kept with a larger tolerance is computed anew.
         rows, columns : array of int, shapes (r,) and (c,)
             Positions of nodes, in any order, also repeated.
-        tol, progress
-            As in `solve`. What was kept with a larger tolerance is computed anew.
-
-        Returns
-        -------
-        array, shape (r, c)
         """
         seen = self._seen
         if seen.shift != shift or tol < seen.tol:
             seen = self._seen = SeenBlock(shift, tol)
-        return seen.entries(
-            self.positions(rows),
-            self.positions(columns),
-            lambda fresh, wanted: self._inverse(shift, fresh, wanted, tol, progress),
-        )
 
-    def slope(
-        self, shift: float, positions: ArrayLike, tol: float = 1e-6, progress: Progress | None = None
-    ) -> Floats:
-        """Entries of the inverse's square, (Δ + shift I)⁻²[positions][:, positions]: minus the derivative by the shift.
+        def compute(fresh: Positions, wanted: Positions) -> Iterator[tuple[slice, Floats]]:
+            at, kept = self._laplacian.rank[fresh], self._laplacian.rank[wanted]
 
-        Parameters
-        ----------
-        shift : float
-            Positive.
-        positions : array of int, shape (t,)
-        tol, progress
-            As in `solve`. Each position costs two solutions.
+            def solve(part: slice) -> Floats:
+                units = np.zeros((self.size, at[part].size))
+                units[at[part], np.arange(at[part].size)] = 1.0
+                return self._checked_solve(shift, units, tol).values[kept]
 
-        Returns
-        -------
-        array, shape (t, t)
-        """
-        position, at = np.unique(self.positions(positions), return_inverse=True)
-        entries = np.empty((position.size, position.size))
-        for part, values in self._inverse(shift, position, position, tol, progress, twice=True):
-            entries[:, part] = values
-        return (0.5 * (entries + entries.T))[np.ix_(at, at)]
+            yield from in_threads(solve, self._parts(fresh.size), progress, self._workers)
 
-    def _inverse(
-        self,
-        shift: float,
-        columns: Positions,
-        rows: Positions,
-        tol: float,
-        progress: Progress | None,
-        twice: bool = False,
-    ) -> Iterator[tuple[slice, Floats]]:
-        """Columns of the inverse (or its square), as they come: which, and their entries in some rows."""
-        at, rows = self._laplacian.rank[columns], self._laplacian.rank[rows]
-
-        def solve(part: slice) -> Floats:
-            units = np.zeros((self.size, at[part].size))
-            units[at[part], np.arange(at[part].size)] = 1.0
-            found = self._refined(shift, units, tol).values
-            if twice:
-                found = self._refined(shift, found, tol).values
-            return found[rows]
-
-        yield from in_threads(solve, self._parts(columns.size), progress, self._workers)
-
-    def _refined(self, shift: float, rhs: Floats, tol: float) -> Solution:
-        """A block solved, in the order of the layout."""
-        if not (np.isfinite(shift) and shift > 0):
-            raise DataError(f"the shift is {shift}; it is positive and finite (one over the range squared)")
-        found = self._refinement.solve(shift, rhs, tol)
-        if not found.residual <= tol:
-            raise InferenceError(
-                f"{found.method} left a residual of {found.residual:.2g} after {found.iterations} products with the graph of "
-                f"{self.size} nodes, {tol:.2g} was asked for; a shorter range (a larger shift, here {shift:.3g}), fewer links "
-                "or a larger tolerance make that easier",
-                found,
-            )
-        return found
-
-    def _parts(self, count: int) -> list[slice]:
-        width = WIDTH if count >= FEW and WIDTH * self.size <= _BLOCK else 1
-        return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+        return seen.entries(self.positions(rows), self.positions(columns), compute)
 
     def positions(self, positions: ArrayLike) -> Positions:
         """Positions of nodes as they are used, or an error that names those that are none."""
@@ -678,3 +471,83 @@ class LaplacianSolver:
                 f"positions lie between 0 and {self.size - 1}, not {given.min()} to {given.max()}"
             )
         return given
+
+    def _parts(self, count: int) -> list[slice]:
+        width = WIDTH if count >= FEW and WIDTH * self.size <= _BLOCK else 1
+        return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+
+    def _checked_solve(self, shift: float, rhs: Floats, tol: float) -> Solution:
+        """A block solved, in the order of the layout."""
+        if not (np.isfinite(shift) and shift > 0):
+            raise DataError(f"the shift is {shift}; it is positive and finite (one over the range squared)")
+        # Δ1 = 0 on each component: the constant part of the solution is known, the rest is sought without it.
+        laplacian = self._laplacian
+        constant, rest = laplacian.means(rhs) / shift, rhs.copy()
+        laplacian.center(rest)
+        scale = (1.0 / (laplacian.degree + shift))[:, None]
+        norm = np.sqrt(_weighted(rhs, scale))
+        norm[norm == 0] = 1.0
+        found = self._refined(shift, rest, scale, norm, tol)
+        laplacian.spread(found.values, constant)
+        if not found.residual <= tol:
+            raise InferenceError(
+                f"{found.method} left a residual of {found.residual:.2g} after {found.iterations} products with the graph of "
+                f"{self.size} nodes, {tol:.2g} was asked for; a shorter range (a larger shift, here {shift:.3g}), fewer links "
+                "or a larger tolerance make that easier",
+                found,
+            )
+        return found
+
+    def _refined(self, shift: float, rhs: Floats, scale: Floats, norm: Floats, tol: float) -> Solution:
+        """Correct the solution until its residual, relative to ``norm``, is small enough, or no smaller any more.
+
+        ``rhs`` has no constants on components, and ``scale`` is one over the diagonal of Δ + shift I.
+        """
+        laplacian = self._laplacian
+        residual, values = rhs.copy(), np.zeros_like(rhs)
+        direct = self.size <= _SMALL or laplacian.is_forest or laplacian.is_narrow
+        precision: Any = np.float32 if laplacian.suits_single(shift) else np.float64
+        steps, last = 0, np.inf
+        for _ in range(_MOST_ROUNDS):
+            left = np.sqrt(_weighted(residual, scale)) / norm
+            worst = float(left.max(initial=0.0))
+            if worst <= tol or not np.isfinite(worst) or steps >= _MOST_STEPS:
+                break
+            if worst > 0.3 * last:
+                # Single precision gains nothing any more; then double precision either.
+                if direct or precision is np.float64:
+                    break
+                precision = np.float64
+            last = worst
+            if direct:
+                correction = self._factorised(shift).solve(residual)
+                steps += 1
+            else:
+                # Each column as long as 1, whatever the range of single precision; those that are done stay as they are.
+                length = np.where(left > tol, left, 1.0)
+                residual /= length * norm
+                floor = _SINGLE if precision is np.float32 else 1e-12
+                found = block_cg(
+                    lambda block, out: laplacian.apply(shift, block, out),
+                    residual.astype(precision),
+                    precondition=laplacian.jacobi(scale.astype(precision)),
+                    tol=np.where(left > tol, np.maximum(0.7 * tol / length, floor), 1.0),
+                    max_steps=_MOST_STEPS - steps,
+                )
+                correction = found.values * (length * norm)
+                steps += found.steps
+            laplacian.center(correction)
+            values += correction
+            laplacian.apply(shift, values, residual)
+            np.subtract(rhs, residual, out=residual)
+        method = "a sparse factorisation" if direct else "conjugate gradients (Jacobi)"
+        return Solution(values, steps, worst, method)
+
+    def _factorised(self, shift: float) -> Any:
+        with self._lock:
+            if self._factor[0] != shift:
+                # A shift that vanishes beside the degrees would leave a singular matrix; refinement makes up for the larger.
+                raised = max(shift, 1e-13 * float(self._laplacian.degree.max(initial=0.0)))
+                identity = scipy.sparse.eye_array(self.size, format="csr")
+                self._factor = (shift, symmetric_lu(self._laplacian.matrix + raised * identity))
+            return self._factor[1]

@@ -1,6 +1,6 @@
 """Traces of functions of a large symmetric matrix, by stochastic Lanczos quadrature, with their standard errors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,38 +18,27 @@ _KEPT = 2**26
 
 @dataclass(frozen=True, eq=False)
 class Tridiagonal:
-    """What the Lanczos process makes of each of p vectors v: A ≈ V T Vᵀ with a tridiagonal T, v = |v| V e₁.
+    """What the Lanczos process makes of each of p vectors v: A ≈ V T Vᵀ with a tridiagonal T, v = |v| V e₁."""
 
-    Attributes
-    ----------
-    length : array of int, shape (p,)
-        Rows of T: the steps, or fewer where the process ended by itself; 0 for v = 0.
-    diagonal, beside : array, shape (p, k)
-        Of T; column k of ``beside`` is what comes next.
-    vectors : list of arrays, shape (n, p)
-        Columns of the V's, if they are kept.
-    """
+    length: NDArray[np.intp]  # rows of T: the steps, or fewer where the process ended by itself; 0 for v = 0
+    diagonal: Floats  # of T, shape (p, k)
+    beside: Floats  # beside it; column k is what comes next
+    vectors: list[Floats]  # columns of the V's, shape (n, p) each, if they are kept
 
-    length: NDArray[np.intp]
-    diagonal: Floats
-    beside: Floats
-    vectors: list[Floats]
+    def spectra(self) -> Iterator[tuple[int, Floats, Floats]]:
+        """Number, eigenvalues and eigenvectors of T of each process that has one."""
+        for number, end in enumerate(self.length):
+            if end:
+                beside = self.beside[number, : end - 1]
+                yield number, *scipy.linalg.eigh_tridiagonal(self.diagonal[number, :end], beside)
 
 
 @dataclass(frozen=True, eq=False)
 class Quadrature:
-    """Nodes and weights such that the sum of w f(node) estimates a trace, for every f.
+    """Nodes and weights, shape (p, k), such that the sum of w f(node) over each probe's row estimates a trace, for every f."""
 
-    Attributes
-    ----------
-    nodes : array, shape (p, k)
-        Ritz values of each of p probes.
-    weights : array, shape (p, k)
-        Every row is an estimate of its own; the estimate is their mean.
-    """
-
-    nodes: Floats
-    weights: Floats
+    nodes: Floats  # Ritz values of each of p probes
+    weights: Floats  # 0 fills up the rows of probes that ended early
 
     def estimate(self, function: Callable[[Floats], Floats]) -> tuple[float, float]:
         """Estimate the trace of a function of the matrix, and its standard error from the spread of the probes."""
@@ -60,21 +49,9 @@ class Quadrature:
 
 
 def lanczos(apply: Callable[[Floats], Floats], start: Floats, steps: int, *, keep: bool) -> Tridiagonal:
-    """Run the Lanczos process (1950) on several vectors side by side.
+    """Run the Lanczos process (1950) of a symmetric A on several vectors side by side, with ``steps`` products at most.
 
-    Parameters
-    ----------
-    apply : callable
-        A times vectors of shape (n, p), for a symmetric A.
-    start : array, shape (n, p)
-    steps : int
-        Products with A at most.
-    keep : bool
-        Keep all vectors, and hold them orthogonal; else rounding lets copies of eigenvalues turn up.
-
-    Returns
-    -------
-    Tridiagonal
+    With ``keep`` all vectors are kept, and held orthogonal; else rounding lets copies of eigenvalues turn up.
     """
     count = start.shape[1]
     norm = np.linalg.norm(start, axis=0)
@@ -139,11 +116,6 @@ def quadrature(
         P times vectors, an orthogonal projection that commutes with A; the identity by default.
     mass : float, optional
         tr(S P S) where it is known: every probe's weights are then brought to it, which takes the spread of ‖v‖² away.
-
-    Returns
-    -------
-    Quadrature
-        Weights of 0 fill up the rows of probes that ended early: their quadrature is exact.
     """
     if probes < 2 or steps < 1:
         raise DataError(f"a quadrature takes at least 2 probes and 1 step, not {probes} and {steps}")
@@ -154,13 +126,9 @@ def quadrature(
     keep = size * probes * steps <= _KEPT
     found = lanczos(lambda vectors: through(apply(vectors)), start, steps, keep=keep)
     nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
-    for probe, end in enumerate(found.length):
-        if end:
-            values, vectors = scipy.linalg.eigh_tridiagonal(
-                found.diagonal[probe, :end], found.beside[probe, : end - 1]
-            )
-            nodes[probe, :end] = values
-            weights[probe, :end] = vectors[0] ** 2 * (norm[probe] ** 2 if mass is None else mass)
+    for probe, values, vectors in found.spectra():
+        nodes[probe, : len(values)] = values
+        weights[probe, : len(values)] = vectors[0] ** 2 * (norm[probe] ** 2 if mass is None else mass)
     return Quadrature(nodes, weights)
 
 
@@ -185,10 +153,6 @@ def log_determinant(
         Of A.
     probes, steps, rng
         See `quadrature`.
-
-    Returns
-    -------
-    value, error : float
 
     Raises
     ------
@@ -239,15 +203,10 @@ def gap_quadrature(
     Parameters
     ----------
     solver : LaplacianSolver
-        Of the graph.
     probes : int, optional
         See `quadrature`. By default 32, fewer of many nodes (their traces vary less), at least 4.
     steps, seed : int
         Each step solves for all probes.
-
-    Returns
-    -------
-    GapQuadrature
     """
     probes = probes or max(4, min(32, 300_000 // max(solver.size, 1)))
     sizes, degree = solver.component_sizes, solver.degree

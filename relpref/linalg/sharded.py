@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from relpref.errors import DataError, RelprefError
 from relpref.linalg.cg import CGResult, Floats, block_cg, check_finite
-from relpref.linalg.graph_solver import LaplacianSolver, OrderedLaplacian, Positions, Refinement, Solution
+from relpref.linalg.graph_solver import LaplacianSolver, Positions, Solution
 
 __all__ = ["ShardedEdges", "ShardedLaplacian"]
 
@@ -29,26 +29,13 @@ _NEWS = 25  # iterations between two calls of a progress
 
 @dataclass(frozen=True)
 class Shards:
-    """Devices in a row, each of which holds the same number of an array's rows.
-
-    Attributes
-    ----------
-    mesh : jax.sharding.Mesh
-        Of one axis.
-    """
+    """Devices of a mesh of one axis, each of which holds the same number of an array's rows."""
 
     mesh: Mesh
 
     @classmethod
     def of(cls, mesh: Any, rows: int, what: str) -> "Shards":
-        """Check a mesh for so many rows, which errors call ``what``.
-
-        Raises
-        ------
-        DataError
-            If it is no mesh of one axis, if its devices are of several kinds or none of this process's, or if there are more
-            of them than rows.
-        """
+        """Check a mesh for so many rows, which errors call ``what``; DataError if it does not fit."""
         if not isinstance(mesh, Mesh):
             raise DataError(
                 f"mesh is {mesh!r}; give a jax.sharding.Mesh, such as Mesh(np.array(jax.devices()), ('device',))"
@@ -85,20 +72,16 @@ class Shards:
         """How many of so many rows each device holds; the last ones hold padding, too."""
         return -(-rows // self.count)
 
-    def place(
-        self, shape: tuple[int, ...], rows_from: Callable[[int, int], Any], spread: bool = True
-    ) -> Array:
+    def place(self, shape: tuple[int, ...], rows_from: Any, spread: bool = True) -> Array:
         """A global array, its rows dealt out or (without ``spread``) whole on every device.
 
-        ``rows_from`` maps the first row and the one behind the last to their values; a process asks only for those of its own
-        devices.
+        ``rows_from`` maps the first row and the one behind the last to their values; a process asks only for those of its devices.
         """
+        sharding = NamedSharding(self.mesh, PartitionSpec(self.axis) if spread else PartitionSpec())
 
         def values(index: Any) -> Any:
-            start, stop, _ = index[0].indices(shape[0])
-            return rows_from(start, stop)
+            return rows_from(*index[0].indices(shape[0])[:2])
 
-        sharding = NamedSharding(self.mesh, PartitionSpec(self.axis) if spread else PartitionSpec())
         return jax.make_array_from_callback(shape, sharding, values)
 
     def place_matrix(self, matrix: Any) -> Array:
@@ -107,10 +90,8 @@ class Shards:
         size = self.block(rows) * self.count
 
         def values(start: int, stop: int) -> Floats:
-            padded = np.zeros((stop - start, size))
             given = np.asarray(matrix[start : min(stop, rows)], dtype=np.float64)
-            padded[: len(given), :rows] = given
-            return padded
+            return np.pad(given, ((0, stop - start - len(given)), (0, size - rows)))
 
         return self.place((size, size), values)
 
@@ -126,13 +107,7 @@ class Shards:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Say what happened where one of several processes is lost.
-
-        Raises
-        ------
-        RelprefError
-            If a process that takes part is gone.
-        """
+        """Double precision, and a RelprefError that says what happened where one of several processes is lost."""
         processes = len({device.process_index for device in self.mesh.devices.flat})
         try:
             with jax.enable_x64(True):
@@ -148,15 +123,7 @@ class Shards:
 
 @dataclass(frozen=True)
 class Slots:
-    """Places of items in an array with as many for each device, some of them empty.
-
-    Attributes
-    ----------
-    places : array of int, shape (q,)
-        Of the items.
-    size : int
-        Of the array.
-    """
+    """Places of items in an array with as many for each device, some of them empty."""
 
     places: Positions
     size: int
@@ -175,7 +142,7 @@ class Slots:
         return cls(places, count * width)
 
     def spread(self, values: Any) -> Any:
-        """Items' values, shape (q, ...), in their places, and zeros."""
+        """Values of the items, shape (q, ...), in their places, and zeros."""
         found = np.zeros((self.size, *values.shape[1:]), dtype=values.dtype)
         found[self.places] = values
         return found
@@ -184,18 +151,70 @@ class Slots:
 class _Operands(NamedTuple):
     """What a device holds of the system: rows of the kernels, and the edges of these rows, with empty places."""
 
-    left: Array
-    """K, shape (p, p)."""
-    right: Array | None
-    """G, shape (m, m); None where it is K."""
-    rows: Array
-    """Row of each edge among those of its device, shape (places, 1)."""
+    left: Array  # K, shape (p, p)
+    right: Array | None  # G, shape (m, m); None where it is K
+    rows: Array  # of each edge among those of its device, shape (places, 1)
     columns: Array
-    """Column of each edge."""
-    taken: Array
-    """1 where there is an edge, 0 in an empty place."""
-    share: Array
-    """1 over the number of edges of each row, shape (p, 1)."""
+    taken: Array  # 1 where there is an edge, 0 in an empty place
+    share: Array  # 1 over the number of edges of each row, shape (p, 1)
+
+
+@dataclass(frozen=True)
+class _System:
+    """K + λ, within the range of the centring C of each row's edges, as one device sees it."""
+
+    shards: Shards
+    sign: float
+    centred: bool
+
+    @partial(jax.jit, static_argnums=0)
+    def product(self, operands: _Operands, noise: Array, dual: Array) -> Array:
+        return self._on_devices(self._apply, operands, noise, dual)
+
+    @partial(jax.jit, static_argnums=0)
+    def projection(self, operands: _Operands, values: Array) -> Array:
+        return self._on_devices(self._project, operands, values)
+
+    def _on_devices(self, function: Callable[..., Array], *operands: Any) -> Array:
+        """Call a function of one device's rows on all devices; numbers are the same everywhere."""
+        rows = PartitionSpec(self.shards.axis)
+        specs = jax.tree.map(lambda leaf: rows if jnp.ndim(leaf) > 1 else PartitionSpec(), operands)
+        return jax.shard_map(function, mesh=self.shards.mesh, in_specs=specs, out_specs=rows)(*operands)
+
+    def _apply(self, operands: _Operands, noise: Array, dual: Array) -> Array:
+        """C (K + λ) a."""
+        rows, columns = operands.rows[:, 0], operands.columns[:, 0]
+        left = operands.left
+        right = left if operands.right is None else operands.right
+        weights = jnp.zeros((len(left), right.shape[1])).at[rows, columns].add(dual[:, 0])
+        if self.sign:
+            transposed = lax.all_to_all(weights, self.shards.axis, split_axis=1, concat_axis=0, tiled=True).T
+            weights = 0.5 * (weights + self.sign * transposed)
+        scores = self._times(left, self._times(weights, right))
+        return self._project(operands, scores[rows, columns][:, None] * operands.taken + noise * dual)
+
+    def _project(self, operands: _Operands, values: Array) -> Array:
+        if not self.centred:
+            return values
+        rows = operands.rows[:, 0]
+        means = jax.ops.segment_sum(values[:, 0], rows, len(operands.left))[:, None] * operands.share
+        return (values - means[rows]) * operands.taken
+
+    def _times(self, matrix: Array, block: Array) -> Array:
+        """Rows of M B from the device's rows of both: the blocks of B go round, so that none has more than two at a time."""
+        axis, count = self.shards.axis, self.shards.count
+        here, height = lax.axis_index(axis), len(block)
+        neighbours = [(device, (device - 1) % count) for device in range(count)]
+
+        def part(owner: Array, block: Array) -> Array:
+            return lax.dynamic_slice_in_dim(matrix, owner * height, height, axis=1) @ block
+
+        def step(turn: Array, carried: tuple[Array, Array]) -> tuple[Array, Array]:
+            total, block = carried
+            block = lax.ppermute(block, axis, neighbours)
+            return total + part((here + turn) % count, block), block
+
+        return lax.fori_loop(1, count, step, (part(here, block), block))[0]
 
 
 class ShardedEdges:
@@ -220,11 +239,6 @@ class ShardedEdges:
         With ½(A ± Aᵀ) in place of A: the symmetric and the reciprocal kernel.
     centered : bool
         Subtract from each edge's score the mean of its row's edges: the system of the ranking loss.
-
-    Raises
-    ------
-    DataError
-        If the mesh does not fit.
     """
 
     def __init__(
@@ -243,7 +257,7 @@ class ShardedEdges:
         block = shards.block(p)
         owners = rows // block
         self._slots = Slots.of(owners, shards.count)
-        self._system = _System(shards.mesh, _SIGN.get(swap, 0.0), centred)
+        self._system = _System(shards, _SIGN.get(swap, 0.0), centred)
         share = np.zeros((block * shards.count, 1))
         share[:p, 0] = 1.0 / np.maximum(np.bincount(rows, minlength=p), 1)
         with jax.enable_x64(True):
@@ -280,15 +294,8 @@ class ShardedEdges:
         progress : callable, optional
             ``progress(iterations, residual)`` now and then.
 
-        Returns
-        -------
-        CGResult
-            Its solution in every process.
-
         Raises
         ------
-        DataError
-            If the labels or the start are not finite.
         RelprefError
             If a process that takes part is gone.
         """
@@ -302,8 +309,8 @@ class ShardedEdges:
         with self._shards.together():
             weight = np.float64(noise)
             found = block_cg(
-                lambda dual, _: _edge_product(self._system, self._operands, weight, dual),
-                _edge_projection(self._system, self._operands, self._placed(labels)),
+                lambda dual, _: self._system.product(self._operands, weight, dual),
+                self._system.projection(self._operands, self._placed(labels)),
                 start=None if first is None else self._placed(first),
                 tol=tol,
                 max_steps=10 * len(labels) if max_iterations is None else max_iterations,
@@ -318,71 +325,6 @@ class ShardedEdges:
 
     def _placed(self, values: Any) -> Array:
         return self._shards.place_values(self._slots.spread(values)[:, None])
-
-
-@dataclass(frozen=True)
-class _System:
-    """K + λ, within the range of the centring C of each row's edges, as one device sees it."""
-
-    mesh: Mesh
-    sign: float
-    centred: bool
-
-    @property
-    def axis(self) -> str:
-        return str(self.mesh.axis_names[0])
-
-    def on_devices(self, function: Callable[..., Array], *operands: Any) -> Array:
-        """Call a function of one device's rows on all devices; numbers are the same everywhere."""
-        specs = jax.tree.map(
-            lambda leaf: PartitionSpec(self.axis) if jnp.ndim(leaf) > 1 else PartitionSpec(), operands
-        )
-        sharded = jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=PartitionSpec(self.axis))
-        return sharded(*operands)
-
-    def apply(self, operands: _Operands, noise: Array, dual: Array) -> Array:
-        """C (K + λ) a."""
-        rows, columns = operands.rows[:, 0], operands.columns[:, 0]
-        left = operands.left
-        right = left if operands.right is None else operands.right
-        weights = jnp.zeros((len(left), right.shape[1])).at[rows, columns].add(dual[:, 0])
-        if self.sign:
-            transposed = lax.all_to_all(weights, self.axis, split_axis=1, concat_axis=0, tiled=True).T
-            weights = 0.5 * (weights + self.sign * transposed)
-        scores = self._product(left, self._product(weights, right))
-        return self.project(operands, scores[rows, columns][:, None] * operands.taken + noise * dual)
-
-    def project(self, operands: _Operands, values: Array) -> Array:
-        if not self.centred:
-            return values
-        rows = operands.rows[:, 0]
-        means = jax.ops.segment_sum(values[:, 0], rows, len(operands.left))[:, None] * operands.share
-        return (values - means[rows]) * operands.taken
-
-    def _product(self, matrix: Array, block: Array) -> Array:
-        """Rows of M B from the device's rows of both: the blocks of B go round, so that none has more than two at a time."""
-        here, height, count = lax.axis_index(self.axis), len(block), self.mesh.size
-        neighbours = [(device, (device - 1) % count) for device in range(count)]
-
-        def part(owner: Array, block: Array) -> Array:
-            return lax.dynamic_slice_in_dim(matrix, owner * height, height, axis=1) @ block
-
-        def step(turn: Array, carried: tuple[Array, Array]) -> tuple[Array, Array]:
-            total, block = carried
-            block = lax.ppermute(block, self.axis, neighbours)
-            return total + part((here + turn) % count, block), block
-
-        return lax.fori_loop(1, count, step, (part(here, block), block))[0]
-
-
-@partial(jax.jit, static_argnums=0)
-def _edge_product(system: _System, operands: _Operands, noise: Array, dual: Array) -> Array:
-    return system.on_devices(system.apply, operands, noise, dual)
-
-
-@partial(jax.jit, static_argnums=0)
-def _edge_projection(system: _System, operands: _Operands, values: Array) -> Array:
-    return system.on_devices(system.project, operands, values)
 
 
 _COLUMNS = 8  # at once: each takes a device the memory of a number for each of its links
@@ -402,11 +344,6 @@ class ShardedLaplacian(LaplacianSolver):
         W: symmetric, positive weights, no loops.
     mesh : jax.sharding.Mesh
         Of one axis, at most n devices.
-
-    Raises
-    ------
-    DataError
-        If it is something else, or the mesh does not fit.
     """
 
     # Processes meet in every product, so that all of them take the columns in one order.
@@ -420,7 +357,38 @@ class ShardedLaplacian(LaplacianSolver):
 
     def __init__(self, adjacency: Any, mesh: Any) -> None:
         super().__init__(adjacency)
-        self._refinement = _OnDevices(self._laplacian, Shards.of(mesh, self.size, "nodes"))
+        self._shards = shards = Shards.of(mesh, self.size, "nodes")
+        entries, sizes = self._laplacian.matrix.tocoo(), self._laplacian.sizes
+        filled = -entries.nnz % shards.count
+        links = (np.pad(part, (0, filled)) for part in (*entries.coords, entries.data))
+        component = np.repeat(np.arange(len(sizes)), sizes)
+        with jax.enable_x64(True):
+            spread = [shards.place_values(part) for part in links]
+            whole = [shards.place_values(part, spread=False) for part in (component, 1.0 / sizes[:, None])]
+            self._links = _Links(*spread, *whole)
+
+    def _refined(self, shift: float, rhs: Floats, scale: Floats, norm: Floats, tol: float) -> Solution:
+        """A few columns after the other."""
+        values, steps, residual, shards = np.empty_like(rhs), 0, 0.0, self._shards
+        with shards.together():
+            inverse = shards.place_values(scale, spread=False)
+            for start in range(0, rhs.shape[1], _COLUMNS):
+                part = rhs[:, start : start + _COLUMNS]
+                # Columns of zeros need no iterations: powers of two share what is compiled.
+                more = (1 << (part.shape[1] - 1).bit_length()) - part.shape[1]
+                found = block_cg(
+                    lambda block, _: _flows(self._links, np.float64(shift), block),
+                    shards.place_values(np.pad(part, ((0, 0), (0, more))), spread=False),
+                    precondition=lambda block, _: _centred(self._links, inverse * block),
+                    tol=tol,
+                    max_steps=_MOST_STEPS,
+                    verify=True,
+                )
+                values[:, start : start + _COLUMNS] = shards.gather(found.values)[:, : part.shape[1]]
+                steps, residual = max(steps, found.steps), max(residual, float(found.residual.max()))
+        self._laplacian.center(values)
+        method = f"conjugate gradients (Jacobi) on {shards.count} devices"
+        return Solution(values, steps, residual, method)
 
 
 class _Links(NamedTuple):
@@ -429,64 +397,8 @@ class _Links(NamedTuple):
     rows: Array
     columns: Array
     entries: Array
-    component: Array
-    """Number of each node's component, shape (n,), everywhere."""
-    share: Array
-    """1 over the size of each component, shape (c, 1), everywhere."""
-
-
-class _OnDevices(Refinement):
-    """Solves (Δ + shift I) X = B on a mesh."""
-
-    def __init__(self, laplacian: OrderedLaplacian, shards: Shards) -> None:
-        super().__init__(laplacian)
-        self._shards = shards
-        entries = laplacian.matrix.tocoo()
-        filled = -entries.nnz % shards.count
-        rows, columns, data = (np.pad(part, (0, filled)) for part in (*entries.coords, entries.data))
-        component = np.repeat(np.arange(len(laplacian.sizes)), laplacian.sizes)
-        with jax.enable_x64(True):
-            self._links = _Links(
-                shards.place_values(rows),
-                shards.place_values(columns),
-                shards.place_values(data),
-                shards.place_values(component, spread=False),
-                shards.place_values(1.0 / laplacian.sizes[:, None], spread=False),
-            )
-
-    def solve(self, shift: float, rhs: Floats, tol: float) -> Solution:
-        """Solve for a few columns after the other."""
-        laplacian = self._laplacian
-        values, steps, residual = np.empty_like(rhs), 0, 0.0
-        for start in range(0, rhs.shape[1], _COLUMNS):
-            part = slice(start, start + _COLUMNS)
-            values[:, part], taken, left = self._few(shift, rhs[:, part], tol)
-            steps, residual = max(steps, taken), max(residual, left)
-        # Δ1 = 0 on each component: the constant part of the solution is known, the rest was sought without it.
-        laplacian.center(values)
-        laplacian.spread(values, laplacian.means(rhs) / shift)
-        return Solution(
-            values, steps, residual, f"conjugate gradients (Jacobi) on {self._shards.count} devices"
-        )
-
-    def _few(self, shift: float, rhs: Floats, tol: float) -> tuple[Floats, int, float]:
-        shards = self._shards
-        # Columns of zeros need no iterations: powers of two share what is compiled.
-        columns = np.zeros((len(rhs), 1 << (rhs.shape[1] - 1).bit_length()))
-        columns[:, : rhs.shape[1]] = rhs
-        self._laplacian.center(columns)
-        with shards.together():
-            inverse = shards.place_values(1.0 / (self._laplacian.degree + shift)[:, None], spread=False)
-            found = block_cg(
-                lambda block, _: _flows(self._links, np.float64(shift), block),
-                shards.place_values(columns, spread=False),
-                precondition=lambda block, _: _centred(self._links, inverse * block),
-                tol=tol,
-                max_steps=_MOST_STEPS,
-                verify=True,
-            )
-            solution = shards.gather(found.values)[:, : rhs.shape[1]]
-        return solution, found.steps, float(found.residual.max())
+    component: Array  # of each node, shape (n,), everywhere
+    share: Array  # 1 over the size of each component, shape (c, 1), everywhere
 
 
 @jax.jit

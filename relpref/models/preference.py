@@ -1,7 +1,8 @@
-"""What the preference programs share: priors, the prior of the utilities, and the answers."""
+"""The mixed graph preference Gaussian process (Kersting & Xu 2009), and what programs share: priors, utilities and answers."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpyro
@@ -16,122 +17,119 @@ from relpref.kernels import (
     AttributeKernel,
     GaussianProcess,
     GraphKernel,
-    attribute_covariance,
-    graph_covariance,
-    individual_covariance,
+    RegularizedLaplacian,
+    SquaredExponential,
 )
-from relpref.kernels.graph import Features
-from relpref.likelihoods import AnswerModel
-from relpref.likelihoods.bernoulli import Link, bernoulli
-from relpref.likelihoods.models import PLATES
-from relpref.linalg import Covariance, NamedSum, real
+from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
+from relpref.likelihoods import AnswerModel, answer_model
+from relpref.likelihoods.comparison import PLATES
+from relpref.likelihoods.labels import Link, bernoulli
+from relpref.linalg import Covariance, Identity, NamedSum, real
 
 Priors = Mapping[str, dist.Distribution]
 
-# Half-normal with scale 2. The gap of two unrelated entities has prior sd √2·amplitude, in units where an answer's noise
+# Half-normal with scale 2. The gap of two unrelated items has prior sd √2·amplitude, in units where an answer's noise
 # has sd 1. Amplitudes near 0 (this part does not matter: every answer is a coin toss) and up to about 4 (most pairs are
 # decided beyond doubt) all stay plausible; far larger ones, which only separable answers would ask for, do not.
 AMPLITUDE_PRIOR = dist.HalfNormal(2.0)
-# A part that often adds nothing (a relation, or the entities' own parts beside others) gets half of that: with few answers its
+# A part that often adds nothing (a relation, or the items' own parts beside others) gets half of that: with few answers its
 # amplitude stays near the prior, and what it adds by chance costs held-out log loss.
 ADDED_AMPLITUDE_PRIOR = dist.HalfNormal(1.0)
 INDIVIDUAL = "individual"
 
 
+@dataclass
 class Hyperparameters:
     """Samples the hyperparameters of a program, each from the user's prior or from the kernel's own."""
 
-    def __init__(self, priors: Priors | None) -> None:
-        self._priors = dict(priors or {})
-        self._used: list[str] = []
+    priors: Priors | None
+    used: list[str] = field(default_factory=list)
 
     def sample(self, site: str, default: dist.Distribution) -> Array:
-        self._used.append(site)
-        return numpyro.sample(site, self._priors.get(site, default))
+        self.used.append(site)
+        return numpyro.sample(site, (self.priors or {}).get(site, default))
 
-    def attribute_part(
+    def parts(
         self,
         data: PreferenceData,
-        kernel: AttributeKernel,
-        standardize: bool,
+        attribute_kernel: AttributeKernel | None,
+        relation_kernels: Mapping[str, GraphKernel],
+        *,
+        standardize: bool = True,
+        normalize: bool = True,
         prefix: str = "",
         unit: bool = False,
-    ) -> Covariance:
-        """a² K_a (XPGP eq. 1); a = 1 if ``unit``."""
-        attributes = real(data.standardized_attributes() if standardize else data.attributes)
-        amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR)
-        defaults = kernel.parameters(data.attributes.shape[1])
-        values = {name: self.sample(f"{prefix}attributes_{name}", prior) for name, prior in defaults.items()}
-        covariance = attribute_covariance(kernel, attributes, **values)
-        return covariance.scaled(jnp.square(amplitude))
-
-    def relation_part(
-        self,
-        data: PreferenceData,
-        name: str,
-        kernel: GraphKernel,
-        normalize: bool,
-        prefix: str = "",
-        unit: bool = False,
-    ) -> Covariance:
-        """g² K_r (XPGP eq. 2); g = 1 if ``unit``."""
-        graph = data.relations[name]
-        amplitude = jnp.ones(()) if unit else self.sample(f"{prefix}{name}_amplitude", ADDED_AMPLITUDE_PRIOR)
-        try:
-            defaults = kernel.parameters(graph)
-            values = {key: self.sample(f"{prefix}{name}_{key}", prior) for key, prior in defaults.items()}
-            covariance = graph_covariance(kernel, graph, normalize=normalize, **values)
-            return covariance.scaled(jnp.square(amplitude))
-        except DataError as error:
-            raise DataError(f"relation {name!r}: {error}") from None
-
-    def individual_part(self, data: PreferenceData, only: bool) -> Covariance:
-        """b² I: what is to be said of an entity itself; ``only`` if the utilities have no other part."""
-        prior = AMPLITUDE_PRIOR if only else ADDED_AMPLITUDE_PRIOR
-        amplitude = self.sample(f"{INDIVIDUAL}_amplitude", prior)
-        covariance = individual_covariance(data.attributes.shape[0])
-        return covariance.scaled(jnp.square(amplitude))
-
-    def answer_part(self, data: PreferenceData, model: AnswerModel) -> dict[str, Array]:
-        values = {}
-        for site, prior in model.parameters(data.comparisons).items():
-            raters = len(data.comparisons.raters)
-            with numpyro.plate(PLATES[site], raters) if site in PLATES else nullcontext():
-                values[site] = self.sample(site, prior)
-        return values
+    ) -> dict[str, Covariance]:
+        """Covariances from attributes, `SquaredExponential` by default, and relations; with ``unit`` the first has amplitude 1."""
+        found: dict[str, Covariance] = {}
+        if data.attributes.shape[1] or attribute_kernel is not None:
+            kernel = attribute_kernel or SquaredExponential()
+            attributes = real(data.standardized_attributes() if standardize else data.attributes)
+            # a² K_a (XPGP eq. 1)
+            scale = 1.0 if unit else jnp.square(self.sample(f"{prefix}attributes_amplitude", AMPLITUDE_PRIOR))
+            values = {
+                key: self.sample(f"{prefix}attributes_{key}", prior)
+                for key, prior in kernel.parameters(data.attributes.shape[1]).items()
+            }
+            found["attributes"] = AttributeCovariance(kernel, attributes, values, scale)
+        for name, graph_kernel in relation_kernels.items():
+            # g² K_r (XPGP eq. 2)
+            graph = data.relations[name]
+            amplitude = None if unit and not found else f"{prefix}{name}_amplitude"
+            scale = jnp.square(self.sample(amplitude, ADDED_AMPLITUDE_PRIOR)) if amplitude else 1.0
+            try:
+                values = {
+                    key: self.sample(f"{prefix}{name}_{key}", prior)
+                    for key, prior in graph_kernel.parameters(graph).items()
+                }
+            except DataError as error:
+                raise DataError(f"relation {name!r}: {error}") from None
+            found[name] = GraphCovariance(graph_kernel, graph, values, normalize, scale)
+        return found
 
     def check_all_used(self) -> None:
         """Refuse priors for sites that the program does not have."""
-        unknown = [site for site in self._priors if site not in self._used]
+        unknown = [site for site in self.priors or {} if site not in self.used]
         if unknown:
             raise DataError(
-                f"priors names the site {unknown[0]!r}, which this program does not have; its sites are {', '.join(self._used)}"
+                f"priors names the site {unknown[0]!r}, which this program does not have; its sites are {', '.join(self.used)}"
             )
 
 
-def sample_utilities(parts: Mapping[str, Covariance]) -> Array:
-    """One utility for each entity: the sum of its parts (XPGP eq. 4-5)."""
-    return numpyro.sample("utility", GaussianProcess(NamedSum(dict(parts))), infer={"event_dims": ["entity"]})
-
-
-def sample_answers(
-    data: PreferenceData, utility: Array, model: AnswerModel, parameters: Mapping[str, Array]
+def sample_preferences(
+    data: PreferenceData,
+    hyperparameters: Hyperparameters,
+    parts: Mapping[str, Covariance],
+    likelihood: AnswerModel | None,
+    individual: bool,
+    remedy: str,
 ) -> None:
-    """The answers, winner first; unobserved where the data only asks questions (XPGP eq. 6)."""
-    answers = data.comparisons
-    gap = utility[answers.winner] - utility[answers.loser]
+    """Utilities from parts, and from one for each item itself if ``individual``, and the answers (XPGP eq. 4-6)."""
+    if individual:  # b² I: what is to be said of an item itself
+        prior = ADDED_AMPLITUDE_PRIOR if parts else AMPLITUDE_PRIOR
+        scale = jnp.square(hyperparameters.sample(f"{INDIVIDUAL}_amplitude", prior))
+        parts = {**parts, INDIVIDUAL: Identity(data.attributes.shape[0]).scaled(scale)}
+    model, values, answers = answer_model(likelihood), {}, data.comparisons
+    for site, prior in model.parameters(answers).items():
+        raters = len(answers.raters)
+        with numpyro.plate(PLATES[site], raters) if site in PLATES else nullcontext():
+            values[site] = hyperparameters.sample(site, prior)
+    hyperparameters.check_all_used()
+    if not parts:
+        raise DataError(remedy)
+    process = GaussianProcess(NamedSum(parts))
+    utility = numpyro.sample("utility", process, infer={"event_dims": ["entity"]})
+    gap = utility[answers.winner] - utility[answers.loser]  # the winner comes first
     observed = model.value(answers) if data.answered else None
     rows = answers.winner.shape[0]
     plate = numpyro.plate("comparison", rows) if rows else nullcontext()  # numpyro has no empty plates
     with plate, repeated(answers.count):
-        numpyro.sample("answer", model(gap, answers, **parameters), obs=observed)
+        numpyro.sample("answer", model(gap, answers, **values), obs=observed)
 
 
-@contextmanager
-def repeated(count: ArrayLike) -> Iterator[None]:
+def repeated(count: ArrayLike) -> handlers.scale:
     """Count each row of a plate ``count`` times: its log probability is that many identical answers."""
-    with handlers.scale(scale=jnp.asarray(count)):
-        yield
+    return handlers.scale(scale=jnp.asarray(count))
 
 
 # Normal with sd 2: from one class in forty to forty of one, before any feature is looked at.
@@ -151,22 +149,9 @@ def sample_decisions(
     """Binary decisions on latent functions w_cᵀφ(x) + b_c, w_c ~ N(0, a² I).
 
     Sites: ``amplitude`` (a), ``weight`` of shape (k, r), ``intercept`` of shape (k,) and ``decision`` of shape (m, k). What the
-    features leave out of the prior variance is noise of each example's own.
-
-    Parameters
-    ----------
-    features : Features
-        Of m examples.
-    outcome : array of 0 and 1, shape (m, k), or None
-        None if the decisions are unobserved.
-    taken : array of bool, shape (m, k)
-        False for a decision that was not reached.
-    hyperparameters : Hyperparameters
-    link : {"probit", "logit"}
-    plate : str
-        What the examples are called.
-    intercept : bool
-        False where exchanging something must exchange the outcomes.
+    ``features`` of the m examples leave out of the prior variance is noise of each example's own. ``outcome``, shape (m, k), is None where
+    decisions are unobserved, and ``taken``, shape (m, k), false where one was not reached. There is no ``intercept`` where exchanging
+    something must exchange the outcomes. ``plate`` is what the examples are called.
     """
     m, functions = jnp.shape(taken)
     amplitude = hyperparameters.sample("amplitude", AMPLITUDE_PRIOR)
@@ -180,3 +165,86 @@ def sample_decisions(
     examples = numpyro.plate(plate, m, dim=-2) if m else nullcontext()  # numpyro has no empty plates
     with examples, numpyro.plate("class", functions, dim=-1), handlers.mask(mask=jnp.asarray(taken, bool)):
         numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)
+
+
+def xpgp(
+    data: PreferenceData,
+    *,
+    attribute_kernel: AttributeKernel | None = None,
+    relation_kernels: Mapping[str, GraphKernel] | None = None,
+    priors: Priors | None = None,
+    likelihood: AnswerModel | None = None,
+    standardize: bool = True,
+    normalize: bool = True,
+    individual: bool = True,
+) -> None:
+    """Utilities from attributes, any number of relations and the items themselves, compared in pairs (XPGP eq. 4-6).
+
+    Parameters
+    ----------
+    data : PreferenceData
+        Without attribute columns, and without an ``attribute_kernel``, there is no attribute part.
+    attribute_kernel : AttributeKernel, optional
+        `SquaredExponential` by default. Sites ``attributes_amplitude`` and, for the default, ``attributes_lengthscale``.
+    relation_kernels : mapping from relation to GraphKernel, optional
+        The regularized Laplacian for every relation not named. Sites ``<relation>_amplitude``, ``<relation>_range``. A directed
+        relation has two parts, ``<relation>_linking`` and ``<relation>_linked``; its own name stands for both.
+    priors : mapping from site to distribution, optional
+        Replaces the default prior of a hyperparameter.
+    likelihood : AnswerModel, optional
+        `Probit` by default, which looks at every column of the answers; its parameters are sites as well.
+    standardize : bool
+        Center and scale every attribute (by the data's own moments).
+    normalize : bool
+        Scale every graph kernel to a mean gap variance of 2 (see `RegularizedLaplacian`).
+    individual : bool
+        Give every item a part of its own, independent of all others, with one variance for all: what its attributes and its links do
+        not say. Site ``individual_amplitude``. XPGP lacks it, see ``docs/differences.md``; without it items of equal attributes and
+        equal links cannot be told apart, whatever the answers say.
+
+    Raises
+    ------
+    DataError
+        If a kernel or a prior is given for a relation or a site that does not exist, or there is no part at all.
+    """
+    given = kernels_by_part(data, relation_kernels) if relation_kernels else {}
+    kernels = {name: given.get(name, RegularizedLaplacian()) for name in data.relations}
+    hyperparameters = Hyperparameters(priors)
+    parts = hyperparameters.parts(
+        data, attribute_kernel, kernels, standardize=standardize, normalize=normalize
+    )
+    remedy = "xpgp with individual=False needs attributes or a relation; the data has neither: leave individual=False out"
+    sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)
+
+
+def preference_gp(
+    data: PreferenceData,
+    *,
+    attribute_kernel: AttributeKernel | None = None,
+    priors: Priors | None = None,
+    likelihood: AnswerModel | None = None,
+    standardize: bool = True,
+    individual: bool = True,
+) -> None:
+    """`xpgp` without relations, which are not looked at: the baseline of Kersting & Xu 2009 (Chu & Ghahramani 2005)."""
+    hyperparameters = Hyperparameters(priors)
+    parts = hyperparameters.parts(data, attribute_kernel, {}, standardize=standardize)
+    remedy = (
+        "preference_gp with individual=False ranks by attributes alone and the items have none; add columns, use xpgp, or leave "
+        "individual=False out"
+    )
+    sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)
+
+
+def kernels_by_part(
+    data: PreferenceData, relation_kernels: Mapping[str, GraphKernel] | None
+) -> dict[str, GraphKernel]:
+    """The kernels by the names of graphs; that of one role goes before that of its whole relation."""
+    kernels: dict[str, GraphKernel] = {}
+    given = dict(relation_kernels or {})
+    for name, kernel in given.items():
+        if name not in data.relations and name not in data.links:
+            known = ", ".join(data.relations) or "none"
+            raise DataError(f"relation_kernels names the relation {name!r}; the data has: {known}")
+        kernels |= {part: given.get(part, kernel) for part in data.parts_of(name)}
+    return kernels

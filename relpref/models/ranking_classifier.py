@@ -35,11 +35,6 @@ def ranking_classifier(
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter. Sites: ``amplitude`` (prior sd of the process at a full ranking, about) and
         those of the kernel.
-
-    Raises
-    ------
-    DataError
-        If there are fewer than two classes, or a prior is given for a site that does not exist.
     """
     decisions = len(data.classes) - 1
     if decisions < 1:

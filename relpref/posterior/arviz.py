@@ -16,21 +16,14 @@ from jax import Array
 
 from relpref._version import __version__
 from relpref.infer.program import Call, Layout, Values
-from relpref.infer.result import code
+from relpref.infer.result import CODES
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap
 from relpref.posterior.gaussian import generator
 
 
 class Groups(NamedTuple):
-    """What a DataTree is made of.
-
-    Attributes
-    ----------
-    groups : dict from group to dict from variable to array
-    coords : dict from dimension to its labels
-    dims : dict from variable to its dimensions, after chain and draw
-    """
+    """What a DataTree is made of: arrays by group and variable, labels by dimension, and dimensions after chain and draw by variable."""
 
     groups: dict[str, dict[str, Any]]
     coords: dict[str, Any]
@@ -41,32 +34,21 @@ class Groups(NamedTuple):
 def answers(
     call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, keys: Array
 ) -> tuple[Values, Values, Values]:
-    """Log likelihood of the observed values, replicated values, and the observed values themselves, site by site.
+    """Log likelihood and replicates of the observed values at each of s draws, shape (s, m), and these values, shape (m,), by site.
 
-    Parameters
-    ----------
-    draws : dict
-        A value of every latent site and hyperparameter for each of s draws.
-    keys : array of s keys
-
-    Returns
-    -------
-    log_likelihood, replicated : dict from site to Array, shape (s, m)
-        Of one answer of each row; labels that depend on each other (`CentredNormal`) each given the others.
-    observed : dict from site to Array, shape (m,)
+    The likelihood is that of one answer of each row; labels that depend on each other (`CentredNormal`) are each given the others.
     """
 
     def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
         values, key = inputs
         sites = call.trace(arrays, values)
-        found = {name: _pointwise(**sites[name]) for name in layout.observed}
-        parts = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
-        return found, {name: sites[name]["fn"].sample(parts[name]) for name in layout.observed}
+        log_likelihood = {name: _pointwise(**sites[name]) for name in layout.observed}
+        keys = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
+        return log_likelihood, {name: sites[name]["fn"].sample(keys[name]) for name in layout.observed}
 
     first = call.trace(arrays, {name: value[0] for name, value in draws.items()})
     observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}
-    log_likelihood, replicated = jax.lax.map(one, (draws, keys))
-    return log_likelihood, replicated, observed
+    return *jax.lax.map(one, (draws, keys)), observed
 
 
 def _pointwise(fn: Any, value: Any, **site: Any) -> Array:
@@ -79,7 +61,7 @@ def _pointwise(fn: Any, value: Any, **site: Any) -> Array:
 
 def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dict[str, list[str]]:
     """Names of the plates that a program's sites lie in, axis by axis; of sites whose every axis lies in one."""
-    found: dict[str, list[str]] = {}
+    plates: dict[str, list[str]] = {}
 
     def look(arrays: tuple[Any, ...], values: Values) -> None:
         for name, site in call.trace(arrays, values).items():
@@ -88,10 +70,10 @@ def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dic
                 last = axes - site["fn"].event_dim
                 named = {last + frame.dim: frame.name for frame in site["cond_indep_stack"]}
                 if len(named) == axes:
-                    found[name] = [named[axis] for axis in range(axes)]
+                    plates[name] = [named[axis] for axis in range(axes)]
 
     jax.eval_shape(look, arrays, values)
-    return found
+    return plates
 
 
 # What numpyro and ArviZ call the same thing.
@@ -103,22 +85,17 @@ def native(tree: Any) -> Any:
     """A DataTree as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
     import arviz
 
-    if int(arviz.__version__.split(".")[0]) >= 1:
-        return tree
-    convert: Any = arviz.InferenceData.from_datatree
-    return convert(tree)
+    new = int(arviz.__version__.split(".")[0]) >= 1
+    return tree if new else arviz.InferenceData.from_datatree(tree)
 
 
-def draw_groups(posterior: Any, num_samples: int, key: Any) -> Groups:
+def draw_groups(posterior: Any, num_samples: int, rng_key: Any) -> Groups:
     """Draws of a posterior's sites and hyperparameters, and where its program is known of its answers."""
-    rng = generator(posterior.key if key is None else key)
-    total, chains = num_samples, CHAINS
-    belief = posterior.belief
-    weights = belief.weights
+    rng = generator(posterior.key if rng_key is None else rng_key)
+    belief, weights = posterior.belief, posterior.belief.weights
     as_it_is = len(weights) > 1 and not np.ptp(weights)  # the draws, or one of each component
-    if as_it_is:
-        total, chains = len(weights), posterior.chains
-    per_chain = total // chains
+    chains = posterior.chains if as_it_is else CHAINS
+    per_chain = (len(weights) if as_it_is else num_samples) // chains
     total = chains * per_chain
     if len(belief.components) > 1 and not as_it_is:
         # Weighted components are resampled, each draw with the hyperparameters of its own.
@@ -136,7 +113,7 @@ def draw_groups(posterior: Any, num_samples: int, key: Any) -> Groups:
     def by_chain(values: dict[str, Any]) -> dict[str, Any]:
         return {name: np.reshape(v, (chains, per_chain, *np.shape(v)[1:])) for name, v in values.items()}
 
-    more: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
     if posterior.origin is not None:
         with jax.enable_x64(True):
@@ -145,15 +122,12 @@ def draw_groups(posterior: Any, num_samples: int, key: Any) -> Groups:
             keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), len(vector))
             draws |= {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}
             dims = plate_dimensions(call, arrays, {name: value[0] for name, value in draws.items()})
-            drawn = answers(call, layout, arrays, draws, keys)
-            log_likelihood, replicated, observed = (
-                {n: np.asarray(v) for n, v in group.items()} for group in drawn
-            )
-        more["posterior_predictive"] = by_chain(replicated)
-        more["log_likelihood"] = by_chain(log_likelihood)
-        more["observed_data"] = observed
+            log_likelihood, replicated, observed = jax.device_get(answers(call, layout, arrays, draws, keys))
+        groups["posterior_predictive"] = by_chain(replicated)
+        groups["log_likelihood"] = by_chain(log_likelihood)
+        groups["observed_data"] = observed
     statistics = sample_stats(posterior, chains, per_chain)
-    return Groups({"posterior": by_chain(draws), **more, "sample_stats": statistics}, {}, dims)
+    return Groups({"posterior": by_chain(draws), **groups, "sample_stats": statistics}, {}, dims)
 
 
 def plain_coordinates(labels: tuple[Any, ...]) -> list[Any]:
@@ -169,7 +143,7 @@ def sample_stats(posterior: Any, chains: int, per_chain: int) -> dict[str, Any]:
     numbers = {name: info[name] for name in ("residual", "damping") if name in info}
     if "iterations" in info:
         numbers["sweeps" if "damping" in info else "iterations"] = info["iterations"]
-    numbers |= {"code": code(posterior.result), "converged": posterior.converged}
+    numbers |= {"code": CODES.index(posterior.result), "converged": posterior.converged}
     statistics = {name: np.full((chains, per_chain), value) for name, value in numbers.items()}
     for name, value in posterior.belief.sampler.items() if posterior.sampled else ():
         kept = value[: chains * per_chain].reshape(chains, per_chain)
@@ -177,16 +151,17 @@ def sample_stats(posterior: Any, chains: int, per_chain: int) -> dict[str, Any]:
     return statistics
 
 
-def tree(posterior: Any, given: Groups) -> Any:
+def tree(posterior: Any, content: Groups) -> Any:
     """The DataTree, with versions, seed and engine as attributes; without ArviZ's time stamp, so that equal input gives equal bytes."""
     import arviz_base
     import numpyro
 
-    used = {name for group in given.groups.values() for name in group}
-    dims = {name: named for name, named in given.dims.items() if name in used}
+    dims = {
+        n: named for n, named in content.dims.items() if any(n in group for group in content.groups.values())
+    }
     wanted = {dimension for named in dims.values() for dimension in named}
-    coords = {name: values for name, values in given.coords.items() if name in wanted}
-    made = arviz_base.from_dict(given.groups, coords=coords, dims=dims)
+    coords = {name: values for name, values in content.coords.items() if name in wanted}
+    made = arviz_base.from_dict(content.groups, coords=coords, dims=dims)
     for group in made.subtree:
         group.attrs.pop("created_at", None)
     made.attrs |= {

@@ -1,9 +1,9 @@
-"""What an engine hands back: beliefs about a program's Gaussian sites, and how they were found."""
+"""What an engine hands back: distributions of a program's Gaussian sites, and how they were found."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -11,37 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data import RelationData
 from relpref.data.arrays import shown
-from relpref.errors import DataError, StorageError, UnsupportedProgramError
+from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import InferenceWarning, Result, warn_user
 from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinates, tree
-from relpref.posterior.codec import (
-    Stored,
-    checked,
-    write,
-)
+from relpref.posterior.codec import Stored, checked, decode_data, encode_data, write
 from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
 from relpref.posterior.origin import Origin
 from relpref.registry import find
 
 _SCORE = "score"  # the site of `relpref.models.conditional_ranking`
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The named parts of a site's covariance sum, after the data.
-
-    Attributes
-    ----------
-    means : dict from part to array, shape (n,)
-        They add up to the site's mean.
-    covariances : dict from part to array, shape (n,)
-        Covariance of the part with the total, entity by entity; they add up to the site's variance.
-    """
-
-    means: Mapping[str, Floats]
-    covariances: Mapping[str, Floats]
-
-
 _CONTENT = {
     "kind?": Literal["class"],
     "slices": dict[str, list[int]],
@@ -55,21 +33,29 @@ _CONTENT = {
     "likelihood?": dict[str, Any],
 }
 
-
-def checked_info(info: dict[str, Any]) -> dict[str, Any]:
-    """An ``info`` from a file, which names its engine and result."""
-    checked(info.get("engine"), str, "the engine")
-    if info.get("result") not in Result.__members__:
-        raise StorageError(
-            f"the result is {shown(info.get('result'))}, which no engine ends with; the file is damaged"
-        )
-    return info
+T = TypeVar("T")
 
 
-def stored_hyperparameters(arrays: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyperparameters from a file: floats and arrays."""
-    values = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
-    return {name: float(value) if value.ndim == 0 else value for name, value in values.items()}
+@dataclass(frozen=True)
+class Parts:
+    """The named parts of a site, after the data, shape (n,) each: means, and covariances of part and total, value by value.
+
+    They add up to the site's mean and variance.
+    """
+
+    means: Mapping[str, Floats]
+    covariances: Mapping[str, Floats]
+
+
+class _Told(Generic[T]):
+    """A typed property, from what ``info`` says."""
+
+    def __init__(self, name: str, kind: Callable[[Any], T], missing: T) -> None:
+        self._name, self._kind, self._missing = name, kind, missing
+
+    def __get__(self, posterior: Any, owner: type) -> T:
+        value = None if posterior is None else posterior.info.get(self._name)
+        return self._missing if value is None else self._kind(value)
 
 
 class PosteriorBase:
@@ -82,9 +68,25 @@ class PosteriorBase:
     hyperparameters : dict from site to array or float
     log_evidence : float or None
     info : dict
-        What the engine reports, for people; what decisions need has a property here.
+        What the engine reports, for people; what decisions need is an attribute of its own.
     key : array of uint32
         Random key of Monte Carlo answers.
+    sampled, large : bool
+        Whether the distribution is made of draws; whether the covariance, too large for a matrix, is evaluated where it is needed.
+    engine, solver : str
+        Name of the engine, ``"samples"`` for draws made elsewhere; how an exact posterior was solved for, empty of the others.
+    chains, effective_draws, r_hat : int, float or None, float or None
+        Number of chains; effective number of draws, and largest R-hat over hyperparameters, where the engine found them.
+    effective_points : float
+        Effective number of weighted hyperparameters, see `relpref.infer.search`; infinite without weights.
+    gradient_norm : float
+        Of the gradient where the search for hyperparameters ended; 0 without a search.
+    lists : str
+        The lists (choices, orderings) that pairs of answers were formed from, in words; empty where there are none.
+    quick_answers : int
+        Answers that came by quick updates since the engine last ran.
+    alike_parts : tuple of (str, str)
+        Pairs of parts of the prior that answers cannot tell apart.
     """
 
     kind: ClassVar[str] = "program"
@@ -92,6 +94,19 @@ class PosteriorBase:
     log_evidence: float | None
     info: Mapping[str, Any]
     key: NDArray[np.uint32]
+
+    engine = _Told("engine", str, "")
+    chains = _Told("chains", int, 1)
+    effective_draws = _Told[float | None]("ess", float, None)
+    effective_points = _Told("effective_points", float, np.inf)
+    r_hat = _Told[float | None]("r_hat", float, None)
+    solver = _Told("solver", str, "")
+    gradient_norm = _Told("gradient_norm", float, 0.0)
+    lists = _Told("answers", str, "")
+    quick_answers = _Told("quick_answers", int, 0)
+    alike_parts = _Told[tuple[tuple[str, str], ...]](
+        "alike_parts", lambda pairs: tuple((one, other) for one, other in pairs), ()
+    )
 
     @property
     def result(self) -> Result:
@@ -109,87 +124,27 @@ class PosteriorBase:
         return self.result.empty
 
     @property
-    def engine(self) -> str:
-        """Name of the engine, ``"samples"`` for draws made elsewhere."""
-        return str(self.info["engine"])
-
-    @property
-    def sampled(self) -> bool:
-        """Whether the distribution is made of draws."""
-        return False
-
-    @property
-    def large(self) -> bool:
-        """Whether the covariance is evaluated where it is needed, because the whole matrix has no room."""
-        return False
-
-    @property
     def searched(self) -> bool:
         """Whether hyperparameters were searched for."""
         return "evaluations" in self.info
 
     @property
-    def chains(self) -> int:
-        """Number of chains that draws come from."""
-        return int(self.info.get("chains", 1))
+    def sampled(self) -> bool:
+        return False
 
     @property
-    def effective_draws(self) -> float | None:
-        """Effective number of draws, where the engine counted it."""
-        ess = self.info.get("ess")
-        return None if ess is None else float(ess)
-
-    @property
-    def effective_points(self) -> float:
-        """Effective number of weighted hyperparameters, see `relpref.infer.importance`; infinite without weights."""
-        return float(self.info.get("effective_points", np.inf))
-
-    @property
-    def r_hat(self) -> float | None:
-        """Largest R-hat of the chains over hyperparameters, where the engine ran some."""
-        r_hat = self.info.get("r_hat")
-        return None if r_hat is None else float(r_hat)
-
-    @property
-    def solver(self) -> str:
-        """How an exact posterior was solved for; empty of the others."""
-        return str(self.info.get("solver", ""))
-
-    @property
-    def gradient_norm(self) -> float:
-        """Norm of the gradient where the search for hyperparameters ended; 0 without a search."""
-        return float(self.info.get("gradient_norm", 0.0))
-
-    @property
-    def lists(self) -> str:
-        """The lists (choices, orderings) that pairs of answers were formed from, in words; empty where there are none."""
-        return str(self.info.get("answers", ""))
-
-    @property
-    def quick_answers(self) -> int:
-        """Answers that came by quick updates since the engine last ran."""
-        return int(self.info.get("quick_answers", 0))
-
-    @property
-    def alike_parts(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of parts of the prior that answers cannot tell apart."""
-        return tuple((one, other) for one, other in self.info.get("alike_parts", ()))
+    def large(self) -> bool:
+        return False
 
     def datasets(self) -> dict[str, Any]:
         """The data that the posterior comes from, by the name of the program's argument."""
         return {}
 
     def arrays(self) -> Stored:
-        """What a file holds: arrays by name, and the rest as JSON.
-
-        Raises
-        ------
-        StorageError
-            If a label or an option cannot be stored.
-        """
+        """What a file holds: arrays by name, and the rest as JSON."""
         raise NotImplementedError
 
-    def groups(self, num_samples: int, key: Any) -> Groups:
+    def groups(self, num_samples: int, rng_key: Any) -> Groups:
         """What ArviZ is given: groups of arrays, with their coordinates and dimensions."""
         raise NotImplementedError
 
@@ -203,6 +158,30 @@ class PosteriorBase:
         """
         write(path, *self.arrays())
 
+    def _stored_facts(self) -> Stored:
+        """What files of every posterior hold."""
+        arrays = {f"hyperparameters/{name}": np.asarray(v) for name, v in self.hyperparameters.items()}
+        content = {"hyperparameters": list(self.hyperparameters), "info": dict(self.info)}
+        return {"key": self.key, **arrays}, content
+
+    @staticmethod
+    def _facts(arrays: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+        """The inverse of `_stored_facts`."""
+        values = {name: arrays[f"hyperparameters/{name}"] for name in content["hyperparameters"]}
+        info, plain = content["info"], {n: float(v) if v.ndim == 0 else v for n, v in values.items()}
+        checked(info.get("engine"), str, "the engine")
+        if info.get("result") not in Result.__members__:
+            raise StorageError(
+                f"the result is {shown(info.get('result'))}, which no engine ends with; the file is damaged"
+            )
+        return {"hyperparameters": plain, "info": info, "key": arrays["key"]}
+
+    def _rng(self, key: Any) -> np.random.Generator:
+        return generator(self.key if key is None else key)
+
+    def _evidence_in_words(self) -> str:
+        return "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
+
     def _warn_if_not_converged(self) -> None:
         if not self.converged:
             warn_user(f"{self.result.name}: {self.result.value}", InferenceWarning)
@@ -210,16 +189,15 @@ class PosteriorBase:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(PosteriorBase):
-    """Beliefs about the Gaussian sites of a program.
+    """The joint distribution of the Gaussian sites of a program.
 
     Attributes
     ----------
     belief : Belief
-        About all sites, laid one after the other.
+        Of all sites, laid one after the other.
     slices : dict from site to slice
         Where each lies.
     parts : dict from site to Parts
-    hyperparameters : dict from site to array or float
     log_evidence : float or None
         log p(answers | hyperparameters), without the hyperparameters' prior, at their maximum; of a mixture over hyperparameters
         log p(answers), averaged over their prior. None from engines that do not compute it.
@@ -227,14 +205,14 @@ class Posterior(PosteriorBase):
         ``engine``, ``result`` (a result code), ``iterations``, ``residual`` and what else the engine reports.
     sites : dict
         ``precision`` and ``shift`` of the sites of EP or Laplace, shape (m,), row by row; of a mixture (draws, m). Empty of draws.
-    key : array of uint32
-        The random key that Monte Carlo answers use by default.
     origin : Origin or None
     hyperparameter_draws : dict from site to array, shape (s, ...)
         Values that were integrated over, with ``belief.weights`` as their weights; empty from engines that find one value.
     prior_log_weights : array, shape (s,), or None
         Of a mixture over hyperparameters: log weights of the components less the log evidence of each, so that weights follow when
         answers come. Where ``log_evidence`` is known, it is log Σ exp of those log weights.
+    data : PreferenceData, Rankings, RelationData or None
+        Of utilities and classes.
     """
 
     kind: ClassVar[Literal["program", "utilities", "classes"]] = "program"
@@ -250,6 +228,7 @@ class Posterior(PosteriorBase):
     origin: Origin | None = None
     hyperparameter_draws: Mapping[str, Floats] = field(default_factory=dict)
     prior_log_weights: Floats | None = None
+    data: Any = field(default=None, kw_only=True)
 
     @property
     def sampled(self) -> bool:
@@ -260,20 +239,18 @@ class Posterior(PosteriorBase):
         return self.belief.large
 
     def datasets(self) -> dict[str, Any]:
+        if self.data is not None:
+            return {"data": self.data}
         return {} if self.origin is None else self.origin.datasets()
 
     def mean(self, weights: ArrayLike | None = None, *, site: str | None = None) -> Floats:
-        """Posterior mean of a site, or of ``weights @ site``.
+        """Posterior mean of a site, or of ``weights @ site``, shape (n,) or (k,).
 
         Parameters
         ----------
         weights : array, shape (k, n), optional
         site : str, optional
             Needed only where the program has several Gaussian sites.
-
-        Returns
-        -------
-        array, shape (n,) or (k,)
         """
         return self._about(weights, site).mean()
 
@@ -285,45 +262,42 @@ class Posterior(PosteriorBase):
         """Posterior covariance, shape (n, n) or (k, k); arguments as in `mean`."""
         return self._about(weights, site).covariance()
 
+    @renamed_keywords(key="rng_key")
     def sample(
         self,
         num_samples: int = 1000,
-        key: Any = None,
+        rng_key: Any = None,
         weights: ArrayLike | None = None,
         *,
         site: str | None = None,
     ) -> Floats:
-        """Draws from the posterior.
+        """Draws from the posterior, shape (num_samples, n) or (num_samples, k).
 
         Parameters
         ----------
         num_samples : int
-        key : JAX key or int, optional
+        rng_key : JAX key or int, optional
             The posterior's own by default, so that the same call gives the same draws.
         weights, site
             As in `mean`.
-
-        Returns
-        -------
-        array, shape (num_samples, n) or (num_samples, k)
         """
         if num_samples < 1:
             raise DataError(f"num_samples is {num_samples}; ask for at least one draw")
-        draws = self._about(None, site).draw(num_samples, self._rng(key))
+        draws = self._about(None, site).draw(num_samples, self._rng(rng_key))
         return draws if weights is None else draws @ np.atleast_2d(np.asarray(weights, dtype=np.float64)).T
 
-    def reweighted(self, num_samples: int = 4000, key: Any = None) -> "Posterior":
+    @renamed_keywords(key="rng_key")
+    def reweighted(self, num_samples: int = 4000, rng_key: Any = None) -> "Posterior":
         """Draws of the exact posterior at the hyperparameters, by importance weights, with the same methods as this one.
 
-        Draws of this posterior are weighted by the exact posterior over this one (Vehtari et al. 2024) and resampled. Of a mixture over
-        hyperparameters, by 25 of its components, hyperparameters are weighted, too. Of more entities than a matrix has room for, those that
-        answers are about.
+        Draws of this posterior are weighted by the exact posterior over this one (Vehtari et al. 2024) and resampled; of a mixture over
+        hyperparameters with those of 25 components; of more items than a matrix has room for, those that answers are about.
 
         Parameters
         ----------
         num_samples : int
-            Draws in the result, at least 100; up to 16 times as many are weighted. Their Monte Carlo error in a mean is about 1/√1000 sds.
-        key : JAX key or int, optional
+            Draws in the result, at least 100; up to 16 times as many are weighted. The Monte Carlo error of a mean is about 1/√1000 sds.
+        rng_key : JAX key or int, optional
 
         Returns
         -------
@@ -346,7 +320,7 @@ class Posterior(PosteriorBase):
                 "this session"
             )
         engine = self.origin.engine or find("engine", "EP")
-        found: Posterior = engine.reweighted(self, num_samples, key)
+        found: Posterior = engine.reweighted(self, num_samples, rng_key)
         return found
 
     @property
@@ -357,17 +331,10 @@ class Posterior(PosteriorBase):
     def reported(
         self, belief: Belief | None = None, chosen: NDArray[np.intp] | slice = slice(None)
     ) -> pd.DataFrame:
-        """``mean`` and ``sd`` of what people look at, by label.
+        """``mean`` and ``sd`` of what people look at, by label; by another distribution, about ``chosen`` items alone, if it is given.
 
-        Of utilities less their average, by item; of a classifier's latent functions, by example (and by class, where there are more
-        than two); of another program's Gaussian sites, by site and position.
-
-        Parameters
-        ----------
-        belief : Belief, optional
-            In the place of the posterior's own; about the chosen items alone, if some are chosen.
-        chosen : array of int, optional
-            Positions of items; all of them by default.
+        That is utilities less their average, by item; a classifier's latent functions, by example (and by class, where there are more
+        than two); another program's Gaussian sites, by site and position.
         """
         belief = self.belief if belief is None else belief
         places = [(site, row) for site, rows in self.slices.items() for row in range(rows.stop - rows.start)]
@@ -375,37 +342,39 @@ class Posterior(PosteriorBase):
         index = pd.MultiIndex.from_tuples(places, names=["site", "position"])
         return pd.DataFrame({"mean": belief.mean()[order], "sd": belief.sd()[order]}, index=index)
 
-    def to_datatree(self, num_samples: int = 1000, key: Any = None) -> Any:
-        """Draws and data as a DataTree, which the packages arviz-base, arviz-stats and arviz-plots work on on every Python.
+    @renamed_keywords(key="rng_key")
+    def to_datatree(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
+        """Draws and data as a DataTree, which arviz-base, arviz-stats and arviz-plots work on.
 
         Parameters
         ----------
         num_samples : int
             Draws in all, laid out as 4 chains; an engine that kept draws hands over those.
-        key : JAX key or int, optional
+        rng_key : JAX key or int, optional
 
         Returns
         -------
         xarray.DataTree
             Groups ``posterior``, ``posterior_predictive``, ``log_likelihood``, ``observed_data``, ``constant_data`` (preferences) and
-            ``sample_stats`` (of EP and Laplace: ``sweeps``, ``damping``, ``residual``, and ``code``, the position of the result among
-            `relpref.infer.Result`), with the user's labels as coordinates and versions and random key as attributes.
+            ``sample_stats`` (of EP and Laplace ``sweeps``, ``damping``, ``residual``, and ``code``, the position of the result among
+            `relpref.infer.Result`), with the user's labels as coordinates, versions and random key as attributes.
         """
         self._warn_if_not_converged()
-        return tree(self, self.groups(num_samples, key))
+        return tree(self, self.groups(num_samples, rng_key))
 
-    def to_arviz(self, num_samples: int = 1000, key: Any = None) -> Any:
+    @renamed_keywords(key="rng_key")
+    def to_arviz(self, num_samples: int = 1000, rng_key: Any = None) -> Any:
         """As `to_datatree`, as the type of the ArviZ that is installed: `InferenceData` where that is 0.x."""
-        return native(self.to_datatree(num_samples, key))
+        return native(self.to_datatree(num_samples, rng_key))
 
-    def groups(self, num_samples: int, key: Any) -> Groups:
-        groups, coords, dims = draw_groups(self, num_samples, key)
+    def groups(self, num_samples: int, rng_key: Any) -> Groups:
+        groups, coords, dims = draw_groups(self, num_samples, rng_key)
         relation = next((d for d in self.datasets().values() if isinstance(d, RelationData)), None)
         scores = groups["posterior"].get(_SCORE)
         if relation is not None and scores is not None:
             # Every pair's score, by the labels of its conditioning node and object.
-            coords["node"] = plain_coordinates(relation.nodes.entities)
-            coords["object"] = plain_coordinates((relation.objects or relation.nodes).entities)
+            coords["node"] = plain_coordinates(relation.nodes.labels)
+            coords["object"] = plain_coordinates((relation.objects or relation.nodes).labels)
             if scores.shape[2:] == (len(coords["node"]) * len(coords["object"]),):
                 groups["posterior"][_SCORE] = scores.reshape(*scores.shape[:2], len(coords["node"]), -1)
                 dims[_SCORE] = ["node", "object"]
@@ -414,75 +383,72 @@ class Posterior(PosteriorBase):
         return Groups(groups, coords, dims)
 
     def arrays(self) -> Stored:
-        arrays: dict[str, Any] = {"key": self.key, **self.belief.arrays()}
+        arrays, content = self._stored_facts()
+        arrays |= self.belief.arrays()
         if self.prior_log_weights is not None:
             arrays["prior_log_weights"] = self.prior_log_weights
-        for group in ("sites", "hyperparameters", "hyperparameter_draws"):
+        for group in ("sites", "hyperparameter_draws"):
             arrays |= {f"{group}/{name}": np.asarray(value) for name, value in getattr(self, group).items()}
         for row, parts in enumerate(self.parts.values()):
             for kind, named in (("mean", parts.means), ("covariance", parts.covariances)):
                 arrays |= {f"parts/{kind}_{row}_{at}": values for at, values in enumerate(named.values())}
-        return arrays, {
+        content |= {
             "slices": {name: [rows.start, rows.stop] for name, rows in self.slices.items()},
             "parts": {site: list(parts.means) for site, parts in self.parts.items()},
-            "hyperparameters": list(self.hyperparameters),
             "sites": list(self.sites),
             "log_evidence": self.log_evidence,
-            "info": dict(self.info),
             "origin": None,
             "data": None,
         }
+        if self.data is not None:
+            more, content["data"] = encode_data(self.data)
+            kept, content["origin"] = ({}, None) if self.origin is None else self.origin.encoded()
+            arrays |= {**kept, **more}
+        return arrays, content
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], content: Any, program: Any = None) -> "Posterior":
+    def from_arrays(
+        cls, arrays: Mapping[str, Any], content: Any, program: Any = None, **more: Any
+    ) -> "Posterior":
         """The inverse of `arrays`; ``program`` is the caller's own."""
-        return cls(**cls._stored_fields(arrays, content))
-
-    @staticmethod
-    def _stored_fields(arrays: Mapping[str, Any], content: Any) -> dict[str, Any]:
         checked(content, _CONTENT, "the posterior")
         parts = {}
         for row, (site, names) in enumerate(content["parts"].items()):
             means = {name: arrays[f"parts/mean_{row}_{at}"] for at, name in enumerate(names)}
-            shares = {name: arrays.get(f"parts/covariance_{row}_{at}") for at, name in enumerate(names)}
-            parts[site] = Parts(means, {name: value for name, value in shares.items() if value is not None})
-        hyperparameters = stored_hyperparameters(arrays, content)
-        drawn = {name: arrays.get(f"hyperparameter_draws/{name}") for name in hyperparameters}
-        return {
-            "belief": belief_from(arrays),
-            "hyperparameter_draws": {name: value for name, value in drawn.items() if value is not None},
-            "prior_log_weights": arrays.get("prior_log_weights"),
-            "slices": {name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
-            "parts": parts,
-            "hyperparameters": hyperparameters,
-            "log_evidence": content["log_evidence"],
-            "info": checked_info(content["info"]),
-            "sites": {name: arrays[f"sites/{name}"] for name in content["sites"]},
-            "key": arrays["key"],
-        }
+            paths = {name: f"parts/covariance_{row}_{at}" for at, name in enumerate(names)}
+            parts[site] = Parts(means, {name: arrays[path] for name, path in paths.items() if path in arrays})
+        paths = {name: f"hyperparameter_draws/{name}" for name in content["hyperparameters"]}
+        belief: Any = belief_from(arrays)  # None where `relpref.posterior.storage` makes it of the prior
+        if content["data"] is not None:
+            data = decode_data(arrays, content["data"])
+            more |= {"data": data, "origin": Origin.decoded(content["origin"], data, arrays, program)}
+        return cls(
+            belief=belief,
+            hyperparameter_draws={name: arrays[path] for name, path in paths.items() if path in arrays},
+            prior_log_weights=arrays.get("prior_log_weights"),
+            slices={name: slice(start, stop) for name, (start, stop) in content["slices"].items()},
+            parts=parts,
+            log_evidence=content["log_evidence"],
+            sites={name: arrays[f"sites/{name}"] for name in content["sites"]},
+            **cls._facts(arrays, content),
+            **more,
+        )
 
     def __repr__(self) -> str:
-        evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence:.2f}"
         sites = ", ".join(f"{name}[{rows.stop - rows.start}]" for name, rows in self.slices.items())
-        return f"{type(self).__name__}({sites}; {self.info['engine']}: {self.info['result']}{evidence})"
-
-    def _rng(self, key: Any) -> np.random.Generator:
-        return generator(self.key if key is None else key)
-
-    def _site(self, site: str | None) -> str:
-        if site is None and len(self.slices) == 1:
-            return next(iter(self.slices))
-        if site is None or site not in self.slices:
-            raise DataError(
-                f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name one of them"
-            )
-        return site
+        outcome = f"{self.engine}: {self.result.name}{self._evidence_in_words()}"
+        return f"{type(self).__name__}({sites}; {outcome})"
 
     def _about(self, weights: ArrayLike | None, site: str | None) -> Belief:
         self._warn_if_not_converged()
-        rows = self.slices[self._site(site)]
-        whole = len(self.slices) == 1
-        belief = self.belief if whole else self.belief.subset(np.arange(rows.start, rows.stop))
+        belief = self.belief
+        if site is None and len(self.slices) != 1 or site is not None and site not in self.slices:
+            raise DataError(
+                f"site is {site!r}; this posterior has the sites {', '.join(self.slices)}: name one of them"
+            )
+        if len(self.slices) > 1 and site is not None:
+            rows = self.slices[site]
+            belief = belief.subset(np.arange(rows.start, rows.stop))
         if weights is None:
             return belief
         matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))

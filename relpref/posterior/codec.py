@@ -21,7 +21,9 @@ from relpref.data import (
     Graph,
     Links,
     PreferenceData,
+    Rankings,
     Relation,
+    RelationData,
     RelationValues,
     ScaleReference,
 )
@@ -29,15 +31,15 @@ from relpref.data.arrays import shown
 from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
-from relpref.memory import require_memory
+from relpref.limits import require_memory
 from relpref.registry import EARLIER, Kind, find, name_of
 
-# 2: links and their kinds, columns of answers, likelihood; 3: entities have parts of their own unless the program is told otherwise
+# 2: links and their kinds, columns of answers, likelihood; 3: items have parts of their own unless the program is told otherwise
 SCHEMA, OLDEST = 3, 2
 
 Stored = tuple[dict[str, Any], dict[str, Any]]  # arrays by name, and what JSON holds
-Keep = Callable[[Any], Any]  # from what JSON cannot hold to how it can be found again, or None
-Restore = Callable[[Any], Any]
+Arrays = Mapping[str, Any]
+Dataset = PreferenceData | Rankings | RelationData
 
 _LABELS: dict[str, Callable[[Any], Any]] = {
     "float": float,
@@ -55,11 +57,9 @@ def encode_label(label: Any) -> Any:
         return label
     if type(label) is float:
         return {"float": repr(label)}
-    for name, kind in (("timestamp", pd.Timestamp), ("datetime", datetime)):
-        if isinstance(label, kind):
-            return {name: label.isoformat()}
-    if type(label) is date:
-        return {"date": label.isoformat()}
+    if isinstance(label, datetime) or type(label) is date:
+        names = {"timestamp": pd.Timestamp, "datetime": datetime, "date": date}
+        return {next(name for name, kind in names.items() if isinstance(label, kind)): label.isoformat()}
     raise StorageError(
         f"the label {label!r} is a {type(label).__name__}, which cannot be stored; "
         "use text, numbers, bools, dates or tuples of these as labels"
@@ -88,19 +88,7 @@ def decode_label(stored: Any) -> Any:
     raise StorageError(f"{shown(value)} is stored as a label, and is no {kind}; the file is damaged")
 
 
-def dump(value: Any) -> str:
-    """JSON with sorted keys, so that equal content gives equal bytes."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no place in JSON")
-
-
 def encode_labels(labels: Iterable[Any]) -> str:
-    """Labels as one JSON text."""
     return dump([encode_label(label) for label in labels])
 
 
@@ -112,6 +100,17 @@ def decode_labels(stored: str) -> tuple[Any, ...]:
     return tuple(decode_label(label) for label in labels)
 
 
+def dump(value: Any) -> str:
+    """JSON with sorted keys, so that equal content gives equal bytes."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
 def conform(value: Any, declared: Any) -> bool:
     """Whether a value from a file is of a declared type.
 
@@ -120,13 +119,11 @@ def conform(value: Any, declared: Any) -> bool:
     """
     declared = getattr(declared, "__value__", declared)  # of an alias made by ``type``
     if isinstance(declared, dict):
-        known = {name.rstrip("?"): kind for name, kind in declared.items()}
+        types_by_name = {name.rstrip("?"): kind for name, kind in declared.items()}
         needed = {name for name in declared if name[-1] != "?"}
-        if type(value) is not dict or not needed <= value.keys() <= known.keys():
+        if type(value) is not dict or not needed <= value.keys() <= types_by_name.keys():
             return False
-        return all(conform(part, known[name]) for name, part in value.items())
-    if isinstance(declared, list):
-        return type(value) is list and all(conform(part, declared[0]) for part in value)
+        return all(conform(part, types_by_name[name]) for name, part in value.items())
     made_of, parts = get_origin(declared), get_args(declared)
     if declared is Any:
         return True
@@ -138,8 +135,9 @@ def conform(value: Any, declared: Any) -> bool:
         return type(value) is (type(None) if declared is None else declared)
     if declared is float:
         return type(value) in (float, int)
-    if made_of in (list, Sequence):
-        return type(value) is list and all(conform(part, parts[0]) for part in value)
+    if isinstance(declared, list) or made_of in (list, Sequence):
+        (kind,) = declared if isinstance(declared, list) else parts
+        return type(value) is list and all(conform(part, kind) for part in value)
     if made_of in (dict, Mapping):
         return type(value) is dict and all(
             conform(k, parts[0]) and conform(v, parts[1]) for k, v in value.items()
@@ -154,13 +152,7 @@ def conform(value: Any, declared: Any) -> bool:
 
 
 def checked(value: Any, declared: Any, what: str) -> Any:
-    """A value that is of a declared type, see `conform`.
-
-    Raises
-    ------
-    StorageError
-        If it is of another.
-    """
+    """A value that is of a declared type, see `conform`, or an error."""
     if not conform(value, declared):
         raise StorageError(f"{what} is stored as {shown(value)}, which it cannot be; the file is damaged")
     return value
@@ -168,19 +160,19 @@ def checked(value: Any, declared: Any, what: str) -> Any:
 
 def check_arguments(function: Any, given: Mapping[str, Any], what: str) -> None:
     """Refuse keywords that a function does not have, and values that are not of the type it declares."""
-    known = signature(function, eval_str=True).parameters
-    anything = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values())
+    parameters = signature(function, eval_str=True).parameters
     keywords = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    declared = {name: part.annotation for name, part in parameters.items() if part.kind in keywords}
+    anything = any(part.kind is Parameter.VAR_KEYWORD for part in parameters.values())
     for name, value in given.items():
-        parameter = known.get(name)
-        if parameter is not None and parameter.kind in keywords:
-            declared = parameter.annotation
-            checked(value, Any if declared is Parameter.empty else declared, f"{what}: {name}")
+        if name in declared:
+            kind = declared[name]
+            checked(value, Any if kind is Parameter.empty else kind, f"{what}: {name}")
         elif not anything:
             raise StorageError(f"the file gives {what} the argument {shown(name)}, which it does not have")
 
 
-def positions(arrays: Mapping[str, Any], name: str, size: int) -> Any:
+def positions(arrays: Arrays, name: str, size: int) -> Any:
     """An array of positions among so many things."""
     array = arrays[name]
     if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() < size):
@@ -194,7 +186,7 @@ def sparse_arrays(matrix: Any, prefix: str) -> dict[str, Any]:
     return {f"{prefix}data": rows.data, f"{prefix}indices": rows.indices, f"{prefix}indptr": rows.indptr}
 
 
-def sparse_matrix(arrays: Mapping[str, Any], prefix: str, shape: Sequence[int]) -> Any:
+def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
     """The inverse of `sparse_arrays`; checked, because algebra with indices out of range ends the process."""
     parts = tuple(arrays[prefix + name] for name in ("data", "indices", "indptr"))
     matrix = scipy.sparse.csr_array(parts, shape=tuple(shape))
@@ -217,112 +209,109 @@ def registered(kinds: Sequence[Kind], stored: str) -> Any:
 _OBJECTS: tuple[Kind, ...] = ("kernel", "likelihood")
 
 
-def encode(value: Any, keep: Keep | None = None) -> Any:
-    """Options, as far as JSON, registered kernels and likelihoods, and ``keep`` can hold them.
-
-    Raises
-    ------
-    TypeError
-        If they are something else.
-    """
+def encode(value: Any, kept: dict[str, Any] | None = None) -> Any:
+    """Options as JSON: plain values, registered kernels and likelihoods, and, in ``kept``, arrays and data; a TypeError for others."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {"mapping": {str(key): encode(part, keep) for key, part in value.items()}}
-    kept = None if keep is None else keep(value)
+        return {"mapping": {str(key): encode(part, kept) for key, part in value.items()}}
     if kept is not None:
-        return {"kept": kept}
+        prefix = f"kept{sum(name.startswith('kept') for name in kept)}"
+        if isinstance(value, Dataset):
+            arrays, described = encode_data(value, prefix)
+            kept |= arrays
+            return {"kept": {"prefix": prefix, **described}}
+        if hasattr(value, "__array__") and np.asarray(value).dtype != object:
+            kept[f"{prefix}/array"] = np.asarray(value)
+            return {"kept": {"array": f"{prefix}/array"}}
     for kind in _OBJECTS:
         name = name_of(kind, type(value))
         if name is not None:
-            stored = {f.name: encode(getattr(value, f.name), keep) for f in fields(value) if f.init}
+            stored = {f.name: encode(getattr(value, f.name), kept) for f in fields(value) if f.init}
             return {"object": f"{kind}:{name}", "fields": stored}
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
-def decode(stored: Any, restore: Restore | None = None) -> Any:
-    """The inverse of `encode`: plain values, what was kept, and registered kernels and likelihoods with checked fields."""
+def decode(stored: Any, arrays: Arrays | None = None) -> Any:
+    """The inverse of `encode`; the fields of registered objects are checked."""
     if stored is None or isinstance(stored, str | bool | int | float):
         return stored
     if conform(stored, {"mapping": dict[str, Any]}):
-        return {key: decode(part, restore) for key, part in stored["mapping"].items()}
-    if conform(stored, {"kept": Any}) and restore is not None:
-        return restore(stored["kept"])
+        return {key: decode(part, arrays) for key, part in stored["mapping"].items()}
+    if conform(stored, {"kept": dict[str, Any]}) and arrays is not None:
+        kept = stored["kept"]
+        if conform(kept, {"array": str}):
+            return arrays[kept["array"]]
+        return decode_data(arrays, {n: v for n, v in kept.items() if n != "prefix"}, kept["prefix"])
     if conform(stored, {"object": str, "fields": dict[str, Any]}):
         made = registered(_OBJECTS, stored["object"])
-        values = {field: decode(part, restore) for field, part in stored["fields"].items()}
+        values = {field: decode(part, arrays) for field, part in stored["fields"].items()}
         check_arguments(made, values, made.__name__)
         return made(**values)
     raise StorageError(f"the file holds {shown(stored)} where an option should be; it is damaged")
 
 
-def write(path: str | os.PathLike[str], arrays: Mapping[str, Any], content: Mapping[str, Any]) -> None:
+_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
+
+
+def write(path: str | os.PathLike[str], arrays: Arrays, content: Mapping[str, Any]) -> None:
     """Write a file, whole or not at all."""
     import h5netcdf
 
     text = dump(content)
-    attributes = {
-        "relpref_schema": SCHEMA,
-        "relpref_version": __version__,
-        "relpref": text,
-        "relpref_sha256": checksum(arrays, text),
-    }
     with replaced(path) as part, h5netcdf.File(part, "w") as file:
-        for name, value in attributes.items():
-            file.attrs[name] = value
+        file.attrs.update(
+            relpref_schema=SCHEMA,
+            relpref_version=__version__,
+            relpref=text,
+            relpref_sha256=checksum(arrays, text),
+        )
         for name, array in arrays.items():
             group, _, variable = name.rpartition("/")
             target = file
             if group:
                 target = file[group] if group in file.groups else file.create_group(group)
-            dims = []
-            for axis, length in enumerate(array.shape):
-                # An axis is named by what it holds; the second of two equal axes needs a name of its own.
-                dim = f"{variable}_axis{axis}" if len(array.shape) > 1 or length else f"{variable}_axis"
-                target.dimensions[dim] = length
-                dims.append(dim)
-            target.create_variable(variable, tuple(dims), data=array)
+            dims = tuple(f"{variable}_axis{axis}" for axis in range(array.ndim))
+            target.dimensions.update(zip(dims, array.shape, strict=True))
+            target.create_variable(variable, dims, data=array)
 
 
 def read(path: Path) -> Stored:
     """Every array of a file by its path in it, and the file's attributes."""
-    import h5netcdf
     import h5py
 
     if not path.exists():
         raise StorageError(f"{path} does not exist; give the file that posterior.save(...) wrote")
     try:
-        with h5py.File(path, "r") as raw:
-            _check_contents(raw)
-            # Where one cannot be read, h5netcdf would leave a file behind that it can neither open nor close.
-            dict(raw.attrs)
-        with h5netcdf.File(path, "r") as file:
-            attributes = {name: file.attrs[name] for name in file.attrs}
-            arrays = {name: np.asarray(variable[...]) for name, variable in file.variables.items()}
-            for group, content in file.groups.items():
-                arrays |= {f"{group}/{name}": np.asarray(v[...]) for name, v in content.variables.items()}
+        with h5py.File(path, "r") as file:
+            # netCDF has no scalar attributes: a number is an array of one.
+            attributes = {n: v.item() if np.shape(v) == (1,) else v for n, v in file.attrs.items()}
+            return _arrays_of(file), attributes
     except Exception as error:  # HDF5 raises many types on a damaged file
         raise StorageError(f"{path} cannot be read as a posterior ({error}); save it again") from error
-    return arrays, attributes
 
 
-def _check_contents(group: Any) -> None:
-    """Refuse what leads out of the file, is larger than the file says, or is no array of numbers."""
+def _arrays_of(group: Any, prefix: str = "") -> dict[str, Any]:
+    """Refuses what leads out of the file, is larger than the file says, or is no array of numbers."""
     import h5py
 
+    arrays: dict[str, Any] = {}
     for name in group:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise StorageError(f"{name} is a link to elsewhere")
         item = group[name]
-        if isinstance(item, h5py.Group):
-            _check_contents(item)
-        elif item.dtype.kind not in "fiub" or item.is_virtual or item.external:
+        if isinstance(item, h5py.Group) and not prefix:
+            arrays |= _arrays_of(item, f"{name}/")
+            continue
+        if isinstance(item, h5py.Group) or item.dtype.kind not in "fiub" or item.is_virtual or item.external:
             raise StorageError(f"{name} is no array of numbers")
-        else:
-            require_memory(float(item.nbytes), f"the array {name}")
+        require_memory(float(item.nbytes), f"the array {name}")
+        if not bytes(item.attrs.get("NAME", b"")).startswith(_DIMENSION):
+            arrays[prefix + name] = np.asarray(item[...])
+    return arrays
 
 
-def checksum(arrays: Mapping[str, Any], text: str) -> str:
+def checksum(arrays: Arrays, text: str) -> str:
     """Of the content, so that a flipped bit is found whatever HDF5 makes of it."""
     digest = hashlib.sha256(text.encode(errors="surrogatepass"))
     for name in sorted(arrays):
@@ -333,6 +322,8 @@ def checksum(arrays: Mapping[str, Any], text: str) -> str:
 
 
 _ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
+_OF_RANKINGS = ("label", "features", "residual")
+_OF_RELATIONS = ("symmetry", "shift", "observed")
 _EDGES = ("source", "target", "weight")
 _COLUMN = Literal["winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first"]
 DATA = {
@@ -347,25 +338,55 @@ DATA = {
     "answered": bool,
     "notes": list[str],
 }
+_RANKINGS = {"items": DATA, "rankers": str, "classes": str}
+_RELATION = {
+    "nodes": DATA,
+    "objects": dict[str, Any] | None,
+    "shape": list[int],
+    "symmetry": Literal["none", "symmetric", "reciprocal"],
+    "shift": float,
+    "observed": bool,
+}
 
 
-def encode_data(data: PreferenceData, prefix: str = "data") -> Stored:
-    """Preference data, with arrays in a group."""
-    arrays = {f"{prefix}/{name}": getattr(data, name) for name in _ATTRIBUTES} | {
+def encode_data(data: Dataset, prefix: str = "data") -> Stored:
+    """Arrays in groups that begin with the prefix, and what JSON can hold."""
+    parts: dict[str, PreferenceData | None] = {}
+    if isinstance(data, Rankings):
+        parts = {"items": data.items}
+        arrays = {name: getattr(data, name) for name in ("positions", *_OF_RANKINGS)}
+        content: dict[str, Any] = {
+            name: encode_labels(getattr(data, name)) for name in ("rankers", "classes")
+        }
+    elif isinstance(data, RelationData):
+        parts = {"nodes": data.nodes, "objects": data.objects}
+        rows, columns = data.values.edges or (None, None)
+        arrays = {"values": data.values.values, "rows": rows, "columns": columns, "distinct": data.distinct}
+        content = {"shape": list(data.values.shape)} | {name: getattr(data, name) for name in _OF_RELATIONS}
+    else:
+        arrays, content = _encode_preferences(data)
+    arrays = {f"{prefix}/{name}": array for name, array in arrays.items() if array is not None}
+    for name, part in parts.items():
+        more, content[name] = ({}, None) if part is None else encode_data(part, f"{prefix}_{name}")
+        arrays |= more
+    return arrays, content
+
+
+def _encode_preferences(data: PreferenceData) -> Stored:
+    arrays = {name: getattr(data, name) for name in _ATTRIBUTES} | {
         # netCDF has no booleans
-        f"{prefix}/{name}": column.astype(np.int8) if column.dtype == bool else column
+        name: column.astype(np.int8) if column.dtype == bool else column
         for name, column in data.comparisons.columns.items()
     }
     for row, graph in enumerate(data.relations.values()):
-        part = f"{prefix}/relation_{row}_"
-        arrays |= {part + name: getattr(graph, name) for name in _EDGES}
+        arrays |= {f"relation_{row}_{name}": getattr(graph, name) for name in _EDGES}
         if graph.frozen_reference is not None:
             reference = graph.frozen_reference._asdict()
-            arrays |= {f"{part}reference_{name}": np.asarray(value) for name, value in reference.items()}
+            arrays |= {f"relation_{row}_reference_{name}": np.asarray(v) for name, v in reference.items()}
     for row, links in enumerate(data.links.values()):
-        arrays |= {f"{prefix}/links_{row}_{name}": getattr(links, name) for name in _EDGES}
+        arrays |= {f"links_{row}_{name}": getattr(links, name) for name in _EDGES}
     return arrays, {
-        "entities": encode_labels(data.entities),
+        "entities": encode_labels(data.labels),
         "attribute_names": list(data.attribute_names),
         "relations": list(data.relations),
         "cliques": [name for name, graph in data.relations.items() if graph.counts_cliques],
@@ -382,26 +403,41 @@ def encode_data(data: PreferenceData, prefix: str = "data") -> Stored:
     }
 
 
-def decode_data(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str = "data") -> PreferenceData:
+def decode_data(arrays: Arrays, content: dict[str, Any], prefix: str = "data") -> Any:
     """The inverse of `encode_data`."""
+    if "items" in content:
+        checked(content, _RANKINGS, "the examples")
+        optional: dict[str, Any] = {name: arrays.get(f"{prefix}/{name}") for name in _OF_RANKINGS}
+        optional |= {name: decode_labels(content[name]) for name in ("rankers", "classes")}
+        items = decode_data(arrays, content["items"], f"{prefix}_items")
+        return Rankings(items=items, positions=arrays[f"{prefix}/positions"], **optional)
+    if "nodes" in content:
+        checked(content, _RELATION, "the examples")
+        nodes, objects = (
+            content[side] and decode_data(arrays, content[side], f"{prefix}_{side}")
+            for side in ("nodes", "objects")
+        )
+        values = decode_values(arrays, content["shape"], f"{prefix}/")
+        options = {name: content[name] for name in _OF_RELATIONS}
+        distinct = arrays.get(f"{prefix}/distinct")
+        return RelationData(nodes=nodes, objects=objects, values=values, distinct=distinct, **options)
     checked(content, DATA, "the data")
-    entities, raters = decode_labels(content["entities"]), decode_labels(content["raters"])
-    size = len(entities)
+    items, raters = decode_labels(content["entities"]), decode_labels(content["raters"])
+    size = len(items)
     for name, number in (("winner", size), ("loser", size), ("rater", len(raters))):
         if name != "rater" or name in content["columns"]:
             positions(arrays, f"{prefix}/{name}", number)
-    graphs = {}
+    graphs, links = {}, {}
     for row, name in enumerate(content["relations"]):
         part = f"{prefix}/relation_{row}_"
         frozen = [arrays.get(f"{part}reference_{field}") for field in ScaleReference._fields]
         reference = None
         if frozen[0] is not None:
-            values, gap_weights, mean_degree, component = frozen
-            reference = ScaleReference(values, gap_weights, np.float64(mean_degree), component)
+            eigenvalues, gap_weights, mean_degree, component = frozen
+            reference = ScaleReference(eigenvalues, gap_weights, np.float64(mean_degree), component)
         source, target, weight = (arrays[part + end] for end in _EDGES)
         cliques = name in content["cliques"]
         graphs[name] = Graph(size, source, target, weight, frozen_reference=reference, counts_cliques=cliques)
-    links = {}
     for row, stored in enumerate(content["links"]):
         options = {option: stored[option] for option in OPTIONS}
         check_arguments(Relation, options, "a relation")
@@ -422,7 +458,7 @@ def decode_data(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str 
         columns["tie"] = columns["tie"].astype(bool)
     return PreferenceData(
         comparisons=Comparisons(**columns, raters=raters, strengths=content["strengths"]),
-        entities=entities,
+        labels=items,
         attribute_names=tuple(content["attribute_names"]),
         _graphs=graphs,
         _links=links,
@@ -432,7 +468,7 @@ def decode_data(arrays: Mapping[str, Any], content: dict[str, Any], prefix: str 
     )
 
 
-def decode_values(arrays: Mapping[str, Any], shape: Sequence[int], prefix: str = "") -> RelationValues:
+def decode_values(arrays: Arrays, shape: Sequence[int], prefix: str = "") -> RelationValues:
     """The labels of pairs: all of them, or those in some rows and columns."""
     p, m = shape
     edges = None

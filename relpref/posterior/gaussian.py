@@ -1,7 +1,7 @@
-"""Distributions of a vector: a Gaussian, a mixture of them, or draws."""
+"""Distributions of a vector: mixtures of Gaussians, one Gaussian among them, and draws."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,21 +13,16 @@ from scipy.special import ndtr, ndtri
 from relpref.linalg import cholesky
 
 Floats = NDArray[np.float64]
+Positions = NDArray[np.integer[Any]]
+_HALVINGS = 60  # of the bracket around a quantile
 
 
 @dataclass(frozen=True)
 class Margins:
-    """Beliefs about k scalars, each by itself.
+    """Distributions of k scalars, each by itself: mixtures of s Gaussians, or of s points where the variances are 0.
 
-    Attributes
-    ----------
-    mean, sd : array, shape (k,)
-    positive : array, shape (k,)
-        Probability that it is above zero.
-    means, variances : array, shape (s, k)
-        They are mixtures of s Gaussians, or of s points where the variances are 0.
-    weights : array, shape (s,)
-        Probability of each component.
+    ``mean``, ``sd`` and ``positive``, the probability that it is above zero (a tie counts one half), have shape (k,); the ``means`` and
+    ``variances`` of the components shape (s, k), their ``weights`` shape (s,).
     """
 
     mean: Floats
@@ -37,251 +32,82 @@ class Margins:
     variances: Floats
     weights: Floats
 
-
-@dataclass(frozen=True, eq=False)
-class GaussianBelief:
-    """N(location, scale), as EP and the exact engines leave it.
-
-    Parameters
-    ----------
-    location : array, shape (n,)
-    scale : array, shape (n, n)
-        Covariance.
-    """
-
-    location: Floats
-    scale: Floats
-    sampled: ClassVar[bool] = False  # whether it is made of draws
-    large: ClassVar[bool] = False  # whether its covariance is evaluated where it is needed
-
-    @property
-    def components(self) -> "tuple[GaussianBelief, ...]":
-        """The Gaussians that it is a mixture of; none of draws."""
-        return (self,)
-
-    @property
-    def weights(self) -> Floats:
-        """Probability of each of the s components, shape (s,)."""
-        return np.ones(1)
-
-    @property
-    def size(self) -> int:
-        return len(self.location)
-
-    def mean(self) -> Floats:
-        return self.location
-
-    def covariance(self) -> Floats:
-        return self.scale
-
-    def project(self, weights: Floats) -> "GaussianBelief":
-        """The belief about ``weights @ u``."""
-        return GaussianBelief(weights @ self.location, weights @ self.scale @ weights.T)
-
-    def subset(self, positions: NDArray[np.integer[Any]]) -> "GaussianBelief":
-        return GaussianBelief(self.location[positions], self.scale[np.ix_(positions, positions)])
-
-    def centred(self) -> "GaussianBelief":
-        """The belief about every entry less the average, O(n²)."""
-        averages = self.scale.mean(axis=0)
-        scale = self.scale - averages - averages[:, None] + averages.mean()
-        return GaussianBelief(self.location - self.location.mean(), scale)
-
-    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
-        """Gap moments: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14)."""
-        mean = self.location[first] - self.location[second]
-        variance = self.scale[first, first] + self.scale[second, second] - 2 * self.scale[first, second]
-        variance = np.maximum(variance, 0.0)  # rounding, where two entities are the same to the model
-        sd = np.sqrt(variance)
-        certain = sd == 0  # then the order is known, or there is none
-        positive = np.where(certain, 0.5 + 0.5 * np.sign(mean), ndtr(mean / np.where(certain, 1.0, sd)))
-        return Margins(mean, sd, positive, mean[None], variance[None], np.ones(1))
-
-    def sd(self) -> Floats:
-        """Standard deviation of every entry."""
-        return np.sqrt(np.maximum(np.diagonal(self.scale), 0.0))
-
-    def interval(self, probability: float) -> tuple[Floats, Floats]:
-        """Central interval of every entry."""
-        reach = float(ndtri(0.5 + probability / 2)) * self.sd()
-        return self.location - reach, self.location + reach
-
-    def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draws by the Cholesky factor of the covariance; by its eigenvectors, where it is singular up to rounding."""
-        with jax.enable_x64(True):
-            lower = np.asarray(cholesky(jax.numpy.asarray(self.scale)).lower)
-        if not np.all(np.isfinite(lower)) and np.all(np.isfinite(self.scale)):
-            values, vectors = np.linalg.eigh(self.scale)
-            lower = vectors * np.sqrt(np.maximum(values, 0.0))
-        return self.location + rng.standard_normal((number, self.size)) @ lower.T
-
-    def as_mixture(self) -> tuple[Floats, Floats]:
-        """What it is a mixture of: s means, shape (s, n), and covariances, shape (s, n, n), or None of points."""
-        return self.location[None], self.scale[None]
-
-    def arrays(self) -> dict[str, Any]:
-        """What a file holds of it, by name."""
-        return {"mean": self.location, "covariance": self.scale}
-
-
-@dataclass(frozen=True, eq=False)
-class DrawsBelief:
-    """Draws, as NUTS and SVI leave them.
-
-    Parameters
-    ----------
-    draws : array, shape (s, n)
-    sampler : dict from name to array, shape (s,)
-        What the sampler says of each draw, by the names of numpyro (``diverging``, ``num_steps``, ...).
-    """
-
-    draws: Floats
-    sampler: Mapping[str, Floats] = field(default_factory=dict)
-    sampled: ClassVar[bool] = True
-    large: ClassVar[bool] = False
-    components: ClassVar[tuple[GaussianBelief, ...]] = ()
-
-    @property
-    def size(self) -> int:
-        return int(self.draws.shape[1])
-
-    def mean(self) -> Floats:
-        return np.asarray(self.draws.mean(axis=0))
-
-    def covariance(self) -> Floats:
-        return np.atleast_2d(np.cov(self.draws, rowvar=False))
-
-    def project(self, weights: Floats) -> "DrawsBelief":
-        """The draws of ``weights @ u``."""
-        return DrawsBelief(self.draws @ weights.T)
-
-    def subset(self, positions: NDArray[np.integer[Any]]) -> "DrawsBelief":
-        return DrawsBelief(self.draws[:, positions])
-
-    def centred(self) -> "DrawsBelief":
-        """The draws of every entry less their average."""
-        return DrawsBelief(self.draws - self.draws.mean(axis=1, keepdims=True))
-
-    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
-        """Averages over the draws; a tie counts one half."""
-        gaps = self.draws[:, first] - self.draws[:, second]
-        positive = (gaps > 0).mean(axis=0) + 0.5 * (gaps == 0).mean(axis=0)
-        spread = gaps.std(axis=0, ddof=1)
-        return Margins(gaps.mean(axis=0), spread, positive, gaps, np.zeros_like(gaps), self.weights)
-
-    def sd(self) -> Floats:
-        """Standard deviation of every entry."""
-        return np.asarray(self.draws.std(axis=0, ddof=1))
-
-    def interval(self, probability: float) -> tuple[Floats, Floats]:
-        tail = (1 - probability) / 2
-        lower, upper = np.quantile(self.draws, [tail, 1 - tail], axis=0)
-        return lower, upper
-
-    def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """Resample when the number differs from what is there; else the draws as they are."""
-        if number == len(self.draws):
-            return self.draws
-        return self.draws[rng.integers(0, len(self.draws), number)]
-
-    @property
-    def weights(self) -> Floats:
-        return np.full(len(self.draws), 1 / len(self.draws))
-
-    def as_mixture(self) -> tuple[Floats, None]:
-        """The draws, which have no spread."""
-        return self.draws, None
-
-    def arrays(self) -> dict[str, Any]:
-        return {"draws": self.draws} | {f"sampler/{name}": value for name, value in self.sampler.items()}
-
-
-def generator(key: Any) -> np.random.Generator:
-    """A NumPy generator from a JAX key of either kind, or from an integer."""
-    if isinstance(key, int | np.integer):
-        return np.random.default_rng(int(key))
-    return np.random.default_rng(key_words(key).tolist())
-
-
-def as_key(key: Any) -> Any:
-    """A JAX key from a seed; a key as it is."""
-    return jax.random.key(int(key)) if isinstance(key, int | np.integer) else key
-
-
-def key_words(key: Any) -> NDArray[np.uint32]:
-    """The raw words of a JAX key of either kind."""
-    if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
-        key = jax.random.key_data(key)
-    return np.asarray(key, dtype=np.uint32).reshape(-1)
-
-
-_HALVINGS = 60  # of the bracket around a quantile
+    @classmethod
+    def of(cls, means: Floats, variances: Floats, weights: Floats, unbiased: float = 1.0) -> "Margins":
+        """The mixtures; ``unbiased`` is a factor of the variance, of draws."""
+        mean = weights @ means
+        variance = unbiased * (weights @ (variances + np.square(means - mean)))
+        above = 0.5 + 0.5 * np.sign(means)  # of points: the order is known, or there is none
+        spread = variances != 0
+        above[spread] = ndtr(means[spread] / np.sqrt(variances[spread]))
+        return cls(mean, np.sqrt(variance), weights @ above, means, variances, weights)
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureBelief:
-    """Σ_k weights_k N(locations_k, scales_k).
-
-    Parameters
-    ----------
-    locations : array, shape (K, n)
-    scales : array, shape (K, n, n)
-        Covariances.
-    weights : array, shape (K,)
-        They add up to 1.
-    """
+    """Σ_k weights_k N(locations_k, scales_k): means, shape (K, n), covariances, shape (K, n, n), and weights that add up to 1."""
 
     locations: Floats
     scales: Floats
     weights: Floats
-    sampled: ClassVar[bool] = False
-    large: ClassVar[bool] = False
+    sampled: ClassVar[bool] = False  # whether it is made of draws
+    large: ClassVar[bool] = False  # whether its covariance is evaluated where it is needed
 
     @property
     def size(self) -> int:
         return int(self.locations.shape[1])
 
     @cached_property
-    def components(self) -> tuple[GaussianBelief, ...]:
+    def components(self) -> "tuple[GaussianBelief, ...]":
+        """The Gaussians that it is a mixture of; none of draws."""
         return tuple(GaussianBelief(*both) for both in zip(self.locations, self.scales, strict=True))
 
     def mean(self) -> Floats:
         return np.asarray(self.weights @ self.locations)
 
     def covariance(self) -> Floats:
-        """Covariance: within the components, and between their means."""
-        centered = self.locations - self.mean()
+        """Within the components, and between their means."""
+        centred = self.locations - self.mean()
         within = self.weights @ self.scales.reshape(len(self.weights), -1)
-        return np.asarray(within.reshape(self.size, self.size) + (centered.T * self.weights) @ centered)
-
-    def project(self, weights: Floats) -> "MixtureBelief":
-        """The belief about ``weights @ u``."""
-        return MixtureBelief(self.locations @ weights.T, weights @ self.scales @ weights.T, self.weights)
-
-    def subset(self, positions: NDArray[np.integer[Any]]) -> "MixtureBelief":
-        scales = self.scales[:, positions][:, :, positions]
-        return MixtureBelief(self.locations[:, positions], scales, self.weights)
-
-    def centred(self) -> "MixtureBelief":
-        """The belief about every entry less the average."""
-        each = [component.centred() for component in self.components]
-        locations, scales = np.stack([b.location for b in each]), np.stack([b.scale for b in each])
-        return MixtureBelief(locations, scales, self.weights)
-
-    def differences(self, first: NDArray[np.integer[Any]], second: NDArray[np.integer[Any]]) -> Margins:
-        each = [component.differences(first, second) for component in self.components]
-        means = np.concatenate([margins.means for margins in each])
-        variances = np.concatenate([margins.variances for margins in each])
-        mean = self.weights @ means
-        variance = self.weights @ (variances + np.square(means - mean))
-        positive = self.weights @ np.stack([margins.positive for margins in each])
-        return Margins(mean, np.sqrt(variance), positive, means, variances, self.weights)
+        return np.asarray(within.reshape(self.size, self.size) + (centred.T * self.weights) @ centred)
 
     def sd(self) -> Floats:
         """Standard deviation of every entry."""
         within = self.weights @ np.diagonal(self.scales, axis1=1, axis2=2)
         between = self.weights @ np.square(self.locations - self.mean())
         return np.asarray(np.sqrt(np.maximum(within, 0.0) + between))
+
+    def project(self, weights: Floats) -> "MixtureBelief":
+        """The distribution of ``weights @ u``."""
+        return mixture(self.locations @ weights.T, weights @ self.scales @ weights.T, self.weights)
+
+    def subset(self, positions: Positions) -> "MixtureBelief":
+        rows = np.ix_(np.arange(len(self.weights)), positions, positions)
+        return mixture(self.locations[:, positions], self.scales[rows], self.weights)
+
+    def centred(self) -> "MixtureBelief":
+        """The distribution of every entry less the average, O(n²)."""
+        averages = self.scales.mean(axis=1)
+        scales = self.scales - averages[:, None]
+        scales -= averages[:, :, None]
+        scales += averages.mean(axis=1)[:, None, None]
+        return mixture(self.locations - self.locations.mean(axis=1, keepdims=True), scales, self.weights)
+
+    def differences(self, first: Positions, second: Positions) -> Margins:
+        """Of utilities: Σ_ii + Σ_jj − 2 Σ_ij (XPGP eq. 13-14)."""
+        scales, means = self.scales, self.locations[:, first] - self.locations[:, second]
+        variances = scales[:, first, first] + scales[:, second, second] - 2 * scales[:, first, second]
+        # Rounding may make it negative, where two items are the same to the model.
+        return Margins.of(means, np.maximum(variances, 0.0), self.weights)
+
+    def pull(self, first: int, second: int) -> Floats:
+        """Covariance of every entry with a difference of two, shape (K, n)."""
+        return np.asarray(self.scales[:, first] - self.scales[:, second])
+
+    def changed(self, locations: Floats, columns: Floats, shares: Floats, weights: Floats) -> "MixtureBelief":
+        """With other means and weights, and covariances less W diag(c) Wᵀ; W of shape (K, n, c), c of shape (K, c)."""
+        scales = (columns * shares[:, None]) @ np.swapaxes(columns, 1, 2)
+        return mixture(locations, np.subtract(self.scales, scales, out=scales), weights)
 
     def interval(self, probability: float) -> tuple[Floats, Floats]:
         """Central interval of every entry."""
@@ -306,10 +132,8 @@ class MixtureBelief:
         places = (np.arange(number) + rng.uniform(size=number)) / number * ends[-1]
         return np.minimum(np.searchsorted(ends, places, side="right"), len(ends) - 1)
 
-    def as_mixture(self) -> tuple[Floats, Floats]:
-        return self.locations, self.scales
-
     def arrays(self) -> dict[str, Any]:
+        """What a file holds of it, by name."""
         return {"means": self.locations, "covariances": self.scales, "weights": self.weights}
 
     def _quantile(self, level: float) -> Floats:
@@ -318,15 +142,120 @@ class MixtureBelief:
         ends = self.locations + float(ndtri(level)) * sds
         low, high = ends.min(axis=0), ends.max(axis=0)
         spread = np.where(sds > 0, sds, np.finfo(float).tiny)
-        for _ in range(_HALVINGS):
+        for _ in range(_HALVINGS if len(ends) > 1 else 0):
             middle = 0.5 * (low + high)
             below = self.weights @ ndtr((middle - self.locations) / spread) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(0.5 * (low + high))
 
 
+class GaussianBelief(MixtureBelief):
+    """N(location, scale), a mixture of one; ``scale`` is the covariance, shape (n, n)."""
+
+    def __init__(self, location: Floats, scale: Floats) -> None:
+        super().__init__(location[None], scale[None], np.ones(1))
+
+    @property
+    def location(self) -> Floats:
+        return np.asarray(self.locations[0])
+
+    @property
+    def scale(self) -> Floats:
+        return np.asarray(self.scales[0])
+
+    @property
+    def components(self) -> "tuple[GaussianBelief, ...]":
+        return (self,)
+
+    def covariance(self) -> Floats:
+        return self.scale
+
+    def draw(self, number: int, rng: np.random.Generator) -> Floats:
+        """By the Cholesky factor of the covariance; by its eigenvectors, where it is singular up to rounding."""
+        with jax.enable_x64(True):
+            lower = np.asarray(cholesky(jax.numpy.asarray(self.scale)).lower)
+        if not np.all(np.isfinite(lower)) and np.all(np.isfinite(self.scale)):
+            values, vectors = np.linalg.eigh(self.scale)
+            lower = vectors * np.sqrt(np.maximum(values, 0.0))
+        return self.location + rng.standard_normal((number, self.size)) @ lower.T
+
+    def arrays(self) -> dict[str, Any]:
+        return {"mean": self.location, "covariance": self.scale}
+
+
+def mixture(locations: Floats, scales: Floats, weights: Floats) -> MixtureBelief:
+    """Of K Gaussians; of one that Gaussian."""
+    if len(weights) == 1:
+        return GaussianBelief(locations[0], scales[0])
+    return MixtureBelief(locations, scales, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsBelief:
+    """Draws, shape (s, n), as NUTS and SVI leave them: points of equal weight.
+
+    ``sampler`` holds what the sampler says of each draw, by the names of numpyro (``diverging``, ``num_steps``, ...).
+    """
+
+    draws: Floats
+    sampler: Mapping[str, Floats] = field(default_factory=dict)
+    sampled: ClassVar[bool] = True
+    large: ClassVar[bool] = False
+    components: ClassVar[tuple[GaussianBelief, ...]] = ()
+    scales: ClassVar[None] = None  # points have no spread
+
+    @property
+    def locations(self) -> Floats:
+        return self.draws
+
+    @property
+    def weights(self) -> Floats:
+        return np.full(len(self.draws), 1 / len(self.draws))
+
+    @property
+    def size(self) -> int:
+        return int(self.draws.shape[1])
+
+    def mean(self) -> Floats:
+        return np.asarray(self.draws.mean(axis=0))
+
+    def covariance(self) -> Floats:
+        return np.atleast_2d(np.cov(self.draws, rowvar=False))
+
+    def sd(self) -> Floats:
+        return np.asarray(self.draws.std(axis=0, ddof=1))
+
+    def project(self, weights: Floats) -> "DrawsBelief":
+        return DrawsBelief(self.draws @ weights.T)
+
+    def subset(self, positions: Positions) -> "DrawsBelief":
+        return DrawsBelief(self.draws[:, positions])
+
+    def centred(self) -> "DrawsBelief":
+        return DrawsBelief(self.draws - self.draws.mean(axis=1, keepdims=True))
+
+    def differences(self, first: Positions, second: Positions) -> Margins:
+        gaps, size = self.draws[:, first] - self.draws[:, second], len(self.draws)
+        margins = Margins.of(gaps, np.zeros_like(gaps), self.weights, size / (size - 1))
+        return replace(margins, positive=0.5 + 0.5 * np.sign(gaps).mean(axis=0))  # exact, where all agree
+
+    def interval(self, probability: float) -> tuple[Floats, Floats]:
+        tail = (1 - probability) / 2
+        lower, upper = np.quantile(self.draws, [tail, 1 - tail], axis=0)
+        return lower, upper
+
+    def draw(self, number: int, rng: np.random.Generator) -> Floats:
+        """Resample when the number differs from what is there; else the draws as they are."""
+        if number == len(self.draws):
+            return self.draws
+        return self.draws[rng.integers(0, len(self.draws), number)]
+
+    def arrays(self) -> dict[str, Any]:
+        return {"draws": self.draws} | {f"sampler/{name}": value for name, value in self.sampler.items()}
+
+
 # A distribution of an n-vector that can be asked about any linear functional of it.
-Belief = GaussianBelief | MixtureBelief | DrawsBelief
+Belief = MixtureBelief | DrawsBelief
 
 
 def belief_from(arrays: Mapping[str, Any]) -> Belief | None:
@@ -341,3 +270,22 @@ def belief_from(arrays: Mapping[str, Any]) -> Belief | None:
     if "dual/weights" in arrays or "sparse/weights" in arrays:
         return None
     return GaussianBelief(arrays["mean"], arrays["covariance"])
+
+
+def generator(key: Any) -> np.random.Generator:
+    """A NumPy generator from a JAX key of either kind, or from an integer."""
+    if isinstance(key, int | np.integer):
+        return np.random.default_rng(int(key))
+    return np.random.default_rng(key_words(key).tolist())
+
+
+def as_key(key: Any) -> Any:
+    """A JAX key from a seed; a key as it is."""
+    return jax.random.key(int(key)) if isinstance(key, int | np.integer) else key
+
+
+def key_words(key: Any) -> NDArray[np.uint32]:
+    """The raw words of a JAX key of either kind."""
+    if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    return np.asarray(key, dtype=np.uint32).reshape(-1)

@@ -6,9 +6,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.infer.program import Program
-from relpref.posterior.codec import Keep, Restore, check_arguments, checked, decode, dump, encode, registered
+from relpref.posterior.codec import (
+    Arrays,
+    Dataset,
+    check_arguments,
+    checked,
+    decode,
+    dump,
+    encode,
+    registered,
+)
 from relpref.registry import name_of
 
 _CALL = {"program": str, "kwargs": dict[str, Any], "engine": dict[str, Any], "complete": bool}
@@ -18,16 +26,8 @@ _CALL = {"program": str, "kwargs": dict[str, Any], "engine": dict[str, Any], "co
 class Origin:
     """How a posterior came about, for whoever wants to fit again with other data.
 
-    Attributes
-    ----------
-    program : callable
-    args, kwargs
-        As the program was called.
-    engine : GaussianEngine or None
-        What fitted it, with its options; None of draws made elsewhere.
-    complete : bool
-        False where priors of the user's own were lost because a file cannot hold them: fitting again with other
-        hyperparameters would then be another model.
+    ``engine``, which has its options, is None of draws made elsewhere. It is not ``complete`` where priors of the user's own were lost
+    because a file cannot hold them: other hyperparameters would be another model.
     """
 
     program: Any
@@ -41,26 +41,27 @@ class Origin:
         """Hyperparameters that were known to the engine."""
         return self.engine.fixed if self.engine else {}
 
-    @property
-    def keywords(self) -> dict[str, Any]:
-        """The keywords that the program was called with, those bound by ``functools.partial`` included."""
-        bound: dict[str, Any] = {}
-        program = self.program
+    def unbound(self) -> "Origin":
+        """The same call with what was bound by ``functools.partial`` among the arguments, and the data by position."""
+        program: Any = self.program
+        args, keywords = self.args, dict(self.kwargs)
         while isinstance(program, partial):
-            bound = {**program.keywords, **bound}
-            program = program.func
-        return bound | dict(self.kwargs)
+            keywords = {**program.keywords, **keywords}
+            program, args = program.func, (*program.args, *args)
+        args = args or tuple(keywords.pop("data") for _ in range("data" in keywords))
+        return replace(self, program=program, args=args, kwargs=keywords)
+
+    @property
+    def keywords(self) -> Mapping[str, Any]:
+        """The program's keywords but the data, those bound by ``functools.partial`` included."""
+        return self.unbound().kwargs
 
     def datasets(self) -> dict[str, Any]:
         """The data among the program's arguments, by name."""
-        named = {f"argument {place}": value for place, value in enumerate(self.args, 1)} | self.keywords
-        if len(self.args) == 1:
-            named["data"] = named.pop("argument 1")
-        return {
-            n: value
-            for n, value in named.items()
-            if isinstance(value, PreferenceData | Rankings | RelationData)
-        }
+        call = self.unbound()
+        names = ["data"] if len(call.args) == 1 else [f"argument {at}" for at in range(1, len(call.args) + 1)]
+        named = dict(zip(names, call.args, strict=True)) | dict(call.kwargs)
+        return {name: value for name, value in named.items() if isinstance(value, Dataset)}
 
     def with_argument(self, old: Any, new: Any) -> "Origin":
         """The same call with another argument in place of one."""
@@ -68,86 +69,45 @@ class Origin:
         kwargs = {name: new if argument is old else argument for name, argument in self.kwargs.items()}
         return replace(self, args=args, kwargs=kwargs)
 
-    def run(
-        self,
-        sites: Mapping[str, Any] | None,
-        key: Any,
-        *,
-        progress_bar: bool = False,
-        at: Any = None,
-        **changes: Any,
-    ) -> Any:
+    def run(self, sites: Any, key: Any, *, progress_bar: bool = False, at: Any = None, **changes: Any) -> Any:
         """The posterior by the same engine with some options changed, from given sites."""
         engine = self.engine.changed(**changes)
         return engine.run_from(sites, key, *self.args, progress_bar=progress_bar, at=at, **self.kwargs)
-
-    def run_at_draws(
-        self,
-        draws: Mapping[str, Any],
-        key: Any,
-        info: Mapping[str, Any],
-        prior_log_weights: Any,
-        **changes: Any,
-    ) -> Any:
-        """The mixture over given hyperparameters by the same engine with some options changed."""
-        given = {"info": info, "prior_log_weights": prior_log_weights, **self.kwargs}
-        return self.engine.changed(**changes).run_at_draws(draws, key, *self.args, **given)
 
     def read(self) -> Program:
         """The program as it was called, with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
         return Program.for_samples(self.program, self.args, self.kwargs)
 
-    def encoded(self, keep: Keep | None = None) -> str | None:
-        """For a file, if a later session can call the program the same way.
+    def encoded(self) -> tuple[dict[str, Any], str | None]:
+        """Arrays and text for a file, if a later session can call the program the same way: with the data alone, and options that `encode` takes.
 
-        That is: with the data as its only positional argument, and options that are plain values, arrays (if there is a place to
-        ``keep`` them), or registered kernels and likelihoods. Priors are left out, and the origin is marked as incomplete then. Of a
-        program that is not registered only what it is called is kept.
+        Priors are left out, and the origin is incomplete then. Of a program that is not registered only what it is called is kept.
         """
-        origin = self.unbound()
-        if len(origin.args) != 1:
-            return None
+        origin, engine = self.unbound(), self.engine
         kwargs = {name: value for name, value in origin.kwargs.items() if name != "priors"}
         name = name_of("program", origin.program)
         called = getattr(origin.program, "__qualname__", type(origin.program).__name__)
-        engine = self.engine
+        kept: dict[str, Any] = {}
         try:
-            return dump(
-                {
-                    "program": f"program:{name}" if name else called,
-                    "kwargs": encode(kwargs, keep),
-                    "engine": {"engine": engine.name, **engine.options, "fixed": engine.fixed}
-                    if engine
-                    else {},
-                    "complete": origin.complete and not origin.kwargs.get("priors"),
-                }
-            )
+            content = {
+                "program": f"program:{name}" if name else called,
+                "kwargs": encode(kwargs, kept),
+                "engine": {"engine": engine.name, **engine.options, "fixed": engine.fixed} if engine else {},
+                "complete": origin.complete and not origin.kwargs.get("priors"),
+            }
+            return (kept, dump(content)) if len(origin.args) == 1 else ({}, None)
         except TypeError:
-            return None
+            return {}, None
 
     @classmethod
-    def decoded(
-        cls, stored: str | None, data: Any, restore: Restore | None = None, program: Any = None
-    ) -> "Origin | None":
-        """The inverse of `encoded`; None where the program is not registered and none is given.
-
-        Parameters
-        ----------
-        stored : str or None
-        data
-            The program's argument.
-        restore : callable, optional
-            Gives back what was kept.
-        program : callable, optional
-            The caller's own, in place of the one that the file names.
-        """
+    def decoded(cls, stored: str | None, data: Any, arrays: Arrays, program: Any = None) -> "Origin | None":
+        """The inverse of `encoded`; None where the program is not registered and none of the caller's own is given."""
         if stored is None:
             return None
         content = checked(json.loads(stored), _CALL, "the call of the program")
-        kwargs = checked(decode(content["kwargs"], restore), dict[str, Any], "the program's arguments")
-        if (
-            program is None and ":" in content["program"]
-        ):  # one that was not registered has no kind before its name
+        kwargs = checked(decode(content["kwargs"], arrays), dict[str, Any], "the program's arguments")
+        # One that was not registered has no kind before its name.
+        if program is None and ":" in content["program"]:
             program = registered(("program",), content["program"])
         if program is None:
             return None
@@ -158,13 +118,3 @@ class Origin:
             check_arguments(made, options, made.__name__)
             engine = made(program, **options)
         return cls(program, (data,), kwargs, engine, content["complete"])
-
-    def unbound(self) -> "Origin":
-        """The same call with the keywords that were bound to the program among the others, and the data by position."""
-        program: Any = self.program
-        args = self.args
-        while isinstance(program, partial):
-            program, args = program.func, (*program.args, *args)
-        keywords = self.keywords
-        args = args if args else tuple(keywords.pop("data") for _ in range("data" in keywords))
-        return replace(self, program=program, args=args, kwargs=keywords)

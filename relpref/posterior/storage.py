@@ -26,15 +26,15 @@ from relpref.posterior.utility import UtilityPosterior
 def load(path: str | os.PathLike[str], *, program: Any = None) -> Posterior | RelationPosterior:
     """Read a posterior that `Posterior.save` or `RelationPosterior.save` wrote.
 
-    Nothing that the file names is imported or called: programs, kernels and likelihoods are looked up among those of the package and those
-    given to `relpref.register`, and their arguments are checked against the types they declare.
+    Nothing that the file names is imported or called: programs, kernels and likelihoods are those of the package and those given to
+    `relpref.register`, and their arguments are checked against the types they declare.
 
     Parameters
     ----------
     path : path
     program : callable, optional
         The numpyro program that was fitted, where it is your own: a file keeps its arguments and what it was called, not the program.
-        Without it, such a posterior answers questions about the entities it knows, and cannot be updated.
+        Without it, such a posterior answers questions about the items it knows, and cannot be updated.
 
     Returns
     -------
@@ -46,81 +46,70 @@ def load(path: str | os.PathLike[str], *, program: Any = None) -> Posterior | Re
     StorageError
         If the file is missing, damaged, not a posterior, or from a newer version.
     """
-    file_path = Path(path)
-    arrays, attributes = read(file_path)
+    arrays, attributes = read(Path(path))
     schema = attributes.get("relpref_schema")
     if schema is None:
-        raise StorageError(f"{file_path} is a netCDF file, but holds no relpref posterior")
+        raise StorageError(f"{path} is a netCDF file, but holds no relpref posterior")
     if not isinstance(schema, int | np.integer):
-        raise StorageError(f"{file_path} is damaged: its schema is {shown(schema)}; save the posterior again")
-    if int(schema) > SCHEMA:
+        raise StorageError(f"{path} is damaged: its schema is {shown(schema)}; save the posterior again")
+    if schema > SCHEMA:
         raise StorageError(
-            f"{file_path} has schema {int(schema)}; this relpref reads up to {SCHEMA}: install a newer one"
+            f"{path} has schema {schema}; this relpref reads up to {SCHEMA}: install a newer one"
         )
-    if int(schema) < OLDEST:
+    if schema < OLDEST:
         raise StorageError(
-            f"{file_path} has schema {int(schema)}, from before version 0.1; this relpref reads {OLDEST} to {SCHEMA}: fit again and save"
+            f"{path} has schema {schema}, from before version 0.1; this relpref reads {OLDEST} to {SCHEMA}: fit again and save"
         )
     if attributes.get("relpref_sha256") != checksum(arrays, str(attributes.get("relpref"))):
-        raise StorageError(f"{file_path} is damaged: its checksum does not fit; save the posterior again")
+        raise StorageError(f"{path} is damaged: its checksum does not fit; save the posterior again")
     try:
         return unpack(arrays, attributes["relpref"], program, int(schema))
     except StorageError as error:
-        raise StorageError(f"{file_path}: {error}") from error
+        raise StorageError(f"{path}: {error}") from error
 
 
 class _Arrays(dict[str, Any]):
-    """The arrays of a file, and which of them were looked at."""
+    """The arrays of a file, and which of them nobody looked at."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         super().__init__(arrays)
-        self.used: set[str] = set()
+        self.unused = set(arrays)
 
     def __getitem__(self, name: str) -> Any:
-        self.used.add(name)
+        self.unused.discard(name)
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One of them, if it is there."""
-        self.used.add(name)
+        self.unused.discard(name)
         return super().get(name, default)
 
 
 def unpack(
     arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA
 ) -> Posterior | RelationPosterior:
-    """A posterior from the arrays and the JSON of a file.
-
-    Raises
-    ------
-    StorageError
-        If they are not what ``posterior.arrays()`` makes.
-    """
-    known = _Arrays(arrays)
+    """A posterior from the arrays and the JSON of a file; an error where ``posterior.arrays()`` would not make these."""
+    watched = _Arrays(arrays)
     try:
         content = json.loads(text)
         if schema < 3:
             content = _without_individual(content)
-        kind: type[Posterior | RelationPosterior] = Posterior
-        if isinstance(content, dict):
-            named = {"relation": RelationPosterior, "class": ClassPosterior}
-            kind = named.get(str(content.get("kind")), UtilityPosterior if content.get("data") else Posterior)
-        posterior: Any = kind.from_arrays(known, content, program)
+        named = {"relation": RelationPosterior, "class": ClassPosterior}
+        plain = UtilityPosterior if content.get("data") else Posterior
+        kind: type[Posterior | RelationPosterior] = named.get(str(content.get("kind")), plain)
+        posterior: Any = kind.from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:
-            posterior = replace(posterior, belief=_implicit(known, posterior))
+            posterior = replace(posterior, belief=_implicit(watched, posterior))
     except StorageError:
         raise
     except Exception as error:  # of a damaged or forged file any part may be anything
         raise StorageError(f"the file is incomplete ({shown(error)}); save the posterior again") from error
-    if known.keys() - known.used:
-        raise StorageError(
-            f"nothing is known of the arrays {listed(sorted(known.keys() - known.used))}; it is damaged"
-        )
+    if watched.unused:
+        raise StorageError(f"nothing is known of the arrays {listed(sorted(watched.unused))}; it is damaged")
     return posterior
 
 
 def _without_individual(content: dict[str, Any]) -> dict[str, Any]:
-    """What a file of before schema 3 says, with what its programs left unsaid: entities had no parts of their own."""
+    """What a file of before schema 3 says, with what its programs left unsaid: items had no parts of their own."""
     if not content.get("origin"):
         return content
     origin = json.loads(content["origin"])
@@ -146,7 +135,7 @@ def _implicit(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> Implici
         if group == "dual/":
             return ImplicitBelief(location, Conditioned(reading.prior, touched, projection, weights))
         parts, _ = low_rank_parts(reading, arrays["key"])
-        sparse = SparsePosterior.at(parts, reading.ends.T, reading.entries.T, weights)
+        sparse = SparsePosterior.at(parts, reading.column, reading.entry, weights)
         return ImplicitBelief(location, sparse)
 
 
@@ -155,7 +144,7 @@ class Forgotten(Unknown):
 
     def _refuse(self, *_: Any) -> Any:
         raise StorageError(
-            "the file keeps the means of so many entities, but not the program of your own that says how they vary together; fit again"
+            "the file keeps the means of so many items, but not the program of your own that says how they vary together; fit again"
         )
 
     block = matmul = row_means = scaled = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]

@@ -17,7 +17,7 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
-from relpref.likelihoods.models import PLATES
+from relpref.likelihoods.comparison import PLATES
 from relpref.linalg import real
 from relpref.posterior.gaussian import Belief, Margins
 
@@ -27,70 +27,36 @@ Positions = NDArray[np.int32]
 def questions(
     data: PreferenceData, first: Positions, second: Positions, rater: Any, shown_first: Any
 ) -> Comparisons:
-    """Pairs as answers of the data's kind, by a typical rater and with no position known where none is named.
-
-    Parameters
-    ----------
-    data : PreferenceData
-    first, second : array of int32, shape (k,)
-    rater : label or None
-    shown_first : iterable of k labels or None
-
-    Raises
-    ------
-    DataError
-        If the data does not speak of raters or positions, or a label is none of the pair.
-    UnknownLabelError
-        If the rater never answered.
-    """
-    known = data.comparisons
-    columns: dict[str, Any] = {
-        name: np.zeros(len(first), column.dtype) for name, column in known.columns.items()
-    }
+    """Pairs as answers of the data's kind, by a typical rater and with no position where None is given."""
+    answers = data.comparisons
+    columns: dict[str, Any] = {n: np.zeros(len(first), c.dtype) for n, c in answers.columns.items()}
     columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None}
     if rater is not None:
-        columns["rater"] = np.full(len(first), _rater(known, rater), dtype=np.int32)
+        columns["rater"] = np.full(len(first), _rater(answers, rater), dtype=np.int32)
     if shown_first is not None:
-        if known.shown_first is None:
+        if answers.shown_first is None:
             raise DataError(
-                "shown_first is given, but the answers do not say which entity was shown first; leave it out, "
+                "shown_first is given, but the answers do not say which item was shown first; leave it out, "
                 "or fit answers with a column shown_first"
             )
         columns["shown_first"] = _shown_first(data, first, second, shown_first)
-    return Comparisons(**columns, raters=known.raters, strengths=known.strengths)
+    return replace(answers, **columns)
 
 
 def of_one_rater(asked: Comparisons, parameters: Mapping[str, Any]) -> tuple[Comparisons, dict[str, Any]]:
-    """Answers of one rater, or of a typical one, without all the others: how many there are must not matter to what is compiled.
-
-    Parameters
-    ----------
-    asked : Comparisons
-    parameters : mapping from site to array
-        Those of raters have one entry for each along the last axis.
-    """
+    """Answers of one rater, or of a typical one, without all the others: how many there are must not matter to what is compiled."""
+    shared = {site: value for site, value in parameters.items() if site not in PLATES}
     if asked.rater is None:
-        known = {site: value for site, value in parameters.items() if site not in PLATES}
-        return replace(asked, raters=()), known
-    rater = int(asked.rater[0])
-    known = {
-        site: np.asarray(value)[..., rater : rater + 1] if site in PLATES else value
-        for site, value in parameters.items()
-    }
-    alone: dict[str, Any] = {"rater": np.zeros_like(asked.rater), "raters": asked.raters[rater : rater + 1]}
-    return replace(asked, **alone), known
+        return replace(asked, raters=()), shared
+    one = slice(int(asked.rater[0]), int(asked.rater[0]) + 1)
+    own = {site: np.asarray(value)[..., one] for site, value in parameters.items() if site in PLATES}
+    return replace(asked, rater=np.zeros_like(asked.rater), raters=asked.raters[one]), shared | own
 
 
 def expectations(
     posterior: Any, model: AnswerModel, answers: Comparisons, asked: Comparisons, gaps: Margins
 ) -> dict[str, Any]:
-    """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from.
-
-    Raises
-    ------
-    DataError
-        If the posterior's program does not have the parameters of the likelihood.
-    """
+    """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from."""
     draws = posterior.hyperparameter_draws
     parameters = {}
     for site in model.parameters(answers):
@@ -102,11 +68,8 @@ def expectations(
         parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
     asked, parameters = of_one_rater(asked, parameters)
     with jax.enable_x64(True):
-        found = _expectations(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
-        columns = {name: np.asarray(value) for name, value in found.items()}
-    if asked.tie is None:
-        columns.pop("tie", None)
-    return columns
+        expected = _expectations(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
+    return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
 
 
 @partial(jax.jit, static_argnums=0)
@@ -118,43 +81,44 @@ def _expectations(
     variances: Array,
     weights: Array,
 ) -> dict[str, Array]:
-    def one(parameters: Mapping[str, Array], mean: Array, variance: Array) -> dict[str, Array]:
+    def one(component: tuple[Mapping[str, Array], Array, Array]) -> dict[str, Array]:
+        parameters, mean, variance = component
         return model(real(mean), asked, **parameters).predict(real(mean), real(variance))
 
     # A fixed parameter beside draws of the others has one value for all.
     size = len(means)
     spread = {site: jnp.broadcast_to(value, (size, *value.shape[1:])) for site, value in parameters.items()}
-    found = jax.lax.map(lambda each: one(*each), (spread, means, variances))
-    return {name: jnp.asarray(weights) @ value for name, value in found.items()}
+    expected = jax.lax.map(one, (spread, means, variances))
+    return {name: jnp.asarray(weights) @ value for name, value in expected.items()}
 
 
-def _rater(known: Comparisons, rater: Any) -> int:
-    if known.rater is None:
+def _rater(answers: Comparisons, rater: Any) -> int:
+    if answers.rater is None:
         raise DataError(
             f"rater is {shown(rater)}, but the answers do not say who gave them; leave it out, or fit answers with a column rater"
         )
-    if rater not in known.raters:
-        close = nearest(rater, known.raters)
-        hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(known.raters)}"
+    if rater not in answers.raters:
+        close = nearest(rater, answers.raters)
+        hint = f"nearest: {listed(close)}" if close else f"the raters are {listed(answers.raters)}"
         raise UnknownLabelError(
             f"rater: {shown(rater)} has given no answer; {hint}; leave rater out for a typical one"
         )
-    return known.raters.index(rater)
+    return answers.raters.index(rater)
 
 
 def _shown_first(
     data: PreferenceData, first: Positions, second: Positions, labels: Iterable[Any]
 ) -> NDArray[np.int8]:
-    given = [labels] if isinstance(labels, str) else list(labels)
-    if len(given) != len(first):
-        raise DataError(f"shown_first has {len(given)} labels for {len(first)} pairs; give one for each")
-    ends = np.full(len(given), -1, dtype=np.int32)
-    named = [row for row, label in enumerate(given) if label is not None]
-    ends[named] = data.index([given[row] for row in named])
+    labels = [labels] if isinstance(labels, str) else list(labels)
+    if len(labels) != len(first):
+        raise DataError(f"shown_first has {len(labels)} labels for {len(first)} pairs; give one for each")
+    ends = np.full(len(labels), -1, dtype=np.int32)
+    named = [row for row, label in enumerate(labels) if label is not None]
+    ends[named] = data.index([labels[row] for row in named])
     for row in named:
         if ends[row] not in (first[row], second[row]):
             raise DataError(
-                f"shown_first[{row}] is {shown(given[row])}, which is not in the pair; name one of its two"
+                f"shown_first[{row}] is {shown(labels[row])}, which is not in the pair; name one of its two"
             )
     return np.where(ends < 0, 0, np.where(ends == first, 1, -1)).astype(np.int8)
 
@@ -164,90 +128,54 @@ RANK_DRAWS = 4000
 
 
 def ranking_table(
-    belief: Belief,
-    labels: Iterable[Hashable],
-    interval: float,
-    rng: np.random.Generator | None,
-    name: str,
+    belief: Belief, labels: Iterable[Hashable], interval: float, rng: np.random.Generator | None, name: str
 ) -> pd.DataFrame:
-    """The entries of a belief, highest first.
-
-    Parameters
-    ----------
-    belief : Belief
-        About n values.
-    labels : iterable of n labels
-    interval : float
-        Probability of the intervals, between 0 and 1.
-    rng : numpy Generator or None
-        For the ranks, which come from 4000 draws; None leaves them out.
-    name : str
-        Of the index.
-
-    Returns
-    -------
-    DataFrame
-        ``mean``, ``sd``, ``lower``, ``upper``, ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``.
-
-    Raises
-    ------
-    DataError
-        If ``interval`` is no probability.
-    """
+    """The entries of a distribution, highest first, by label; ranks come from draws, and without a generator there are none."""
     check_interval(interval)
-    lower, upper = belief.interval(interval)
-    columns = {"mean": belief.mean(), "sd": belief.sd(), "lower": lower, "upper": upper}
-    index = pd.Index(objects(labels), name=name, tupleize_cols=False)
     ranks = {} if rng is None else _rank_columns(belief, interval, rng)
-    table = pd.DataFrame(columns | ranks, index=index)
+    table = pd.DataFrame(summaries(belief, interval) | ranks, index=label_index(labels, name))
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
 
 def ranking_of_the_best(belief: Any, labels: Sequence[Hashable], interval: float, top: int) -> pd.DataFrame:
-    """The entities, highest mean first, with intervals for the best.
-
-    Parameters
-    ----------
-    belief : ImplicitBelief
-        About n utilities.
-    labels : sequence of n labels
-    interval : float
-        Probability of the intervals.
-    top : int
-        How many get one, from 0.
-
-    Returns
-    -------
-    DataFrame
-        ``mean``, ``sd``, ``lower``, ``upper``, less the average of all; the last three NaN below the first ``top``.
-
-    Raises
-    ------
-    DataError
-        If ``top`` is no whole number from 0.
-    """
+    """As `ranking_table`, relative to the average and without a matrix; sd, lower and upper are NaN below the first ``top``."""
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
         raise DataError(
             f"top is {top!r}; give a whole number from 0, of how many of the best intervals are wanted"
         )
     means = belief.mean() - belief.mean().mean()
     order = np.argsort(-means, kind="stable")
-    columns = {name: np.full(belief.size, np.nan) for name in ("sd", "lower", "upper")}
+    sds, reach = np.full(belief.size, np.nan), float(ndtri(0.5 + interval / 2))
     best = order[:top]
     if len(best) and np.all(np.isfinite(means)):
-        mean, sd = belief.relative(best)
-        reach = float(ndtri(0.5 + interval / 2)) * sd
-        known = {"sd": sd, "lower": mean - reach, "upper": mean + reach}
-        for name, values in known.items():
-            columns[name][: len(best)] = values
-    index = pd.Index(objects(labels[at] for at in order), name="entity", tupleize_cols=False)
-    return pd.DataFrame({"mean": means[order], **columns}, index=index)
+        _, sds[: len(best)] = belief.relative(best)
+    mean = means[order]
+    columns = {"mean": mean, "sd": sds, "lower": mean - reach * sds, "upper": mean + reach * sds}
+    return pd.DataFrame(columns, index=label_index((labels[at] for at in order), "entity"))
+
+
+def summaries(belief: Belief, interval: float) -> dict[str, Any]:
+    """Columns about every entry."""
+    lower, upper = belief.interval(interval)
+    return {"mean": belief.mean(), "sd": belief.sd(), "lower": lower, "upper": upper}
+
+
+def preference_table(pairs: Sequence[Any], expected: Mapping[str, Any], margins: Margins) -> pd.DataFrame:
+    """Pairs, what is expected of their next answers, and their differences."""
+    ends = {name: objects(pair[end] for pair in pairs) for end, name in enumerate(("first", "second"))}
+    differences = {"p_better": margins.positive, "gap_mean": margins.mean, "gap_sd": margins.sd}
+    return pd.DataFrame({**ends, **expected, **differences})
 
 
 def check_interval(interval: float) -> None:
     """Refuse what is no probability."""
     if not 0 < interval < 1:
         raise DataError(f"interval is {interval}; it is a probability between 0 and 1, such as 0.9")
+
+
+def label_index(labels: Iterable[Any], name: str) -> pd.Index:
+    """Of a table; tuples are labels, too."""
+    return pd.Index(objects(labels), name=name, tupleize_cols=False)
 
 
 def objects(labels: Iterable[Any]) -> np.ndarray[Any, Any]:
@@ -287,13 +215,7 @@ def _ranks(draws: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[
 
 
 def pairs_of_labels(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """The pairs that a question is about.
-
-    Raises
-    ------
-    DataError
-        If something is not a pair.
-    """
+    """The pairs that a question is about."""
     listed = list(pairs)
     for row, pair in enumerate(listed):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:

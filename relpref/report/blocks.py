@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from relpref.data import arrays as messages
 
 @dataclass(frozen=True)
 class Section:
-    """An additional section; it stands after the summary, in the order given.
+    """An additional section of the page.
 
     Parameters
     ----------
@@ -63,29 +64,25 @@ def shorten(text: str, longest: int = _LONGEST_SHOWN) -> str:
 
 
 class Names:
-    """How the entities are called on the page.
-
-    Parameters
-    ----------
-    labels : sequence of hashable
-        In the order of the data.
-    """
+    """How things are called on the page, in the order of their labels."""
 
     def __init__(self, labels: Sequence[Any]) -> None:
         plain = [clean(label) or "(empty)" for label in labels]
-        # 1 and "1" are different entities; of "a b" and "a  b" quotation marks would not tell.
-        used, exact = Counter(plain), [clean(repr(label)) for label in labels]
-        times = Counter(exact)
-        told = [
-            text if used[text] == 1 or times[said] > 1 else said
-            for text, said in zip(plain, exact, strict=True)
-        ]
-        self.full = _distinct(told)
+        # 1 and "1" are different items; of "a b" and "a  b" quotation marks would not tell.
+        exact = [clean(repr(label)) for label in labels]
+        used, times = Counter(plain), Counter(exact)
+        pairs = zip(plain, exact, strict=True)
+        self.full = _distinct([one if used[one] == 1 or times[other] > 1 else other for one, other in pairs])
         self.short = _distinct([shorten(text) for text in self.full], _LONGEST_SHOWN)
 
     def inline(self, position: int) -> str:
         """A name within a sentence."""
-        return isolated(self.short[position])
+        return isolated(self.short[int(position)])
+
+    def cells(self, positions: Iterable[int]) -> list["Cell"]:
+        """Names in a table; those that are cut have the whole name as their title."""
+        pairs = ((self.short[int(position)], self.full[int(position)]) for position in positions)
+        return [Cell(short, full if short != full else None) for short, full in pairs]
 
 
 def _distinct(names: Sequence[str], longest: int | None = None) -> list[str]:
@@ -125,6 +122,14 @@ def whole(number: int) -> str:
     return unbroken(f"{int(number):,}".replace(",", " "))
 
 
+def spans(
+    lower: Iterable[float], upper: Iterable[float], decimals: int | None, between: str = " to "
+) -> list[str]:
+    """Pairs of numbers, such as ``0.12 to 0.34``; to three significant digits where ``decimals`` is None."""
+    write = significant if decimals is None else partial(fixed, decimals=decimals)
+    return [f"{write(low)}{between}{write(high)}" for low, high in zip(lower, upper, strict=True)]
+
+
 def unbroken(text: str) -> str:
     """Keep the thousands of a number together at the end of a line."""
     return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\u202f", text)
@@ -161,6 +166,17 @@ def fixed(number: float, decimals: int = 2) -> str:
         return "–"
     text = f"{number:.{decimals}f}"
     return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")
+
+
+def signed_fixed(number: float) -> str:
+    """A number with its sign, where it is not zero."""
+    text = fixed(number)
+    return f"+{text}" if number > 0 and text != "0.00" else text
+
+
+def about(number: float) -> str:
+    """A number with one decimal, where it has one."""
+    return fixed(number, 1).removesuffix(".0")
 
 
 def significant(number: float, digits: int = 3) -> str:
@@ -227,16 +243,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A heading, and numbers for the sentences under it.
-
-    Attributes
-    ----------
-    title : str
-    macro : str
-        Where the sentences are: a template and its macro, such as ``utilities.html:ranking``.
-    facts : mapping
-        What the macro is called with.
-    """
+    """A heading, and what the sentences under it are about: ``macro`` of a template, such as ``utilities.html:ranking``, gets ``facts``."""
 
     title: str
     macro: str
@@ -266,26 +273,25 @@ def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
     return Cell(short, None if short == full else full)
 
 
-def grid(
-    caption: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    numeric: Iterable[int] = (),
-    heading: int = 0,
-) -> Grid:
-    """A table from cells and plain text."""
-    filled = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in rows]
-    return Grid(caption, columns, filled, heading, frozenset(numeric))
+def grid(caption: str, columns: Iterable[tuple[str, Iterable[Cell | str]]]) -> Grid:
+    """A table by columns; a heading that begins with ">" is one of numbers, and the first other one names the rows."""
+    names, values = zip(*columns, strict=True)
+    rows = [
+        [one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in zip(*values, strict=True)
+    ]
+    words = [place for place, name in enumerate(names) if not name.startswith(">")]
+    right = frozenset(range(len(names))) - frozenset(words)
+    return Grid(caption, [name.removeprefix(">") for name in names], rows, words[0] if words else 0, right)
 
 
 def from_frame(frame: pd.DataFrame, caption: str) -> Grid:
     """The first rows and columns of a user's DataFrame."""
     head = frame.iloc[:MOST_ROWS, :MOST_COLUMNS]
-    columns = [clean(name) for name in head.columns]
-    values: list[list[Any]] = [head.iloc[:, position].tolist() for position in range(head.shape[1])]
-    numeric = [place for place, dtype in enumerate(head.dtypes) if pd.api.types.is_numeric_dtype(dtype)]
+    columns = [(clean(name), head.iloc[:, place]) for place, name in enumerate(head.columns)]
+    numeric = [pd.api.types.is_numeric_dtype(values.dtype) for _, values in columns]
     if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
-        columns = [", ".join(clean(name) for name in frame.index.names if name is not None), *columns]
-        values = [head.index.tolist(), *values]
-        numeric = [position + 1 for position in numeric]
-    return grid(caption, columns, ([cell(one) for one in row] for row in zip(*values, strict=True)), numeric)
+        name = ", ".join(clean(name) for name in frame.index.names if name is not None)
+        columns, numeric = [(name, head.index), *columns], [False, *numeric]
+    rows = list(zip(*([cell(one) for one in values.tolist()] for _, values in columns), strict=True))
+    right = frozenset(place for place, is_number in enumerate(numeric) if is_number)
+    return Grid(caption, [name for name, _ in columns], rows, 0, right)

@@ -3,28 +3,15 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from relpref.data import RelationData
 from relpref.errors import RelprefError
 from relpref.infer import ClassPosterior
-from relpref.kernels import Kendall
 from relpref.models import kronecker_classifier, ranking_classifier
-from relpref.posterior.gaussian import Floats
-from relpref.report.blocks import (
-    Chapter,
-    Contents,
-    Grid,
-    clean,
-    counted_share,
-    grid,
-    percent,
-    shorten,
-    whole,
-)
-from relpref.report.model import hyperparameters, methods, options_of, program_of
+from relpref.report.blocks import Chapter, Contents, clean, percent, shorten
+from relpref.report.model import hyperparameters, kernels_of, methods, options_of, program_of
 from relpref.report.trust import Checked
 
 _MOST_CLASSES = 30
@@ -35,12 +22,7 @@ _SURPRISING = 0.25
 
 
 class Subject:
-    """A posterior with what several chapters need of it.
-
-    Parameters
-    ----------
-    posterior : ClassPosterior
-    """
+    """A posterior with what several chapters need of it."""
 
     def __init__(self, posterior: ClassPosterior) -> None:
         data: Any = posterior.data
@@ -56,60 +38,35 @@ class Subject:
 def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
     """The page of a classifier."""
     subject = Subject(posterior)
-    held = subject.checked.held_out
-    scored = held is not None and np.isfinite(held.accuracy)
-    facts = {
-        "classes": [f"“{name}”" for name in subject.classes],
-        "number": len(subject.label),
-        "edges": subject.edges,
-        "accuracy": held.accuracy if held is not None and scored else None,
-        "guessing": held.summary().loc["accuracy", "baseline"] if held is not None and scored else None,
-    }
     chapters = [_learned(subject), _uncertain(subject), _quality(subject), _surprises(subject)]
     known = program_of(posterior) in (ranking_classifier, kronecker_classifier)
+    link = subject.options.get("link", "probit") if known else None
+    named = [f"“{name}”" for name in subject.classes]
+    facts = {"s": subject, "named": named, "held": subject.checked.held_out}
     return Contents(
         "Classification report",
         Chapter("", "classes.html:summary", facts),
         [*chapters, hyperparameters(posterior)],
-        methods(
-            posterior,
-            "classes.html:methods",
-            edges=subject.edges,
-            link=subject.options.get("link", "probit") if known else None,
-            several=len(subject.classes) > 2,
-        ),
+        methods(posterior, "classes.html:methods", s=subject, link=link),
     )
 
 
 def _learned(subject: Subject) -> Chapter:
     """What was learned from."""
-    posterior = subject.posterior
+    posterior, options = subject.posterior, subject.options
     counts = np.bincount(subject.label, minlength=len(subject.classes))
-    total = max(int(counts.sum()), 1)
     order = np.argsort(-counts, kind="stable") if len(counts) > _MOST_CLASSES else np.arange(len(counts))
-    rows = [
-        [
-            subject.classes[position],
-            whole(counts[position]),
-            counted_share(counts[position], total, "none", ">99.9%"),
-        ]
-        for position in order[:_MOST_CLASSES]
-    ]
-    kernel, landmarks = subject.options.get("kernel"), subject.options.get("landmarks")
-    if kernel is None and program_of(posterior) is ranking_classifier:
-        kernel = Kendall()
-    weights, rows_of_landmarks = posterior.slices.get("weight"), getattr(landmarks, "rows", None)
-    features = (
-        None if weights is None else (weights.stop - weights.start) // max(len(posterior.classes) - 1, 1)
-    )
+    kernel, landmarks = kernels_of(posterior).get("rankings"), options.get("landmarks")
+    weights, rows = posterior.slices.get("weight"), getattr(landmarks, "rows", None)
+    several = max(len(posterior.classes) - 1, 1)
     facts = {
-        "data": posterior.data,
-        "edges": subject.edges,
-        "table": grid("Classes", ("Class", "Edges" if subject.edges else "Rankings", "Share"), rows, (1, 2)),
+        "s": subject,
+        "rows": [(subject.classes[row], counts[row]) for row in order[:_MOST_CLASSES]],
+        "total": max(int(counts.sum()), 1),
         "without": [f"“{subject.classes[position]}”" for position in np.flatnonzero(counts == 0)],
-        "kernel": None if kernel is None else type(kernel).__name__,
-        "features": features,
-        "landmarks": None if rows_of_landmarks is None else len(rows_of_landmarks),
+        "kernel": None if kernel is None else kernel.sentence,
+        "features": None if weights is None else (weights.stop - weights.start) // several,
+        "landmarks": None if rows is None else len(rows),
         "error": float(getattr(landmarks, "error", np.nan)),
     }
     return Chapter("What was learned from", "classes.html:learned", facts)
@@ -124,57 +81,34 @@ def _uncertain(subject: Subject) -> Chapter:
     except RelprefError as error:
         return Chapter(title, "common.html:left_out", {"why": clean(error)})
     values = chances.to_numpy()
-    ends = None if latent is None else _interval(subject, latent)
-    rows = []
-    for row in np.argsort(values.max(axis=1), kind="stable")[:_ROWS]:
-        best, label = int(values[row].argmax()), chances.index[row]
-        name = " – ".join(shorten(clean(end)) for end in (label if subject.edges else (label,)))
-        line = [name, subject.classes[best], percent(values[row, best])]
-        if ends is not None:
-            low, high = ends[row] if best == 1 else 1 - ends[row, ::-1]
-            line.append(f"{percent(low)} to {percent(high)}")
-        rows.append(line)
-    columns = [
-        "Example",
-        "Most probable class",
-        "Probability",
-        *(["90% interval"] if ends is not None else []),
-    ]
+    rows = np.argsort(values.max(axis=1), kind="stable")[:_ROWS]
+    labels = [chances.index[row] if subject.edges else (chances.index[row],) for row in rows]
+    best = values[rows].argmax(axis=1)
     facts = {
         "sure": float(np.mean(values.max(axis=1) > 0.9)),
-        "intervals": ends is not None,
-        "table": grid("The least certain examples", columns, rows, range(2, len(columns))),
+        "examples": [" – ".join(shorten(clean(end)) for end in label) for label in labels],
+        "best": [subject.classes[place] for place in best],
+        "chances": values[rows, best],
+        "intervals": None,
     }
+    if latent is not None:
+        mean, sd = latent["mean"].to_numpy()[rows], latent["sd"].to_numpy()[rows]
+        ends = np.stack([mean - _REACH * sd, mean + _REACH * sd], axis=1)
+        ends = expit(ends) if subject.options.get("link") == "logit" else ndtr(ends)
+        ends = np.where(best[:, None] == 1, ends, 1 - ends[:, ::-1])
+        facts["intervals"] = [f"{percent(low)} to {percent(high)}" for low, high in ends]
     return Chapter(title, "classes.html:uncertain", facts)
 
 
-def _interval(subject: Subject, latent: pd.DataFrame) -> Floats:
-    """Of the probability of the second class, shape (m, 2)."""
-    mean, sd = latent["mean"].to_numpy(), latent["sd"].to_numpy()
-    ends = np.stack([mean - _REACH * sd, mean + _REACH * sd], axis=1)
-    return np.asarray(expit(ends) if subject.options.get("link") == "logit" else ndtr(ends))
-
-
 def _quality(subject: Subject) -> Chapter:
-    """How far to trust it."""
-    held, classes = subject.checked.held_out, len(subject.classes)
-    facts = subject.checked.facts() | {"classes": classes, "confused": None}
-    if held is not None and classes <= _MOST_CONFUSED:
-        facts["confused"] = _taken_for(subject, held.chances, held.outcome)
+    """How far to trust it, with the confusion table of the examples left out."""
+    held, size = subject.checked.held_out, len(subject.classes)
+    facts = subject.checked.facts() | {"classes": subject.classes, "confused": None}
+    if held is not None and size <= _MOST_CONFUSED:
+        confused = np.zeros((size, size), dtype=int)
+        np.add.at(confused, (held.outcome, held.chances.argmax(axis=1)), 1)
+        facts["confused"] = confused
     return Chapter("How far to trust it", "classes.html:quality", facts)
-
-
-def _taken_for(subject: Subject, chances: Floats, outcome: NDArray[np.intp]) -> Grid:
-    """The confusion table of the examples left out."""
-    size = len(subject.classes)
-    table = np.zeros((size, size), dtype=int)
-    np.add.at(table, (outcome, chances.argmax(axis=1)), 1)
-    rows = [
-        [name, *(whole(number) for number in row), counted_share(row[position], row.sum())]
-        for position, (name, row) in enumerate(zip(subject.classes, table, strict=True))
-    ]
-    columns = ("Class", *(f"taken for {name}" for name in subject.classes), "Right")
-    return grid("Who was taken for whom, when left out", columns, rows, range(1, size + 2))
 
 
 def _surprises(subject: Subject) -> Chapter | None:
@@ -183,23 +117,13 @@ def _surprises(subject: Subject) -> Chapter | None:
     if held is None:
         return None
     odd = held.table[held.table["probability"] < _SURPRISING].sort_values("log_score", kind="stable")
-    names = ("source", "target") if subject.edges else ("ranker",)
-    rows = [
-        [
-            " – ".join(shorten(clean(row[name])) for name in names),
-            clean(row["class"]),
-            percent(row["probability"]),
-            subject.classes[int(held.chances[position].argmax())],
-        ]
-        for position, row in zip(odd.index[:_ROWS], odd.head(_ROWS).to_dict("records"), strict=True)
-    ]
-    columns = ("Example", "Class", "Its probability", "Expected instead")
+    head, names = odd.head(_ROWS), ["source", "target"] if subject.edges else ["ranker"]
     facts = {
         "number": len(held.table),
         "count": len(odd),
         "expected": round(float(np.where(held.chances < _SURPRISING, held.chances, 0.0).sum())),
-        "table": grid("What contradicts the rest, most surprising first", columns, rows, (2,))
-        if rows
-        else None,
+        "table": head,
+        "examples": [" – ".join(shorten(clean(end)) for end in row) for row in head[names].to_numpy(object)],
+        "instead": [subject.classes[place] for place in held.chances[head.index].argmax(axis=1)],
     }
     return Chapter("Surprising examples", "classes.html:surprises", facts)

@@ -2,30 +2,30 @@
 
 import platform
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from relpref._version import __version__
 from relpref.description import Description, describe
-from relpref.diagnostics.relations import ATTRIBUTES, INDIVIDUAL, parts_of, site_part
-from relpref.infer.search import UNMIXED
-from relpref.kernels import RegularizedLaplacian, SquaredExponential
-from relpref.models import preference_gp, xpgp
-from relpref.models.xpgp import kernels_by_part
+from relpref.diagnostics.comparison import ATTRIBUTES, INDIVIDUAL, parts_of, site_part
+from relpref.infer.sampling import UNMIXED
+from relpref.kernels import Kendall, RegularizedLaplacian, SquaredExponential
+from relpref.models import preference_gp, ranking_classifier, xpgp
+from relpref.models.preference import kernels_by_part
 from relpref.posterior.gaussian import Floats
 from relpref.registry import find
 from relpref.report import plots
-from relpref.report.blocks import Chapter, cell, clean, fixed, grid, percent, significant
+from relpref.report.blocks import Chapter, cell, clean, fixed, percent, significant
 
 _MOST_ROWS = 40
 _MOST_DRAWN = 12
+_LONGEST_READING = 400
 _COPIES = 50  # of the value with the largest weight, where draws have weights
-_NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "entity itself"}
+_NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "item itself"}
 
 
 def options_of(posterior: Any) -> dict[str, Any]:
@@ -43,9 +43,13 @@ def program_of(posterior: Any) -> Any:
 
 def kernels_of(posterior: Any) -> dict[str, Description]:
     """What the kernel of each part says of itself; none where the program is not one whose kernels are known."""
-    if posterior.kind != "utilities" or program_of(posterior) not in (xpgp, preference_gp):
+    if posterior.kind == "relation":
         return {}
-    options = options_of(posterior)
+    program, options = program_of(posterior), options_of(posterior)
+    if program is ranking_classifier:
+        return {"rankings": describe(options.get("kernel") or Kendall())}
+    if posterior.kind != "utilities" or program not in (xpgp, preference_gp):
+        return {}
     used: dict[str, Any] = kernels_by_part(posterior.data, options.get("relation_kernels"))
     used[ATTRIBUTES] = options.get("attribute_kernel") or SquaredExponential()
     parts = [part for part in parts_of(posterior) if part != INDIVIDUAL]
@@ -113,36 +117,32 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         part = site_part(posterior, name) if utilities else None
         kind = name if part is None else name.removeprefix(f"{part}_")
         owners, numbers = _owners(posterior, part, kind, array), array.ravel()
-        columns = (
-            np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1) if name in draws else None
-        )
+        columns = np.empty((1, 0))
+        if name in draws:
+            columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
         for entry in np.argsort(numbers, kind="stable") if kind == "lengthscale" else range(array.size):
-            shown = significant(numbers[entry])
-            if columns is not None:
+            text = significant(numbers[entry])
+            if columns.size:
                 lower, upper = np.quantile(columns[picked, entry], [0.05, 0.95])
-                shown += f" ({significant(lower)} to {significant(upper)})"
+                text += f" ({significant(lower)} to {significant(upper)})"
             reading = _reading(posterior, part, kind, float(numbers[entry]))
-            rows.append((name, owners[entry], shown, reading))
-        if columns is not None:
-            for owner, values in zip(owners, columns.T, strict=True):
-                if np.ptp(values) > 0:
-                    drawn[f"{kind}, {owner}" if array.size > 1 else name] = values[picked]
+            rows.append((cell(name), cell(owners[entry]), text, cell(reading, _LONGEST_READING)))
+        for owner, values in zip(owners, columns.T, strict=False):
+            if np.ptp(values) > 0:
+                drawn[f"{kind}, {owner}" if array.size > 1 else name] = values[picked]
         meanings.append(_meaning(posterior, part, kind))
-    kept = [column for column in range(4) if any(row[column] for row in rows)]
-    columns_kept = [("Name", "Of", "Value", "Reading")[column] for column in kept]
-    table = [[cell(row[column], 400 if column == 3 else 60) for column in kept] for row in rows]
-    drawn = dict(list(drawn.items())[:_MOST_DRAWN])
+    table = zip(("Name", "Of", ">Value", "Reading"), zip(*rows[:_MOST_ROWS], strict=True), strict=True)
     facts = {
+        "posterior": posterior,
         "averaged": bool(draws),
-        "searched": posterior.searched,
         "unanswered": utilities and not posterior.data.num_answers,
-        "converged": posterior.converged,
-        "follow": posterior.kind == "relation",
-        "picture": plots.both(plots.densities, "hyperparameters", drawn) if drawn else None,
-        "table": grid(
-            "Values of the hyperparameters", columns_kept, table[:_MOST_ROWS], (columns_kept.index("Value"),)
-        ),
-        "shown": min(_MOST_ROWS, len(rows)),
+        "picture": plots.both(plots.densities, "hyperparameters", dict(list(drawn.items())[:_MOST_DRAWN]))
+        if drawn
+        else None,
+        # Without what is empty for all.
+        "columns": [
+            (name, cells) for name, cells in table if name == ">Value" or any(one.text for one in cells)
+        ],
         "total": len(rows),
         "meanings": [text for text in dict.fromkeys(meanings) if text],
     }
@@ -176,7 +176,7 @@ def _owners(posterior: Any, part: str | None, kind: str, array: Floats) -> list[
 
 
 _AMPLITUDE = (
-    "Amplitude: the size of a part. Two entities that this part treats as unrelated differ by about 1.4 times as much, "
+    "Amplitude: the size of a part. Two items that this part treats as unrelated differ by about 1.4 times as much, "
     "in the unit of the answers' noise. Near 0 the part is switched off."
 )
 
@@ -184,8 +184,8 @@ _AMPLITUDE = (
 def _meaning(posterior: Any, part: str | None, kind: str) -> str:
     """What a hyperparameter means, as far as what it belongs to says so."""
     if part is None:
-        likelihood = likelihood_of(posterior)
-        return "" if likelihood is None else likelihood.parameters.get(kind, "")
+        described = likelihood_of(posterior) or kernels_of(posterior).get("rankings")
+        return "" if described is None else described.parameters.get(kind, "")
     kernel = kernels_of(posterior).get(part)
     if kernel is None and part != INDIVIDUAL:
         return ""
@@ -207,7 +207,7 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
     if kind == "tie_margin":
         return f"two equals tie in {percent(float(2 * ndtr(number) - 1))} of the answers"
     if part == INDIVIDUAL:
-        return f"two entities typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
+        return f"two items typically differ by {fixed(np.sqrt(2) * number)}, all else equal"
     kernel = None if part is None else kernels_of(posterior).get(part)
     if kernel is None or part is None:
         return ""
@@ -249,22 +249,9 @@ def _value(value: Any) -> str:
 
 
 def versions(posterior: Any) -> Chapter:
-    """What one needs to make the same page again."""
-    rows = [["relpref", __version__], ["Python", platform.python_version()]]
-    rows += [[name, _version(name)] for name in ("jax", "numpyro", "numpy")]
-    rows.append(["Random key", _key(posterior.key)])
-    table = grid("Versions and random key", ("What", "Value"), rows)
-    return Chapter("Versions", "common.html:versions", {"table": table})
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def _key(words: NDArray[Any]) -> str:
-    """A key made by ``jax.random.key(seed)`` as its seed, another by its words."""
-    numbers = [int(word) for word in words]
-    return f"seed {numbers[1]}" if len(numbers) == 2 and numbers[0] == 0 else " ".join(map(str, numbers))
+    """What one needs to make the same page again; a key made by ``jax.random.key(seed)`` is its seed, another its words."""
+    numbers = [int(word) for word in posterior.key]
+    key = f"seed {numbers[1]}" if len(numbers) == 2 and numbers[0] == 0 else " ".join(map(str, numbers))
+    packages = [(name, version(name)) for name in ("jax", "numpyro", "numpy")]
+    rows = [("relpref", __version__), ("Python", platform.python_version()), *packages, ("Random key", key)]
+    return Chapter("Versions", "common.html:versions", {"rows": rows})

@@ -16,18 +16,7 @@ from relpref.files import replaced
 from relpref.infer import InferenceWarning, Posterior, RelationPosterior
 from relpref.registry import find, names
 from relpref.report import blocks, classes, plots, relation, utilities
-from relpref.report.blocks import (
-    Chapter,
-    Contents,
-    Grid,
-    Section,
-    cell,
-    clean,
-    counted,
-    from_frame,
-    grid,
-    significant,
-)
+from relpref.report.blocks import Chapter, Contents, Section, clean, counted, from_frame
 from relpref.report.model import computation, hyperparameters, methods, versions
 from relpref.report.trust import Checked
 
@@ -112,16 +101,14 @@ def render(
 
 def _registered(posterior: Any) -> list[Section]:
     """The sections that registered chapters have for this kind of posterior."""
-    found = []
-    for name in names("chapter"):
-        if name.partition(".")[0] == posterior.kind:
-            section = find("chapter", name)(posterior)
-            if section is not None and not isinstance(section, Section):
-                raise DataError(
-                    f"the chapter {name!r} returned a {type(section).__name__}; return a relpref.report.Section, or None"
-                )
-            found += [] if section is None else [section]
-    return found
+    own = [name for name in names("chapter") if name.partition(".")[0] == posterior.kind]
+    sections = {name: find("chapter", name)(posterior) for name in own}
+    for name, section in sections.items():
+        if section is not None and not isinstance(section, Section):
+            raise DataError(
+                f"the chapter {name!r} returned a {type(section).__name__}; return a relpref.report.Section, or None"
+            )
+    return [section for section in sections.values() if section is not None]
 
 
 def _chapter(section: Section, number: int) -> Chapter:
@@ -144,30 +131,22 @@ _SITE_ROWS = 50
 
 
 def _sites(posterior: Any, wanted: object) -> Contents:
-    """The page of a program without labelled entities: its sites."""
-    sizes = {site: where.stop - where.start for site, where in posterior.slices.items()}
-    widest = float(np.max([np.max(posterior.sd(site=site), initial=0.0) for site in sizes], initial=0.0))
-    inside = [f"{clean(site)} ({counted(size, 'value')})" for site, size in sizes.items()]
-    tables = [_site(posterior, site, size) for site, size in sizes.items()]
+    """The page of a program without labeled items: its sites."""
+    sites = [(clean(name), where.stop - where.start) for name, where in posterior.slices.items()]
+    sds = [posterior.sd(site=name) for name in posterior.slices]
+    tables = [
+        (name, size, posterior.mean(site=site)[:_SITE_ROWS], sd[:_SITE_ROWS])
+        for (name, size), site, sd in zip(sites, posterior.slices, sds, strict=True)
+    ]
     chapters = [
-        Chapter("Posterior", "sites.html:sites", {"tables": tables}),
+        Chapter("Posterior", "sites.html:sites", {"tables": tables, "most": _SITE_ROWS}),
         Chapter("How far to trust it", "sites.html:trust", Checked(posterior).facts()),
         hyperparameters(posterior),
     ]
+    inside = [f"{name} ({counted(size, 'value')})" for name, size in sites]
+    widest = float(np.max([np.max(sd, initial=0.0) for sd in sds], initial=0.0))
     summary = Chapter("", "sites.html:summary", {"sites": inside, "widest": widest})
     return Contents("Posterior report", summary, chapters, methods(posterior, "sites.html:methods"))
-
-
-def _site(posterior: Any, site: str, size: int) -> Grid:
-    """Mean and standard deviation of the values of a Gaussian site."""
-    means, sds = posterior.mean(site=site)[:_SITE_ROWS], posterior.sd(site=site)[:_SITE_ROWS]
-    rows = [
-        [cell(row), significant(mean), significant(sd)]
-        for row, (mean, sd) in enumerate(zip(means, sds, strict=True))
-    ]
-    caption = f"Site {clean(site)}: {counted(size, 'value')}"
-    caption += f", the first {_SITE_ROWS} are shown" if size > _SITE_ROWS else ""
-    return grid(caption, ("Position", "Mean", "Standard deviation"), rows, (0, 1, 2))
 
 
 _KINDS: Mapping[str, Callable[[Any, Any], Contents]] = {
@@ -179,8 +158,19 @@ _KINDS: Mapping[str, Callable[[Any, Any], Contents]] = {
 
 # What templates call numbers and names by.
 _WORDS = (
-    *("clean", "counted", "counted_share", "fixed", "isolated", "listed", "percent", "sentence"),
-    *("signed_percent", "significant", "unbroken", "whole"),
+    *(
+        "about",
+        "cell",
+        "clean",
+        "counted",
+        "counted_share",
+        "fixed",
+        "isolated",
+        "listed",
+        "percent",
+        "sentence",
+    ),
+    *("shorten", "signed_fixed", "signed_percent", "significant", "spans", "unbroken", "whole"),
 )
 _LINES = re.compile(r"<(p|li|figcaption)\b.*?</\1>", re.DOTALL)
 _BREAK = re.compile(r"\s*\n\s*")
@@ -189,14 +179,11 @@ _BREAK = re.compile(r"\s*\n\s*")
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("relpref.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {name: getattr(blocks, name) for name in _WORDS} | {"table": grid}
+    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("relpref.report"), undefined=StrictUndefined, **options)
+    environment.filters["each"] = lambda values, write, *options: [write(value, *options) for value in values]
+    environment.globals |= {name: getattr(blocks, name) for name in _WORDS}
+    environment.globals |= {"tabled": blocks.grid, "finite": np.isfinite, "zip": zip}
     return environment
 
 

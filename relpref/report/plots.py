@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 from markupsafe import escape
 from numpy.typing import ArrayLike, NDArray
 
@@ -28,32 +29,15 @@ _TOKEN = re.compile(r"@@(\d+)@@")
 _STYLE = {
     "svg.fonttype": "none",  # real text: searchable, readable aloud, in the reader's own font
     "svg.hashsalt": "relpref",
-    "axes.spines.left": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.unicode_minus": True,
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top")},
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), MUTED),
     "axes.labelpad": 8.0,
-    "xtick.color": MUTED,
-    "xtick.labelcolor": MUTED,
-    "ytick.color": MUTED,
-    "ytick.labelcolor": MUTED,
     "font.size": 12.0,
-    "axes.labelsize": 12.0,
-    "xtick.labelsize": 12.0,
-    "ytick.labelsize": 12.0,
 }
 
 
 class Canvas:
-    """A matplotlib figure and the words on it.
-
-    Attributes
-    ----------
-    figure : matplotlib Figure
-        One unit of its size is one point; text is set in points, too.
-    """
+    """A matplotlib figure of so many points, and the words on it."""
 
     def __init__(self, width: float, height: float) -> None:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -75,26 +59,15 @@ class Canvas:
         return axes
 
     def words(self, text: str, title: str | None = None) -> str:
-        """A token to draw in place of ``text``.
+        """A token to draw in place of ``text``, which matplotlib never sees: it would take $x$ for mathematics, and warn for missing letters.
 
-        Matplotlib never sees the words of a user: it would take $x$ for mathematics, and warn for every letter that its font
-        lacks. Give the alignment explicitly; the token is not as wide as the words.
+        Give the alignment explicitly; the token is not as wide as the words.
         """
         self._words.append((text, title or text))
         return f"@@{len(self._words) - 1}@@"
 
     def svg(self, name: str, title: str, description: str, *, narrow: bool = False) -> str:
-        """The picture.
-
-        Parameters
-        ----------
-        name : str
-            Unique on the page; it begins every id of the picture.
-        title, description : str
-            For those who cannot see it.
-        narrow : bool
-            For small screens only.
-        """
+        """The picture; ``name`` begins its ids and is unique on the page, title and description are for those who cannot see it."""
         buffer = StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         self.figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
@@ -143,16 +116,7 @@ _ADDRESS = re.compile(r"url\(\s*['\"]?(?!#|data:)|@import|expression\(", re.IGNO
 
 
 def foreign(figure: str, name: str, title: str) -> Picture:
-    """A picture that comes from the caller, checked.
-
-    Parameters
-    ----------
-    figure : str
-        SVG, with or without an XML header.
-    name : str
-        Put before its ids, which must be unique on the page.
-    title : str
-        What it shows, if it does not say so itself.
+    """A picture from the caller, checked; ``name`` is put before its ids, ``title`` says what it shows if it does not say so itself.
 
     Raises
     ------
@@ -184,24 +148,23 @@ def _check(body: str) -> None:
         ) from None
     for element in root.iter():
         tag = str(element.tag).rpartition("}")[2].lower()
+        trouble = ""
         if tag in _FORBIDDEN:
-            raise DataError(f"figure: the SVG holds a <{tag}>; a report has no active content: remove it")
+            trouble = f"holds a <{tag}>; a report has no active content: remove it"
+        elif tag == "style" and _ADDRESS.search(element.text or ""):
+            trouble = "has a style that refers to an address; a report loads nothing: remove it"
         for attribute, value in element.attrib.items():
             key = attribute.rpartition("}")[2].lower()
             if key.startswith("on") or "javascript:" in value.lower():
-                raise DataError(
-                    f"figure: the SVG has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+                trouble = f"has the attribute {key}={shown(value)}; a report has no scripts: remove it"
+            elif key in ("href", "src") and not value.startswith(("#", "data:image/")):
+                trouble = (
+                    f"refers to {shown(value)}; a report loads nothing: put the content into the picture"
                 )
-            if key in ("href", "src") and not value.startswith(("#", "data:image/")):
-                raise DataError(
-                    f"figure: the SVG refers to {shown(value)}; a report loads nothing: put the content into the picture"
-                )
-            if _ADDRESS.search(value):
-                raise DataError(
-                    f"figure: the SVG refers to an address in {shown(value)}; a report loads nothing: remove it"
-                )
-        if _ADDRESS.search(element.text or "") and tag == "style":
-            raise DataError("figure: the SVG's style refers to an address; a report loads nothing: remove it")
+            elif _ADDRESS.search(value):
+                trouble = f"refers to an address in {shown(value)}; a report loads nothing: remove it"
+        if trouble:
+            raise DataError(f"figure: the SVG {trouble}")
 
 
 @dataclass(frozen=True)
@@ -259,50 +222,37 @@ def bars(names: Sequence[str], values: ArrayLike, name: str, shape: Shape, *, de
             axes.text(beyond, row, number, color=INK, **_AT_LEFT | {"ha": "left"})
         ticks = [tick for tick in axes.get_xticks() if low - 1e-9 <= tick <= high + 1e-9]
         axes.set_xticks(ticks, [f"{fixed(100 * tick, 0)}%" for tick in ticks])
-        axes.set_xlabel(
-            drawing.words(f"share of the spread{'' if shape.narrow else ' between the entities'}")
-        )
+        axes.set_xlabel(drawing.words(f"share of the spread{'' if shape.narrow else ' between the items'}"))
         return drawing.svg(name, "What the utilities rest on", description, narrow=shape.narrow)
 
 
-@dataclass(frozen=True)
-class Line:
-    """One row of a forest plot: a name in full, a place (1 is best), a dot and a line."""
-
-    name: str
-    place: int
-    middle: float
-    lower: float
-    upper: float
-
-
 def forest(
-    lines: Sequence[Line], name: str, shape: Shape, *, description: str, quantity: str, measured: str
+    lines: pd.DataFrame, name: str, shape: Shape, *, description: str, quantity: str, measured: str
 ) -> str:
-    """Values with intervals, best at the top; a gap in the places is drawn as one."""
-    gaps = [row for row in range(1, len(lines)) if lines[row].place > lines[row - 1].place + 1]
+    """Values with intervals, best at the top, a gap in the places drawn as one; columns name, place, mean, lower and upper."""
+    place, full = lines["place"].tolist(), lines["name"].tolist()
+    gaps = [row for row in range(1, len(lines)) if place[row] > place[row - 1] + 1]
     heights = [float(row) + sum(row >= gap for gap in gaps) for row in range(len(lines))]
     rows = len(lines) + len(gaps)
-    names = [shorten(line.name, shape.longest_name) for line in lines]
-    hidden = [f"… {lines[gap].place - lines[gap - 1].place - 1} not shown" for gap in gaps]
-    places = 9 + _LETTER * max(len(str(line.place)) for line in lines)
+    names = [shorten(text, shape.longest_name) for text in full]
+    hidden = [f"… {place[gap] - place[gap - 1] - 1} not shown" for gap in gaps]
+    places = 9 + _LETTER * max(len(str(number)) for number in place)
     left = _margin([*names, *hidden]) + places
     across, up = shape.width - left - 14, rows * _ROW
-    low, high = min(0.0, *(line.lower for line in lines)), max(0.0, *(line.upper for line in lines))
+    low, high = min(0.0, lines["lower"].min()), max(0.0, lines["upper"].max())
     room = 0.03 * (high - low) or 1.0
     with canvas(shape.width, up + _BOTTOM + 6) as drawing:
         axes = drawing.axes(left, _BOTTOM, across, up)
         axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-        ends = [line.lower for line in lines], [line.upper for line in lines]
-        axes.hlines(heights, *ends, color=ACCENT, linewidth=2.2)
-        axes.plot([line.middle for line in lines], heights, "o", color=ACCENT, markersize=7)
+        axes.hlines(heights, lines["lower"], lines["upper"], color=ACCENT, linewidth=2.2)
+        axes.plot(lines["mean"], heights, "o", color=ACCENT, markersize=7)
         axes.set_ylim(rows - 0.5, -0.5)
         axes.set_xlim(low - room, high + room)
         axes.locator_params(axis="x", nbins=5 if shape.narrow else 9)
         here = _AT_LEFT | {"transform": axes.get_yaxis_transform()}
-        for line, y, short in zip(lines, heights, names, strict=True):
-            axes.text(-(10 + places) / across, y, drawing.words(short, line.name), color=INK, **here)
-            axes.text(-10 / across, y, str(line.place), color=MUTED, **here)
+        for number, text, y, short in zip(place, full, heights, names, strict=True):
+            axes.text(-(10 + places) / across, y, drawing.words(short, text), color=INK, **here)
+            axes.text(-10 / across, y, str(number), color=MUTED, **here)
         for gap, words in zip(gaps, hidden, strict=True):
             axes.axhline(heights[gap] - 1, color=FAINT, linewidth=1)
             axes.text(-(10 + places) / across, heights[gap] - 1, drawing.words(words), color=MUTED, **here)

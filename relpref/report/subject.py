@@ -1,5 +1,6 @@
-"""A ranking that a page is about: its order, its places, and how its entities are called."""
+"""A ranking that a page is about: its order, its places, and how its items are called."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -10,43 +11,32 @@ from scipy.special import ndtri
 
 from relpref.infer import UtilityPosterior
 from relpref.posterior.gaussian import Floats, generator
-from relpref.report.blocks import (
-    Cell,
-    Names,
-    decimals_for,
-    listed,
-)
+from relpref.report.blocks import Cell, Names, cell, decimals_for, listed
 from relpref.report.trust import Checked
 
 INTERVAL = 0.9
 ROWS = 50  # of the ranking that are shown with their places
-ALL_RANKED = 3000  # of more entities, only those that are shown get places
+ALL_RANKED = 3000  # of more items, only those that are shown get places
 _DRAWS = 1000  # behind their places
 
 
 class Subject:
-    """A posterior with what several chapters need of it.
-
-    Parameters
-    ----------
-    posterior : UtilityPosterior
-    within : UtilityPosterior, optional
-        That of all entities, where ``posterior`` is about some of more than a matrix has room for.
-    """
+    """A posterior and its names; ``within`` is that of all items, where ``posterior`` is about some of very many."""
 
     def __init__(self, posterior: UtilityPosterior, within: UtilityPosterior | None = None) -> None:
         self.posterior, self.within, self.whole = posterior, within, within or posterior
-        self.checked = Checked(posterior)
+        self.checked, self.names = Checked(posterior), Names(posterior.data.labels)
+        self.position: dict[Any, int] = {label: row for row, label in enumerate(posterior.data.labels)}
 
     @cached_property
     def chosen(self) -> NDArray[np.intp]:
-        """Positions of the entities among all."""
-        return np.asarray(self.whole.data.index(self.posterior.data.entities), dtype=np.intp)
+        """Positions of the items among all."""
+        return np.asarray(self.whole.data.index(self.posterior.data.labels), dtype=np.intp)
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
-        """By place, best first; the column ``position`` holds the entity's position in the data."""
-        posterior, large = self.posterior, self.posterior.data.num_entities > ALL_RANKED
+        """By place, best first; the column ``position`` holds the item's position in the data."""
+        posterior, large = self.posterior, self.posterior.data.num_items > ALL_RANKED
         table = posterior.ranking(interval=INTERVAL, ranks=not large)
         # The labels may be anything, so the table is not looked up by them.
         table = table.assign(position=[self.position[label] for label in table.index]).reset_index(drop=True)
@@ -65,36 +55,33 @@ class Subject:
         return table
 
     @cached_property
-    def position(self) -> dict[Any, int]:
-        """Of each label in the data."""
-        return {label: row for row, label in enumerate(self.posterior.data.entities)}
-
-    @cached_property
     def groups(self) -> NDArray[np.intp] | None:
-        """Group of each entity, where only utilities within one can be compared: by answers and relations, without attributes."""
+        """Group of each item, where only utilities within one can be compared: by answers and relations, without attributes."""
         data = self.whole.data
         if data.attribute_names or not data.num_answers:
             return None
         names, own = np.unique(np.asarray(data.groups())[self.chosen], return_inverse=True)
         return own if len(names) > 1 else None
 
-    @cached_property
-    def names(self) -> Names:
-        return Names(self.posterior.data.entities)
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """Number of items in each group."""
+        return np.bincount(self.groups)  # type: ignore[arg-type]
 
     def named(self, label: Any) -> str:
-        """An entity within a sentence, by its label."""
+        """An item within a sentence, by its label."""
         return self.names.inline(self.position[label])
 
     def several(self, positions: NDArray[np.intp]) -> str:
-        """Entities by name; of more than a few the names would bury their number."""
-        named = [self.names.inline(int(position)) for position in positions[:10]]
+        """Items by name; of more than a few the names would bury their number."""
+        named = [self.names.inline(position) for position in positions[:10]]
         return listed([*named, *[""] * (len(positions) - len(named))], most=10)
 
-    def cell(self, position: int) -> Cell:
-        """The name of an entity for a table."""
-        short, full = self.names.short[position], self.names.full[position]
-        return Cell(short, full if short != full else None)
+    def cells(self, labels: Iterable[Any]) -> list[Cell]:
+        """Names for a table; an item may be none of those that the page shows."""
+        return [
+            self.names.cells([self.position[one]])[0] if one in self.position else cell(one) for one in labels
+        ]
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
@@ -108,7 +95,7 @@ class Subject:
 
     @cached_property
     def won(self) -> NDArray[np.int64]:
-        """Answers in favor of each entity, shape (n,)."""
+        """Answers in favor of each item, shape (n,)."""
         answers = self.whole.data.comparisons
         if answers.probability is not None:
             favored = np.where(answers.probability > 0.5, answers.winner, answers.loser)
@@ -117,12 +104,12 @@ class Subject:
 
     @cached_property
     def asked(self) -> NDArray[np.int64]:
-        """Answers about each entity, shape (n,)."""
+        """Answers about each item, shape (n,)."""
         return self._counted(self.whole.data.winner) + self._counted(self.whole.data.loser)
 
     def _counted(self, ends: NDArray[np.int32], which: NDArray[np.bool_] | bool = True) -> NDArray[np.int64]:
         data = self.whole.data
-        total = np.zeros(data.num_entities, dtype=np.int64)
+        total = np.zeros(data.num_items, dtype=np.int64)
         np.add.at(total, ends, np.where(which, data.count, 0))
         return total[self.chosen]
 
@@ -138,18 +125,7 @@ class Subject:
 
 
 def places_of(posterior: UtilityPosterior, chosen: NDArray[np.intp]) -> dict[str, Floats]:
-    """Places of some entities among all, draw by draw: the memory of `UtilityPosterior.ranking` grows with all of them.
-
-    Parameters
-    ----------
-    posterior : UtilityPosterior
-    chosen : array of int, shape (k,)
-        Positions in the data.
-
-    Returns
-    -------
-    dict from column of the ranking to array, shape (k,)
-    """
+    """Places of some items among all, by column of the ranking, draw by draw: `UtilityPosterior.ranking` would need memory for all."""
     belief: Any = posterior.belief
     if posterior.sampled:
         draws = belief.draws[:: -(-len(belief.draws) // _DRAWS)]

@@ -14,10 +14,11 @@ from relpref.infer import Posterior
 from relpref.infer.reweighting import Target
 from relpref.posterior.gaussian import Floats
 from relpref.report import plots
-from relpref.report.blocks import Grid, clean, fixed, grid
+from relpref.report.blocks import clean
 
 T = TypeVar("T")
 
+_FEWEST = 20  # answers that a picture of calibration needs
 _MOST_LATENTS = 4000  # of a posterior whose answers are left out: its covariance is looked at as a whole
 _MOST_CERTIFIED = 1000  # unknowns, of whom weighted draws take 2 s on one core
 _MOST_INFLUENCES = 20_000_000  # answers times latents
@@ -28,12 +29,7 @@ _COMPOSED = (
 
 
 class Checked:
-    """The diagnostics of a posterior, each None where it is not known; ``why`` then says the reason, a clause, by the name.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    """
+    """The diagnostics of a posterior, each None where it is not known; ``why`` then says the reason, a clause, by the name."""
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior = posterior
@@ -107,74 +103,31 @@ class Checked:
             facts["most"] = float(table["shift"].abs().max())
             facts["widths"] = [float(table["sd_ratio"].min()), float(table["sd_ratio"].max())]
         if held is not None:
-            facts |= {"measures": _measures(held), "calibrated": self._calibrated(held)}
+            summary = held.summary()
+            facts["measures"] = summary[np.isfinite(summary["value"])]
+            facts["density"] = bool((held.outcome < 0).any())  # of numbers, which have no probability
+            facts["ties"] = held.paired and bool((held.outcome == 1).any())
+            facts["calibrated"] = self._calibrated(held)
         return facts
 
     def _calibrated(self, held: HeldOut) -> dict[str, Any] | None:
-        """Whether probabilities can be taken at their word."""
+        """Whether probabilities can be taken at their word; without a picture where there are too few."""
         found = favorites(held)
         if found is None:
             return None
         predicted, right = found
-        number, expected, observed = len(predicted), float(predicted.mean()), float(right.mean())
-        if number < _FEWEST:
-            return {"number": number, "few": True}
-        # Of a sum of independent outcomes with these probabilities.
-        error = float(np.sqrt(np.sum(predicted * (1 - predicted)))) / number
-        picture = plots.both(
-            plots.calibration, "calibration", predicted, right, seed=int(self.posterior.key[-1])
-        )
+        number, picture = len(predicted), None
+        if number >= _FEWEST:
+            seed = int(self.posterior.key[-1])
+            picture = plots.both(plots.calibration, "calibration", predicted, right, seed=seed)
         return {
             "number": number,
-            "few": False,
-            "expected": expected,
-            "observed": observed,
-            "error": error,
-            "gap": (observed - expected) / error if error > 0 else 0.0,
-            "ties": _has_ties(held),
             "picture": picture,
+            "expected": float(predicted.mean()),
+            "observed": float(right.mean()),
+            # Of a sum of independent outcomes with these probabilities.
+            "error": float(np.sqrt(np.sum(predicted * (1 - predicted)))) / number,
         }
-
-
-_FEWEST = 20  # answers that a picture of calibration needs
-_READINGS = {
-    "log_loss": ("Log loss", "the average of −log probability of what was answered; 0 for a prophet"),
-    "brier": (
-        "Brier score",
-        "the average of half the squared distance between probability and outcome; 0 for a prophet",
-    ),
-    "accuracy": ("Accuracy", "how often the more probable was answered; 1 for a prophet"),
-    "auc": (
-        "AUC",
-        "how often, of two cases, the one where it came true had the higher probability; 1 for a prophet",
-    ),
-}
-_DENSITY = (
-    "the average of the log density of what was observed: the higher the better; it has no bound, depends on the units, and "
-    "there is no guessing to hold it against, so compare it between models of the same numbers"
-)
-
-
-def _has_ties(held: HeldOut) -> bool:
-    return held.paired and bool((held.outcome == 1).any())
-
-
-def _measures(held: HeldOut) -> Grid:
-    rows = []
-    for name, row in held.summary().iterrows():
-        if name not in _READINGS or not np.isfinite(row["value"]):
-            continue
-        title, reading = _READINGS[str(name)]
-        value = float(row["value"])
-        if name == "log_loss" and (held.outcome < 0).any():
-            title, value, reading = "Log density", -value, _DENSITY
-        elif name == "accuracy" and _has_ties(held):
-            reading = f"{reading}; ties aside"
-        error = f"± {fixed(row['se'], 3)}" if np.isfinite(row["se"]) else ""
-        base = fixed(row["baseline"], 3) if np.isfinite(row["baseline"]) else ""
-        rows.append([title, fixed(value, 3), error, base, reading])
-    columns = ("Measure", "Value", "Standard error", "Guessing", "How to read it")
-    return grid("What was left out and predicted", columns, rows, (1, 2, 3))
 
 
 def favorites(held: HeldOut) -> tuple[Floats, Floats] | None:

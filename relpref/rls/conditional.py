@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from relpref.data.relation_data import read_relation
 from relpref.errors import DataError
 from relpref.infer.exact.edges import Callback, EarlyStopping, require_converged
-from relpref.infer.exact.solve import EdgeScores, RelationProblem, Scores
+from relpref.infer.exact.solve import EdgeLabels, EdgeScores, RelationProblem, Scores
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import InferenceWarning, warn_user
 from relpref.limits import MAX_EVIDENCE_EDGES
@@ -34,17 +34,8 @@ _STEPS = 17  # of a first look between them: the evidence may have several maxim
 def most_likely(problem: RelationProblem, rng: np.random.Generator) -> float:
     """The λ that maximizes the evidence, at the scale that maximizes it given λ.
 
-    Parameters
-    ----------
-    problem : RelationProblem
-        With the ranking loss under a constraint, which has no evidence, the regression's is taken: of the same labels.
-    rng : numpy Generator
-        Draws the conditioning nodes that are looked at where there is no closed form and there are many edges.
-
-    Returns
-    -------
-    float
-        Between 1e-4 and 1e4 times the mean prior variance of a pair.
+    ``rng`` draws the conditioning nodes that are looked at where there is no closed form and there are many edges. The ranking loss
+    under a constraint has no evidence, and that of the regression is taken.
     """
     if problem.symmetry != "none":
         problem = replace(problem, loss="regression")
@@ -70,21 +61,17 @@ def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[f
             return fit.log_evidence(fit.scale)
 
         return closed
-    values = problem.values
-    kept = values.distinct(problem.symmetry)
-    place = rng.permutation(values.shape[0])
-    kept = kept[np.argsort(place[values.rows[kept]], kind="stable")[:MAX_EVIDENCE_EDGES]]
-    rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
-    covariance = problem.kernel.matrix(*problem.sides, rows, columns, rows, columns)
-    # Under a constraint a pair is read in both directions: once, with half the noise.
-    weight = 1 / np.sqrt(np.where((problem.symmetry == "none") | (rows == columns), 1.0, 0.5))
-    covariance *= np.multiply.outer(weight, weight)
-    labels, lost = (labels * weight)[:, None], 0
+    place = rng.permutation(problem.values.shape[0])
+    kept = np.argsort(place[problem.labels.rows], kind="stable")[:MAX_EVIDENCE_EDGES]
+    labels, lost = EdgeLabels._make(column[kept] for column in problem.labels), 0
+    weight = 1 / np.sqrt(labels.share)
+    covariance = problem.covariance(labels) * np.multiply.outer(weight, weight)
+    values = (labels.values * weight)[:, None]
     if problem.loss == "ranking":
-        groups = np.unique(rows, return_inverse=True)[1]
-        spectrum, lost = RidgeSpectrum.ranking(covariance, labels, groups), int(groups.max()) + 1
+        groups = np.unique(labels.rows, return_inverse=True)[1]
+        spectrum, lost = RidgeSpectrum.ranking(covariance, values, groups), int(groups.max()) + 1
     else:
-        spectrum = RidgeSpectrum.regression(covariance, labels)
+        spectrum = RidgeSpectrum.regression(covariance, values)
     # Offsets take one eigenvalue of 0 each, along which labels are 0.
     eigenvalues, squares = spectrum.values[lost:], np.square(spectrum.rotated[lost:, 0])
 
@@ -99,28 +86,9 @@ def _evidence(problem: RelationProblem, rng: np.random.Generator) -> Callable[[f
 def hold_nodes_out(
     problem: RelationProblem, fraction: float | bool, patience: int, seed: int
 ) -> tuple[RelationProblem, EarlyStopping]:
-    """Take the edges of some conditioning nodes out of a problem, and watch how well those nodes are ranked for.
+    """Take the edges of a fraction of the conditioning nodes out of a problem, and watch how well those nodes are ranked for.
 
-    Parameters
-    ----------
-    problem : RelationProblem
-    fraction : float or True
-        Of the conditioning nodes with two different labels, the only ones with a concordance; True: a tenth.
-    patience : int
-        See `EarlyStopping`.
-    seed : int
-        Of the choice of nodes.
-
-    Returns
-    -------
-    RelationProblem
-        With the other edges.
-    EarlyStopping
-
-    Raises
-    ------
-    DataError
-        If no such node is left.
+    Only nodes with two different labels have a concordance, and are chosen.
     """
     share = 0.1 if fraction is True else float(fraction)
     if not 0 < share < 1:
@@ -136,9 +104,7 @@ def hold_nodes_out(
         )
     held = np.random.default_rng(seed).choice(ranked, count, replace=False)
     out = np.isin(values.rows, held)
-    if (
-        problem.kernel.one_domain
-    ):  # symmetric or reciprocal, by itself at least: both directions leave together
+    if problem.kernel.one_domain:  # symmetric or reciprocal: both directions leave together
         out |= np.isin(values.columns, held)
     kept = replace(problem, values=values.select(~out))
     truth = labels[held]
@@ -160,36 +126,26 @@ class RelationRanker(BaseEstimator):
         return posterior
 
     def predict(self, nodes: Any = None, objects: Any = None, return_std: bool = False) -> Any:
-        """Scores, one row for each conditioning node, one column for each object.
+        """Scores, one row for each conditioning node, one column for each object, shape (a, b).
 
         Parameters
         ----------
         nodes, objects : optional
-            Known ones by a list of labels; new ones by two-dimensional features; all known ones by default.
+            Known ones by a list of labels; new ones by two-dimensional features (for a precomputed kernel the rows hold the kernel
+            with every training node); all known ones by default.
         return_std : bool
             Also the posterior standard deviations.
 
         Returns
         -------
-        DataFrame (array where the training nodes had no labels), shape (a, b), or two of them
+        DataFrame, or array where the training nodes had no labels; or two of them
         """
         posterior = self._posterior()
-        labels = posterior.nodes.labels
-
-        def given(frame: pd.DataFrame) -> Any:
-            return frame.to_numpy() if labels == tuple(range(len(labels))) else frame
-
-        mean = given(posterior.mean(nodes, objects))
-        return (mean, given(posterior.sd(nodes, objects))) if return_std else mean
+        mean = posterior.nodes.as_given(posterior.mean(nodes, objects))
+        return (mean, posterior.nodes.as_given(posterior.sd(nodes, objects))) if return_std else mean
 
     def rank(self, nodes: Any = None, objects: Any = None) -> pd.DataFrame:
-        """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks.
-
-        Parameters
-        ----------
-        nodes, objects : optional
-            As for `predict`.
-        """
+        """Labels of the objects, best first: one row for each conditioning node, columns 1, 2, ... are the ranks; see `predict`."""
         scores = self._posterior().mean(nodes, objects)
         order = np.argsort(-scores.to_numpy(), axis=1, kind="stable")
         labels = scores.columns.to_numpy()[order]
@@ -198,12 +154,8 @@ class RelationRanker(BaseEstimator):
     def score(self, nodes: Any, relation: Any, objects: Any = None) -> float:
         """Mean concordance over conditioning nodes: how often the object with the higher label has the higher score.
 
-        Parameters
-        ----------
-        nodes, objects : as for `predict`
-            Of the relation to be predicted; without ``objects`` those are the nodes themselves where there is one kind.
-        relation : array or DataFrame, shape (a, b)
-            True labels, conditioning nodes in rows; NaN = unknown.
+        ``relation``, shape (a, b), has the true labels, NaN = unknown, of ``nodes`` and ``objects`` as for `predict`; without objects
+        those are the nodes themselves where there is one kind.
         """
         posterior = self._posterior()
         if objects is None and posterior.nodes is posterior.objects:
@@ -310,8 +262,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         nodes : DataFrame, array or sparse matrix, shape (p, d)
             Features of the nodes; the index of a DataFrame are their labels. The kernel matrix for ``kernel="precomputed"``.
         relation : array, DataFrame or sparse matrix
-            (p, m) labels, NaN = unknown; or an edge table with the columns ``source``, ``target`` and ``value``; see
-            `relpref.data.read_relation`. Rows or sources are the first argument of the relation.
+            (p, m) labels, NaN = unknown, or an edge table; see `relpref.data.read_relation`. Rows or sources are the first argument.
         objects : as ``nodes``, optional
             Where the second argument is of another kind (drugs and targets); the nodes themselves by default.
         callback : callable, optional
@@ -322,8 +273,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         Raises
         ------
         DataError
-            If features, labels or options do not fit; if there is nothing to rank by; if the kernel of pairs is 0 or has no variance;
-            if memory would not suffice; if a kernel matrix is none.
+            If features, labels or options do not fit, there is nothing to rank by, or memory would not suffice.
         InferenceError
             If the iterations broke down: the tolerance is out of reach.
         """
@@ -338,17 +288,8 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         values, shift = values.constrained(self.symmetry)  # type: ignore[arg-type]
         if self.condition == "second":
             first, second, values = second, first, values.transposed()
-        problem = RelationProblem(
-            first,
-            second,
-            values,
-            self.loss,  # type: ignore[arg-type]
-            self.symmetry,  # type: ignore[arg-type]
-            self.pair_kernel,
-            self.solver,  # type: ignore[arg-type]
-            shift,
-            self.mesh,
-        )
+        options: Any = (self.loss, self.symmetry, self.pair_kernel, self.solver, shift, self.mesh)
+        problem = RelationProblem(first, second, values, *options)
         problem.require_variation()
         return problem
 
@@ -383,7 +324,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
             problem=problem,
             solution=scores,
             hyperparameters={"regularization": regularization, "scale": scores.scale, "noise": noise},
-            log_evidence=scores.log_evidence(),
+            log_evidence=scores.log_evidence() if problem.closed else None,
             info=info,
             key=key_words(as_key(self.random_state)),
         )
@@ -439,18 +380,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
         return scores
 
     def predict_path(self, regularizations: Any, nodes: Any = None, objects: Any = None) -> Floats:
-        """Scores for several values of λ, from one decomposition, or each from the solution before it; see ``problem_``.
-
-        Parameters
-        ----------
-        regularizations : sequence of float
-            r values.
-        nodes, objects : optional
-            As for `predict`.
-
-        Returns
-        -------
-        array, shape (r, a, b)
+        """Scores for r values of λ, shape (r, a, b), from one decomposition, or each from the solution before it; see `predict`.
 
         Raises
         ------

@@ -51,10 +51,9 @@ class ConditionalRankerCV(RelationRanker):
         Number of folds of nodes, at random, or the fold of each node (for ``"column"`` of each object), such as a group that leaves as a whole.
     scoring : callable, optional
         ``scoring(labels, scores)`` for one conditioning node, larger is better: `concordance` by default. It is given what one model
-        predicted of one node, because scores of different models cannot be ordered: where a node's labels are in several splits
-        or folds of objects it has a value in each, and all values that are defined have the same weight. Hence for single edges
-        (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the closed form are given a node at a
-        time, for measures of errors, not of order. ``"pair"`` is always scored by concordance.
+        predicted of one node, because scores of different models cannot be ordered; all values that are defined have the same weight.
+        Hence for single edges (``"edge"``, `EdgeKFold`) the default is minus the mean squared error; those of the closed form are given
+        a node at a time, for measures of errors, not of order. ``"pair"`` is always scored by concordance.
     random_state : int
         For the folds.
 
@@ -82,15 +81,7 @@ class ConditionalRankerCV(RelationRanker):
     random_state: int = 0
 
     def fit(self, nodes: Any, relation: Any, objects: Any = None, *, progress_bar: bool = False) -> Self:
-        """Choose λ and learn with it; arguments as for `ConditionalRanker.fit`.
-
-        Raises
-        ------
-        DataError
-            If an option does not exist or does not fit, or nothing could be scored.
-        InferenceError
-            If conjugate gradients converge at none of the regularizations.
-        """
+        """Choose λ and learn with it; arguments and errors as for `ConditionalRanker.fit`."""
         ranker = ConditionalRanker() if self.estimator is None else clone(self.estimator)
         values = positive(self.regularizations)
         self._check_folds()

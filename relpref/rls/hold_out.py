@@ -54,10 +54,12 @@ def leave_edge_out(
     """
     problem.require_no_leak()
     p, m = problem.values.shape
-    if pairs is None:
-        rows, columns = (place.ravel() for place in np.indices((p, m)))
-    else:
-        rows, columns = _checked_pairs(pairs, p, m)
+    given = np.argwhere(np.ones((p, m), bool)) if pairs is None else np.asarray(pairs)
+    if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
+        raise DataError(f"pairs are {given.dtype} of shape {given.shape}; give a row and a column for each")
+    if given.size and (np.any(given < 0) or np.any(given >= (p, m))):
+        raise DataError(f"pairs reach from {given.min(axis=0)} to {given.max(axis=0)}; there are {p} x {m}")
+    rows, columns = given.astype(np.intp).T
 
     def residual(fit: KroneckerFit) -> Floats:
         return fit.dual[rows, columns] / fit.label_precision(rows, columns)
@@ -69,22 +71,12 @@ def leave_edge_out(
 def leave_row_out(problem: RelationProblem, regularizations: Sequence[float]) -> Floats:
     """Predict all labels of each conditioning node from those of the others: the node is new (setting 2).
 
-    Parameters
-    ----------
-    problem : RelationProblem
-        With a closed form, and not symmetric or reciprocal.
-    regularizations : sequence of float
-        r positive values of λ.
+    Arguments and errors are those of `leave_edge_out`; a symmetric or reciprocal relation is refused.
 
     Returns
     -------
     array, shape (r, p, m)
         With the ranking loss the mean of each row is zero: nothing is known of the offset of a new node.
-
-    Raises
-    ------
-    DataError
-        As `leave_edge_out`; or if the relation is symmetric or reciprocal.
     """
     _check_two_sided(problem, "a conditioning node")
     labels, basis = _labels(problem), problem.objects.eigen
@@ -111,23 +103,12 @@ def leave_column_out(problem: RelationProblem, regularizations: Sequence[float])
 
     Predictions for one object compare with each other. Those for different objects are of different models: their order
     within a row is below chance on noise, as with `leave_edge_out`; compare objects that leave together (`leave_nodes_out`).
-
-    Parameters
-    ----------
-    problem : RelationProblem
-        With a closed form, and not symmetric or reciprocal.
-    regularizations : sequence of float
-        r positive values of λ.
+    Arguments and errors are those of `leave_row_out`.
 
     Returns
     -------
     array, shape (r, p, m)
         With the ranking loss the predictions include the offsets of the conditioning nodes, as their other labels tell them.
-
-    Raises
-    ------
-    DataError
-        As `leave_edge_out`; or if the relation is symmetric or reciprocal.
     """
     _check_two_sided(problem, "an object")
 
@@ -141,26 +122,14 @@ def leave_column_out(problem: RelationProblem, regularizations: Sequence[float])
 def leave_object_pairs_out(problem: RelationProblem, regularizations: Sequence[float]) -> list[PerNode]:
     """Concordance of each conditioning node over all pairs of its objects, both labels left out.
 
-    O(m³) for a node and a value of λ. The objects of a symmetric or reciprocal relation do not include the node itself.
-
-    Parameters
-    ----------
-    problem : RelationProblem
-        With a closed form.
-    regularizations : sequence of float
-        r positive values of λ.
+    O(m³) for a node and a value of λ. The objects of a symmetric or reciprocal relation do not include the node itself. Arguments and
+    errors are those of `leave_edge_out`; there must be three objects or more.
 
     Returns
     -------
     list of PerNode, length r
         Share of the pairs with different labels that are ordered rightly, equal predictions counting one half; NaN for a
         node without such pairs.
-
-    Raises
-    ------
-    DataError
-        If the problem has no closed form, there are fewer than three objects, λ is not positive, or labels left behind would
-        tell those left out.
     """
     problem.require_no_leak()
     p, m = problem.values.shape
@@ -225,15 +194,6 @@ def _labels(problem: RelationProblem) -> Floats:
     return labels if sign == 0.0 else 0.5 * (labels + sign * labels.T)
 
 
-def _checked_pairs(pairs: ArrayLike, p: int, m: int) -> tuple[Positions, Positions]:
-    given = np.asarray(pairs)
-    if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
-        raise DataError(f"pairs are {given.dtype} of shape {given.shape}; give a row and a column for each")
-    if given.size and (np.any(given < 0) or np.any(given >= (p, m))):
-        raise DataError(f"pairs reach from {given.min(axis=0)} to {given.max(axis=0)}; there are {p} x {m}")
-    return given[:, 0].astype(np.intp), given[:, 1].astype(np.intp)
-
-
 def _check_two_sided(problem: RelationProblem, what: str) -> None:
     if problem.symmetry != "none":
         raise DataError(
@@ -247,19 +207,8 @@ def _check_two_sided(problem: RelationProblem, what: str) -> None:
 class RegularizationPath:
     """Values of λ, and how each is solved for on every part of a relation.
 
-    Parameters
-    ----------
-    regularizations : sequence of float
-        r values of λ.
-    tol, max_iterations
-        Of the conjugate gradients, where there is no closed form.
-    skip : bool
-        Whether a λ at which they do not converge is left out from there on; otherwise that is an error.
-
-    Attributes
-    ----------
-    skipped : set of int
-        Places of the values of λ that were left out.
+    ``tol`` and ``max_iterations`` are of the conjugate gradients, where there is no closed form. With ``skip`` a λ at which they do not
+    converge is ``skipped`` from there on, by its place; otherwise that is an error.
     """
 
     regularizations: Sequence[float]
@@ -269,13 +218,7 @@ class RegularizationPath:
     skipped: set[int] = field(default_factory=set, init=False)
 
     def solutions(self, part: RelationProblem) -> Iterator[tuple[int, Scores]]:
-        """Places of the values of λ, and the solution at each, of scale 1.
-
-        Raises
-        ------
-        InferenceError
-            If conjugate gradients do not converge, unless such a λ is to be skipped.
-        """
+        """Places of the values of λ, and the solution at each, of scale 1."""
         if part.closed:
             for place, regularization in enumerate(self.regularizations):
                 yield place, part.closed_scores(float(regularization), scale=1.0)
@@ -297,13 +240,7 @@ class RegularizationPath:
             yield place, scores
 
     def drop_skipped(self, found: Floats) -> None:
-        """Leave no answers of a λ, shape (r, ...), that was skipped on some part, and say so.
-
-        Raises
-        ------
-        InferenceError
-            If nothing remains.
-        """
+        """Leave no answers of a λ, shape (r, ...), that was skipped on some part, and say so; something must remain."""
         if not self.skipped:
             return
         places = sorted(self.skipped)
@@ -343,7 +280,7 @@ def leave_nodes_out(
     regularizations : sequence of float
         r positive values of λ.
     rows, columns : array of int, shapes (p,) and (m,)
-        Fold of each node, at least one of them; the same folds where nodes are ranked for one another.
+        Fold of each node, at least two; the same folds where nodes are ranked for one another.
     tol, max_iterations
         Of the conjugate gradients, where there is no closed form.
 
@@ -351,13 +288,6 @@ def leave_nodes_out(
     -------
     array, shape (r, p, m)
         With the ranking loss without the offsets of the conditioning nodes: they order the objects of a fold.
-
-    Raises
-    ------
-    DataError
-        If there are not at least two folds, or a fold leaves nothing to learn from.
-    InferenceError
-        If conjugate gradients do not converge.
     """
     return nodes_out(problem, RegularizationPath(regularizations, tol, max_iterations), rows, columns)
 
@@ -426,7 +356,7 @@ def _part(problem: RelationProblem, rows: Positions, columns: Positions) -> Rela
 
 
 def _domain(domain: Domain, kept: Positions) -> Domain:
-    """Some nodes, whose features are their places in the kernel matrix that is there already."""
+    """Some nodes, whose features are their places in the kernel matrix."""
 
     def kernel(left: Positions, right: Positions | None = None) -> Floats:
         return domain.gram[np.ix_(left, left if right is None else right)]

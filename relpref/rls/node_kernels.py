@@ -42,8 +42,7 @@ def gram(
     Parameters
     ----------
     left : array or sparse matrix, shape (n, d)
-        One row of attributes for each node; for ``"precomputed"`` the kernel itself, shape (n, k); for a kernel on a graph
-        the numbers of the nodes, shape (n,) or (n, 1).
+        Attributes; for ``"precomputed"`` the kernel itself, shape (n, k); for a kernel on a graph the numbers of the nodes, shape (n,).
     right : array or sparse matrix, shape (k, d), optional
         The nodes of the training; by default the same as ``left``.
     kernel : str or callable
@@ -64,21 +63,15 @@ def gram(
     Raises
     ------
     DataError
-        If there is no such kernel, if the result has another shape or is not finite, if it is not symmetric where
-        ``right`` is not given, or if a node is not in the graph.
+        If there is no such kernel, the result has another shape, is not finite or not symmetric without ``right``, or a node is not in
+        the graph.
     """
     return NodeKernel(kernel, gamma, degree, coef0, kernel_params)(left, right)
 
 
 @dataclass(frozen=True)
 class NodeKernel:
-    """`gram` with its options, as a kernel of a `relpref.infer.exact.domain.Domain`.
-
-    Parameters
-    ----------
-    kernel, gamma, degree, coef0, kernel_params
-        See `gram`.
-    """
+    """`gram` with its options, as a kernel of a `relpref.infer.exact.domain.Domain`."""
 
     kernel: Kernel
     gamma: float | None = None
@@ -87,7 +80,6 @@ class NodeKernel:
     kernel_params: Mapping[str, Any] | None = None
 
     def __call__(self, left: Any, right: Any = None) -> Floats:
-        """Kernel of nodes with one another, or with others."""
         kernel, params = self.kernel, dict(self.kernel_params or {})
         if isinstance(kernel, str):
             self.require_no_keywords("kernel_params")
@@ -139,7 +131,7 @@ class NodeKernel:
 
 
 def _of_attributes(left: Any, right: Any, kernel: Callable[..., Any], params: Mapping[str, Any]) -> Floats:
-    """A kernel of the package on attributes; it knows one set of entities, so blocks of both are put together."""
+    """A kernel of the package on attributes; it knows one set of items, so blocks of both are put together."""
 
     def covariance(attributes: Floats) -> Floats:
         with jax.enable_x64(True):
@@ -223,23 +215,7 @@ def _checked(matrix: Any, left: Any, right: Any, name: str) -> Floats:
 
 
 def read_nodes(nodes: Any, kernel: NodeKernel, name: str, *, standardize: bool = False) -> Domain:
-    """Read the nodes of one side of a relation.
-
-    Parameters
-    ----------
-    nodes : DataFrame, array or sparse matrix, shape (p, d)
-        Features, the index of a DataFrame are their labels; the kernel matrix for ``"precomputed"``.
-    kernel : NodeKernel
-    name : {"node", "object"}
-        What errors call one of them.
-    standardize : bool
-        Whether a kernel by name sees standardized features, see `Domain`; a kernel matrix stays as it is.
-
-    Raises
-    ------
-    DataError
-        If features are no finite numbers, labels or columns occur twice, or the kernel takes no keywords and has some.
-    """
+    """Features or a kernel matrix as the nodes of one side of a relation, "node" or "object"; a kernel matrix stays as it is."""
     kernel.require_no_keywords("kernel_params" if name == "node" else "object_kernel_params")
     columns = None
     if isinstance(nodes, pd.DataFrame):
@@ -300,13 +276,7 @@ class RelationEstimator(KernelEstimator):
     symmetry: str = "none"
 
     def _domains(self, nodes: Any, objects: Any, *, standardize: bool = False) -> tuple[Domain, Domain]:
-        """Both sides of the relation; one domain where there are no objects.
-
-        Raises
-        ------
-        DataError
-            As `read_nodes`, or if there is an object kernel without objects.
-        """
+        """Both sides of the relation; one domain where there are no objects."""
         kernel = self._node_kernel(self.kernel, self.kernel_params)
         first = read_nodes(nodes, kernel, "node", standardize=standardize)
         if objects is None:

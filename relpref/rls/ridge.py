@@ -21,16 +21,12 @@ REGULARIZATIONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3, 1e4)
 
 
 class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
-    """A kernel, one eigendecomposition, and exact hold-outs from it.
-
-    After `fit`, ``dual_coef_`` has the shape of ``y``, and ``X_fit_`` holds the examples.
-    """
+    """A kernel, one eigendecomposition, and exact hold-outs from it."""
 
     _least_examples: ClassVar = 1
 
     @abstractmethod
-    def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum:
-        """The spectrum of the loss."""
+    def _decompose(self, kernel: Floats, labels: Floats, queries: Indices | None) -> RidgeSpectrum: ...
 
     def _fit(self, X: Any, y: Any, groups: ArrayLike | None) -> Indices | None:
         """Check and decompose; returns the groups by number."""
@@ -62,31 +58,14 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         return self._node_kernel(self.kernel, self.kernel_params)(left, right)
 
     def predict(self, X: Any) -> Floats:
-        """Scores.
+        """Scores, shape (n,) or (n, outputs), of an array or sparse matrix, shape (n, d).
 
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (n, d)
-            For a precomputed kernel the kernel with the examples of the training, shape (n, m).
-
-        Returns
-        -------
-        array, shape (n,) or (n, outputs)
+        For a precomputed kernel ``X`` is the kernel with the examples of the training, shape (n, m).
         """
         return self._kernel_to(X) @ self.dual_coef_
 
     def predict_path(self, X: Any, regularizations: ArrayLike) -> Floats:
-        """Scores for many values of the regularization, without another training.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (n, d)
-        regularizations : array, shape (r,)
-
-        Returns
-        -------
-        array, shape (r, n) or (r, n, outputs)
-        """
+        """Scores for r values of the regularization without another training, shape (r, n) or (r, n, outputs)."""
         kernel, own = self._kernel_to(X), self._spectrum
         duals = np.array([own.dual(own.weights(value)) for value in positive(regularizations)])
         return (kernel @ duals)[self._index(regularizations)]
@@ -99,6 +78,9 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
     def leave_one_out(self, regularizations: ArrayLike | None = None) -> Floats:
         """What `predict` gives for each example after a training on all others; exact, without any training.
 
+        For errors of single predictions. Each is by a training of its own, so that on noise their order is below chance; see
+        `leave_pair_out` for that.
+
         Parameters
         ----------
         regularizations : array, shape (r,), optional
@@ -107,11 +89,6 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         Returns
         -------
         array, shape (m,), (m, outputs), (r, m) or (r, m, outputs)
-
-        Notes
-        -----
-        For errors of single predictions. Their order says little: each is by a training of its own, and on noise it is
-        below chance; see `leave_pair_out` for that.
         """
         values = self._hold_out(regularizations, 1, "leave_one_out")
         return spectrum.leave_one_out(self._spectrum, values)[self._index(regularizations)]
@@ -123,12 +100,8 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         ----------
         groups : array, shape (m,)
             The group of each example, at least two different ones.
-        regularizations : array, shape (r,), optional
-            By default that of the estimator.
-
-        Returns
-        -------
-        array, shape (m,), (m, outputs), (r, m) or (r, m, outputs)
+        regularizations
+            As in `leave_one_out`; so is what is returned.
         """
         values = self._hold_out(regularizations, 1, "leave_group_out")
         numbers = _several(_numbered(groups, len(self._spectrum.labels)))
@@ -137,19 +110,7 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
     def leave_pair_out(self, regularizations: ArrayLike | None = None) -> LeavePairOut:
         """Leave out every pair (of a query, where there are queries): LPO Theorem 2, exact, without any training.
 
-        Parameters
-        ----------
-        regularizations : array, shape (r,), optional
-            By default that of the estimator.
-
-        Returns
-        -------
-        LeavePairOut
-            Its concordance, and the held-out predictions of all pairs.
-
-        Notes
-        -----
-        One m x m product for each regularization, then O(m²); memory of a few m x m matrices.
+        One m x m product for each of the ``regularizations``, as in `leave_one_out`, then O(m²).
         """
         values = self._hold_out(regularizations, 2, "leave_pair_out")
         return spectrum.leave_pair_out(self._spectrum, values, self._index(regularizations))
@@ -167,7 +128,6 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
         return (0 if one else slice(None), ..., 0 if self._single_output else slice(None))
 
     def __sklearn_tags__(self) -> Tags:
-        """Kernels may be given as matrices, examples as sparse ones, and there may be several outputs."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
@@ -178,6 +138,8 @@ class KernelRegressor(RegressorMixin, KernelEstimator, ABC):
 @dataclass(eq=False, repr=False, kw_only=True)
 class RLS(KernelRegressor):
     """Regularized least squares (kernel ridge regression): minimizes ‖y − f‖² + λ‖f‖².
+
+    There is no intercept: center y, or add a constant to the kernel.
 
     Parameters
     ----------
@@ -191,25 +153,12 @@ class RLS(KernelRegressor):
     dual_coef_ : array, shape (m,) or (m, outputs)
     X_fit_ : array, shape (m, d)
     regularization_ : float
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
-
-    Notes
-    -----
-    There is no intercept: center y, or add a constant to the kernel.
     """
 
     regularization: float = 1.0
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (m, d)
-            For a precomputed kernel the kernel itself, shape (m, m).
-        y : array, shape (m,) or (m, outputs)
-        """
+        """Fit to an array or sparse matrix, shape (m, d), or the precomputed kernel, and y, shape (m,) or (m, outputs)."""
         self._fit(X, y, None)
         return self._solve(self.regularization)
 
@@ -224,44 +173,17 @@ class RankRLS(KernelRegressor):
     Minimizes Σ_{i<j} ((y_i − y_j) − (f_i − f_j))² + λ‖f‖² over all pairs (LPO eq. 5, with the Laplacian m I − 11ᵀ). With
     ``groups``, the queries of the examples, it minimizes Σ_q ‖C_q (y_q − f_q)‖² + λ‖f‖² with the centering C_q = I − 11ᵀ/l of a
     query of l examples (CR10 eq. 12): pairs of different queries are not compared, and those of a query are weighted by 1/l. So
-    one query of m examples at λ is the same as none at mλ.
+    one query of m examples at λ is the same as none at mλ. Only differences of predictions (within a query) mean anything; hence
+    `score` is the concordance, not R².
 
-    Parameters
-    ----------
-    kernel, gamma, degree, coef0, kernel_params
-        See `gram`.
-    regularization : float
-        λ, positive.
-
-    Attributes
-    ----------
-    dual_coef_ : array, shape (m,) or (m, outputs)
-        Its sum over each query is 0.
-    X_fit_ : array, shape (m, d)
-    regularization_ : float
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
-
-    Notes
-    -----
-    Only differences of predictions mean anything (within a query): the mean of the labels is not learned. Hence `score` is the
-    concordance, not R².
+    Parameters and attributes are those of `RLS`; the sum of ``dual_coef_`` over each query is 0.
     """
 
     regularization: float = 1.0
     _least_examples: ClassVar = 2
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Fit.
-
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (m, d)
-            For a precomputed kernel the kernel itself, shape (m, m).
-        y : array, shape (m,) or (m, outputs)
-        groups : array, shape (m,), optional
-            The query of each example, any labels.
-        """
+        """Fit as `RLS`; ``groups`` are the query of each example, any labels, shape (m,)."""
         self._fit(X, y, groups)
         return self._solve(self.regularization)
 
@@ -292,15 +214,9 @@ class ChosenRegularization(KernelRegressor):
     _least_examples: ClassVar = 3
 
     def fit(self, X: Any, y: Any, groups: ArrayLike | None = None) -> Self:
-        """Choose the regularization and fit.
+        """Choose the regularization and fit, as `RLS`.
 
-        Parameters
-        ----------
-        X : array or sparse matrix, shape (m, d)
-            For a precomputed kernel the kernel itself, shape (m, m).
-        y : array, shape (m,) or (m, outputs)
-        groups : array, shape (m,), optional
-            For ``cv="leave_group_out"``; for the ranking loss the query of each example, whatever ``cv`` is.
+        ``groups``, shape (m,), are for ``cv="leave_group_out"``; for the ranking loss the query of each example, whatever ``cv`` is.
         """
         cv = self._criteria[0] if self.cv is None else self.cv
         if cv not in self._criteria:
@@ -331,7 +247,7 @@ class ChosenRegularization(KernelRegressor):
 
     @abstractmethod
     def _score(self, predicted: Floats, groups: Indices | None) -> Floats:
-        """Score of the held-out predictions (r, m, outputs) at each regularization; greater is better."""
+        """Of held-out predictions (r, m, outputs) at each regularization; greater is better."""
 
 
 class RLSCV(ChosenRegularization, RLS):
@@ -339,8 +255,6 @@ class RLSCV(ChosenRegularization, RLS):
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, kernel_params
-        See `gram`.
     regularizations : array, shape (r,)
         Positive values to choose from; each costs one product of m x m matrices at most, no training.
     cv : {"leave_one_out", "leave_pair_out", "leave_group_out"}
@@ -352,10 +266,7 @@ class RLSCV(ChosenRegularization, RLS):
     regularization_ : float
         The best; the largest of several equally good ones.
     cv_scores_ : array, shape (r,)
-        Means over the outputs.
-    best_score_ : float
-    dual_coef_, X_fit_, n_features_in_, feature_names_in_
-        As of `RLS`.
+        Means over the outputs; the best is ``best_score_``.
     """
 
     _criteria = ("leave_one_out", "leave_pair_out", "leave_group_out")
@@ -365,27 +276,13 @@ class RLSCV(ChosenRegularization, RLS):
 
 
 class RankRLSCV(ChosenRegularization, RankRLS):
-    """`RankRLS` whose regularization is chosen by exact hold-outs.
+    """`RankRLS` whose regularization is chosen by exact hold-outs; parameters and attributes as of `RLSCV`, but for ``cv``.
 
     Parameters
     ----------
-    kernel, gamma, degree, coef0, kernel_params
-        See `gram`.
-    regularizations : array, shape (r,)
-        Positive values to choose from; each costs one product of m x m matrices at most, no training.
     cv : {"leave_pair_out", "leave_group_out"}
         What is left out: every pair (by default), or every query of `fit`'s ``groups``. The score is the concordance, of all pairs
         or the mean of the queries'.
-
-    Attributes
-    ----------
-    regularization_ : float
-        The best; the largest of several equally good ones.
-    cv_scores_ : array, shape (r,)
-        Means over the outputs.
-    best_score_ : float
-    dual_coef_, X_fit_, n_features_in_, feature_names_in_
-        As of `RankRLS`.
     """
 
     _criteria = ("leave_pair_out", "leave_group_out")

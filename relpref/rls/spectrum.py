@@ -29,19 +29,9 @@ class RidgeSpectrum:
     query, so that P = M − ME(EᵀME)⁻¹EᵀM with M = (K + μI)⁻¹ and the indicators E of the queries, whose offsets are projected
     out. In both, (P_UU)⁻¹ (P y)_U are the labels of a set U minus their predictions, offset included, by a training without U.
 
-    Attributes
-    ----------
-    values, vectors : array, shape (m,) and (m, m)
-        σ and W.
-    labels : array, shape (m, d)
-        y; centered within each query for ranking.
-    queries : array of int, shape (m,)
-        Number of each example's query; all 0 where there is one.
-    query_means : array, shape (number of queries, m), optional
-        Mean row of K W in each query; None for regression, which has no offsets.
-    counts_pairs : bool
-        Whether the loss counts every pair once: its Laplacian is then l I − 11ᵀ = l C for l examples, and μ = λ/l (LPO eq. 5).
-        Otherwise μ = λ.
+    ``values`` (m,) and ``vectors`` (m, m) are σ and W. ``labels`` (m, d) are centered within each query for ranking, ``queries`` are the
+    numbers of the examples' queries, and ``query_means`` the mean rows of K W in each; None for regression, which has no offsets. Where
+    the loss ``counts_pairs`` once, its Laplacian is l I − 11ᵀ = l C for l examples, and μ = λ/l (LPO eq. 5); otherwise μ = λ.
     """
 
     values: Floats
@@ -98,16 +88,8 @@ class RidgeSpectrum:
         """J and b: a training without some members has the offsets J r − b, with the residuals r of those that are out, 0 for others.
 
         It is a training in which they have their own predictions as labels, ỹ = y − r; and its offsets are the means of
-        ỹ − K P ỹ within each query, because those of its dual solution P ỹ are 0.
-
-        Returns
-        -------
-        array of int, shape (u,)
-            Row of J and b for each of the u members.
-        array, shape (k, u)
-            J, one row for each query among the members.
-        array, shape (k, d)
-            b.
+        ỹ − K P ỹ within each query, because those of its dual solution P ỹ are 0. Returned are the row of J and b for each of the u
+        members, J (k, u), one row for each query among them, and b (k, d).
         """
         if self.query_means is None:
             none = np.zeros((1, len(members)))
@@ -170,13 +152,8 @@ def leave_group_out(spectrum: RidgeSpectrum, groups: Indices, regularizations: F
 class HeldOutPairs(NamedTuple):
     """Some pairs with their held-out predictions.
 
-    Attributes
-    ----------
-    first, second : array of int, shape (q,)
-        The two examples of each pair, first < second.
-    predicted_first, predicted_second : array, shape (q,), (q, d), (r, q) or (r, q, d)
-        What ``predict`` gives for them after a training without both: an axis for the regularizations where several were
-        given, one for the outputs where there are several. Of a ranking loss only the differences are identified.
+    ``first`` < ``second`` are the examples of each, shape (q,); the rest is what ``predict`` gives for them after a training without
+    both, shape (q,), (q, d), (r, q) or (r, q, d). Of a ranking loss only the differences are identified.
     """
 
     first: Indices
@@ -189,11 +166,8 @@ class HeldOutPairs(NamedTuple):
 class LeavePairOut:
     """Every pair left out in turn, or every pair of a query where there are queries.
 
-    Attributes
-    ----------
-    concordance : float or array, shape (d,), (r,) or (r, d)
-        Share of the pairs with different labels whose held-out predictions have the same order; equal predictions count one
-        half (they are equal up to 1e-10 of the largest label, which is rounding). NaN without such a pair.
+    ``concordance``, a float or shape (d,), (r,) or (r, d), is the share of the pairs with different labels whose held-out predictions
+    have the same order; predictions that are equal up to 1e-10 of the largest label count one half. NaN without such a pair.
     """
 
     concordance: Any

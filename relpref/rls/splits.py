@@ -51,7 +51,6 @@ class _EdgeSplitter(BaseCrossValidator):
             raise DataError("random_state has no effect without shuffle=True")
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """How many pairs of training and test edges there are."""
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
@@ -80,8 +79,7 @@ class _EdgeSplitter(BaseCrossValidator):
             yield np.flatnonzero(train), np.flatnonzero(test)
 
     @abstractmethod
-    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
-        """Training and test edges of every split."""
+    def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]: ...
 
     def _ends(self, edges: Any) -> tuple[Positions, Positions]:
         """Numbers of the nodes that each edge joins, from 0; of one numbering if the relation is symmetric."""
@@ -151,17 +149,8 @@ class EdgeKFold(_EdgeSplitter):
 class SourceKFold(_EdgeSplitter):
     """K folds of sources, the conditioning nodes: those of test edges are new, the targets known (setting 2).
 
-    Parameters
-    ----------
-    n_splits : int
-        Number of folds.
-    shuffle : bool
-        Whether to shuffle the nodes before folds are made.
-    random_state : int, RandomState or None
-        Of the shuffling.
-    symmetric : bool
-        Whether sources and targets are nodes of one domain with a symmetric or reciprocal relation. Then training edges have no
-        new node at either end, and edges between two new nodes are left out.
+    Parameters are those of `EdgeKFold`. Where sources and targets are nodes of one domain with a ``symmetric`` or reciprocal relation,
+    training edges have no new node at either end, and edges between two new nodes are left out.
     """
 
     _new: ClassVar = ("sources",)
@@ -175,13 +164,7 @@ class SourceKFold(_EdgeSplitter):
 
 
 class TargetKFold(SourceKFold):
-    """K folds of targets, the objects: those of test edges are new, the sources known (setting 3).
-
-    Parameters
-    ----------
-    n_splits, shuffle, random_state, symmetric
-        As for `SourceKFold`.
-    """
+    """K folds of targets, the objects: those of test edges are new, the sources known (setting 3); as `SourceKFold`."""
 
     _new: ClassVar = ("targets",)
 
@@ -189,22 +172,11 @@ class TargetKFold(SourceKFold):
 class BothKFold(_EdgeSplitter):
     """K folds of sources and K of targets: both nodes of a test edge are new (setting 4).
 
-    Edges with one new node are in neither part. There are K² pairs of folds; of a symmetric relation K (K + 1)/2.
-
-    Parameters
-    ----------
-    n_splits : int
-        Number of folds, K.
-    shuffle : bool
-        Whether to shuffle the nodes before folds are made.
-    random_state : int, RandomState or None
-        Of the shuffling.
-    symmetric : bool
-        Whether sources and targets are nodes of one domain with a symmetric or reciprocal relation; K is then at least 3.
+    Edges with one new node are in neither part. There are K² pairs of folds; of a ``symmetric`` relation K (K + 1)/2, and K is at least
+    3. Parameters are those of `EdgeKFold`.
     """
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """How many pairs of folds there are."""
         return self.n_splits * (self.n_splits + 1) // 2 if self.symmetric else self.n_splits**2
 
     def _masks(self, sources: Positions, targets: Positions) -> Iterator[tuple[Mask, Mask]]:
@@ -226,20 +198,9 @@ Measure = Callable[[ArrayLike, ArrayLike], float]
 
 
 def ranking_error(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Share of the pairs with different labels that the scores order wrongly; equal scores count one half (CR10 eq. 5).
+    """Share of the pairs with different labels that the scores order wrongly, 0 to 1; equal scores count one half (CR10 eq. 5).
 
-    Parameters
-    ----------
-    labels, scores : array, shape (n,)
-
-    Returns
-    -------
-    float
-        From 0 to 1; NaN where all labels are the same.
-
-    Notes
-    -----
-    O(n log n). The papers' ranking loss, divided by the number of pairs.
+    NaN where all labels are the same. O(n log n).
     """
     labels, scores = _checked(labels, scores)
     total = _pairs(len(labels))
@@ -260,33 +221,17 @@ def concordance(labels: ArrayLike, scores: ArrayLike) -> float:
 
 
 def auc(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Area under the ROC curve: the `concordance` of labels that have two values, the larger of which is positive.
-
-    Raises
-    ------
-    DataError
-        If there are more than two different labels.
-    """
+    """Area under the ROC curve: the `concordance` of labels that have two values, the larger of which is positive."""
     if len(values := np.unique(np.asarray(labels))) > 2:
         raise DataError(f"AUC is for two labels and there are {len(values)}; use concordance")
     return concordance(labels, scores)
 
 
 def ndcg(labels: ArrayLike, scores: ArrayLike, *, k: int | None = None) -> float:
-    """Normalized discounted cumulative gain with the labels as gains (Järvelin & Kekäläinen 2002).
+    """Normalized discounted cumulative gain, 0 to 1, with the labels as gains (Järvelin & Kekäläinen 2002).
 
-    Parameters
-    ----------
-    labels, scores : array, shape (n,)
-        Labels must not be negative. For exponential gains give 2**labels − 1.
-    k : int, optional
-        Only the first k ranks count.
-
-    Returns
-    -------
-    float
-        Equal scores share the average of their gains (McSherry & Najork 2008). NaN where all labels are the same: then no
-        order is better than another.
+    Labels must not be negative; for exponential gains give 2**labels − 1. Only the first ``k`` ranks count, all by default. Equal scores
+    share the average of their gains (McSherry & Najork 2008). NaN where all labels are the same.
     """
     labels, scores = _checked(labels, scores)
     if labels.min(initial=0.0) < 0:
@@ -312,13 +257,7 @@ def spearman(labels: ArrayLike, scores: ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PerNode:
-    """A measure of each conditioning node.
-
-    Attributes
-    ----------
-    values : array, shape (p,)
-        NaN for a node none of whose observed pairs have different labels.
-    """
+    """A measure of each conditioning node, shape (p,); NaN for a node none of whose observed pairs have different labels."""
 
     values: Floats
 
@@ -345,10 +284,6 @@ def per_node(measure: Measure, relation: ArrayLike, scores: ArrayLike) -> PerNod
         One row for each conditioning node, NaN where the label was not observed.
     scores : array, shape (p, m)
         Only those at observed labels are looked at.
-
-    Returns
-    -------
-    PerNode
     """
     relation = np.asarray(relation, dtype=np.float64)
     scores = np.asarray(scores, dtype=np.float64)

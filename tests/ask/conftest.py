@@ -41,7 +41,7 @@ class Question:
 
 @dataclass
 class FakeLoop:
-    """As a `Loop`: asks about pairs in their order, and ranks by how often an entity was chosen."""
+    """As a `Loop`: asks about pairs in their order, and ranks by how often an item was chosen."""
 
     items: list[Item]
     limit: int | None = None

@@ -1,4 +1,4 @@
-"""What is shown of an entity, whatever a table says."""
+"""What is shown of an item, whatever a table says."""
 
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from relpref.data import PreferenceData
 
 @pytest.fixture(scope="module")
 def data() -> PreferenceData:
-    entities = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
-    return PreferenceData.from_tables(entities, pd.DataFrame({"winner": ["a"], "loser": ["b"]}))
+    items = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
+    return PreferenceData.from_tables(items, pd.DataFrame({"winner": ["a"], "loser": ["b"]}))
 
 
 def shown(data: PreferenceData, folder: Path, image: str) -> Any:

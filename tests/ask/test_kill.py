@@ -55,8 +55,8 @@ def light(folder):
     from relpref.ask import AnswerStore, loop
     labels = tuple(f"e{row}" for row in range(30))
     pairs = [(a, b) for a in labels for b in labels if a < b]
-    def next_pairs(_, key, **__):
-        return pd.DataFrame([pairs[key % len(pairs)]], columns=["first", "second"])
+    def next_pairs(_, rng_key, **__):
+        return pd.DataFrame([pairs[rng_key % len(pairs)]], columns=["first", "second"])
     loop.next_pairs = next_pairs
     given = pd.DataFrame({"winner": ["e0", "e1"], "loser": ["e1", "e2"]})
     def open_loop():

@@ -17,19 +17,19 @@ from relpref.errors import DataError, InferenceError, StorageError
 from relpref.infer import Result, UtilityPosterior
 from relpref.runs import load_run
 
-ENTITIES = "name,size,price\n" + "".join(f"e{i},{i % 3},{(7 * i) % 5}\n" for i in range(8))
+ITEMS = "name,size,price\n" + "".join(f"e{i},{i % 3},{(7 * i) % 5}\n" for i in range(8))
 COMPARISONS = "winner,loser,count\ne0,e1,3\ne1,e2,2\ne3,e2,1\ne5,e4,2\n"
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
-    (folder / "entities.csv").write_text(ENTITIES)
+    (folder / "entities.csv").write_text(ITEMS)
     (folder / "comparisons.csv").write_text(COMPARISONS)
     known = [
-        "--fix",
+        "--fixed",
         "attributes_amplitude=1",
-        "--fix",
+        "--fixed",
         "attributes_lengthscale=1",
     ]  # nothing to be searched for
     assert main(["fit", "--folder", str(folder), "--out", str(folder / "run"), "--quiet", *known]) == 0
@@ -53,7 +53,7 @@ def opened(run: Path, **options: Any) -> Loop:
 
 
 def answer(loop: Loop, number: int, rater: str = "ann") -> None:
-    """Prefers the entity with the smaller number."""
+    """Prefers the item with the smaller number."""
     for _ in range(number):
         question = loop.question(rater)
         assert question is not None
@@ -246,7 +246,7 @@ def test_a_run_that_was_killed_before_it_published_is_brought_up_to_date(run: Pa
 def test_where_nothing_can_be_learnt_answers_are_kept_and_asking_goes_on(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = {"entities": ["e0", "e6", "e7"]}
+    limits = {"items": ["e0", "e6", "e7"]}
     with monkeypatch.context() as broken:
 
         def fail(*_: object, **__: object) -> None:
@@ -335,7 +335,7 @@ def test_ties_may_be_no_answer(run: Path) -> None:
 
 
 def test_what_was_skipped_is_not_asked_again(run: Path) -> None:
-    with opened(run, entities=["e0", "e6", "e7"]) as loop:
+    with opened(run, items=["e0", "e6", "e7"]) as loop:
         pairs = set()
         while (question := loop.question("ann")) is not None:
             pairs.add(frozenset((question.first, question.second)))
@@ -345,7 +345,7 @@ def test_what_was_skipped_is_not_asked_again(run: Path) -> None:
 
 
 def test_the_last_pair_is_shared_by_two_raters(run: Path) -> None:
-    with opened(run, entities=["e0", "e7"]) as loop:
+    with opened(run, items=["e0", "e7"]) as loop:
         one, two = loop.question("ann"), loop.question("ben")
         assert one is not None and two is not None and one.id != two.id
         answer(loop, 1, "ann")
@@ -433,7 +433,7 @@ def test_why_nothing_is_left_to_ask(run: Path) -> None:
         assert 4 < known < 28 and said.startswith(
             f"{known} of 28 pairs have been answered; the others are left out: "
         )
-        assert "an entity that was in 2 answers is not asked about again" in said
+        assert "an item that was in 2 answers is not asked about again" in said
         assert "nearer than 0.001 to one half" in said and said.endswith("you skipped 1.")
     names = [f"e{i}" for i in range(8)]
     pairs = [(one, other) for one in names for other in names if one < other]

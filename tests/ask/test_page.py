@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relpref.errors import StorageError
-from relpref.explore import Worth
+from relpref.explore import ExpectedGain
 
 pytest.importorskip("starlette", reason="the page needs the extra web")
 
@@ -118,13 +118,16 @@ def test_a_full_disk_counts_nothing(fake: Callable[..., Any], visit: Callable[..
 @pytest.mark.parametrize(
     ("found", "enough"),
     [
-        (Worth(10, 0.3, 0.299, stalled=True), False),  # little is gained, and a third of the pairs is wrong
-        (Worth(10, 0.3, 0.25, missing=57), False),
-        (Worth(10, 0.09, 0.08, missing=0), True),
+        (
+            ExpectedGain(10, 0.3, 0.299, stalled=True),
+            False,
+        ),  # little is gained, and a third of the pairs is wrong
+        (ExpectedGain(10, 0.3, 0.25, missing=57), False),
+        (ExpectedGain(10, 0.09, 0.08, missing=0), True),
     ],
 )
 def test_what_further_answers_are_worth(
-    found: Worth, enough: bool, fake: Callable[..., Any], visit: Callable[..., Any]
+    found: ExpectedGain, enough: bool, fake: Callable[..., Any], visit: Callable[..., Any]
 ) -> None:
     loop = fake(1, 2)
     assert 'class="worth"' not in visit(loop).get().text

@@ -39,7 +39,7 @@ def test_it_rests_longer_than_it_worked_and_waits_for_a_pause(monkeypatch: pytes
     monkeypatch.setattr(refiner, "_LEAST", 0.01)
     monkeypatch.setattr(refiner, "_QUIET", 0.05)
     loop = Slow(0.03)
-    background = Refiner(loop)
+    background = Refiner(loop.refine)
     background.start()
     try:
         wait_for(loop, 1)
@@ -59,7 +59,7 @@ def test_it_rests_longer_than_it_worked_and_waits_for_a_pause(monkeypatch: pytes
 def test_rest_has_bounds_and_the_end_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refiner, "_LEAST", 30.0)
     loop, told = Slow(0.0), []
-    background = Refiner(loop)
+    background = Refiner(loop.refine)
     background.start()
     wait_for(loop, 1)
     began = time.monotonic()
@@ -72,7 +72,7 @@ def test_an_interrupt_at_the_end_is_heard(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(refiner, "_SOON", 0.05)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     loop, told = Slow(1.0), []
-    background = Refiner(loop)
+    background = Refiner(loop.refine)
     background.start()
     main = threading.main_thread().ident
     assert main is not None

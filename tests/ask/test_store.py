@@ -250,9 +250,9 @@ def test_other_files_are_refused(path: Path) -> None:
     assert rows(path, "SELECT name FROM sqlite_master") == [("other",)]
 
 
-def test_answers_about_other_entities_are_refused(path: Path) -> None:
+def test_answers_about_other_items_are_refused(path: Path) -> None:
     opened(path).close()
-    with pytest.raises(StorageError, match="other entities"):
+    with pytest.raises(StorageError, match="other items"):
         opened(path, ("tea", "coffee", "water"))
 
 

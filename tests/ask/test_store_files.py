@@ -25,12 +25,12 @@ WINNERS = pd.DataFrame({"winner": ["a,b"], "loser": ["NA"]})
 
 
 def read(table: pd.DataFrame) -> PreferenceData:
-    entities = pd.DataFrame({"x": range(len(LABELS))}, index=pd.Index(LABELS, dtype=object))
-    return PreferenceData.from_tables(entities, table)
+    items = pd.DataFrame({"x": range(len(LABELS))}, index=pd.Index(LABELS, dtype=object))
+    return PreferenceData.from_tables(items, table)
 
 
 def stored(path: Path, data: PreferenceData, answers: Comparisons) -> AnswerStore:
-    return AnswerStore.open(path, data.entities, answers.table(data.entities))
+    return AnswerStore.open(path, data.labels, answers.table(data.labels))
 
 
 @pytest.mark.parametrize("table", [GRADED, REPORTED, WINNERS], ids=["graded", "reported", "winners"])
@@ -66,8 +66,8 @@ def test_answers_by_nobody_are_by_an_unknown(tmp_path: Path) -> None:
 
 
 def test_numbers_are_known_by_how_they_print(tmp_path: Path) -> None:
-    entities = pd.DataFrame({"x": [0.0, 1.0, 2.0]}, index=[10, 20, 30])
-    data = PreferenceData.from_tables(entities, pd.DataFrame({"winner": [10], "loser": [20]}))
+    items = pd.DataFrame({"x": [0.0, 1.0, 2.0]}, index=[10, 20, 30])
+    data = PreferenceData.from_tables(items, pd.DataFrame({"winner": [10], "loser": [20]}))
     (tmp_path / "more.csv").write_text("first,second,winner,shown_first\n10,30,30,10\n")
     with stored(tmp_path / "answers.sqlite", data, data.comparisons) as store:
         assert import_answers(store, data, tmp_path / "more.csv") == 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from relpref.ask import Item, Progress
 from relpref.ask.terminal import NARROW, bars, headline, in_rows, short, two_items, wrapped
 from relpref.data.arrays import width
-from relpref.explore import Worth
+from relpref.explore import ExpectedGain
 
 FOREIGN = st.text(max_size=200) | st.sampled_from(
     [
@@ -85,7 +85,7 @@ def test_items_are_beside_each_other_where_there_is_room() -> None:
 
 
 def test_what_further_answers_are_worth_is_dated_once_it_is_old() -> None:
-    worth = Worth(10, 0.3, 0.25)
+    worth = ExpectedGain(10, 0.3, 0.25)
     assert Progress(1, 2, 3, 4, 5, None).outlook == ""
     assert Progress(1, 2, 3, 4, 5, worth, since=5).outlook == worth.sentence
     said = Progress(1, 2, 3, 4, 20, worth, since=15).outlook

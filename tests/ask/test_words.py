@@ -7,8 +7,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relpref.ask import page as words
-from relpref.ask.page import View, standings
+from relpref.ask import items as words
+from relpref.ask.items import View, standings
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=600)
 

@@ -76,7 +76,7 @@ def test_truths_follow_from_the_seed(name: str) -> None:
     one, again, other = (truths.TRUTHS[name](seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.utilities, again.utilities)
     np.testing.assert_array_equal(one.data.attributes, again.data.attributes)
-    assert one.data.num_entities == truths.SIZE and not one.data.num_answers
+    assert one.data.num_items == truths.SIZE and not one.data.num_answers
     assert np.ptp(one.utilities) > 1 and not np.array_equal(one.utilities, other.utilities)
 
 

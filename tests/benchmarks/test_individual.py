@@ -1,4 +1,4 @@
-"""What the entities' own parts cost where there is no such effect, and bring where there is nothing else."""
+"""What the items' own parts cost where there is no such effect, and bring where there is nothing else."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,13 @@ from benchmarks.individual import EFFECTS, costs
 
 
 def change(effect: str, problems: int) -> float:
-    found = costs(EFFECTS[effect], problems, "maximise")
+    found = costs(EFFECTS[effect], problems, "maximize")
     assert found.shape == (problems, 2) and np.isfinite(found).all()
     return float(np.mean(found[:, 1] - found[:, 0]))
 
 
 def test_they_bring_something_where_there_is_nothing_else() -> None:
-    assert change("of the entities alone", 8) < -0.02
+    assert change("of the items alone", 8) < -0.02
 
 
 @pytest.mark.slow

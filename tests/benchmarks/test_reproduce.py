@@ -61,7 +61,7 @@ def test_known_and_remaining_pairs_are_all_pairs() -> None:
 def test_a_shuffled_problem_keeps_everything_but_the_place_of_the_graph() -> None:
     problem = toy(Source(), 0)["toy"]
     other = problem.shuffled
-    assert other.data.entities == problem.data.entities
+    assert other.data.labels == problem.data.labels
     assert np.array_equal(other.data.winner, problem.data.winner)
     graph, moved = (one.data.relations["next"].adjacency().toarray() for one in (problem, other))
     assert not np.array_equal(graph, moved)

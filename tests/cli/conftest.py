@@ -7,7 +7,7 @@ import pytest
 
 from relpref.cli import main
 
-ENTITIES = "name,size,price\ntea,1,2\ncoffee,2,3\nwater,0.5,0\ncola,1.5,2\n007,1.25,5\nNA,3,1\n"
+ITEMS = "name,size,price\ntea,1,2\ncoffee,2,3\nwater,0.5,0\ncola,1.5,2\n007,1.25,5\nNA,3,1\n"
 COMPARISONS = (
     "winner,loser,count\ntea,coffee,3\ncoffee,water,2\ntea,water,1\ncola,water,2\n007,cola,1\nNA,007,1\n"
 )
@@ -23,7 +23,7 @@ class Said(NamedTuple):
 
 
 def _write_tables(folder: Path, **texts: str) -> Path:
-    content = {"entities": ENTITIES, "comparisons": COMPARISONS, "relations/hot": LINKS} | {
+    content = {"entities": ITEMS, "comparisons": COMPARISONS, "relations/hot": LINKS} | {
         name.replace("__", "/"): text for name, text in texts.items()
     }
     for name, text in content.items():

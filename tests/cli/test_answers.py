@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def test_prefer_suggests_near_labels(place: Path, ask: Any) -> None:
     said = ask("prefer", "run", "cofee", "tea", "--json")
     assert (said.code, said.out) == (2, "")
     assert said.err == (
-        "relpref: error: labels, position 0: 'cofee' is not the label of an entity; nearest: 'coffee'; use one of these\n"
+        "relpref: error: labels, position 0: 'cofee' is not the label of an item; nearest: 'coffee'; use one of these\n"
     )
 
 
@@ -113,7 +114,7 @@ def test_labels_that_are_no_text_are_found_by_how_they_are_printed(place: Path, 
     pair = json.loads(ask("prefer", "numbers", "3", "1", "--json").out)["pairs"][0]
     assert (pair["first"], pair["second"]) == (3, 1)
     said = ask("prefer", "numbers", "3", "4")
-    assert said.code == 2 and "'4' is not the label of an entity" in said.err
+    assert said.code == 2 and "'4' is not the label of an item" in said.err
 
 
 def test_odd_labels(place: Path, ask: Any) -> None:
@@ -173,16 +174,17 @@ def test_label_escapes_what_cannot_be_shown() -> None:
 
 def test_a_document_is_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
     document(
-        {
-            "number": np.float64("nan"),
-            "array": np.array([1.5, np.inf]),
-            "label": ("a", 1, True, None),
-            "day": pd.Timestamp("2020-02-03"),
-            "other": {2: 1 + 2j},
-            "text": "\ud800",
-        }
+        Namespace(name="try", run="run"),
+        number=np.float64("nan"),
+        array=np.array([1.5, np.inf]),
+        label=("a", 1, True, None),
+        day=pd.Timestamp("2020-02-03"),
+        other={2: 1 + 2j},
+        text="\ud800",
     )
     assert json.loads(capsys.readouterr().out) == {
+        "command": "try",
+        "run": "run",
         "number": None,
         "array": [1.5, None],
         "label": ["a", 1, True, None],
@@ -207,7 +209,7 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
         "attributes_lengthscale": 1,
     }
     fixed = (
-        *(word for name in values for word in ("--fix", f"{name}={values[name]}")),
+        *(word for name in values for word in ("--fixed", f"{name}={values[name]}")),
         "--model",
         "preference_gp",
     )
@@ -227,7 +229,7 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     said = ask("fit", "--folder", "graded", "--out", "no", *names, "--likelihood", "logistic")
     assert said.code == 2 and "Logistic() does not use the column 'tie'" in said.err
     said = ask(
-        "fit", "--folder", "graded", "--out", "lapses", *names, *fixed, "--lapse", "--fix", "lapse=0.2"
+        "fit", "--folder", "graded", "--out", "lapses", *names, *fixed, "--lapse", "--fixed", "lapse=0.2"
     )
     assert said.code == 0
     run: Any = load_run(place / "lapses")

@@ -25,7 +25,7 @@ from relpref.ask import Loop
 from relpref.ask.terminal import Keys
 from relpref.cli import main
 from relpref.errors import InferenceError
-from relpref.explore import Worth
+from relpref.explore import ExpectedGain
 from relpref.infer import Result, UtilityPosterior
 
 Ask = Callable[..., Any]
@@ -71,7 +71,7 @@ def test_answers_are_asked_for_kept_and_published(typed: Ask, ask: Ask, place: P
 
 @pytest.mark.usefixtures("unrefined")
 def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
-    said = typed("a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--entities", 'tea,"coffee",007')
+    said = typed("a a a a", "--answers", 2, "--rater", "ann", "--no-ties", "--items", 'tea,"coffee",007')
     assert said.code == 0 and "2 answers given now" in said.out and "equally good" not in said.out
     assert events(place, "rater") == ['"ann"', '"ann"']
 
@@ -80,14 +80,14 @@ def test_it_stops_after_so_many_answers(typed: Ask, place: Path) -> None:
 def test_the_end_of_what_can_be_asked(typed: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Loop.progress
     monkeypatch.setattr(
-        Loop, "progress", lambda *about: replace(progress(*about), worth=Worth(10, 0.3, 0.25))
+        Loop, "progress", lambda *about: replace(progress(*about), worth=ExpectedGain(10, 0.3, 0.25))
     )
-    said = typed("a a r", "--entities", "water,NA")
+    said = typed("a a r", "--items", "water,NA")
     assert said.code == 0 and "1 answer given now" in said.out
     end = said.out[said.out.index("Nothing is left to ask.") :]
     assert "u undo   r ranking   q quit" in end and "That means nothing here" in end and "●" in end
     assert "in the wrong order; 10 more answers" in said.out and "in the wrong order" not in end
-    again = typed("u b u u u q", "--entities", "water,NA")
+    again = typed("u b u u u q", "--items", "water,NA")
     assert again.code == 0 and again.out.count("Nothing is left to ask.") == 2
     assert "1 answer taken back now" in again.out
 
@@ -98,7 +98,7 @@ def test_what_is_shown_is_kept_and_cannot_act_on_the_terminal(typed: Ask, place:
     (place / "items.csv").write_text(
         f'name,text,image,link,colour\ntea,"{text}",../../etc/passwd,https://x.org/a,\x07red\ncoffee,black,,,\n'
     )
-    said = typed("q", "--show", "items.csv", "--entities", "tea,coffee", "--repeats", 9)
+    said = typed("q", "--show", "items.csv", "--items", "tea,coffee", "--repeats", 9)
     assert said.code == 0
     assert "\\x1b[2Jclear \\u202egnirts" in said.out and "colour  \\x07red" in said.out
     assert not any(char in said.out for char in "\x1b\u202e\x07") and "passwd" not in said.out
@@ -154,7 +154,7 @@ def test_who_has_no_copy_of_damaged_answers_can_go_on(typed: Ask, ask: Ask, plac
         assert said.code == 2 and "relpref ask run --export answers.csv" in said.err and not store.exists()
     said = ask("ask", "run", "--export", "answers.csv")
     assert said.code == 0 and "is gone or empty. Written to answers.csv: the 12 answers" in said.out
-    said = ask("fit", "--entities", "run/data/entities.csv", "--comparisons", "answers.csv", "--out", "new")
+    said = ask("fit", "--items", "run/data/entities.csv", "--answers", "answers.csv", "--out", "new")
     assert said.code == 0
     assert typed("a", "--answers", 1).code == 2
     assert ask("ask", "new", "--export", "again.csv").code == 0
@@ -235,7 +235,7 @@ def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.
     ("arguments", "words"),
     [
         (("--score", "cleverest"), "cleverest"),
-        (("--entities", "tea,cofee"), "cofee"),
+        (("--items", "tea,cofee"), "cofee"),
         (("--hardest", "2"), "hardest"),
         (("--rater", ""), "rater"),
         (("--rater", "x" * 81, "--web"), "1 to 80 characters"),

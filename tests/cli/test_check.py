@@ -36,9 +36,9 @@ def test_a_run_is_checked(place: Path, quick: None, ask: Callable[..., Any]) -> 
     last = said.out.rstrip().splitlines()[-1]
     assert last.startswith("NUTS: EP, averaged over hyperparameters, agrees with NUTS")
     assert said.err == ""
-    part = ask("check", "run", "--entities", 3, "--hyperparameters", "--draws", 400, "--chains", 2)
+    part = ask("check", "run", "--items", 3, "--hyperparameters", "--draws", 400, "--chains", 2)
     assert part.code == 0
-    assert "3 of 6 entities" in part.out
+    assert "3 of 6 items" in part.out
     assert "hot_amplitude" in part.out
 
 
@@ -62,7 +62,7 @@ def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> Non
 
 def test_runs_without_anything_to_compare(place: Path, ask: Callable[..., Any]) -> None:
     (place / "nobody.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
-    assert ask("fit", "--entities", "nobody.csv", "--out", "empty", "--quiet").code == 0
+    assert ask("fit", "--items", "nobody.csv", "--out", "empty", "--quiet").code == 0
     said = ask("check", "empty")
     assert said.code == 0
     assert "There are no answers" in said.out
@@ -80,7 +80,7 @@ def test_what_cannot_be_checked(
     place: Path, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ask("check", "nowhere").code == 2
-    for options in (["--entities", "1"], ["--draws", "3"], ["--chains", "0"], ["--draws", "many"]):
+    for options in (["--items", "1"], ["--draws", "3"], ["--chains", "0"], ["--draws", "many"]):
         said = ask("check", "run", *options)
         assert (said.code, said.out, said.err.startswith("relpref: error: ")) == (2, "", True)
 
@@ -101,9 +101,7 @@ def test_what_cannot_be_checked(
 def test_in_earnest(place: Path, ask: Callable[..., Any]) -> None:
     (place / "two.csv").write_text("name,size\ntea,1\ncoffee,2\n", encoding="utf-8")
     (place / "asked.csv").write_text("winner,loser\ntea,coffee\n", encoding="utf-8")
-    assert (
-        ask("fit", "--entities", "two.csv", "--comparisons", "asked.csv", "--out", "two", "--quiet").code == 0
-    )
+    assert ask("fit", "--items", "two.csv", "--answers", "asked.csv", "--out", "two", "--quiet").code == 0
     for run in ("two", "run"):
         said = ask("check", run)
         assert said.code == 0

@@ -157,11 +157,11 @@ def test_the_folder_of_a_run(place: Path, ask: Ask, snapshot: Callable[[Path], d
     assert "<h1>Games</h1>" in (place / "run" / "report.html").read_text("utf-8")
 
 
-def test_a_run_of_entities_has_no_relation(place: Path, ask: Ask, write_tables: Callable[..., Path]) -> None:
+def test_a_run_of_items_has_no_relation(place: Path, ask: Ask, write_tables: Callable[..., Path]) -> None:
     write_tables(place / "tables")
     assert ask("fit", "--folder", "tables", "--out", "run", "--quiet").code == 0
     said = ask("conditional", "rank", "run", "tea")
-    assert said.code == 2 and "relpref rank run ranks its entities" in said.err
+    assert said.code == 2 and "relpref rank run ranks its items" in said.err
 
 
 @pytest.mark.parametrize(

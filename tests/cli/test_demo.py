@@ -8,26 +8,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relpref import demo
-from relpref.cli import demo as words
+from relpref.cli import demo
+from relpref.cli.demo import ALONE, RELATION, SHUFFLED, Outcome
 from relpref.data_loaders import ModeChoice, load_modechoice
-from relpref.demo import ALONE, RELATION, SHUFFLED, Outcome
 from relpref.infer import EP
 from relpref.models import xpgp
 
 
 def few(number: int) -> ModeChoice:
-    """The first travellers only."""
+    """The first travelers only."""
     choices = load_modechoice()
-    kept = set(choices.traveller[choices.traveller.isin(choices.travellers.index[:number])].index)
+    kept = set(choices.traveler[choices.traveler.isin(choices.travelers.index[:number])].index)
     return replace(
         choices,
-        entities=choices.entities[choices.entities.index.isin(kept)],
-        comparisons=choices.comparisons[choices.comparisons["winner"].isin(kept)],
+        items=choices.items[choices.items.index.isin(kept)],
+        answers=choices.answers[choices.answers["winner"].isin(kept)],
         relations={name: links[links.isin(kept).all(axis=1)] for name, links in choices.relations.items()},
-        traveller=choices.traveller[choices.traveller.index.isin(kept)],
+        traveler=choices.traveler[choices.traveler.index.isin(kept)],
         mode=choices.mode[choices.mode.index.isin(kept)],
-        travellers=choices.travellers.iloc[:number],
+        travelers=choices.travelers.iloc[:number],
     )
 
 
@@ -43,14 +42,14 @@ def test_held_out_answers_are_not_learned_from() -> None:
     assert len(experiment.held_out) == 3 * round(210 / 4)
     assert len(experiment.learned) + len(experiment.held_out) == 630
     learned, held_out = (
-        set(experiment.choices.traveller.loc[table["winner"]])
+        set(experiment.choices.traveler.loc[table["winner"]])
         for table in (experiment.learned, experiment.held_out)
     )
     assert not learned & held_out
     for data in experiment.data.values():
-        assert data.num_entities == 840  # those held out are there, too
+        assert data.num_items == 840  # those held out are there, too
         assert data.num_answers == len(experiment.learned)
-        winners = [str(data.entities[row]) for row in data.winner]
+        winners = [str(data.labels[row]) for row in data.winner]
         assert {label.partition(":")[0] for label in winners} == learned
     assert set(demo.prepare(4).held_out["winner"]) != set(experiment.held_out["winner"])
 
@@ -71,8 +70,8 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
     assert len(lines) < 30 and max(map(len, lines)) <= 110
     assert lines[-2].startswith("Answer some questions yourself: relpref ask demo")
     assert lines[-1] == "The report is in demo/report.html"
-    assert any(line.startswith("Read: 160 entities, 3 attributes, 90 answers") for line in lines)
-    assert "±: one standard error, over travellers" in said.out.replace("\n", " ")
+    assert any(line.startswith("Read: 160 items, 3 attributes, 90 answers") for line in lines)
+    assert "±: one standard error, over travelers" in said.out.replace("\n", " ")
     page = (small / "demo/report.html").read_text(encoding="utf-8")
     assert "What the relation adds" in page and "Mode by mode" in page
 
@@ -126,7 +125,7 @@ def test_standard_errors_are_over_travellers() -> None:
     fixed: Any = {ALONE: Fixed(), RELATION: Fixed(), SHUFFLED: Fixed()}
     table = Outcome(experiment, fixed).table()
     loss = {name: -np.log(model.probability) for name, model in fixed.items()}
-    # The rows of one traveller lie next to each other.
+    # The rows of one traveler lie next to each other.
     gain = (loss[ALONE] - loss[RELATION]).reshape(-1, 3).mean(axis=1)
     assert table.loc[RELATION, "log_loss"] == pytest.approx(loss[RELATION].mean())
     assert table.loc[RELATION, "gain"] == pytest.approx(gain.mean())
@@ -171,7 +170,7 @@ class Told:
 )
 def test_whatever_is_true_is_said_of_predictions(real: float, control: float, expected: str) -> None:
     told: Any = Told(real, control, (0.0, 0.0, 0.0))
-    assert expected in words.predictions(told)
+    assert expected in demo.predictions(told)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ def test_whatever_is_true_is_said_of_predictions(real: float, control: float, ex
 )
 def test_whatever_is_true_is_said_of_the_evidence(found: Any, expected: str, artefact: bool) -> None:
     told: Any = Told(0.0, 0.0, found)
-    said = words.evidence(told)
+    said = demo.evidence(told)
     assert expected in said
     assert ("does not tell the two apart" in said) == artefact
 

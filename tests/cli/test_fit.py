@@ -9,10 +9,10 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.cli import fit
-from relpref.data.matrix_files import find_files
+from relpref.data.relation import find_files
 from relpref.runs import copies, load_run
 
-TABLES = ("--entities", "tables/entities.csv", "--comparisons", "tables/comparisons.csv")
+TABLES = ("--items", "tables/entities.csv", "--answers", "tables/comparisons.csv")
 RELATION = ("--relation", "hot=tables/relations/hot.csv")
 
 
@@ -68,7 +68,7 @@ def test_notes_follow_what_was_read(place: Path, ask: Any) -> None:
         (place / "tables/comparisons.csv").read_text() + "tea,coffee,1\n"
     )
     lines = ask("fit", "--folder", "tables", "--out", "other").out.splitlines()
-    assert lines[1] == "  comparisons: 7 rows merged into 6 distinct ones, counts added up"
+    assert lines[1] == "  answers: 7 rows merged into 6 distinct ones, counts added up"
 
 
 def test_a_relation_that_is_not_looked_at_is_mentioned(place: Path, ask: Any) -> None:
@@ -87,9 +87,9 @@ def test_copies_are_the_files_byte_for_byte(place: Path, ask: Any) -> None:
     (place / "items.CSV").write_bytes(odd.encode())
     said = ask(
         "fit",
-        "--entities",
+        "--items",
         "items.CSV",
-        "--comparisons",
+        "--answers",
         "tables/comparisons.csv",
         "--relation",
         "hot=tables/relations/hot.csv",
@@ -125,7 +125,7 @@ def test_json_is_one_document(place: Path, ask: Any) -> None:
 
 @pytest.mark.slow
 def test_the_engine_and_its_search_can_be_chosen(place: Path, ask: Any) -> None:
-    chosen = ("--engine", "laplace", "--hyperparameters", "em", "--fix", "attributes_lengthscale=1.5")
+    chosen = ("--engine", "laplace", "--hyperparameters", "em", "--fixed", "attributes_lengthscale=1.5")
     assert ask("fit", "--folder", "tables", "--out", "other", *chosen).code == 0
     posterior = load_run("other").posterior
     assert (posterior.info["engine"], posterior.info["hyperparameters"]) == ("Laplace", "em")
@@ -172,9 +172,7 @@ def test_a_folder_that_is_no_run_is_never_touched(
     before = snapshot(place)
     said = ask("fit", "--folder", "tables", "--out", "mine", *force)
     assert (said.code, said.out) == (2, "")
-    assert (
-        "mine: the folder holds something that is not a run of relpref, and that is never touched" in said.err
-    )
+    assert "mine: it holds something else than a run, which is never touched" in said.err
     assert snapshot(place) == before
 
 
@@ -191,7 +189,7 @@ def test_an_empty_folder_is_used(place: Path, ask: Any) -> None:
     (place / "empty").mkdir()
     assert ask("fit", "--folder", "tables", "--out", "empty").code == 0
     posterior: Any = load_run("empty").posterior
-    assert posterior.data.num_entities == 6
+    assert posterior.data.num_items == 6
 
 
 def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, ask: Any) -> None:
@@ -215,12 +213,12 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--folder", "tables", *TABLES), "--folder stands for --entities"),
-        ((), "--entities and --comparisons are missing"),
+        (("--folder", "tables", *TABLES), "--folder stands for --items"),
+        ((), "--items and --answers are missing"),
         ((*TABLES, "--relation", "tables/relations/hot.csv"), "write the name and the file"),
         ((*TABLES, "--relation", "=tables/relations/hot.csv"), "write the name and the file"),
         ((*TABLES, "--relation", "hot="), "write the name and the file"),
-        ((*TABLES, *RELATION, *RELATION), "there is a relation 'hot' already"),
+        ((*TABLES, *RELATION, *RELATION), "'hot' is named twice"),
         ((*TABLES, "--relation", "a b=tables/relations/hot.csv"), "'a b' cannot be the name of a relation"),
         ((*TABLES, "--relation", "../x=tables/relations/hot.csv"), "'../x' cannot be the name of a relation"),
         ((*TABLES, "--model", "xgp"), "--model xgp: there is no such program; use xpgp or preference_gp"),
@@ -230,8 +228,8 @@ def test_out_that_cannot_be_written_is_found_before_anything_else(place: Path, a
         ((*TABLES, "--engine", "vb"), "there is no such engine; use ep or laplace"),
         ((*TABLES, "--hyperparameters", "guess"), "invalid choice: 'guess'"),
         ((*TABLES, "--draws", "50"), "draws are for --hyperparameters nuts"),
-        ((*TABLES, "--fix", "attributes_amplitude"), "write the name and a number"),
-        ((*TABLES, "--fix", "attributes_amplitude=big"), "write the name and a number"),
+        ((*TABLES, "--fixed", "attributes_amplitude"), "write the name and a number"),
+        ((*TABLES, "--fixed", "attributes_amplitude=big"), "write the name and a number"),
         ((*TABLES, "--seed", "-1"), "-1 is not between 0 and"),
         ((*TABLES, "--sed", "1"), "unrecognized arguments: --sed 1"),
     ],

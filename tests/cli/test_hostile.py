@@ -8,34 +8,34 @@ import pytest
 
 from relpref.posterior.codec import SCHEMA
 
-ENTITIES = "tables/entities.csv"
+ITEMS = "tables/entities.csv"
 COMPARISONS = "tables/comparisons.csv"
 LINKS = "tables/relations/hot.csv"
 
 # file -> what it holds instead -> what the message says
 CASES: list[tuple[str, str | bytes | None, str]] = [
-    (ENTITIES, None, "there is no entities.csv"),
-    (ENTITIES, "", "the file is empty"),
-    (ENTITIES, "name,x\n", "the table has no rows"),
-    (ENTITIES, "name,x\ntea,1\ntea,2\n", "line 3 (label 'tea'): the label 'tea' was already used"),
-    (ENTITIES, "name,x\ntea,1\ncoffee,NaN\n", "line 3 (label 'coffee'), column 'x': the value is missing"),
-    (ENTITIES, "name,x\ntea,1\ncoffee,\n", "the value is missing"),
-    (ENTITIES, "name,x\ntea,1\ncoffee,inf\n", "is not finite"),
-    (ENTITIES, "name,x\ntea,big\ncoffee,1\n", "'big' is not a number"),
-    (ENTITIES, "name,x\ntea,1e200\ncoffee,1\n", "rescale the column"),
-    (ENTITIES, "name,x,x\ntea,1,2\n", "the column 'x' occurs twice"),
-    (ENTITIES, "name;x\ntea;1\n", "save the table separated by commas"),
-    (ENTITIES, "name,x\ntea,1\n,2\n", "the label is empty"),
-    (ENTITIES, b"name,x\ntea,1\nc\xe9,2\n", "is not UTF-8"),
-    (ENTITIES, "name,x\ntea,1\n".encode("utf-16"), "save it again as comma-separated UTF-8"),
-    (ENTITIES, b"\x89PNG\r\n\x1a\n\x00\x00", "the byte 0x89 at offset 0 is not UTF-8"),
-    (ENTITIES, 'name,x\n"tea,1\ncoffee,2\n', "quotation mark that is not closed"),
-    (ENTITIES, "name,x\ntea,1\ncoffee\n", "line 3: 1 cell where the header has 2"),
-    (ENTITIES, "name" + "".join(f",x{i}" for i in range(10_000)) + "\n", "more than the limit of"),
-    (COMPARISONS, None, "there is no comparisons.csv"),
+    (ITEMS, None, "there is no items.csv"),
+    (ITEMS, "", "the file is empty"),
+    (ITEMS, "name,x\n", "the table has no rows"),
+    (ITEMS, "name,x\ntea,1\ntea,2\n", "line 3 (label 'tea'): the label 'tea' was already used"),
+    (ITEMS, "name,x\ntea,1\ncoffee,NaN\n", "line 3 (label 'coffee'), column 'x': the value is missing"),
+    (ITEMS, "name,x\ntea,1\ncoffee,\n", "the value is missing"),
+    (ITEMS, "name,x\ntea,1\ncoffee,inf\n", "is not finite"),
+    (ITEMS, "name,x\ntea,big\ncoffee,1\n", "'big' is not a number"),
+    (ITEMS, "name,x\ntea,1e200\ncoffee,1\n", "rescale"),
+    (ITEMS, "name,x,x\ntea,1,2\n", "the column 'x' occurs twice"),
+    (ITEMS, "name;x\ntea;1\n", "has no comma; separate by commas"),
+    (ITEMS, "name,x\ntea,1\n,2\n", "the label is empty"),
+    (ITEMS, b"name,x\ntea,1\nc\xe9,2\n", "is not UTF-8"),
+    (ITEMS, "name,x\ntea,1\n".encode("utf-16"), "save it again as comma-separated UTF-8"),
+    (ITEMS, b"\x89PNG\r\n\x1a\n\x00\x00", "the byte 0x89 at offset 0 is not UTF-8"),
+    (ITEMS, 'name,x\n"tea,1\ncoffee,2\n', "quotation mark that is not closed"),
+    (ITEMS, "name,x\ntea,1\ncoffee\n", "line 3: 1 cell where the header has 2"),
+    (ITEMS, "name" + "".join(f",x{i}" for i in range(10_000)) + "\n", "more than the limit of"),
+    (COMPARISONS, None, "there is no answers.csv"),
     (COMPARISONS, "winner,loser\n", "the table has no rows"),
     (COMPARISONS, "winner,loser\ntea,tea\n", "'tea' is compared with itself"),
-    (COMPARISONS, "winner,loser\ntea,cofee\n", "'cofee' is not the label of an entity; nearest: 'coffee'"),
+    (COMPARISONS, "winner,loser\ntea,cofee\n", "'cofee' is not the label of an item; nearest: 'coffee'"),
     (COMPARISONS, "Winner,Loser\ntea,coffee\n", "did you mean 'winner' where it says 'Winner'?"),
     (COMPARISONS, "tea,coffee\nwater,tea\n", "there is no column 'winner'"),
     (COMPARISONS, "winner,loser,rater\ntea,coffee,\n", "the rater is blank"),
@@ -43,7 +43,7 @@ CASES: list[tuple[str, str | bytes | None, str]] = [
     (COMPARISONS, "winner,loser,count\ntea,coffee,1.5\n", "not a positive whole number"),
     (COMPARISONS, "winner,loser,count\ntea,coffee,99999999999\n", "not a positive whole number"),
     (LINKS, "source,target\n", "the table has no rows"),
-    (LINKS, "source,target\ntea,milk\n", "'milk' is not the label of an entity"),
+    (LINKS, "source,target\ntea,milk\n", "'milk' is not the label of an item"),
     (LINKS, "source,target\ntea,tea\n", "no edge is left"),
     (LINKS, "source,target,weight\ntea,coffee,-1\n", "the weight -1.0 is negative"),
     (LINKS, "source,target,weight\ntea,coffee,heavy\n", "'heavy' is not a number"),
@@ -74,7 +74,7 @@ def test_tables(
 
 
 def test_the_file_is_named(place: Path, ask: Any) -> None:
-    arguments = ["--entities", "missing.csv", "--comparisons", COMPARISONS, "--out", "other"]
+    arguments = ["--items", "missing.csv", "--answers", COMPARISONS, "--out", "other"]
     assert "missing.csv: there is no such file" in ask("fit", *arguments).err
     (place / "items.xlsx").write_bytes(b"PK")
     arguments[1] = "items.xlsx"
@@ -90,23 +90,23 @@ def test_the_file_is_named(place: Path, ask: Any) -> None:
 
 
 def test_labels_alone(place: Path, ask: Any) -> None:
-    (place / ENTITIES).write_text("name\ntea\ncoffee\n")
+    (place / ITEMS).write_text("name\ntea\ncoffee\n")
     (place / COMPARISONS).write_text("winner,loser\ntea,coffee\n")
-    arguments = ["fit", "--entities", ENTITIES, "--comparisons", COMPARISONS, "--out", "other"]
+    arguments = ["fit", "--items", ITEMS, "--answers", COMPARISONS, "--out", "other"]
     said = ask(*arguments, "--relation", "hot=tables/relations/hot.csv", "--model", "preference_gp")
-    assert said.code == 2 and "is not the label of an entity" in said.err
+    assert said.code == 2 and "is not the label of an item" in said.err
     (place / LINKS).write_text("source,target\ntea,coffee\n")
     said = ask(*arguments, "--relation", "hot=tables/relations/hot.csv", "--model", "preference_gp")
     assert said.code == 0 and "preference_gp does not look at relations" in said.out
-    # Without a table of entities, the answers name them.
-    alone = ask("fit", "--comparisons", COMPARISONS, "--out", "alone")
-    assert alone.code == 0 and "individual_amplitude" in alone.out and "2 entities" in alone.out
+    # Without a table of items, the answers name them.
+    alone = ask("fit", "--answers", COMPARISONS, "--out", "alone")
+    assert alone.code == 0 and "individual_amplitude" in alone.out and "2 items" in alone.out
     assert [path.name for path in (place / "alone/data").iterdir()] == ["comparisons.csv"]
     assert ask("rank", "alone").out.splitlines()[-2].split()[1] == "tea"
-    without = ask("fit", "--comparisons", COMPARISONS, "--no-individual", "--out", "nothing")
+    without = ask("fit", "--answers", COMPARISONS, "--no-individual", "--out", "nothing")
     assert without.code == 2 and "needs attributes or a relation" in without.err
     nothing = ask("fit", "--out", "nothing")
-    assert nothing.code == 2 and "--entities and --comparisons are missing" in nothing.err
+    assert nothing.code == 2 and "--items and --answers are missing" in nothing.err
 
 
 def test_inference_that_fails_is_exit_code_1(

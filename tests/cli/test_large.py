@@ -1,4 +1,4 @@
-"""Runs without a matrix of all entities: every command works on them as on others."""
+"""Runs without a matrix of all items: every command works on them as on others."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from relpref.infer.large.covariance import ImplicitBelief
 from relpref.runs import copied, load_run
 
 FIXED = ("attributes_amplitude", "attributes_lengthscale", "hot_amplitude", "hot_range")
-FIT = ("--structure", "sparse", *(word for name in FIXED for word in ("--fix", f"{name}=1")))
+FIT = ("--structure", "sparse", *(word for name in FIXED for word in ("--fixed", f"{name}=1")))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def run(fitted: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_was_chosen_is_said(fitted: tuple[Path, str]) -> None:
-    assert "The structure is sparse: there is no matrix of all 6 entities" in fitted[1]
+    assert "The structure is sparse: there is no matrix of all 6 items" in fitted[1]
     record = json.loads((fitted[0] / "run/run.json").read_text())
     assert record["options"]["structure"] == "sparse"
     posterior = load_run(fitted[0] / "run").posterior

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from relpref import PreferenceData
-from relpref.cli.model import ATTRIBUTE_KERNELS, GRAPH_KERNELS
+from relpref.cli.fit import ATTRIBUTE_KERNELS, GRAPH_KERNELS
 from relpref.cli.parser import parse
 from relpref.kernels import Diffusion, HiddenCommonCause, Matern32
 from relpref.runs import load_run
 
-TABLES = ("--entities", "tables/entities.csv", "--comparisons", "tables/comparisons.csv")
+TABLES = ("--items", "tables/entities.csv", "--answers", "tables/comparisons.csv")
 HOT = "tables/relations/hot.csv"
 KERNELS = (
     *("--kernel", "hot=diffusion", "--kernel", "served=hidden-common-cause-cliques"),
@@ -21,11 +21,11 @@ KERNELS = (
 FIXED = [
     part
     for site in ("attributes_lengthscale", "hot_linking_time", "hot_linked_time")
-    for part in ("--fix", f"{site}=1")
+    for part in ("--fixed", f"{site}=1")
 ] + [
     part
     for name in ("attributes", "hot_linking", "hot_linked", "served")
-    for part in ("--fix", f"{name}_amplitude=1")
+    for part in ("--fixed", f"{name}_amplitude=1")
 ]
 
 
@@ -107,9 +107,15 @@ def test_colons_in_file_names(place: Path, ask: Any) -> None:
             ("--relation", f"hot={HOT}", "--kernel", "hot=heat"),
             "--kernel heat: there is no such kernel; use regularized-laplacian",
         ),
-        (("--kernel", "hot=vectors", "--kernel", "hot=diffusion"), "the relation 'hot' has a kernel already"),
-        (("--kernel", "hot=vectors", "--model", "preference_gp"), "preference_gp does not look at relations"),
-        (("--relation", f"hot={HOT}:bipartite"), "'coffee' is an entity"),
+        (
+            ("--kernel", "hot=relation-vectors", "--kernel", "hot=diffusion"),
+            "'hot' is named twice",
+        ),
+        (
+            ("--kernel", "hot=relation-vectors", "--model", "preference_gp"),
+            "preference_gp does not look at relations",
+        ),
+        (("--relation", f"hot={HOT}:bipartite"), "'coffee' is an item"),
         (("--relation", f"hot={HOT}:directed,max_degree=few"), "'max_degree=few' is no option of a relation"),
         (("--relation", f"hot={HOT}:random_walk,max_degree=5"), "max_degree belongs to bipartite relations"),
         (
@@ -129,7 +135,7 @@ def test_an_attribute_kernel_needs_attributes(place: Path, ask: Any) -> None:
     (place / "tables/entities.csv").write_text("name\ntea\ncoffee\nwater\ncola\n007\nNA\n")
     said = ask("fit", *TABLES, "--relation", f"hot={HOT}", "--attribute-kernel", "linear", "--out", "one")
     assert (said.code, said.out) == (2, "")
-    assert "the entities have no attributes" in said.err
+    assert "the items have no attributes" in said.err
 
 
 def test_the_help_names_every_kernel(capsys: pytest.CaptureFixture[str]) -> None:

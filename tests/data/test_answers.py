@@ -134,7 +134,7 @@ def test_columns_by_other_names() -> None:
             GRADED.assign(tie=False, strength=0).rename(columns={"strength": "grade"}),
             columns={"strength": "grade"},
         )
-    with pytest.raises(DataError, match="has a column 'winner', too"):
+    with pytest.raises(DataError, match="there is a column 'winner', too"):
         read(table.assign(winner="a"), columns=names)
 
 
@@ -182,7 +182,7 @@ def test_choices_and_orderings() -> None:
     data = read(ordered)
     assert data.comparisons.tie is not None and data.comparisons.tie.sum() == 1
     assert data.notes == (
-        "comparisons: 4 pairs composed from 2 choices or lists; the pairs of one are treated as independent",
+        "answers: 4 pairs composed from 2 choices or lists; the pairs of one are treated as independent",
     )
     full = orderings(long[long["q"] == 1].fillna(3), list="q", item="what", position="place")
     assert "tie" not in full and len(full) == 3

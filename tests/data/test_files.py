@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relpref.data import PreferenceData, Rankings, read_table
-from relpref.data.matrix_files import read_matrix
+from relpref.data.edges import read_matrix
 from relpref.data_loaders.edges import read_edges
 from relpref.errors import DataError, StorageError, UnknownLabelError
 from relpref.files import made, replaced
 
-ENTITIES = "name,size,heavy\nNA,1.5,True\n007,2,False\nnull,-3e1,True\n"
+ITEMS = "name,size,heavy\nNA,1.5,True\n007,2,False\nnull,-3e1,True\n"
 COMPARISONS = "winner,loser,count\nNA,007,2\nnull,NA,1\n"
 LINKS = "source,target,weight\nNA,007,1.5\n007,null,2\n"
 
@@ -23,7 +23,7 @@ LINKS = "source,target,weight\nNA,007,1.5\n007,null,2\n"
 @pytest.fixture
 def folder(tmp_path: Any) -> Any:
     (tmp_path / "relations").mkdir()
-    (tmp_path / "entities.csv").write_text(ENTITIES)
+    (tmp_path / "entities.csv").write_text(ITEMS)
     (tmp_path / "comparisons.csv").write_text(COMPARISONS)
     (tmp_path / "relations" / "cites.csv").write_text(LINKS)
     return tmp_path
@@ -34,7 +34,7 @@ def test_folder(folder: Any) -> None:
     (folder / "relations" / "._cites.csv").write_bytes(b"\0")
     (folder / "README.txt").write_text("notes")
     data = PreferenceData.from_folder(folder)
-    assert data.entities == ("NA", "007", "null")
+    assert data.labels == ("NA", "007", "null")
     assert data.attribute_names == ("size", "heavy")
     np.testing.assert_array_equal(data.attributes, [[1.5, 1], [2, 0], [-30, 1]])
     assert data.num_answers == 3
@@ -66,7 +66,7 @@ def test_byte_order_mark_quotes_blank_lines_and_line_ends(folder: Any) -> None:
     (folder / "comparisons.csv").write_text('winner,loser\n"a, ""b""\nc",x\n')
     (folder / "relations" / "cites.csv").unlink()
     data = PreferenceData.from_folder(folder)
-    assert data.entities == ('a, "b"\nc', "x")
+    assert data.labels == ('a, "b"\nc', "x")
     assert data.attribute_names == ("size",)
 
 
@@ -109,7 +109,7 @@ def test_lines_of_the_file_are_named(folder: Any) -> None:
         (b"name,size\n\xe9,1\n", "the byte 0xe9 at offset 10 is not UTF-8"),
         (b"\xef\xbb\xbfname,size\n\xe9,1\n", "the byte 0xe9 at offset 13 is not UTF-8"),
         ("name,size\na,1\n".encode("utf-16"), "UTF-16"),
-        (b"name;size\na;1\n", "no comma; save the table separated by commas"),
+        (b"name;size\na;1\n", "has no comma; separate by commas"),
         (b"name,size,size\na,1,2\n", "line 1: the column 'size' occurs twice"),
         (b"name,\na,1\n", "a column of attributes has no name"),
         (b"name,size\n,1\n", "line 2, column 'name': the label is empty"),
@@ -138,10 +138,10 @@ def test_unnamed_index_column(folder: Any) -> None:
         DataError, match=r"comparisons\.csv: the column '' is not used .*save the table with index=False"
     ):
         PreferenceData.from_folder(folder)
-    # The index of the entities, saved without a name, is what is wanted.
+    # The index of the items, saved without a name, is what is wanted.
     (folder / "comparisons.csv").write_text(COMPARISONS)
-    (folder / "entities.csv").write_text(ENTITIES.removeprefix("name"))
-    assert PreferenceData.from_folder(folder).entities == ("NA", "007", "null")
+    (folder / "entities.csv").write_text(ITEMS.removeprefix("name"))
+    assert PreferenceData.from_folder(folder).labels == ("NA", "007", "null")
 
 
 def test_missing_files(folder: Any, tmp_path: Any) -> None:
@@ -161,7 +161,7 @@ def test_missing_files(folder: Any, tmp_path: Any) -> None:
     with pytest.raises(DataError, match="this is a directory"):
         read_table(folder / "inside.csv")
     (folder / "comparisons.csv").unlink()
-    with pytest.raises(DataError, match="no comparisons.csv"):
+    with pytest.raises(DataError, match="no answers.csv"):
         PreferenceData.from_folder(folder)
 
 
@@ -191,11 +191,11 @@ def test_file_name_that_cannot_name_a_relation(folder: Any) -> None:
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_parquet_keeps_types(tmp_path: Any, indexed: Any) -> None:
-    entities = pd.DataFrame({"name": [1, 2], "size": [0.5, 1.5]})
-    (entities.set_index("name") if indexed else entities).to_parquet(tmp_path / "entities.parquet")
+    items = pd.DataFrame({"name": [1, 2], "size": [0.5, 1.5]})
+    (items.set_index("name") if indexed else items).to_parquet(tmp_path / "entities.parquet")
     pd.DataFrame({"winner": [1], "loser": [2], "count": [3]}).to_parquet(tmp_path / "comparisons.parquet")
     data = PreferenceData.from_folder(tmp_path)
-    assert data.entities == (1, 2)
+    assert data.labels == (1, 2)
     assert data.attribute_names == ("size",)
     assert data.num_answers == 3
 
@@ -259,7 +259,7 @@ def check_mutation(folder: Any, originals: Any, name: Any, content: Any) -> None
 
 
 CSV = {
-    "entities.csv": ENTITIES.encode(),
+    "entities.csv": ITEMS.encode(),
     "comparisons.csv": COMPARISONS.encode(),
     "relations/cites.csv": LINKS.encode(),
 }

@@ -47,7 +47,7 @@ def test_a_directed_relation_has_two_roles() -> None:
     assert edges(counts["cites_linking"]) == {"ab": 1.0, "ac": 1.0, "bc": 1.0}
     assert found.parts_of("cites") == ("cites_linking", "cites_linked")
     assert found.parts_of("cites_linked") == ("cites_linked",)
-    assert "relation 'cites': 2 of 5 entities have no edge in cites_linking" in found.notes
+    assert "relation 'cites': 2 of 5 items have no edge in cites_linking" in found.notes
     assert found.links["cites"].relation.form == "roles"
 
 
@@ -74,7 +74,7 @@ def test_every_form_of_a_directed_relation() -> None:
 def test_links_are_tidied() -> None:
     found = data(Relation(table([("a", "d"), ("a", "d"), ("b", "d"), ("c", "c")]), kind="directed"))
     assert edges(found.relations["cites_linking"]) == {"ab": 1.0}
-    assert "relation 'cites': 1 link from an entity to itself left out" in found.notes
+    assert "relation 'cites': 1 link from an item to itself left out" in found.notes
     assert "relation 'cites': 1 repeated edge counted once" in found.notes
     assert found.relations["cites_linked"].num_edges == 0
     assert any("so cites_linked has no edges and says nothing" in note for note in found.notes)
@@ -114,16 +114,16 @@ def test_a_bipartite_relation_joins_those_who_share_a_target() -> None:
 def test_hubs_can_be_left_out() -> None:
     found = bipartite(max_degree=2)
     assert edges(found.relations["drinks"]) == {"bc": 1.0}
-    expected = "relation 'drinks': 1 target with more than 2 links left out, and with them 3 of 6 links; 1 entity had no other link"
+    expected = "relation 'drinks': 1 target with more than 2 links left out, and with them 3 of 6 links; 1 item had no other link"
     assert expected in found.notes
     assert "cites_linking: 1 target with more than 2 links" in str(directed(max_degree=2).notes)
     assert not any("left out" in note for note in bipartite(max_degree=3).notes)
 
 
 def test_bad_bipartite_relations_are_refused() -> None:
-    with pytest.raises(DataError, match=r"row 1 .*'target': 'b' is an entity.*kind=\"directed\""):
+    with pytest.raises(DataError, match=r"row 1 .*'target': 'b' is an item.*kind=\"directed\""):
         bipartite([("a", "tea"), ("a", "b")])
-    with pytest.raises(UnknownLabelError, match="column 'source': 'tea' is not the label of an entity"):
+    with pytest.raises(UnknownLabelError, match="column 'source': 'tea' is not the label of an item"):
         bipartite([("tea", "a")])
     with pytest.raises(DataError, match="a matrix has no labels"):
         data(Relation(sp.csr_array(np.eye(5)), kind="bipartite"))
@@ -241,10 +241,10 @@ def test_newcomers_bring_links(name: str, options: Any, old: Any, new: Any) -> N
 
 def test_notes_of_an_undirected_relation_follow_its_newcomers() -> None:
     before = data(table([("a", "b"), ("b", "a"), ("b", "c")]))
-    assert "relation 'cites': 2 of 5 entities have no edge in it" in before.notes
+    assert "relation 'cites': 2 of 5 items have no edge in it" in before.notes
     after = before.extend(["f"], {"cites": table([("f", "d")])})
-    assert "relation 'cites': 1 of 6 entities has no edge in it" in after.notes
-    assert set(before.notes) - set(after.notes) == {"relation 'cites': 2 of 5 entities have no edge in it"}
+    assert "relation 'cites': 1 of 6 items has no edge in it" in after.notes
+    assert set(before.notes) - set(after.notes) == {"relation 'cites': 2 of 5 items have no edge in it"}
 
 
 def test_links_of_newcomers_that_do_not_fit_are_refused() -> None:
@@ -255,13 +255,13 @@ def test_links_of_newcomers_that_do_not_fit_are_refused() -> None:
         found.extend(["f"], {"cites_linking": table([("f", "a")])})
     with pytest.raises(DataError, match="read as a directed relation with other options"):
         found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="undirected")})
-    assert found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")}).num_entities == 6
+    assert found.extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")}).num_items == 6
     with pytest.raises(DataError, match="read as an undirected relation, but the newcomers' is directed"):
         data(table(CITES[:3])).extend(["f"], {"cites": Relation(table([("f", "a")]), kind="directed")})
     drinks = bipartite()
     with pytest.raises(DataError, match="'a' is known already"):
         drinks.extend(["f"], {"drinks": table([("a", "rum")])})
-    with pytest.raises(DataError, match="'tea' is what entities link to in the bipartite relation 'drinks'"):
+    with pytest.raises(DataError, match="'tea' is what items link to in the bipartite relation 'drinks'"):
         drinks.extend(["tea"])
-    with pytest.raises(DataError, match="'f' is an entity"):
+    with pytest.raises(DataError, match="'f' is an item"):
         drinks.extend(["f"], {"drinks": table([("f", "f")])})

@@ -14,7 +14,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError, UnknownLabelError
 
 
-def items(**changes: Any) -> Any:
+def item_table(**changes: Any) -> Any:
     columns = {"size": [1.0, 2.0, 3.0, 6.0], "heavy": [True, False, True, True]} | changes
     return pd.DataFrame(columns, index=["a", "b", "c", "d"])
 
@@ -30,8 +30,8 @@ def links(*pairs: Any, **columns: Any) -> Any:
 
 def example(**changes: Any) -> Any:
     arguments = {
-        "entities": items(),
-        "comparisons": answers(),
+        "items": item_table(),
+        "answers": answers(),
         "relations": {"zeta": links("ab", "bc"), "alpha": links("cd", weight=[2.5])},
     }
     return PreferenceData.from_tables(**(arguments | changes))
@@ -39,8 +39,8 @@ def example(**changes: Any) -> Any:
 
 def same(first: Any, second: Any) -> None:
     """Compare what a model sees, byte by byte, and the labels."""
-    assert first.entities == second.entities
-    assert list(map(type, first.entities)) == list(map(type, second.entities))
+    assert first.labels == second.labels
+    assert list(map(type, first.labels)) == list(map(type, second.labels))
     assert first.attribute_names == second.attribute_names
     assert list(first.relations) == list(second.relations)
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
@@ -50,18 +50,18 @@ def same(first: Any, second: Any) -> None:
 
 def test_fields() -> None:
     data = example()
-    assert data.entities == ("a", "b", "c", "d")
-    assert (data.num_entities, data.num_comparisons, data.num_answers) == (4, 2, 3)
+    assert data.labels == ("a", "b", "c", "d")
+    assert (data.num_items, data.num_comparisons, data.num_answers) == (4, 2, 3)
     assert data.attribute_names == ("size", "heavy")
     np.testing.assert_array_equal(data.attributes, [[1, 1], [2, 0], [3, 1], [6, 1]])
     assert data.attributes.dtype == data.attribute_scale.dtype == np.float64
     np.testing.assert_allclose(data.attribute_center, [3, 0.75])
-    np.testing.assert_allclose(data.attribute_scale, items().astype(float).std(ddof=0))
+    np.testing.assert_allclose(data.attribute_scale, item_table().astype(float).std(ddof=0))
     assert (data.winner.tolist(), data.loser.tolist(), data.count.tolist()) == ([0, 1], [1, 2], [2, 1])
     assert data.winner.dtype == data.loser.dtype == data.count.dtype == np.int32
     assert data.answered
     assert list(data.relations) == ["zeta", "alpha"]
-    assert data.notes[0] == "comparisons: 3 rows merged into 2 distinct ones, counts added up"
+    assert data.notes[0] == "answers: 3 rows merged into 2 distinct ones, counts added up"
 
 
 def test_it_is_immutable() -> None:
@@ -79,30 +79,30 @@ def test_it_is_immutable() -> None:
 
 
 def test_the_tables_given_are_not_changed_and_not_shared() -> None:
-    entities, comparisons = items(), answers()
-    before = entities.copy(), comparisons.copy()
-    data = PreferenceData.from_tables(entities, comparisons)
-    pd.testing.assert_frame_equal(entities, before[0])
+    items, comparisons = item_table(), answers()
+    before = items.copy(), comparisons.copy()
+    data = PreferenceData.from_tables(items, comparisons)
+    pd.testing.assert_frame_equal(items, before[0])
     pd.testing.assert_frame_equal(comparisons, before[1])
-    entities.loc["a", "size"] = 100.0
+    items.loc["a", "size"] = 100.0
     assert data.attributes[0, 0] == 1.0
 
 
 def test_describe_and_repr() -> None:
     data = example()
-    line = "4 entities, 2 attributes, 3 answers to 2 pairs, relations: zeta (3 nodes, 2 edges), alpha (2 nodes, 1 edge)"
+    line = "4 items, 2 attributes, 3 answers to 2 pairs, relations: zeta (3 nodes, 2 edges), alpha (2 nodes, 1 edge)"
     assert data.describe() == line
     assert repr(data) == f"PreferenceData({line})"
-    assert example(relations=None, comparisons=answers("ab", "ba")).describe() == (
-        "4 entities, 2 attributes, 2 answers to 1 pair"
+    assert example(relations=None, answers=answers("ab", "ba")).describe() == (
+        "4 items, 2 attributes, 2 answers to 1 pair"
     )
     assert "2 pairs, not answered" in data.without_answers().describe()
     many = answers("ab", count=[12_000])
-    assert "12 000 answers to 1 pair" in example(comparisons=many).describe()
+    assert "12 000 answers to 1 pair" in example(answers=many).describe()
 
 
 def test_groups() -> None:
-    data = example(relations={"r": links("cd")}, comparisons=answers("ab"))
+    data = example(relations={"r": links("cd")}, answers=answers("ab"))
     group = data.groups()
     assert group.shape == (4,)
     assert group[0] == group[1] != group[2] == group[3]
@@ -127,16 +127,16 @@ def test_integer_labels_match_numpy_integers_but_not_text() -> None:
         pd.DataFrame({"x": [0.0, 1.0]}, index=np.array([10, 20])),
         pd.DataFrame({"winner": [10], "loser": [20]}),
     )
-    assert data.entities == (10, 20)
-    assert all(type(label) is int for label in data.entities)
+    assert data.labels == (10, 20)
+    assert all(type(label) is int for label in data.labels)
     assert data.index(np.array([20], dtype=np.int8)).tolist() == [1]
-    with pytest.raises(UnknownLabelError, match="the entity 10 is of type int, this label of type str"):
+    with pytest.raises(UnknownLabelError, match="the item 10 is of type int, this label of type str"):
         data.index(["10"])
 
 
 def test_standardized_attributes_of_constant_large_and_tiny_columns() -> None:
-    entities = items(size=[0.1] * 4, big=[1e99, -1e99, 1e99, -1e99], tiny=[0.0, 5e-324, 0.0, 0.0])
-    data = example(entities=entities)
+    items = item_table(size=[0.1] * 4, big=[1e99, -1e99, 1e99, -1e99], tiny=[0.0, 5e-324, 0.0, 0.0])
+    data = example(items=items)
     standardized = data.standardized_attributes()
     assert np.isfinite(standardized).all()
     np.testing.assert_array_equal(standardized[:, 0], np.zeros(4))
@@ -145,22 +145,22 @@ def test_standardized_attributes_of_constant_large_and_tiny_columns() -> None:
 
 
 def test_nullable_categorical_and_object_numbers() -> None:
-    entities = items(
+    items = item_table(
         nullable=pd.array([1, 2, 3, 4], dtype="Int64"),
         flag=pd.array([True, False, True, True], dtype="boolean"),
         category=pd.Categorical([1, 2, 1, 2]),
         mixed=pd.Series([1, 2.5, np.int8(3), True], dtype=object, index=list("abcd")).to_numpy(),
         sparse=pd.arrays.SparseArray([0.0, 0, 0, 7]),
     )
-    data = example(entities=entities)
+    data = example(items=items)
     np.testing.assert_array_equal(
         data.attributes[:, 2:].T, [[1, 2, 3, 4], [1, 0, 1, 1], [1, 2, 1, 2], [1, 2.5, 3, 1], [0, 0, 0, 7]]
     )
 
 
 def test_counts_are_read_from_whole_floats() -> None:
-    assert example(comparisons=answers("ab", count=[2.0])).count.tolist() == [2]
-    assert example(comparisons=answers("ab", count=pd.array([3], dtype="Int64"))).count.tolist() == [3]
+    assert example(answers=answers("ab", count=[2.0])).count.tolist() == [2]
+    assert example(answers=answers("ab", count=pd.array([3], dtype="Int64"))).count.tolist() == [3]
 
 
 def test_without_answers() -> None:
@@ -172,19 +172,26 @@ def test_without_answers() -> None:
 
 
 def test_select_comparisons() -> None:
-    data = example(comparisons=answers("ab", "bc", "cd", count=[1, 2, 3]))
+    data = example(answers=answers("ab", "bc", "cd", count=[1, 2, 3]))
     for chosen in ([True, False, True], [0, 2], [2, 0], np.array([-1, 0])):
         picked = data.select_comparisons(chosen)
         assert (picked.winner.tolist(), picked.count.tolist()) == ([0, 2], [1, 3])
     assert data.select_comparisons([1, 1, 0]).count.tolist() == [1, 4]
     assert data.select_comparisons([]).num_comparisons == 0
     assert data.select_comparisons(np.zeros(3, dtype=bool)).describe()
+    empty: Any
+    for empty in ([], np.zeros(0, dtype=bool)):
+        assert example(answers=None).select_comparisons(empty).num_comparisons == 0
+    with pytest.raises(DataError, match=r"mask has the shape \(0,\)"):
+        data.select_comparisons(np.zeros(0, dtype=bool))
     with pytest.raises(DataError, match=r"mask has the shape \(2,\); give one of shape \(3,\)"):
         data.select_comparisons([True, False])
-    with pytest.raises(DataError, match="position 3 is out of range; there are 3"):
+    with pytest.raises(DataError, match="index 3 is out of bounds"):
         data.select_comparisons([0, 3])
-    with pytest.raises(DataError, match="float64"):
+    with pytest.raises(DataError, match="must be of integer .*give a mask of booleans"):
         data.select_comparisons([0.5])
+    with pytest.raises(DataError, match=r"the shape is \(1, 2\)"):
+        data.select_comparisons([[0, 1]])
 
 
 def test_with_comparisons_replaces_them_and_their_notes() -> None:
@@ -218,7 +225,7 @@ def newcomers(*labels: Any, **columns: Any) -> Any:
 def test_extend_appends_and_freezes_the_scales() -> None:
     data = example()
     larger = data.extend(newcomers("e", "f"), {"alpha": links("ed", "ef", weight=[3.0, 1.0])})
-    assert larger.entities == ("a", "b", "c", "d", "e", "f")
+    assert larger.labels == ("a", "b", "c", "d", "e", "f")
     np.testing.assert_array_equal(larger.attributes[4:], [[10, 0], [11, 0]])  # columns in the old order
     np.testing.assert_array_equal(larger.attribute_center, data.attribute_center)
     np.testing.assert_array_equal(larger.attribute_scale, data.attribute_scale)
@@ -236,16 +243,16 @@ def test_extend_appends_and_freezes_the_scales() -> None:
 
 
 def test_extend_with_labels_only() -> None:
-    data = example(entities=["a", "b", "c", "d"])
-    assert data.extend(["e"]).num_entities == 5
+    data = example(items=["a", "b", "c", "d"])
+    assert data.extend(["e"]).num_items == 5
     assert data.extend(pd.DataFrame(index=["e"])).attributes.shape == (5, 0)
 
 
 @pytest.mark.parametrize(
-    ("entities", "relations", "message"),
+    ("items", "relations", "message"),
     [
         (None, {"zeta": links("ab")}, "no newcomers"),
-        (newcomers("a"), None, r"row 0 \(label 'a'\): 'a' is an entity already"),
+        (newcomers("a"), None, r"row 0 \(label 'a'\): 'a' is an item already"),
         (newcomers("e", "e"), None, "already used"),
         (["e"], None, "lack the attribute 'size'; give a DataFrame with the columns 'size', 'heavy'"),
         (
@@ -264,16 +271,16 @@ def test_extend_with_labels_only() -> None:
         (newcomers("e"), {"zeta": links("ee")}, "no edge is left"),
     ],
 )
-def test_unusable_newcomers_are_refused(entities: Any, relations: Any, message: Any) -> None:
+def test_unusable_newcomers_are_refused(items: Any, relations: Any, message: Any) -> None:
     with pytest.raises(DataError, match=message):
-        example().extend(entities, relations)
+        example().extend(items, relations)
 
 
 def test_tables_round_trip() -> None:
     data = example()
     same(data, PreferenceData.from_tables(*data.to_tables()))
-    entities, comparisons, relations = data.to_tables()
-    assert entities.index.name == "entity"
+    items, comparisons, relations = data.to_tables()
+    assert items.index.name == "entity"
     assert list(comparisons.columns) == ["winner", "loser", "count"]
     assert list(relations["alpha"].columns) == ["source", "target", "weight"]
 
@@ -284,8 +291,8 @@ def test_multiindex_labels_become_tuples_and_round_trip() -> None:
         pd.DataFrame({"v": [1.0, 2, 3]}, index=index),
         pd.DataFrame({"winner": [("x", 1)], "loser": [("y", 1)]}),
     )
-    assert data.entities == (("x", 1), ("x", 2), ("y", 1))
-    assert type(data.entities[0][1]) is int
+    assert data.labels == (("x", 1), ("x", 2), ("y", 1))
+    assert type(data.labels[0][1]) is int
     same(data, PreferenceData.from_tables(*data.to_tables()))
 
 
@@ -303,7 +310,7 @@ def test_pytree_keeps_labels_and_the_order_of_relations() -> None:
     assert again.notes == data.notes
     assert list(again.relations) == ["zeta", "alpha"]
     placeholders = jax.tree.map(lambda leaf: object(), data)
-    assert repr(placeholders) == "PreferenceData(4 entities, traced)"
+    assert repr(placeholders) == "PreferenceData(4 items, traced)"
     paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(data)]
     assert "._graphs['alpha'].weight_matrix" in paths
 
@@ -320,7 +327,7 @@ def test_equal_shapes_share_one_compilation() -> Any:
 
     first = example()
     second = PreferenceData.from_tables(
-        items().set_axis(list("wxyz")),
+        item_table().set_axis(list("wxyz")),
         answers("xw", "yz", count=[4, 1]),
         {"zeta": links("wx", "yz"), "alpha": links("wz")},
     )
@@ -348,9 +355,9 @@ def test_many_comparisons_are_read_quickly() -> None:
     winner = rng.integers(0, 2000, 100_000)
     loser = (winner + rng.integers(1, 2000, 100_000)) % 2000
     comparisons = pd.DataFrame({"winner": labels[winner], "loser": labels[loser]})
-    entities = pd.DataFrame({"x": rng.normal(size=2000)}, index=labels)
+    items = pd.DataFrame({"x": rng.normal(size=2000)}, index=labels)
     started = time.perf_counter()
-    data = PreferenceData.from_tables(entities, comparisons)
+    data = PreferenceData.from_tables(items, comparisons)
     # About 0.05 s; the bound leaves room for a busy machine and still catches work per row.
     assert time.perf_counter() - started < 1.0
     assert data.num_answers == 100_000

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from relpref import memory
+from relpref import limits as memory
 from relpref.data.graph import Projected, circulation, shared_targets
 from relpref.errors import DataError
 
@@ -59,5 +59,5 @@ def test_pairs_that_would_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(DataError, match=r"up to 1e\+08 pairs .*max_degree.* needs 2\.40 GB"):
         shared_targets(star, weigh_hubs=True)
     assert shared_targets(star.T, weigh_hubs=True).weight.size == 0
-    with pytest.raises(DataError, match=r"random walk that may go from each of 10000 entities"):
+    with pytest.raises(DataError, match=r"random walk that may go from each of 10000 items"):
         circulation(star, 0.15)

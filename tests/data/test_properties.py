@@ -11,8 +11,8 @@ from relpref.data import PreferenceData
 
 def same(first: Any, second: Any) -> None:
     """Compare what a model sees, byte by byte, and the labels."""
-    assert first.entities == second.entities
-    assert list(map(type, first.entities)) == list(map(type, second.entities))
+    assert first.labels == second.labels
+    assert list(map(type, first.labels)) == list(map(type, second.labels))
     assert first.attribute_names == second.attribute_names
     assert list(first.relations) == list(second.relations)
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
@@ -46,10 +46,10 @@ def build(labels: Any, rows: Any, count: Any = None) -> Any:
     }
     if count is not None:
         frame["count"] = count
-    entities = pd.DataFrame(
+    items = pd.DataFrame(
         {"x": np.arange(len(labels))}, index=pd.Index(labels, dtype=object, tupleize_cols=False)
     )
-    return PreferenceData.from_tables(entities, pd.DataFrame(frame))
+    return PreferenceData.from_tables(items, pd.DataFrame(frame))
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,6 +74,6 @@ def test_counts_equal_repeated_rows(drawn: Any) -> None:
 def test_labels_keep_their_values_and_types_through_tables(drawn: Any) -> None:
     labels, rows, count = drawn
     data = build(labels, rows, count)
-    assert list(data.entities) == labels
-    assert list(map(type, data.entities)) == list(map(type, labels))
+    assert list(data.labels) == labels
+    assert list(map(type, data.labels)) == list(map(type, labels))
     same(data, PreferenceData.from_tables(*data.to_tables()))

@@ -25,7 +25,7 @@ def rankings() -> Rankings:
 
 
 def test_orders_become_blocks(rankings: Rankings) -> None:
-    assert rankings.items.entities == ("a", "b", "c", "d")
+    assert rankings.items.labels == ("a", "b", "c", "d")
     np.testing.assert_array_equal(
         rankings.positions, [[0, 1, 2, 3], [1, 0, 2, 2], [0, 0, 1, 1], [-1, 1, -1, 0]]
     )
@@ -49,9 +49,7 @@ def test_the_kind_is_the_narrowest_that_holds_for_all(rankings: Rankings, rows: 
 
 
 def test_the_order_of_items_in_a_set_is_the_same_in_every_process() -> None:
-    script = (
-        "import relpref; print(relpref.Rankings.from_orders([[{'x', 'b', 'q', 'k'}, 'a']]).items.entities)"
-    )
+    script = "import relpref; print(relpref.Rankings.from_orders([[{'x', 'b', 'q', 'k'}, 'a']]).items.labels)"
     out = [
         subprocess.run(
             [sys.executable, "-c", script],
@@ -175,8 +173,8 @@ def test_items_are_matched_by_label(rankings: Rankings) -> None:
     links = pd.DataFrame({"source": ["a"], "target": ["d"]})
     known = rankings.with_items(table, {"near": links})
     np.testing.assert_array_equal(known.items.attributes[:, 0], [1, 2, 3, 4])
-    assert known.items.entities == rankings.items.entities and list(known.items.relations) == ["near"]
-    assert Rankings.from_orders(ORDERS, items=table).items.entities == tuple("dcba")
+    assert known.items.labels == rankings.items.labels and list(known.items.relations) == ["near"]
+    assert Rankings.from_orders(ORDERS, items=table).items.labels == tuple("dcba")
     assert Rankings.from_orders(ORDERS, items=known.items).items is known.items
     with pytest.raises(UnknownLabelError, match="'d' is not the label"):
         rankings.with_items(table.drop("d"))

@@ -22,7 +22,7 @@ EXPECTED = [["b", ("a", "c")], ["a", "c"]]
 
 def test_a_long_table() -> None:
     read = Rankings.from_table(LONG)
-    assert read.rankers == ("ann", "bob") and read.items.entities == ("b", "a", "c")
+    assert read.rankers == ("ann", "bob") and read.items.labels == ("b", "a", "c")
     assert read.orders() == EXPECTED
     renamed = LONG.rename(columns={"ranker": "voter", "position": "rank"})
     again = Rankings.from_table(renamed, columns={"ranker": "voter", "position": "rank"})

@@ -8,7 +8,7 @@ from relpref.data import PreferenceData
 from relpref.errors import DataError, UnknownLabelError
 
 
-def items(**changes: Any) -> Any:
+def item_table(**changes: Any) -> Any:
     columns = {"size": [1.0, 2.0, 3.0, 6.0], "heavy": [True, False, True, True]} | changes
     return pd.DataFrame(columns, index=["a", "b", "c", "d"])
 
@@ -22,10 +22,10 @@ def pairs(*pairs: Any, **columns: Any) -> Any:
     return pd.DataFrame({"first": [w for w, _ in pairs], "second": [x for _, x in pairs], **columns})
 
 
-def example(entities: Any = None, comparisons: Any = None) -> Any:
+def example(items: Any = None, comparisons: Any = None) -> Any:
     """Read tables of which at most one differs from usable ones."""
     return PreferenceData.from_tables(
-        items() if entities is None else entities, answers("ab") if comparisons is None else comparisons
+        item_table() if items is None else items, answers("ab") if comparisons is None else comparisons
     )
 
 
@@ -39,7 +39,7 @@ def example(entities: Any = None, comparisons: Any = None) -> Any:
             r"row 1 \(label 'b'\), column 'bad': the value is missing \(nan\); fill it in",
         ),
         ([1.0, 2.0, np.inf, 3.0], r"row 2 \(label 'c'\), column 'bad': inf is not finite"),
-        ([1.0, 2.0, 3.0, 1e300], r"1e\+300 is beyond"),
+        ([1.0, 2.0, 3.0, 1e300], r"1e\+300 exceeds"),
         ([1, 2, 3, 10**400], "is not finite"),
         ([1, 2, None, "x"], "the value is missing"),
         ([1j, 2, 3, 4], "is not a number"),
@@ -51,12 +51,12 @@ def example(entities: Any = None, comparisons: Any = None) -> Any:
     ],
 )
 def test_unusable_attributes_are_refused(column: Any, message: Any) -> None:
-    with pytest.raises(DataError, match="^entities, .*" + message):
-        example(entities=items(bad=column))
+    with pytest.raises(DataError, match="^items, .*" + message):
+        example(items=item_table(bad=column))
 
 
 @pytest.mark.parametrize(
-    ("entities", "message"),
+    ("items", "message"),
     [
         (pd.DataFrame({"x": []}), "no rows"),
         ([], "there are none"),
@@ -65,7 +65,7 @@ def test_unusable_attributes_are_refused(column: Any, message: Any) -> None:
         (pd.Series([1.0, 2.0], index=["a", "b"]), "may hold attributes or labels"),
         (7, "got int"),
         (np.array([["a", "b"]]), r"shape \(1, 2\)"),
-        (["a", "b", "c", "d", "b"], r"entities, row 4: the label 'b' was already used at entities, row 1"),
+        (["a", "b", "c", "d", "b"], r"items, row 4: the label 'b' was already used at items, row 1"),
         (["a", 1, True], r"row 2: the label True \(equal to 1 in Python\)"),
         (["a", None], r"row 1: the label is missing \(None\)"),
         (["a", float("nan")], r"missing \(nan\)"),
@@ -83,9 +83,9 @@ def test_unusable_attributes_are_refused(column: Any, message: Any) -> None:
         ),
     ],
 )
-def test_unusable_entities_are_refused(entities: Any, message: Any) -> None:
+def test_unusable_items_are_refused(items: Any, message: Any) -> None:
     with pytest.raises(DataError, match=message):
-        PreferenceData.from_tables(entities, answers("ab"))
+        PreferenceData.from_tables(items, answers("ab"))
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,19 @@ def test_unusable_entities_are_refused(entities: Any, message: Any) -> None:
     ],
 )  # fmt: skip
 def test_unusable_comparisons_are_refused(comparisons: Any, message: Any) -> None:
-    with pytest.raises(DataError, match="^comparisons.*" + message):
+    with pytest.raises(DataError, match="^answers.*" + message):
         example(comparisons=comparisons)
 
 
 def test_unknown_labels_in_comparisons() -> None:
     with pytest.raises(
-        UnknownLabelError, match=r"comparisons, row 1 \(index label 'q'\), column 'loser': 'dd' is not .*'d'"
+        UnknownLabelError, match=r"answers, row 1 \(index label 'q'\), column 'loser': 'dd' is not .*'d'"
     ):
         example(comparisons=answers("ab", ("a", "dd")).set_index(pd.Index(["p", "q"])))
-    with pytest.raises(UnknownLabelError, match=r"the entities are 'a', 'b', 'c', \.\.\."):
+    with pytest.raises(UnknownLabelError, match=r"the items are 'a', 'b', 'c', \.\.\."):
         example(comparisons=answers(("a", "something else")))
 
 
 def test_row_numbers_as_labels_are_explained() -> None:
-    with pytest.raises(UnknownLabelError, match="the entities are 0, 1; these are row numbers: .*set_index"):
+    with pytest.raises(UnknownLabelError, match="the items are 0, 1; these are row numbers: .*set_index"):
         PreferenceData.from_tables(pd.DataFrame({"x": [1.0, 2.0]}), answers("ab"))

@@ -72,9 +72,9 @@ def test_repeated_edges_count_once_and_are_noted() -> None:
 def test_loops_and_zero_weights_are_dropped_and_noted() -> None:
     found = data(table(("a", "a", 2), ("b", "a", 0), ("a", "b", 3)))
     assert edges(table(("a", "a", 2), ("b", "a", 0), ("a", "b", 3))) == [(0, 1, 3.0)]
-    assert "relation 'cites': 1 link from an entity to itself left out" in found.notes
+    assert "relation 'cites': 1 link from an item to itself left out" in found.notes
     assert "relation 'cites': 1 edge of weight 0 left out" in found.notes
-    assert "relation 'cites': 2 of 4 entities have no edge in it" in found.notes
+    assert "relation 'cites': 2 of 4 items have no edge in it" in found.notes
 
 
 def test_stored_zeros_of_a_matrix_are_noted() -> None:
@@ -109,7 +109,7 @@ def test_heavier_reverse_edges_are_sorted_out_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "other"}, "no kind 'other'; use one of 'undirected', 'directed', 'bipartite'"),
+        ({"kind": "other"}, "no kind 'other'; use 'undirected', 'directed', 'bipartite'"),
         ({"kind": "directed", "form": "paths"}, "no form 'paths'"),
         ({"kind": "bipartite", "hubs": "drop"}, "no hubs 'drop'"),
         ({"kind": "bipartite", "form": "roles"}, "form belongs to directed relations"),
@@ -158,7 +158,7 @@ def test_relation_of_a_relation_is_refused() -> None:
         (matrix({(0, 1): 1.0}), r"entry \(0, 1\) is 1\.0, entry \(1, 0\) is 0\.0"),
         (matrix({(0, 1): -1.0, (1, 0): -1.0}), r"entry \(0, 1\) for \('a', 'b'\): the weight -1\.0"),
         (matrix({(0, 1): np.nan, (1, 0): np.nan}), "the weight nan is not a finite positive number"),
-        (matrix(SYMMETRIC, size=5), r"shape \(5, 5\), but there are 4 entities"),
+        (matrix(SYMMETRIC, size=5), r"shape \(5, 5\), but there are 4 items"),
         (matrix(SYMMETRIC).astype(complex), "type complex128"),
         (sp.csr_array((4, 4)), "no entries"),
         (np.eye(4), "expected a DataFrame of edges"),
@@ -175,7 +175,7 @@ def test_unknown_nodes_are_named_with_the_nearest_label() -> None:
         UnknownLabelError, match=r"relation 'cites', row 1 .*column 'target': 'cc' is not.*nearest: 'c'"
     ):
         data(table(("a", "b"), ("a", "cc")))
-    with pytest.raises(UnknownLabelError, match="node 2: 'x' is not the label of an entity"):
+    with pytest.raises(UnknownLabelError, match="node 2: 'x' is not the label of an item"):
         data(nx.path_graph(["a", "b", "x"]))
     isolated = nx.path_graph(["a", "b"])
     isolated.add_node("y")
@@ -196,7 +196,7 @@ def test_the_name_attributes_is_taken() -> None:
 
 def test_names_of_parameters_of_answers_are_taken() -> None:
     """Or ``rater_noise`` would pass for a parameter of the relation ``rater``."""
-    with pytest.raises(DataError, match="'rater' stands for a parameter of the answers.*rename the relation"):
+    with pytest.raises(DataError, match="'rater' is the name of a parameter of answers.*rename the relation"):
         data(table(("a", "b")), name="rater")
     columns: Any = {name: np.ones(1) for name in ("rater", "shown_first", "tie", "strength", "probability")}
     sites = Probit().parameters(SimpleNamespace(**columns, strengths=2))  # type: ignore[arg-type]

@@ -15,9 +15,9 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relpref import memory
+from relpref import limits as memory
 from relpref.data import PreferenceData, Relation, labels, read_table, tables
-from relpref.data.matrix_files import read_matrix
+from relpref.data.edges import read_matrix
 from relpref.data.tables import read_pieces
 from relpref.errors import DataError, UnknownLabelError
 
@@ -34,14 +34,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(tables, "MAX_ROWS_AT_ONCE", size)
         monkeypatch.setattr(tables, "_BLOCK", size)
         monkeypatch.setattr(labels, "MANY", 1)
-        monkeypatch.setattr(tables, "_FEW", 2)
 
     return make
 
 
 @pytest.fixture
 def links(tmp_path: Path) -> Path:
-    """Links of 40 entities, some loops, repeated ones and both directions, on 301 lines; line k + 2 holds link k."""
+    """Links of 40 items, some loops, repeated ones and both directions, on 301 lines; line k + 2 holds link k."""
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(rng.integers(40, size=(300, 2)), columns=["source", "target"])
     frame["weight"] = 1.0 + (frame["source"] + frame["target"]) % 3
@@ -101,7 +100,6 @@ def test_pieces_are_what_the_whole_is(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "MAX_CELLS_AT_ONCE", size)
         patch.setattr(tables, "_BLOCK", size)
-        patch.setattr(tables, "_FEW", 2)
         assert outcome(lambda: whole_and_lines(read_pieces(file))) == whole
         assert outcome(lambda: whole_and_lines([read_table(file)])) == whole
     if not broken:
@@ -143,7 +141,7 @@ def test_a_wrong_line_far_down_is_named(links: Path, small: Callable[[int], None
         )
         return str(caught.value)
 
-    assert "'n40' is not the label of an entity; nearest: 'n4'" in refused(201, "n1,n40,1", UnknownLabelError)
+    assert "'n40' is not the label of an item; nearest: 'n4'" in refused(201, "n1,n40,1", UnknownLabelError)
     assert "2 cells where the header has 3" in refused(202, "n1,n2")
     assert "'heavy' is not a number" in refused(203, "n1,n2,heavy")
     assert "column 'weight': the value is missing" in refused(204, "n1,n2,")
@@ -166,15 +164,15 @@ def test_true_is_no_number_among_numbers(tmp_path: Path, small: Callable[[int], 
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
-def test_entities_in_pieces(tmp_path: Path, small: Callable[[int], None], ending: str) -> None:
+def test_items_in_pieces(tmp_path: Path, small: Callable[[int], None], ending: str) -> None:
     table = pd.DataFrame(
         {"x": np.linspace(0, 1, 40), "y": np.arange(40)}, index=pd.Index(LABELS, name="name")
     )
-    file = tmp_path / f"entities{ending}"
+    file = tmp_path / f"items{ending}"
     table.to_parquet(file) if ending == ".parquet" else table.to_csv(file)
     small(16)
     data, expected = PreferenceData.from_files(file), PreferenceData.from_tables(table)
-    assert data.entities == expected.entities and data.attribute_names == expected.attribute_names
+    assert data.labels == expected.labels and data.attribute_names == expected.attribute_names
     np.testing.assert_array_equal(data.attributes, expected.attributes)
 
 
@@ -326,7 +324,7 @@ def test_lines_as_other_programs_write_them(entries: str, tmp_path: Path) -> Non
 
 
 def test_lines_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.data.matrix_files._BLOCK", 16)
+    monkeypatch.setattr("relpref.data.edges._BLOCK", 16)
     lines = [f"{row + 1} {row + 2} 1.5" for row in range(9)]
     header = "%%MatrixMarket matrix coordinate real general\n10 10 9\n"
     file = tmp_path / "links.mtx"

@@ -74,7 +74,7 @@ def test_nearest_neighbours_by_brute_force() -> None:
 
 
 def test_no_graph_without_likeness() -> None:
-    with pytest.raises(DataError, match="no two of 2 entities are alike"):
+    with pytest.raises(DataError, match="no two of 2 items are alike"):
         edges.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}))
     with pytest.raises(DataError, match="neighbours is 0"):
         edges.nearest_neighbours(pd.DataFrame({"x": [0.0, 1.0]}), neighbours=0)

@@ -40,10 +40,10 @@ def test_matches_of_a_time(folder: Path) -> None:
 
 def test_answers(folder: Path) -> None:
     data = football.load(folder, least_matches=2, margins=3)
-    assert data.entities == ("Aland", "Borduria", "Syldavia")  # Côte d'Or played once
+    assert data.labels == ("Aland", "Borduria", "Syldavia")  # Côte d'Or played once
     answers = data.comparisons
     assert answers.tie is not None and answers.shown_first is not None and answers.strength is not None
-    labels = np.array(data.entities)
+    labels = np.array(data.labels)
     said = {
         (str(labels[w]), str(labels[lo]), bool(tie), int(first), int(strength))
         for w, lo, tie, first, strength in zip(
@@ -64,7 +64,7 @@ def test_answers(folder: Path) -> None:
 
 def test_teams_with_few_matches_leave_together(folder: Path) -> None:
     # Without Côte d'Or Syldavia has two matches, Borduria four, Aland four; without Syldavia three are left between two teams.
-    assert football.load(folder, least_matches=3).entities == ("Aland", "Borduria")
+    assert football.load(folder, least_matches=3).labels == ("Aland", "Borduria")
     with pytest.raises(
         DataError, match="least_matches is 4; of 6 matches none is between teams with so many"
     ):
@@ -120,4 +120,4 @@ def test_published_file(real_data: Path) -> None:
         True,
     )
     data = football.load(since="2022-01-01", until="2025-12-31", least_matches=20)
-    assert len(data.entities) > 150 and data.comparisons.count.sum() > 3000
+    assert len(data.labels) > 150 and data.comparisons.count.sum() > 3000

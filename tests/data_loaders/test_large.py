@@ -6,7 +6,7 @@ import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relpref import memory
+from relpref import limits as memory
 from relpref.data_loaders import PowerLaw, power_law
 from relpref.errors import DataError
 
@@ -19,7 +19,7 @@ def drawn() -> PowerLaw:
 def test_the_numbers_are_those_that_were_wanted(drawn: PowerLaw) -> None:
     graph = drawn.data.relations["links"]
     assert (graph.num_nodes, graph.num_edges, drawn.data.num_answers) == (20_000, 100_000, 5000)
-    assert drawn.data.entities[:2] == ("e0", "e1")
+    assert drawn.data.labels[:2] == ("e0", "e1")
     assert set(graph.weight) == {1.0}
 
 
@@ -83,8 +83,8 @@ def test_attributes_tell_half() -> None:
 @pytest.mark.parametrize(
     ("numbers", "reason"),
     [
-        ((2, 1, 1), "num_entities is 2; give 3 or more"),
-        ((100, 0, 1), "num_links is 0; 100 entities can have 1 to 495 here"),
+        ((2, 1, 1), "num_items is 2; give 3 or more"),
+        ((100, 0, 1), "num_links is 0; 100 items can have 1 to 495 here"),
         ((100, 496, 1), "num_links is 496"),
         ((100, 100, -1), "answers is -1"),
     ],
@@ -100,5 +100,5 @@ def test_other_numbers_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"exponent is 2\.0; it must be a finite number above 2"):
         power_law(100, 100, 1, exponent=2.0)
     monkeypatch.setattr(memory, "available_memory", lambda: 1e9)
-    with pytest.raises(DataError, match="drawing 10000000 links of 1000000 entities needs 1.90 GB of memory"):
+    with pytest.raises(DataError, match="drawing 10000000 links of 1000000 items needs 1.90 GB of memory"):
         power_law(1_000_000, 10_000_000, 1)

@@ -32,30 +32,30 @@ def test_the_table_is_the_published_one() -> None:
 
 
 def test_shapes_and_labels(choices: ModeChoice) -> None:
-    assert choices.entities.shape == (840, 3)
-    assert choices.entities.index[0] == "t001:air" and choices.entities.index[-1] == "t210:car"
-    assert list(choices.entities.columns) == ["terminal_time", "cost", "travel_time"]
-    assert len(choices.comparisons) == 630
-    assert choices.traveller["t017:train"] == "t017" and choices.mode["t017:train"] == "train"
-    assert choices.travellers.shape == (210, 4)
-    data = PreferenceData.from_tables(choices.entities, choices.comparisons, choices.relations)
+    assert choices.items.shape == (840, 3)
+    assert choices.items.index[0] == "t001:air" and choices.items.index[-1] == "t210:car"
+    assert list(choices.items.columns) == ["terminal_time", "cost", "travel_time"]
+    assert len(choices.answers) == 630
+    assert choices.traveler["t017:train"] == "t017" and choices.mode["t017:train"] == "train"
+    assert choices.travelers.shape == (210, 4)
+    data = PreferenceData.from_tables(choices.items, choices.answers, choices.relations)
     assert data.notes == (
-        "comparisons: 630 pairs composed from 210 choices or lists; the pairs of one are treated as independent",
+        "answers: 630 pairs composed from 210 choices or lists; the pairs of one are treated as independent",
     )
     assert data.num_answers == data.num_comparisons == 630
 
 
 def test_every_choice_is_compared_with_the_three_others(choices: ModeChoice) -> None:
-    winner, loser = choices.comparisons["winner"], choices.comparisons["loser"]
-    of = choices.traveller
+    winner, loser = choices.answers["winner"], choices.answers["loser"]
+    of = choices.traveler
     assert (of.loc[winner].to_numpy() == of.loc[loser].to_numpy()).all()
     table = raw()
     chosen = table[table["choice"] == 1].set_index("individual")["mode"]
-    for traveller, rows in choices.comparisons.groupby(of.loc[winner].to_numpy()):
+    for traveler, rows in choices.answers.groupby(of.loc[winner].to_numpy()):
         assert rows["winner"].nunique() == 1 and rows["loser"].nunique() == 3
-        mode = MODES[chosen[int(str(traveller)[1:])] - 1]
-        assert rows["winner"].iloc[0] == f"{traveller}:{mode}"
-        assert choices.travellers.loc[traveller, "chosen"] == mode
+        mode = MODES[chosen[int(str(traveler)[1:])] - 1]
+        assert rows["winner"].iloc[0] == f"{traveler}:{mode}"
+        assert choices.travelers.loc[traveler, "chosen"] == mode
 
 
 def test_the_raw_times_give_every_choice_away() -> None:
@@ -70,25 +70,25 @@ def test_the_raw_times_give_every_choice_away() -> None:
 
 def test_attributes_do_not_give_the_choice_away(choices: ModeChoice) -> None:
     """Alternatives of one mode and route are equal, chosen or not."""
-    route = choices.travellers.loc[choices.traveller, "route"].to_numpy()
-    kinds = choices.entities.groupby([choices.mode, route])
+    route = choices.travelers.loc[choices.traveler, "route"].to_numpy()
+    kinds = choices.items.groupby([choices.mode, route])
     assert kinds.ngroups == 8
     assert (kinds.nunique() == 1).all(axis=None)
-    assert choices.entities.loc["t001:air"].tolist() == [69, 64, 124]
-    assert choices.travellers["route"].value_counts().to_dict() == {"A": 109, "B": 101}
-    assert choices.travellers.drop(columns="chosen").loc["t003"].tolist() == [40, 1, "A"]
+    assert choices.items.loc["t001:air"].tolist() == [69, 64, 124]
+    assert choices.travelers["route"].value_counts().to_dict() == {"A": 109, "B": 101}
+    assert choices.travelers.drop(columns="chosen").loc["t003"].tolist() == [40, 1, "A"]
 
 
 def test_relation_joins_alternatives_of_one_mode_for_travellers_alike(choices: ModeChoice) -> None:
     links = choices.relations["mode"]
     mode = choices.mode
     assert (mode.loc[links["source"]].to_numpy() == mode.loc[links["target"]].to_numpy()).all()
-    who = choices.travellers
-    ends = [who.loc[choices.traveller.loc[links[end]]] for end in ("source", "target")]
+    who = choices.travelers
+    ends = [who.loc[choices.traveler.loc[links[end]]] for end in ("source", "target")]
     income, party = (np.stack([end[name].to_numpy() for end in ends]) for name in ("income", "party"))
     assert np.abs(np.diff(income, axis=0)).max() == 5
     assert (np.minimum(party, 3)[0] == np.minimum(party, 3)[1]).all()
-    # And all of those: counted over pairs of travellers, once for each mode.
+    # And all of those: counted over pairs of travelers, once for each mode.
     income, party = who["income"].to_numpy(), np.minimum(who["party"].to_numpy(), 3)
     alike = (np.abs(income[:, None] - income) <= 5) & (party[:, None] == party)
     assert len(links) == 4 * (int(alike.sum()) - 210) // 2
@@ -108,5 +108,5 @@ def test_a_complete_graph_would_say_nothing_about_who_is_near_whom() -> None:
 
 def test_tables_are_ones_own() -> None:
     first = load_modechoice()
-    first.entities["cost"] = 0.0
-    assert load_modechoice().entities["cost"].min() > 0
+    first.items["cost"] = 0.0
+    assert load_modechoice().items["cost"].min() > 0

@@ -59,7 +59,7 @@ def test_a_hostile_pickle_runs_nothing(copied: Path, tmp_path: Path) -> None:
         ("tx", pickle.dumps([1], protocol=2), "expected a sparse matrix"),
         ("ally", pickle.dumps({}, protocol=2), "expected an array of classes, got dict"),
         ("graph", pickle.dumps({0: [2708]}, protocol=2), "the papers are 0 to 2707"),
-        ("test.index", b"1708\nx\n", r"test\.index, line 2: 'x' is not a finite number"),
+        ("test.index", b"1708\nx\n", r"test\.index, line 2, .*'x' is not a number"),
         ("test.index", b"1708\n", "the files do not fit together"),
     ],
 )

@@ -23,7 +23,7 @@ from relpref.data import PreferenceData
 from relpref.diagnostics import Calibration, calibrate
 from relpref.errors import DataError, InferenceError, StorageError
 from relpref.infer import EP, Exact, Laplace, Result
-from relpref.infer import search as integrate
+from relpref.infer import sampling as integrate
 from relpref.kernels import GaussianProcess
 from relpref.linalg import Dense
 
@@ -83,6 +83,13 @@ def test_a_program_of_ones_own_any_quantity_and_any_function() -> None:
     assert list(points.pits) == ["decision"] and points.p_value() > 0.001
 
 
+def test_every_case_can_be_made() -> None:
+    """Those that slow tests calibrate."""
+    for name in ("xpgp", *LIKELIHOODS, "ranking_classifier", RANKING_LOSS):
+        program, args, _ = case(name)
+        assert callable(program) and len(args) == 1
+
+
 def test_relations_are_asked_for_differences_of_scores() -> None:
     assert list(tried("conditional_ranking", engine=Exact, simulations=1).pits) == ["difference"]
 
@@ -125,7 +132,7 @@ def test_few_simulations_are_no_verdict() -> None:
 
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """Also where a kill left half a line, and with more simulations than before."""
-    run = partial(calibrate, LINE, X, X, hyperparameters="maximise", progress_bar=False)
+    run = partial(calibrate, LINE, X, X, hyperparameters="maximize", progress_bar=False)
     whole = run(simulations=7)
     file = tmp_path / "sbc.jsonl"
     run(simulations=3, file=file)
@@ -164,10 +171,10 @@ def test_the_same_problem_is_known_again_in_another_process() -> None:
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "sbc.jsonl"
-    run = partial(calibrate, LINE, hyperparameters="maximise", simulations=1, file=file)
+    run = partial(calibrate, LINE, hyperparameters="maximize", simulations=1, file=file)
     run(X, X)
     with pytest.raises(StorageError, match=r"sbc.jsonl: its records have key \[0, 0\], and \[0, 1\]"):
-        run(X, X, key=1)
+        run(X, X, rng_key=1)
     with pytest.raises(StorageError, match="have data"):
         run(2 * X, X)
     with pytest.raises(StorageError, match="hyperparameters given"):
@@ -190,7 +197,7 @@ def test_a_file_of_another_program_engine_or_quantity_is_refused(tmp_path: Path)
         return EP(program, fixed=given, tol=scale).run(key, *args, progress_bar=False, **kwargs)
 
     file, scale = tmp_path / "sbc.jsonl", 1e-6
-    run = partial(calibrate, simulations=1, hyperparameters="maximise", file=file, progress_bar=False)
+    run = partial(calibrate, simulations=1, hyperparameters="maximize", file=file, progress_bar=False)
     program = LINE
     run(program, X, X, engine=fit, quantity=factor(1.0))
     before = file.read_bytes()
@@ -211,7 +218,7 @@ import numpy as np
 from benchmarks.calibration import case
 from relpref.diagnostics import calibrate
 program, args, kwargs = case("xpgp")
-calibrate(program, *args, **kwargs, hyperparameters="maximise", simulations=200, file=sys.argv[1])
+calibrate(program, *args, **kwargs, hyperparameters="maximize", simulations=200, file=sys.argv[1])
 """
 
 
@@ -230,8 +237,8 @@ def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path: Path) -
         assert process.wait() == -9
     done = file.read_bytes().count(b"\n") - 1
     assert 11 <= done < 200
-    resumed = tried("xpgp", hyperparameters="maximise", simulations=done + 3, file=file)
-    whole = tried("xpgp", hyperparameters="maximise", simulations=done + 3)
+    resumed = tried("xpgp", hyperparameters="maximize", simulations=done + 3, file=file)
+    whole = tried("xpgp", hyperparameters="maximize", simulations=done + 3)
     np.testing.assert_allclose(resumed.pit, whole.pit, rtol=1e-9)  # another process may use other threads
     assert resumed.results == whole.results
 
@@ -257,7 +264,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"scheduler": "many"}, "scheduler is 'many'"),
         ({"engine": "stan"}, "engine is 'stan'"),
         ({"hyperparameters": "guess"}, "hyperparameters is 'guess'"),
-        ({"engine": "svi", "hyperparameters": "maximise"}, "samples hyperparameters"),
+        ({"engine": "svi", "hyperparameters": "maximize"}, "samples hyperparameters"),
         ({"engine": Exact, "hyperparameters": "integrate"}, "Exact does not integrate"),
     ):
         with pytest.raises(DataError, match=message):
@@ -305,12 +312,12 @@ def test_an_answer_given_five_times_is_five_answers(make_counted: Callable[[], P
 
 @pytest.mark.slow
 def test_workers_find_the_same(tmp_path: Path) -> None:
-    alone = tried("xpgp", simulations=12, hyperparameters="maximise")
+    alone = tried("xpgp", simulations=12, hyperparameters="maximize")
     for number, scheduler in enumerate(["threads:2", "processes:2"]):
         together = tried(
             "xpgp",
             simulations=12,
-            hyperparameters="maximise",
+            hyperparameters="maximize",
             scheduler=scheduler,
             file=tmp_path / f"sbc{number}.jsonl",
         )

@@ -20,7 +20,7 @@ from relpref.data import PreferenceData
 from relpref.diagnostics import Certificate, certify
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
-from relpref.infer.psis import smoothed, threshold
+from relpref.infer.result import smoothed, threshold
 from relpref.infer.reweighting import reweighted_moments
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp
@@ -32,10 +32,10 @@ WINS, LOSSES, VARIANCE = 3, 1, 4.0
 SIDES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # utilities from gap and sum
 
 
-def two_entities() -> PreferenceData:
-    entities = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
+def two_items() -> PreferenceData:
+    items = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
     answers = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "a"], "count": [WINS, LOSSES]})
-    return PreferenceData.from_tables(entities, answers)
+    return PreferenceData.from_tables(items, answers)
 
 
 def quadrature() -> tuple[float, float, float]:
@@ -56,7 +56,7 @@ def belief(mean: float, variance: float) -> GaussianBelief:
 @pytest.fixture(scope="module")
 def posterior() -> UtilityPosterior:
     """The Gaussian with the moments of the exact posterior, made by hand."""
-    data = two_entities()
+    data = two_items()
     mean, variance, log_evidence = quadrature()
     return UtilityPosterior(
         belief=belief(mean, variance),
@@ -95,7 +95,7 @@ def test_reweighted_moments_are_those_of_quadrature(posterior: UtilityPosterior)
 
 
 def test_the_same_key_gives_the_same_certificate(posterior: UtilityPosterior) -> None:
-    first, second, other = (certify(posterior, key=key) for key in (7, 7, 8))
+    first, second, other = (certify(posterior, rng_key=key) for key in (7, 7, 8))
     assert first.k_hat == second.k_hat != other.k_hat
     pd.testing.assert_frame_equal(first.table, second.table)
 
@@ -129,9 +129,13 @@ def test_few_draws_do_not_certify_what_is_wrong(
     mean, variance, _ = quadrature()
     wrong = replace(posterior, belief=belief(mean + shift * np.sqrt(variance), factor**2 * variance))
     for key in range(5):
-        assert certify(wrong, num_samples=100, key=key).verdict in ("doubtful", "undecided")
-        assert certify(wrong, num_samples=1000, key=key).verdict == "doubtful"
-        assert certify(posterior, num_samples=1000, key=key).verdict == "good"
+        assert certify(wrong, num_samples=100, rng_key=key).verdict in ("doubtful", "undecided")
+        assert certify(wrong, num_samples=1000, rng_key=key).verdict == "doubtful"
+
+
+def test_a_thousand_draws_certify_what_is_right(posterior: UtilityPosterior) -> None:
+    for key in range(5):
+        assert certify(posterior, num_samples=1000, rng_key=key).verdict == "good"
 
 
 def test_a_posterior_at_the_border_is_not_decided(posterior: UtilityPosterior) -> None:
@@ -170,9 +174,9 @@ def test_reweighted_draws_are_the_exact_posterior(posterior: UtilityPosterior) -
 
 def test_reweighting_mends_unanimous_answers() -> None:
     """EP's many sites are far off where one answer was given many times; its reweighted draws are not."""
-    entities = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
+    items = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
     answers = pd.DataFrame({"winner": ["a"], "loser": ["b"], "count": [30]})
-    data = PreferenceData.from_tables(entities, answers)
+    data = PreferenceData.from_tables(items, answers)
     known: dict[str, Any] = {"attribute_kernel": Precomputed(25.0 * np.eye(2)), "individual": False}
     with pytest.warns(relpref.infer.InferenceWarning, match="given many times"):
         found = EP(xpgp, fixed={"attributes_amplitude": 1.0}).run(0, data, **known)
@@ -182,7 +186,7 @@ def test_reweighting_mends_unanimous_answers() -> None:
     sd = np.sqrt((grid - mean) ** 2 @ density / density.sum())
     gap = np.array([[1.0, -1.0]])
     assert found.sd(gap)[0] < 0.7 * sd
-    exact = found.reweighted(key=3)
+    exact = found.reweighted(rng_key=3)
     np.testing.assert_allclose(exact.mean(gap), [mean], atol=0.1 * sd)
     np.testing.assert_allclose(exact.sd(gap), [sd], rtol=0.06)
 
@@ -191,7 +195,7 @@ def test_errors_are_what_keys_differ_by(posterior: UtilityPosterior) -> None:
     """Of 30 keys the root mean square of error over claimed error has sd 0.13: false alarms are one in 300."""
     mean, variance, _ = quadrature()
     wrong = replace(posterior, belief=belief(mean - 0.3 * np.sqrt(variance), 1.3**2 * variance))
-    found = [certify(wrong, num_samples=1000, key=key).table for key in range(30)]
+    found = [certify(wrong, num_samples=1000, rng_key=key).table for key in range(30)]
     rows = pd.DataFrame([table.iloc[0] for table in found if table is not None])
     assert len(rows) == 30
     shifts = (rows["exact_mean"] - mean / 2) / (rows["shift_error"] * rows["sd"])
@@ -343,9 +347,9 @@ def gold() -> Any:
 def fitted(gold: Any) -> Callable[[Any], Any]:
     """An engine's posterior of the gold problem."""
     labels = [f"e{row}" for row in range(len(gold["K"]))]
-    entities = pd.DataFrame({"x": np.arange(float(len(labels)))}, index=labels)
+    items = pd.DataFrame({"x": np.arange(float(len(labels)))}, index=labels)
     names = np.asarray(labels)[gold["comparisons"]]
-    data = PreferenceData.from_tables(entities, pd.DataFrame(names, columns=["winner", "loser"]))
+    data = PreferenceData.from_tables(items, pd.DataFrame(names, columns=["winner", "loser"]))
 
     def fit(engine: Any) -> Any:
         kernel = Precomputed(gold["K"])
@@ -378,13 +382,13 @@ def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
     """The prior of a long lengthscale has directions without variance; the EP of it is certified all the same."""
     rng = np.random.default_rng(1)
     labels = [f"e{row}" for row in range(60)]
-    entities = pd.DataFrame({"x": np.linspace(0, 1, 60)}, index=labels)
+    items = pd.DataFrame({"x": np.linspace(0, 1, 60)}, index=labels)
     first, second = rng.permuted(np.tile(np.arange(60), (80, 1)), axis=1)[:, :2].T
     first, second = np.maximum(first, second), np.minimum(first, second)
     answers = pd.DataFrame({"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]})
-    data = PreferenceData.from_tables(entities, answers)
+    data = PreferenceData.from_tables(items, answers)
     fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 2.0}
-    for space in ("entity", "gap"):
+    for space in ("latent", "observation"):
         posterior = EP(xpgp, fixed=fixed, space=space).run(0, data, progress_bar=False, individual=False)
         found = certify(posterior)
         assert found.verdict == "good"
@@ -397,9 +401,9 @@ def test_a_smooth_kernel_whose_covariance_is_nearly_singular() -> None:
 def test_a_mixture_is_certified_with_its_hyperparameters() -> None:
     rng = np.random.default_rng(0)
     labels = [f"e{row}" for row in range(8)]
-    entities = pd.DataFrame({"x": rng.standard_normal(8)}, index=labels)
+    items = pd.DataFrame({"x": rng.standard_normal(8)}, index=labels)
     pairs = [rng.choice(labels, 2, replace=False) for _ in range(30)]
-    data = PreferenceData.from_tables(entities, pd.DataFrame(pairs, columns=["winner", "loser"]))
+    data = PreferenceData.from_tables(items, pd.DataFrame(pairs, columns=["winner", "loser"]))
     posterior = EP(xpgp).run(0, data, progress_bar=False, individual=False)
     found = certify(posterior)
     assert found.verdict == "good"
@@ -418,7 +422,7 @@ def test_classifiers_by_example(classes: int) -> None:
     orders = [list(rng.permutation(5)) for _ in range(40)]
     rankings = relpref.Rankings.from_orders([[f"i{item}" for item in order] for order in orders])
     labels = [min(order.index(0), classes - 1) for order in orders]
-    posterior = EP(ranking_classifier, hyperparameters="maximise").run(
+    posterior = EP(ranking_classifier, hyperparameters="maximize").run(
         jax.random.key(0), rankings.with_labels(labels), progress_bar=False
     )
     found = certify(posterior)

@@ -33,10 +33,10 @@ def moments_of_gap(wins: int, losses: int) -> tuple[float, float]:
 
 @pytest.fixture(scope="module")
 def posterior() -> UtilityPosterior:
-    """Of two entities, the Gaussian with the moments of the exact posterior, made by hand."""
-    entities = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
+    """Of two items, the Gaussian with the moments of the exact posterior, made by hand."""
+    items = pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"])
     answers = pd.DataFrame({"winner": ["a", "b"], "loser": ["b", "a"], "count": [3, 1]})
-    data = PreferenceData.from_tables(entities, answers)
+    data = PreferenceData.from_tables(items, answers)
     mean, variance = moments_of_gap(3, 1)
     return UtilityPosterior(
         belief=GaussianBelief(
@@ -49,7 +49,9 @@ def posterior() -> UtilityPosterior:
         info={"engine": "EP", "result": "converged"},
         sites={},
         key=np.array([0, 1], dtype=np.uint32),
-        origin=Origin(xpgp, (data,), {"attribute_kernel": Precomputed(VARIANCE * np.eye(2))}),
+        origin=Origin(
+            xpgp, (data,), {"attribute_kernel": Precomputed(VARIANCE * np.eye(2)), "individual": False}
+        ),
         data=data,
     )
 
@@ -140,7 +142,7 @@ def test_nothing_to_compare(posterior: UtilityPosterior) -> None:
         check(replace(posterior, info={"engine": "EP", "result": "nonfinite"}))
     with pytest.raises(UnsupportedProgramError, match="does not know its program"):
         check(replace(posterior, origin=None))
-    wrong: list[dict[str, Any]] = [{"most_entities": 1}, {"draws": 5}, {"chains": 0}, {"warmup": 1}]
+    wrong: list[dict[str, Any]] = [{"max_items": 1}, {"draws": 5}, {"chains": 0}, {"warmup": 1}]
     for options in wrong:
         with pytest.raises(DataError, match=next(iter(options))):
             check(posterior, **options)
@@ -148,17 +150,17 @@ def test_nothing_to_compare(posterior: UtilityPosterior) -> None:
 
 @pytest.fixture(scope="module")
 def chain() -> PreferenceData:
-    """Sixty entities in a row; the first twenty were asked about most."""
+    """Sixty items in a row; the first twenty were asked about most."""
     rng = np.random.default_rng(2)
     labels = [f"e{row}" for row in range(60)]
     first = np.concatenate([rng.integers(0, 20, 150), rng.integers(20, 59, 30)])
     second = np.where(first < 20, (first + rng.integers(1, 20, 180)) % 20, first + 1)
     answers = pd.DataFrame({"winner": np.asarray(labels)[first], "loser": np.asarray(labels)[second]})
-    entities = pd.DataFrame({"x": rng.standard_normal(60)}, index=labels)
-    return PreferenceData.from_tables(entities, answers)
+    items = pd.DataFrame({"x": rng.standard_normal(60)}, index=labels)
+    return PreferenceData.from_tables(items, answers)
 
 
-def test_well_answered_entities_are_asked_about_together(chain: PreferenceData) -> None:
+def test_well_answered_items_are_asked_about_together(chain: PreferenceData) -> None:
     chosen = well_answered(chain, 20)
     assert set(chosen) == set(range(20))
     assert len(well_answered(chain, 100)) == 60
@@ -171,15 +173,15 @@ def test_well_answered_entities_are_asked_about_together(chain: PreferenceData) 
 
 
 @pytest.mark.slow
-def test_a_part_of_the_entities_under_the_whole_prior(chain: PreferenceData) -> None:
-    posterior = EP(xpgp).run(0, chain, progress_bar=False)
-    found = check(posterior, most_entities=20, progress_bar=False)
+def test_a_part_of_the_items_under_the_whole_prior(chain: PreferenceData) -> None:
+    posterior = EP(xpgp, hyperparameters="maximize").run(0, chain, progress_bar=False)
+    found = check(posterior, max_items=20, progress_bar=False)
     assert found.ok
     assert len(found.table) == 20
-    assert "20 of 60 entities" in found.sentence
+    assert "20 of 60 items" in found.sentence
     draws = replace(posterior, belief=DrawsBelief(posterior.sample(500)))
-    with pytest.raises(DataError, match="most_entities=60"):
-        check(draws, most_entities=20)
+    with pytest.raises(DataError, match="max_items=60"):
+        check(draws, max_items=20)
 
 
 @pytest.mark.slow
@@ -187,18 +189,23 @@ def test_engines_in_earnest(chain: PreferenceData) -> None:
     """EP agrees at its hyperparameters, Laplace does not."""
     few = chain.select_comparisons(np.arange(6))
     fixed = {"attributes_amplitude": 2.0, "attributes_lengthscale": 0.5}
-    assert check(EP(xpgp, fixed=fixed).run(0, few, progress_bar=False), progress_bar=False).ok
-    laplace = check(Laplace(xpgp, fixed=fixed).run(0, few, progress_bar=False), progress_bar=False)
+    ep, laplace = (
+        check(engine(xpgp, fixed=fixed).run(0, few, individual=False, progress_bar=False), progress_bar=False)
+        for engine in (EP, Laplace)
+    )
+    assert ep.ok
     assert laplace.verdict == "differs"
 
 
 @pytest.mark.slow
 def test_what_maximising_leaves_out() -> None:
-    """Of four entities and five answers much is left open about the hyperparameters, and maximising them shuts it."""
+    """Of four items and five answers much is left open about the hyperparameters, and maximising them shuts it."""
     labels = ["a", "b", "c", "d"]
     answers = pd.DataFrame({"winner": list("aabca"), "loser": list("bccdd")})
     data = PreferenceData.from_tables(pd.DataFrame({"x": [2.0, 1.0, 0.5, -1.0]}, index=labels), answers)
-    free = check(EP(xpgp).run(0, data, progress_bar=False), hyperparameters=True, progress_bar=False)
+    engine = EP(xpgp, hyperparameters="maximize")
+    highest = engine.run(0, data, individual=False, progress_bar=False)
+    free = check(highest, hyperparameters=True, progress_bar=False)
     assert free.hyperparameters is not None
     assert list(free.hyperparameters.index) == ["attributes_amplitude", "attributes_lengthscale[0]"]
     assert free.verdict == "differs", free.sentence

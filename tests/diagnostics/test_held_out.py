@@ -48,14 +48,12 @@ def table(kind: str, rows: int = 12) -> pd.DataFrame:
 
 
 def fitted(kind: str, engine: Any = EP) -> UtilityPosterior:
-    """At hyperparameters that are given, or for what the columns need at those of the fit."""
-    entities = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
-    data = PreferenceData.from_tables(entities, table(kind))
+    """At hyperparameters that are given; those that only some columns need are at their maximum."""
+    items = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
+    data = PreferenceData.from_tables(items, table(kind))
     likelihood = {"likelihood": Logistic()} if kind == "logistic" else {}
-    fixed = {} if kind in ("everything", "probability") else HYPERPARAMETERS
-    posterior = engine(preference_gp, fixed=fixed, padding=True).run(
-        0, data, progress_bar=False, **likelihood
-    )
+    fit = engine(preference_gp, fixed=HYPERPARAMETERS, padding=True, hyperparameters="maximize")
+    posterior = fit.run(0, data, progress_bar=False, **likelihood)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 
@@ -71,7 +69,7 @@ def without(posterior: UtilityPosterior, row: int) -> UtilityPosterior:
     assert origin is not None
     count = np.array(data.count)
     count[row] -= 1
-    fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.entities)
+    fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.labels)
     smaller = origin.with_argument(data, replace(data, comparisons=fewer))
     engine = origin.engine.changed(fixed=posterior.hyperparameters)
     found = engine.run(0, *smaller.args, progress_bar=False, **smaller.kwargs)
@@ -118,7 +116,7 @@ def test_leaving_out_is_fitting_again_with_other_answers(kind: str, engine: Any)
 
 @pytest.mark.slow
 def test_draws_are_reweighted_as_arviz_does(posterior: UtilityPosterior) -> None:
-    draws = {"utility": posterior.sample(400, key=1)}
+    draws = {"utility": posterior.sample(400, rng_key=1)}
     for name, value in HYPERPARAMETERS.items():
         draws[name] = np.repeat(np.asarray(value)[None], 400, axis=0)
     sampled = from_samples(draws, preference_gp, posterior.data)
@@ -220,12 +218,12 @@ def test_models_are_compared_answer_by_answer(posterior: UtilityPosterior) -> No
 
 def drawn(reports: Any, number: int) -> UtilityPosterior:
     """Draws of the prior, of reported probabilities."""
-    entities = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
+    items = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
     answers = pd.DataFrame({"first": ["a", "b", "c"], "second": ["b", "c", "d"], "probability": reports})
     draws: dict[str, Any] = {"utility": np.random.default_rng(0).normal(size=(number, 6))}
     for name, value in {**HYPERPARAMETERS, "soft_noise": 1.0}.items():
         draws[name] = np.repeat(np.asarray(value)[None], number, axis=0)
-    found = from_samples(draws, preference_gp, PreferenceData.from_tables(entities, answers))
+    found = from_samples(draws, preference_gp, PreferenceData.from_tables(items, answers))
     assert isinstance(found, UtilityPosterior)
     return found
 
@@ -270,7 +268,7 @@ def test_what_cannot_be_held_out(posterior: UtilityPosterior) -> None:
         leave_one_out(replace(posterior, info={**posterior.info, "result": "nonfinite"}))
     with pytest.raises(DataError, match="folds is 1"):
         k_fold(posterior, 1)
-    with pytest.raises(DataError, match="by is 'rater', but the answers"):
+    with pytest.raises(DataError, match="by is 'rater', but answers"):
         k_fold(posterior, 2, by="rater")
 
 
@@ -300,8 +298,9 @@ def test_pairs_of_a_list_leave_alone_which_is_no_test_of_prediction(posterior: U
 
 
 def test_a_list_leaves_whole_with_its_rater(posterior: UtilityPosterior) -> None:
-    given = Given(table("plain"), np.zeros(12, dtype=np.intp), True, np.zeros(12, dtype=bool), np.arange(12))
     composed = replace(posterior, info={**posterior.info, "answers": "9 pairs composed from 2 lists"})
-    found = given.held_out(composed, np.full((12, 3), 1 / 3), np.full(12, -1.0), "3 folds", lists_leave=True)
+    given = Given(composed)
+    rows = len(given.table)
+    found = given.held_out(np.full((rows, 3), 1 / 3), np.full(rows, -1.0), "3 folds", lists_leave=True)
     assert not found.composed
     assert found.notes == ("9 pairs composed from 2 lists",)

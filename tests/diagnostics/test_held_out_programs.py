@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from relpref.data import PreferenceData, Rankings, RelationData
 from relpref.diagnostics import influence, k_fold, leave_one_out, raters
-from relpref.diagnostics.labels import fold_of
+from relpref.diagnostics.loo import fold_of
 from relpref.errors import UnsupportedProgramError
 from relpref.infer import EP, ClassPosterior, Posterior, RelationPosterior, UtilityPosterior
 from relpref.likelihoods import ProbitBernoulli, ProbitComparison
@@ -25,7 +25,7 @@ from relpref.rls import ConditionalRanker
 LABELS = list("abcdef")
 
 
-def entities(number: int = 6) -> pd.DataFrame:
+def item_table(number: int = 6) -> pd.DataFrame:
     rng = np.random.default_rng(3)
     return pd.DataFrame({"size": rng.normal(size=number)}, index=[f"e{row}" for row in range(number)])
 
@@ -77,7 +77,7 @@ def test_labels_of_a_relation_by_dense_algebra(symmetry: str, kind: str, loss: s
     if loss == "ranking" and symmetry != "none":
         return
     posterior = fitted_relation(symmetry, kind, loss)
-    held_out, folds = leave_one_out(posterior), k_fold(posterior, 3, key=1)
+    held_out, folds = leave_one_out(posterior), k_fold(posterior, 3, rng_key=1)
     position = {label: row for row, label in enumerate(LABELS)}
     rows, columns = (held_out.table[end].map(position).to_numpy() for end in ("node", "object"))
     labels = held_out.table["label"].to_numpy() - posterior.shift
@@ -214,16 +214,16 @@ def test_a_program_with_several_kinds_of_answers() -> None:
 
 @pytest.mark.slow
 def test_a_mixture_is_reweighted() -> None:
-    names = entities().index
+    names = item_table().index
     rng = np.random.default_rng(6)
     first = rng.integers(6, size=15)
     second = (first + rng.integers(1, 6, size=15)) % 6
     data = PreferenceData.from_tables(
-        entities(), pd.DataFrame({"winner": names[first], "loser": names[second]})
+        item_table(), pd.DataFrame({"winner": names[first], "loser": names[second]})
     )
     options: dict[str, Any] = {"hyperparameters": "nuts", "draws": 400, "warmup": 200}
     engine = EP(preference_gp, fixed={"attributes_lengthscale": 1.0}, **options)
-    posterior = engine.run(0, data, progress_bar=False)
+    posterior = engine.run(0, data, individual=False, progress_bar=False)
     assert isinstance(posterior, UtilityPosterior)
     found, moved = leave_one_out(posterior), influence(posterior)
     assert found.table["k_hat"].max() < 0.7
@@ -231,8 +231,8 @@ def test_a_mixture_is_reweighted() -> None:
         answer = (found.table["winner"][row], found.table["loser"][row])
         count = np.array(data.count)
         count[row] -= 1
-        fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.entities)
-        without = engine.run(1, replace(data, comparisons=fewer), progress_bar=False)
+        fewer = replace(data.comparisons, count=count).selected(np.flatnonzero(count), data.labels)
+        without = engine.run(1, replace(data, comparisons=fewer), individual=False, progress_bar=False)
         assert isinstance(without, UtilityPosterior)
         # 400 draws of two chains: probabilities are known to about 0.01.
         assert found.table["probability"][row] == pytest.approx(
@@ -247,7 +247,7 @@ def test_a_mixture_is_reweighted() -> None:
 def rated_by(contrary: bool, seed: int) -> UtilityPosterior:
     """Six raters, of whom the second may prefer what is worse."""
     rng = np.random.default_rng(seed)
-    items = entities(10)
+    items = item_table(10)
     utility = 2 * items["size"].to_numpy()
     first = rng.integers(10, size=150)
     second = (first + rng.integers(1, 10, size=150)) % 10

@@ -1,4 +1,4 @@
-"""What diagnostics say without a matrix of all entities is what they say with one."""
+"""What diagnostics say without a matrix of all items is what they say with one."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from relpref.data import PreferenceData
 from relpref.diagnostics import certify, check, influence, k_fold, leave_one_out, raters
 from relpref.errors import DataError
 from relpref.infer import EP, UtilityPosterior
-from relpref.infer.large import answered as large_answered
-from relpref.infer.large.answered import answered
+from relpref.infer.large import problem as large_problem
+from relpref.infer.large.problem import answered
 from relpref.models import xpgp
 
 N, M = 40, 24
@@ -20,6 +20,7 @@ FIXED = {
     "attributes_lengthscale": 0.9,
     "cites_amplitude": 0.8,
     "cites_range": 0.7,
+    "individual_amplitude": 0.6,
     "rater_noise": [1.0, 1.3],
 }
 
@@ -29,7 +30,7 @@ def data() -> PreferenceData:
     """A ring, and answers by two raters about half of it."""
     rng = np.random.default_rng(4)
     labels = [f"e{row}" for row in range(N)]
-    entities = pd.DataFrame({"x": rng.standard_normal(N)}, index=labels)
+    items = pd.DataFrame({"x": rng.standard_normal(N)}, index=labels)
     links = pd.DataFrame({"source": labels, "target": labels[1:] + labels[:1]})
     first = rng.integers(0, N // 2, M)
     second = (first + rng.integers(1, N // 2, M)) % (N // 2)
@@ -40,7 +41,7 @@ def data() -> PreferenceData:
             "rater": np.where(np.arange(M) % 2, "ann", "ben"),
         }
     )
-    return PreferenceData.from_tables(entities, answers, {"cites": links})
+    return PreferenceData.from_tables(items, answers, {"cites": links})
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +66,16 @@ def test_answered_is_the_posterior_of_a_program(sparse: UtilityPosterior) -> Non
     some = answered(sparse)
     assert some.data.num_comparisons == sparse.data.num_comparisons
     assert some.origin is not None and some.origin.args[0] is some.data
-    close(some.belief.covariance(), sparse.about(some.data.entities).belief.covariance())
+    close(some.belief.covariance(), sparse.about(some.data.labels).belief.covariance())
     assert answered(some) is some
 
 
 def test_too_many_are_refused(sparse: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_answered, "MAX_ENTITIES_OF_ANSWERS", 5)
+    monkeypatch.setattr(large_problem, "MAX_ITEMS_OF_ANSWERS", 5)
     for ask in (leave_one_out, raters, influence, k_fold, certify, check):
         with pytest.raises(DataError, match="select_comparisons.*about"):
             ask(sparse)
-    more = sparse.data.comparisons.table(sparse.data.entities)[:1]
+    more = sparse.data.comparisons.table(sparse.data.labels)[:1]
     with pytest.raises(DataError, match="quick"):
         leave_one_out(sparse.update(more, quick=True))
 
@@ -87,7 +88,7 @@ def test_answers_left_out(dense: UtilityPosterior, sparse: UtilityPosterior) -> 
     close(raters(sparse)["z"].sort_index(), raters(dense)["z"].sort_index())
     moved, known = influence(sparse), influence(dense)
     close(moved["log_score"], known["log_score"])
-    assert set(moved["entity"]) <= set(sparse.data.entities)
+    assert set(moved["entity"]) <= set(sparse.data.labels)
 
 
 @pytest.mark.slow

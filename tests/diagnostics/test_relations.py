@@ -11,7 +11,7 @@ import pytest
 
 from relpref.data import PreferenceData, Relation
 from relpref.diagnostics import HeldOut, evidence_without_each, leave_one_out
-from relpref.diagnostics.relations import site_part
+from relpref.diagnostics.comparison import site_part
 from relpref.errors import InferenceError, UnsupportedProgramError
 from relpref.infer import EP, UtilityPosterior
 from relpref.kernels import Diffusion, RegularizedLaplacian, SquaredExponential
@@ -31,12 +31,12 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def data() -> PreferenceData:
-    """Six entities on a path."""
+    """Six items on a path."""
     links = pd.DataFrame({"source": LABELS[:-1], "target": LABELS[1:]})
     pairs = ["ab", "ac", "bd", "bc", "ce", "de", "df", "fa", "ef", "ad", "cf"]
     answers = pd.DataFrame({"winner": [pair[0] for pair in pairs], "loser": [pair[1] for pair in pairs]})
-    entities = pd.DataFrame({"size": [3.0, 2.5, 1.0, 1.5, -1.0, 0.0]}, index=LABELS)
-    return PreferenceData.from_tables(entities, answers, {"near": links})
+    items = pd.DataFrame({"size": [3.0, 2.5, 1.0, 1.5, -1.0, 0.0]}, index=LABELS)
+    return PreferenceData.from_tables(items, answers, {"near": links})
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,8 @@ def of(part: str, values: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.slow
 def test_given_hyperparameters_are_kept(data: PreferenceData, given: UtilityPosterior) -> None:
     table = evidence_without_each(given, progress_bar=False)
-    assert table.columns.tolist() == ["left_out", "log_evidence", "difference", "note"]
+    columns = ["left_out", "log_evidence", "difference", "elpd_difference", "elpd_se", "note"]
+    assert table.columns.tolist() == columns
     assert table["left_out"].tolist() == ["attributes", "near"]
     assert table["note"].tolist() == ["", ""]
     links, size = data.without_attributes(), data.without_relation("near")
@@ -117,7 +118,7 @@ class Engine:
         return Engine(program, **{**self.options, **options})
 
     def run(self, key: Any, *args: Any, progress_bar: bool, **kwargs: Any) -> UtilityPosterior:
-        warnings.warn("2 groups of entities are tied together by nothing", stacklevel=2)
+        warnings.warn("2 groups of items are tied together by nothing", stacklevel=2)
         self.calls.append((self.program, self.options, args, kwargs))
         return self.posterior
 
@@ -127,7 +128,7 @@ def engine(given: UtilityPosterior, monkeypatch: pytest.MonkeyPatch) -> type[Eng
     monkeypatch.setattr(Engine, "calls", [])
     monkeypatch.setattr(Engine, "posterior", given, raising=False)
     held_out = HeldOut(pd.DataFrame({"log_score": [-0.5, -1.0]}), "by hand")
-    monkeypatch.setattr("relpref.diagnostics.relations.leave_one_out", lambda posterior: held_out)
+    monkeypatch.setattr("relpref.diagnostics.comparison.leave_one_out", lambda posterior: held_out)
     return Engine
 
 
@@ -166,9 +167,9 @@ def test_a_role_of_a_directed_relation(
     data: PreferenceData, given: UtilityPosterior, engine: type[Engine]
 ) -> None:
     """The kernel of the relation stays with the role that is left."""
-    entities, answers, _ = data.to_tables()
+    items, answers, _ = data.to_tables()
     links = pd.DataFrame({"source": list("abcd"), "target": list("ccaa")})
-    directed = PreferenceData.from_tables(entities, answers, {"cites": Relation(links, kind="directed")})
+    directed = PreferenceData.from_tables(items, answers, {"cites": Relation(links, kind="directed")})
     zeros = {part: np.zeros(6) for part in ("cites_linking", "cites_linked")}
     origin = Origin(xpgp, (directed,), {"relation_kernels": {"cites": Diffusion()}}, engine(None))
     posterior = replace(given, data=directed, parts={"utility": Parts(zeros, zeros)}, origin=origin)

@@ -12,17 +12,17 @@ from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Probit
 from relpref.posterior.gaussian import GaussianBelief
 
-NUM_ENTITIES = 9
+NUM_ITEMS = 9
 
 
 @pytest.fixture(scope="session")
 def labels() -> list[str]:
-    return [f"e{row}" for row in range(NUM_ENTITIES)]
+    return [f"e{row}" for row in range(NUM_ITEMS)]
 
 
 @pytest.fixture(scope="session")
 def make() -> Callable[..., UtilityPosterior]:
-    """A posterior from moments, or from random ones, of as many entities as there are labels."""
+    """A posterior from moments, or from random ones, of as many items as there are labels."""
 
     def make(
         labels: list[Any],
@@ -43,7 +43,7 @@ def make() -> Callable[..., UtilityPosterior]:
             mean = rng.standard_normal(n)
         if answers is None:
             answers = pd.DataFrame({"winner": labels[:2], "loser": labels[1:3], "count": [1, 3]})
-        entities = pd.DataFrame({"x": np.zeros(n)}, index=pd.Index(labels, dtype=object))
+        items = pd.DataFrame({"x": np.zeros(n)}, index=pd.Index(labels, dtype=object))
         return UtilityPosterior(
             belief=GaussianBelief(np.asarray(mean, float), np.asarray(covariance, float)),
             slices={"utility": slice(0, n)},
@@ -53,7 +53,7 @@ def make() -> Callable[..., UtilityPosterior]:
             info={"engine": "EP", "result": "converged"},
             sites={},
             key=np.array([0, 7], dtype=np.uint32),
-            data=PreferenceData.from_tables(entities, answers),
+            data=PreferenceData.from_tables(items, answers),
             likelihood=Probit() if likelihood is None else likelihood,
         )
 

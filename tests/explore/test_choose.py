@@ -51,12 +51,12 @@ def test_repeats(posterior: UtilityPosterior) -> None:
     assert sum(pair == {"e1", "e2"} for pair in asked(next_pairs(posterior, 9, pairs=pairs, repeats=3))) == 1
 
 
-def test_entities_and_pairs(posterior: UtilityPosterior) -> None:
-    table = next_pairs(posterior, 99, entities=["e7", "e0", "e2", "e7"])
+def test_items_and_pairs(posterior: UtilityPosterior) -> None:
+    table = next_pairs(posterior, 99, items=["e7", "e0", "e2", "e7"])
     assert set(asked(table)) == {frozenset(p) for p in (("e0", "e2"), ("e0", "e7"), ("e2", "e7"))}
     pairs = [("e0", "e2"), ("e2", "e0"), ("e5", "e7")]
-    assert asked(next_pairs(posterior, 99, entities=["e7", "e0", "e2"], pairs=pairs)) == [{"e0", "e2"}]
-    assert next_pairs(posterior, entities=["e7"]).empty
+    assert asked(next_pairs(posterior, 99, items=["e7", "e0", "e2"], pairs=pairs)) == [{"e0", "e2"}]
+    assert next_pairs(posterior, items=["e7"]).empty
     assert list(next_pairs(posterior, pairs=[])) == list(next_pairs(posterior))
 
 
@@ -77,7 +77,7 @@ def test_limit_on_appearances(posterior: UtilityPosterior, labels: list[str]) ->
     assert seen.get("e0", 0) <= 1
     assert not {"e1", "e2"} & set(seen.index)
     assert seen.max() == 2
-    assert next_pairs(posterior, most_appearances=1, entities=["e0", "e1", "e2", "e3"]).empty
+    assert next_pairs(posterior, most_appearances=1, items=["e0", "e1", "e2", "e3"]).empty
 
 
 def test_difficulty_limit(posterior: UtilityPosterior) -> None:
@@ -89,7 +89,7 @@ def test_difficulty_limit(posterior: UtilityPosterior) -> None:
 
 
 def test_a_batch_is_not_the_best_of_a_single_question(make: Callable[..., UtilityPosterior]) -> None:
-    # Three near-copies of one uncertain entity: alone, each pair with it looks best; together they would ask the same thing.
+    # Three near-copies of one uncertain item: alone, each pair with it looks best; together they would ask the same thing.
     covariance = np.eye(6) * 0.3
     covariance[:3, :3] = 3.0 + 0.01 * np.eye(3)
     posterior = make(
@@ -156,9 +156,9 @@ def test_ties_are_broken_by_the_key(make: Callable[..., UtilityPosterior]) -> No
     n = 40
     posterior = make(list(range(n)), mean=np.zeros(n), covariance=np.eye(n))
     for name in ("bald", "ratio", "random"):
-        same = [asked(next_pairs(posterior, score=name, key=3))[0] for _ in range(2)]
+        same = [asked(next_pairs(posterior, score=name, rng_key=3))[0] for _ in range(2)]
         assert same[0] == same[1]
-        found = [sorted(asked(next_pairs(posterior, score=name, key=key))[0]) for key in range(60)]
+        found = [sorted(asked(next_pairs(posterior, score=name, rng_key=key))[0]) for key in range(60)]
         # Of 778 pairs: uniform over them, so that the mean position is near the middle (5 standard errors).
         assert len({tuple(pair) for pair in found}) > 40
         assert abs(np.mean(found) - (n - 1) / 2) < 5 * n / np.sqrt(12 * 120)
@@ -176,7 +176,7 @@ def test_raters(make: Callable[..., UtilityPosterior], labels: list[str]) -> Non
         next_pairs(posterior, rater="nobody")
 
 
-def test_entities_that_are_the_same_to_the_model(make: Callable[..., UtilityPosterior]) -> None:
+def test_items_that_are_the_same_to_the_model(make: Callable[..., UtilityPosterior]) -> None:
     covariance = np.ones((4, 4)) + np.diag([0.0, 0.0, 0.0, 0.5])
     posterior = make(
         list("abcd"),
@@ -198,8 +198,8 @@ def test_entities_that_are_the_same_to_the_model(make: Callable[..., UtilityPost
         ({"repeats": -1}, "repeats is -1"),
         ({"most_appearances": 0}, "most_appearances is 0"),
         ({"hardest": 0.5}, "hardest is 0.5"),
-        ({"entities": "e1"}, "give a list of labels"),
-        ({"entities": ["nobody"]}, "nobody"),
+        ({"items": "e1"}, "give a list of labels"),
+        ({"items": ["nobody"]}, "nobody"),
         ({"pairs": ["e1"]}, r"pairs\[0\]"),
         ({"pairs": [("e1", "e1")]}, "with itself"),
         ({"avoid": [("e1", "x")]}, "x"),
@@ -250,10 +250,10 @@ def test_nothing_is_left(name: str, posterior: UtilityPosterior, labels: list[st
     every = list(combinations(labels, 2))
     nothing: list[dict[str, Any]] = [
         {"pairs": []},
-        {"entities": ["e7"]},
-        {"entities": []},
+        {"items": ["e7"]},
+        {"items": []},
         {"avoid": every},
-        {"most_appearances": 1, "entities": labels[:3]},
+        {"most_appearances": 1, "items": labels[:3]},
     ]
     for limits in nothing:
         table = next_pairs(posterior, 2, score=name, **limits)

@@ -10,8 +10,7 @@ from scipy.special import entr, expit, ndtr
 from scipy.stats import norm
 
 from relpref.explore.choose import answers_of
-from relpref.explore.forecast import Answers
-from relpref.explore.pairs import Gaps
+from relpref.explore.forecast import Answers, Gaps
 from relpref.infer import UtilityPosterior
 from relpref.likelihoods import Logistic, Probit
 

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from relpref.errors import DataError
 from relpref.explore import SCORES, Bald, LookAhead, TopK
 from relpref.explore.choose import answers_of, best, score_of
-from relpref.explore.pairs import Belief, Gaps, Pool
+from relpref.explore.forecast import Belief, Gaps, Pool
 from relpref.explore.scores import State
 from relpref.infer import UtilityPosterior
 
@@ -143,7 +143,7 @@ def test_in_a_large_pool_only_the_asked_answer_counts(
     state = state_of(posterior)
     gaps = state.belief.gaps(*EVERY)
     left = gaps.variance - state.answers.shrinkage(gaps) * gaps.variance**2
-    monkeypatch.setattr(SCORES["mutual_information"], "exact_entities", N - 1)
+    monkeypatch.setattr(SCORES["mutual_information"], "exact_items", N - 1)
     # What an answer takes from the log variance of its gap.
     assert exact("mutual_information", state) == pytest.approx(0.5 * np.log(gaps.variance / left), rel=1e-5)
 

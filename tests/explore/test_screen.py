@@ -1,4 +1,4 @@
-"""Where pairs are many: bounded memory, one table for all questions, and the entities that take part."""
+"""Where pairs are many: bounded memory, one table for all questions, and the items that take part."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -11,18 +11,18 @@ import pytest
 
 from relpref.explore import Bald, Eubo, next_pairs
 from relpref.explore.choose import answers_of, screened
-from relpref.explore.pairs import Belief
+from relpref.explore.forecast import Belief
 from relpref.infer import UtilityPosterior
 
 
 @dataclass(frozen=True)
 class FewBald(Bald):
-    most_entities: ClassVar[int] = 160
+    max_items: ClassVar[int] = 160
 
 
 @dataclass(frozen=True)
 class FewEubo(Eubo):
-    most_entities: ClassVar[int] = 160
+    max_items: ClassVar[int] = 160
 
 
 def test_memory_is_bounded(make: Callable[..., UtilityPosterior]) -> None:
@@ -40,7 +40,7 @@ def test_memory_is_bounded(make: Callable[..., UtilityPosterior]) -> None:
     assert peak < 8.5e6
 
 
-def test_screened_entities_are_promising_ones_and_others(make: Callable[..., UtilityPosterior]) -> None:
+def test_screened_items_are_promising_ones_and_others(make: Callable[..., UtilityPosterior]) -> None:
     n = 400
     sd = np.linspace(0.1, 2.0, n)
     mean = np.where(np.arange(n) < 100, 9.0, 0.0)  # the first are the best, and well known

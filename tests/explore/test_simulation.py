@@ -24,8 +24,8 @@ SIZE = 12
 def draw(seed: int) -> Truth:
     rng = np.random.default_rng(seed)
     x = np.linspace(-1, 1, SIZE)
-    entities = pd.DataFrame({"x": x}, index=[f"item {k}" for k in range(SIZE)])
-    return Truth(PreferenceData.from_tables(entities, None), 3 * np.sin(3 * x + rng.uniform(0, 6)))
+    items = pd.DataFrame({"x": x}, index=[f"item {k}" for k in range(SIZE)])
+    return Truth(PreferenceData.from_tables(items, None), 3 * np.sin(3 * x + rng.uniform(0, 6)))
 
 
 def fit(data: PreferenceData) -> UtilityPosterior:
@@ -39,7 +39,7 @@ def fit(data: PreferenceData) -> UtilityPosterior:
 def neighbours(posterior: UtilityPosterior) -> tuple[Any, Any]:
     """A strategy of one's own: each with the next, round and round."""
     at = posterior.data.num_answers % SIZE
-    return posterior.data.entities[at], posterior.data.entities[(at + 1) % SIZE]
+    return posterior.data.labels[at], posterior.data.labels[(at + 1) % SIZE]
 
 
 STRATEGIES = {"random": "random", "ratio": "ratio", "neighbours": neighbours}
@@ -97,7 +97,7 @@ def test_a_file_is_for_one_truth_and_knows_its_strategies(tmp_path: Path) -> Non
 
     first = run()
     text = path.read_text(encoding="utf-8")
-    attributes = pd.DataFrame({"x": truth.data.attributes[:, 0] + 1}, index=list(truth.data.entities))
+    attributes = pd.DataFrame({"x": truth.data.attributes[:, 0] + 1}, index=list(truth.data.labels))
     linked = PreferenceData.from_tables(
         attributes - 1, None, {"links": pd.DataFrame({"source": ["item 1"], "target": ["item 2"]})}
     )
@@ -170,7 +170,7 @@ def test_the_same_question_gets_the_same_answer_whoever_asks() -> None:
 def recorded(with_ties: bool) -> Truth:
     """A pair with both answers, one that is always answered the same, and one with a tie or not."""
     data = draw(0).data
-    labels = data.entities
+    labels = data.labels
     table = pd.DataFrame(
         {
             "winner": [labels[3], labels[1], labels[7], labels[5]],
@@ -183,7 +183,7 @@ def recorded(with_ties: bool) -> Truth:
 
 def test_recorded_answers_are_the_only_ones() -> None:
     truth = recorded(with_ties=False)
-    labels = truth.data.entities
+    labels = truth.data.labels
     assert truth.pairs == [(labels[1], labels[3]), (labels[4], labels[5]), (labels[6], labels[7])]
     rng = np.random.default_rng(0)
     told = np.array([truth.answer((3, 1), rng) for _ in range(400)])
@@ -213,8 +213,8 @@ def test_judgements_against_counting(tied: bool) -> None:
 
     rng = np.random.default_rng(3)
     utilities = rng.integers(0, 6, 25).astype(float) if tied else rng.standard_normal(25)
-    entities = pd.DataFrame({"x": np.arange(25.0)})
-    truth = Truth(PreferenceData.from_tables(entities, None), utilities)
+    items = pd.DataFrame({"x": np.arange(25.0)})
+    truth = Truth(PreferenceData.from_tables(items, None), utilities)
     root = rng.standard_normal((25, 25))
     mean, covariance = np.round(rng.standard_normal(25), 0 if tied else 9), root @ root.T / 10
     judged = truth.judge(GaussianBelief(mean, covariance))

@@ -15,7 +15,7 @@ def random(make: Callable[..., PreferenceData], hyper: Any) -> Any:
 
 
 def hub(make: Callable[..., PreferenceData], hyper: Any) -> Any:
-    """One entity is in nearly every answer, and wins most of them."""
+    """One item is in nearly every answer, and wins most of them."""
     others = [(i, i + 1) for i in range(1, 9)]
     count = [3] * 11 + [1] * 19
     return make(2, pairs=HUB + others, count=count), hyper | {"next_amplitude": 3.0}
@@ -40,7 +40,7 @@ def wide(amplitude: float) -> Any:
 
 
 def duplicates(make: Callable[..., PreferenceData], hyper: Any) -> Any:
-    """Pairs of entities with the same attributes and no relation that tells them apart: a singular covariance."""
+    """Pairs of items with the same attributes and no relation that tells them apart: a singular covariance."""
     attributes = np.repeat(np.random.default_rng(6).standard_normal((6, 2)), 2, axis=0)
     pairs = [(i, j) for i in range(12) for j in range(12) if i // 2 != j // 2][::4]
     return make(6, attributes=attributes, pairs=pairs), hyper | {"next_amplitude": 0.0}
@@ -71,7 +71,7 @@ def truths() -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize("space", ["entity", "gap"])
+@pytest.mark.parametrize("space", ["latent", "observation"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_parallel_ep_reaches_the_sequential_fixed_point(
     name: str,
@@ -104,17 +104,17 @@ def test_both_spaces_give_the_same_answers(
     make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
 ) -> None:
     data = make_data(7)
-    entity, gap = (fit(data, space=space, tol=1e-10) for space in ("entity", "gap"))
-    np.testing.assert_allclose(entity.mean(), gap.mean(), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(entity.covariance(), gap.covariance(), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(entity.explain(), gap.explain(), rtol=0, atol=1e-8)
-    assert abs(entity.log_evidence - gap.log_evidence) <= 1e-8
-    assert (entity.info["space"], gap.info["space"]) == ("entity", "gap")
+    item, gap = (fit(data, space=space, tol=1e-10) for space in ("latent", "observation"))
+    np.testing.assert_allclose(item.mean(), gap.mean(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(item.covariance(), gap.covariance(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(item.explain(), gap.explain(), rtol=0, atol=1e-8)
+    assert abs(item.log_evidence - gap.log_evidence) <= 1e-8
+    assert (item.info["space"], gap.info["space"]) == ("latent", "observation")
 
 
 def test_the_cheaper_space_is_chosen(posterior: Any, data: PreferenceData) -> None:
-    assert data.num_comparisons > data.num_entities
-    assert posterior.info["space"] == "entity"
+    assert data.num_comparisons > data.num_items
+    assert posterior.info["space"] == "latent"
 
 
 def test_a_tighter_tolerance_changes_little(data: PreferenceData, fit: Callable[..., Any]) -> None:

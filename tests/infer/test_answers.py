@@ -63,8 +63,8 @@ KINDS: dict[str, tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]] = {
 
 
 def data_of(kind: str) -> PreferenceData:
-    entities = pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS)
-    return PreferenceData.from_tables(entities, KINDS[kind][0])
+    items = pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS)
+    return PreferenceData.from_tables(items, KINDS[kind][0])
 
 
 def options_of(kind: str) -> dict[str, Any]:
@@ -288,10 +288,10 @@ def test_what_cannot_be_asked(fitted: Any) -> None:
 
 
 def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
-    pair = [tuple(posterior.data.entities[:2])]
-    with pytest.raises(DataError, match="the answers do not say who gave them"):
+    pair = [tuple(posterior.data.labels[:2])]
+    with pytest.raises(DataError, match="answers do not say who gave them"):
         posterior.prefer(pair, rater="x")
-    with pytest.raises(DataError, match="do not say which entity was shown first"):
+    with pytest.raises(DataError, match="do not say which item was shown first"):
         posterior.prefer(pair, shown_first=[pair[0][0]])
 
 
@@ -318,7 +318,7 @@ class Sharp:
 
 
 def test_a_likelihood_of_ones_own(posterior: Any, tmp_path: Path) -> None:
-    pair = [tuple(posterior.data.entities[:2])]
+    pair = [tuple(posterior.data.labels[:2])]
     own = replace(posterior, likelihood=Sharp())
     expected = special.ndtr(
         posterior.prefer(pair)["gap_mean"] / np.hypot(0.5, posterior.prefer(pair)["gap_sd"])

@@ -76,7 +76,7 @@ def program(make: Make, values: Any) -> Callable[[], None]:
 def fitted(request: Any) -> Any:
     name = request.param
     make, values, _ = CASES[name]
-    return name, EP(program(make, values), hyperparameters="maximise").run(0, progress_bar=False)
+    return name, EP(program(make, values), hyperparameters="maximize").run(0, progress_bar=False)
 
 
 def test_against_integration(fitted: Any) -> None:
@@ -139,9 +139,9 @@ class Reading(Counted):
 @pytest.mark.parametrize("kind", [Counted, pytest.param(Reading, marks=pytest.mark.slow)])
 def test_a_class_that_computes_its_parameters_from_the_predictor(kind: Any) -> None:
     make = CASES["class"][0]
-    expected = EP(program(make, COUNT), hyperparameters="maximise").run(0, progress_bar=False)
+    expected = EP(program(make, COUNT), hyperparameters="maximize").run(0, progress_bar=False)
     own = program(lambda f: kind(jnp.exp(f[FIRST])), COUNT)
-    found = EP(own, hyperparameters="maximise").run(0, progress_bar=False)
+    found = EP(own, hyperparameters="maximize").run(0, progress_bar=False)
     np.testing.assert_allclose(found.mean(), expected.mean(), rtol=0, atol=1e-6)
     expected_evidence, evidence = expected.log_evidence, found.log_evidence
     assert expected_evidence is not None and evidence is not None
@@ -174,7 +174,7 @@ def test_gradient(objective: Any) -> None:
 @pytest.mark.slow
 def test_laplace_finds_the_mode() -> None:
     make, values, _ = CASES["student"]
-    found = Laplace(program(make, values), hyperparameters="maximise").run(0, progress_bar=False)
+    found = Laplace(program(make, values), hyperparameters="maximize").run(0, progress_bar=False)
     with jax.enable_x64(True):
         inverse = jnp.linalg.inv(jnp.asarray(KERNEL))
         slope = jax.grad(lambda f: jnp.sum(make(f).log_prob(values)) - 0.5 * f @ inverse @ f)(

@@ -15,8 +15,8 @@ import pytest
 
 from relpref import PreferenceData
 from relpref.errors import DataError
-from relpref.infer import EP, Exact, computing
-from relpref.memory import resident_memory
+from relpref.infer import EP, Exact, engine
+from relpref.limits import resident_memory
 from relpref.models import conditional_ranking, xpgp
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ FORK = """
 import multiprocessing, os, warnings
 from relpref.infer import EP
 from relpref.models import xpgp
-from relpref.infer.computing import computing
+from relpref.infer.engine import computing
 
 def said(_=None):
     try:
@@ -77,8 +77,8 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def data() -> PreferenceData:
-    entities = pd.DataFrame({"x": [0.0, 1.0, 2.0]}, index=list("abc"))
-    return PreferenceData.from_tables(entities, pd.DataFrame({"winner": ["a"], "loser": ["b"]}))
+    items = pd.DataFrame({"x": [0.0, 1.0, 2.0]}, index=list("abc"))
+    return PreferenceData.from_tables(items, pd.DataFrame({"winner": ["a"], "loser": ["b"]}))
 
 
 TRACED: dict[str, Callable[[PreferenceData], Any]] = {
@@ -103,7 +103,7 @@ def test_a_traced_run_is_refused_in_a_sentence(case: str, data: PreferenceData) 
 
 def test_vmap_over_what_a_run_does_not_see_is_let_through() -> None:
     def inside(_: Any) -> Any:
-        with computing.computing("EP", 0, np.zeros(3)):
+        with engine.computing("EP", 0, np.zeros(3)):
             return jnp.zeros(1)
 
     assert jax.vmap(inside)(jnp.arange(2)).shape == (2, 1)
@@ -115,10 +115,10 @@ class _Process:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.memory: float | None = 300e6
         self.cleared = 0
-        monkeypatch.setattr(computing, "resident_memory", lambda: self.memory)
-        monkeypatch.setattr(computing, "release_memory", lambda: None)
+        monkeypatch.setattr(engine, "resident_memory", lambda: self.memory)
+        monkeypatch.setattr(engine, "release_memory", lambda: None)
         monkeypatch.setattr(jax, "clear_caches", self._clear)
-        self.kept = computing._Kept()
+        self.kept = engine._Kept()
 
     def _clear(self) -> None:
         self.cleared += 1
@@ -132,7 +132,7 @@ class _Process:
 
 
 def test_what_is_compiled_for_many_sizes_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(computing.VARIABLE, raising=False)
+    monkeypatch.delenv(engine.VARIABLE, raising=False)
     process = _Process(monkeypatch)
     largest = 0.0
     for size in range(100):
@@ -143,7 +143,7 @@ def test_what_is_compiled_for_many_sizes_is_dropped(monkeypatch: pytest.MonkeyPa
 
 
 def test_sizes_that_come_again_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(computing.VARIABLE, raising=False)
+    monkeypatch.delenv(engine.VARIABLE, raising=False)
     process = _Process(monkeypatch)
     for size in [*range(5)] * 20:
         process.fit(size)
@@ -155,11 +155,11 @@ def test_sizes_that_come_again_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_limit_can_be_set_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     process = _Process(monkeypatch)
-    monkeypatch.setenv(computing.VARIABLE, "9000")
+    monkeypatch.setenv(engine.VARIABLE, "9000")
     for size in range(80):
         process.fit(size)
     assert process.cleared == 0
-    monkeypatch.setenv(computing.VARIABLE, "much")
+    monkeypatch.setenv(engine.VARIABLE, "much")
     with pytest.raises(DataError, match=r"RELPREF_COMPILED_MEMORY is 'much'"):
         process.fit(99)
 

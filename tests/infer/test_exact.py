@@ -45,7 +45,7 @@ def test_regression_is_what_ep_finds(problem: Any, symmetry: str, complete: bool
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
 def test_a_newcomer_is_a_node_with_unknown_labels(problem: Any, loss: Any) -> None:
     data = problem()
-    table = pd.DataFrame(data.nodes.attributes, index=list(data.nodes.entities), columns=["x", "y"])
+    table = pd.DataFrame(data.nodes.attributes, index=list(data.nodes.labels), columns=["x", "y"])
     new = pd.DataFrame([[0.2, -0.4]], index=["late"], columns=["x", "y"])
     labels = np.full((7, 7), np.nan)
     labels[:6, :6] = data.values.matrix
@@ -145,3 +145,11 @@ def test_a_singular_kernel(problem: Any) -> None:
         fixed={"attributes_amplitude": 1.0, "noise": 0.3},
     ).run(0, problem())
     assert np.isfinite(posterior.sd().to_numpy()).all()
+
+
+def test_known_labels_without_noise_have_an_evidence(problem: Any) -> None:
+    posterior = Exact(conditional_ranking, fixed={**FIXED, "noise": 0.0}, throw=False).run(
+        0, problem("none", False), loss="regression"
+    )
+    assert posterior.log_evidence is not None
+    assert np.isfinite(posterior.log_evidence)

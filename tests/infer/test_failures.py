@@ -106,7 +106,7 @@ def test_a_faulty_likelihood_has_no_evidence(factor: float) -> None:
 
 
 @pytest.mark.parametrize("covariance", [-np.eye(4), np.diag([1.0, 1.0, 1.0, -1e-3])])
-@pytest.mark.parametrize("space", ["entity", "gap"])
+@pytest.mark.parametrize("space", ["latent", "observation"])
 def test_a_prior_that_is_no_covariance(covariance: Any, space: Any) -> None:
     with pytest.raises(InferenceError) as caught:
         run(1.0, covariance, space=space)
@@ -126,7 +126,7 @@ def test_an_indefinite_precomputed_kernel(
     data = gold_data(problem).without_relation("links")
     values, vectors = np.linalg.eigh(problem["K"])
     kernel = Precomputed((vectors * np.where(np.arange(40) == 20, -1.0, values)) @ vectors.T)
-    engine = EP(xpgp, fixed={"attributes_amplitude": 1.0}, space="entity", throw=False)
+    engine = EP(xpgp, fixed={"attributes_amplitude": 1.0}, space="latent", throw=False)
     call = {"attribute_kernel": kernel, "standardize": False, "normalize": False}
     posterior: Any = engine.run(jax.random.key(0), data, progress_bar=False, **call)
     result = Result.prior_not_positive_definite

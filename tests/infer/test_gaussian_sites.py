@@ -134,11 +134,11 @@ def reports() -> PreferenceData:
     """28 reports by a rater who knows the gaps, with six decimals."""
     rng = np.random.default_rng(0)
     names = [f"e{row}" for row in range(8)]
-    entities = pd.DataFrame({name: rng.standard_normal(8) for name in "ab"}, index=names)
+    items = pd.DataFrame({name: rng.standard_normal(8) for name in "ab"}, index=names)
     utility, (first, second) = rng.standard_normal(8), np.triu_indices(8, 1)
     probability = np.round(norm.cdf(utility[first] - utility[second]), 6)
     columns = {"first": np.array(names)[first], "second": np.array(names)[second], "probability": probability}
-    return PreferenceData.from_tables(entities=entities, comparisons=pd.DataFrame(columns))
+    return PreferenceData.from_tables(items=items, answers=pd.DataFrame(columns))
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_prefer_of_reports(reported: Any) -> None:
         gap = precise.dot(mean)
         sd = np.array([float(row.dot(scale).dot(row).sqrt()) for row in precise])
     data = posterior.data
-    names = data.entities
+    names = data.labels
     table = posterior.prefer([(names[a], names[b]) for a, b in zip(data.winner, data.loser, strict=True)])
     assert np.all(np.abs(table["gap_mean"] - gap.astype(float)) < 1e-6 * sd)
     np.testing.assert_allclose(table["gap_sd"], sd, rtol=1e-4)
@@ -185,13 +185,13 @@ def test_leaving_out_of_reports(reported: Any) -> None:
         moved = mean.astype(float) - posterior.mean()
         shift = (moved - moved.mean()) / posterior.belief.centred().sd()
         found = surprises.loc[row]
-        named = posterior.data.entities.index(found["entity"])
+        named = posterior.data.labels.index(found["entity"])
         np.testing.assert_allclose(found["shift"], shift[named], rtol=1e-3)
         np.testing.assert_allclose(np.abs(shift[named]), np.abs(shift).max(), rtol=1e-3)
 
 
 def test_leaving_out_a_report_that_nothing_supports() -> None:
-    """Two entities that nothing else was said of: without the report the prior is left, to all digits."""
+    """Two items that nothing else was said of: without the report the prior is left, to all digits."""
     first, second, projection = design([(0, 1), (2, 3), (3, 4)])
     covariance, noise = prior(6), 1e-5
     label = projection @ np.random.default_rng(6).standard_normal(SIZE)
@@ -209,14 +209,14 @@ def test_leaving_out_a_report_that_nothing_supports() -> None:
 def test_reports_at_the_defaults_are_right_or_refused() -> None:
     """Reports that agree to six decimals leave next to no noise: the search ends below what rounding allows, and says so."""
     with pytest.raises(InferenceError, match="too_precise"):
-        EP(xpgp, hyperparameters="maximise").run(0, reports())
+        EP(xpgp, hyperparameters="maximize").run(0, reports())
 
 
 def test_a_quick_update_by_a_report(reported: Any) -> None:
     """One rank-one change by the site in closed form is exact."""
     full = reported[0]
     data = full.data
-    last = data.comparisons.table(data.entities).iloc[[-1]]
+    last = data.comparisons.table(data.labels).iloc[[-1]]
     quick = full.update(withdraw=last).update(last, quick=True)
     np.testing.assert_allclose(quick.sites["shift"], full.sites["shift"], rtol=1e-12)
     gaps = full.belief.differences(data.winner, data.loser), quick.belief.differences(data.winner, data.loser)

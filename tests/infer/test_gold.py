@@ -82,7 +82,7 @@ def test_a_relation_with_a_given_covariance(
     problem = gold("graph_n80")
     data = gold_data(problem).without_attributes()
     kernels = {"links": Precomputed(problem["K"])}
-    check(run(data, {"links_amplitude": 1.0}, "gap", relation_kernels=kernels), problem)
+    check(run(data, {"links_amplitude": 1.0}, "observation", relation_kernels=kernels), problem)
 
 
 def test_attributes_with_a_given_covariance_in_both_spaces(
@@ -91,13 +91,13 @@ def test_attributes_with_a_given_covariance_in_both_spaces(
     problem = gold("hub_n40")
     data = gold_data(problem).without_relation("links")
     kernel = Precomputed(problem["K"])
-    entity, gap = (run(data, UNIT, space, attribute_kernel=kernel) for space in ("entity", "gap"))
-    check(entity, problem, 0.018)
-    assert (entity.info["space"], gap.info["space"]) == ("entity", "gap")
-    np.testing.assert_allclose(entity.mean(), gap.mean(), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(entity.covariance(), gap.covariance(), rtol=0, atol=1e-8)
-    assert abs(entity.log_evidence - gap.log_evidence) <= 1e-8
+    item, gap = (run(data, UNIT, space, attribute_kernel=kernel) for space in ("latent", "observation"))
+    check(item, problem, 0.018)
+    assert (item.info["space"], gap.info["space"]) == ("latent", "observation")
+    np.testing.assert_allclose(item.mean(), gap.mean(), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(item.covariance(), gap.covariance(), rtol=0, atol=1e-8)
+    assert abs(item.log_evidence - gap.log_evidence) <= 1e-8
     for name in ("precision", "shift"):
-        np.testing.assert_allclose(entity.sites[name], gap.sites[name], rtol=0, atol=1e-8)
-    first, second = (one.explain() for one in (entity, gap))
+        np.testing.assert_allclose(item.sites[name], gap.sites[name], rtol=0, atol=1e-8)
+    first, second = (one.explain() for one in (item, gap))
     np.testing.assert_allclose(first, second, rtol=0, atol=1e-8)

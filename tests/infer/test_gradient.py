@@ -132,14 +132,14 @@ def moving_features() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [EP, pytest.param(Laplace, marks=pytest.mark.slow)])
 def test_features_that_move(engine: Any, objective: Callable[..., Any]) -> None:
-    entity, gap = (objective(moving_features, gap_space=space, engine=engine) for space in (False, True))
+    item, gap = (objective(moving_features, gap_space=space, engine=engine) for space in (False, True))
     rng = np.random.default_rng(4)
     for _ in range(3):
         point = {"amplitude": rng.normal(0.0, 0.5), "power": rng.normal(0.0, 0.5)}
-        check(entity, point)
-        np.testing.assert_allclose(entity(point)[0], gap(point)[0], rtol=1e-9)
+        check(item, point)
+        np.testing.assert_allclose(item(point)[0], gap(point)[0], rtol=1e-9)
         for name, slope in gap(point)[1].items():
-            np.testing.assert_allclose(entity(point)[1][name], slope, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(item(point)[1][name], slope, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_a_row_that_counts_for_nothing_is_as_good_as_absent(objective: Callable[
     np.testing.assert_allclose(with_rows[1]["amplitude"], without[1]["amplitude"], rtol=1e-8)
 
 
-def test_a_projection_that_moves_in_entity_space(objective: Callable[..., Any]) -> None:
+def test_a_projection_that_moves_in_item_space(objective: Callable[..., Any]) -> None:
     """More rows than latent values, and hyperparameters in the projection, the prior and the likelihood."""
     at = objective(everywhere, UNIT, MEASURED, gap_space=False)
     check(at, {"amplitude": 0.3, "discernment": -0.4, "bias": 0.2, "noise": -0.1})

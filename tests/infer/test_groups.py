@@ -12,7 +12,7 @@ FIXED = {"next_amplitude": 1.0, "next_range": 1.0}
 
 
 def bare(links: Any, answers: Any = ("ab", "cd")) -> PreferenceData:
-    """Four entities without attributes, two answers, three links."""
+    """Four items without attributes, two answers, three links."""
     edges = pd.DataFrame({"source": [s for s, _ in links], "target": [t for _, t in links]})
     table = pd.DataFrame({"winner": [w for w, _ in answers], "loser": [x for _, x in answers]})
     return PreferenceData.from_tables(ABCD, table, {"next": edges})
@@ -49,7 +49,7 @@ def test_attributes_tie_them_together(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         posterior = fit(make_data(pairs=inside[::2], links=links))
-    assert posterior.info["groups"] == "2 groups of entities are tied together by their attributes alone"
+    assert posterior.info["groups"] == "2 groups of items are tied together by their attributes alone"
 
 
 def test_one_group_needs_no_line(posterior: Any) -> None:

@@ -52,7 +52,7 @@ def test_they_maximise_evidence_and_prior(
 
 
 def test_restarts_do_not_make_it_worse(maximised: Any, data: PreferenceData) -> None:
-    several = EP(xpgp, hyperparameters="maximise", restarts=3).run(
+    several = EP(xpgp, hyperparameters="maximize", restarts=3).run(
         0, data, progress_bar=False
     )  # a seed is as good as a key
 
@@ -98,7 +98,7 @@ def test_they_are_recovered_from_many_answers(
         utility = rng.multivariate_normal(np.zeros(12), sum(parts(empty, truth).values()))
         wins = {(i, j): rng.binomial(50, ndtr(utility[i] - utility[j])) for i, j in pairs if (i, j) < (j, i)}
         count = [max(1, wins.get((i, j), 50 - wins.get((j, i), 0))) for i, j in pairs]
-        known = {"individual_amplitude": 0.1}  # twelve entities alone do not tell it from short lengthscales
+        known = {"individual_amplitude": 0.1}  # twelve items alone do not tell it from short lengthscales
         posterior = fit(make_data(seed, pairs=pairs, count=count), fixed=known)
         found.append(posterior.hyperparameters["attributes_amplitude"])
         shares.append(posterior.shares()["attributes"])

@@ -13,18 +13,9 @@ from scipy.special import logsumexp, ndtr
 
 import relpref
 from relpref import PreferenceData
-from relpref.infer import EP, Laplace, UtilityPosterior, importance
-from relpref.infer.importance import (
-    POINTS,
-    Coordinates,
-    Evaluated,
-    effective,
-    importance_points,
-    pareto_k,
-    warn_of_weights,
-)
-from relpref.infer.psis import smoothed
+from relpref.infer import EP, Laplace, UtilityPosterior, search
 from relpref.infer.result import InferenceWarning
+from relpref.infer.search import POINTS, Coordinates, Evaluated, effective, importance_points, judged
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Probit
 from relpref.linalg import Dense, NamedSum
@@ -37,7 +28,7 @@ _PRIOR = dist.HalfNormal(2.0)
 
 
 def two_parts(data: PreferenceData) -> None:
-    """Utilities as the sum of a smooth part and one for each entity, with an amplitude each."""
+    """Utilities as the sum of a smooth part and one for each item, with an amplitude each."""
     smooth, own = numpyro.sample("smooth", _PRIOR), numpyro.sample("own", _PRIOR)
     parts = {"smooth": Dense(smooth**2 * _OVERLAP), "own": Dense(own**2 * np.eye(_NUMBER))}
     utility = numpyro.sample("utility", GaussianProcess(NamedSum(parts)))
@@ -100,7 +91,7 @@ def test_the_average_is_that_of_a_grid(posterior: UtilityPosterior, grid: Utilit
 
 
 def test_the_maximum_alone_is_too_sure(data: PreferenceData, grid: UtilityPosterior) -> None:
-    maximum = EP(two_parts, hyperparameters="maximise").run(0, data, progress_bar=False)
+    maximum = EP(two_parts, hyperparameters="maximize").run(0, data, progress_bar=False)
     assert np.mean(maximum.sd() / grid.sd()) < 0.93
 
 
@@ -128,7 +119,7 @@ def test_nothing_to_average_over_leaves_one_gaussian(data: PreferenceData) -> No
 
 
 def test_too_large_mixtures_are_not_thinned(data: PreferenceData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importance, "MAX_NUMBERS", 23 * _NUMBER**2)
+    monkeypatch.setattr(search, "MAX_NUMBERS_OF_POINTS", 23 * _NUMBER**2)
     posterior = EP(two_parts, hyperparameters="integrate").run(0, data, progress_bar=False)
     assert len(posterior.belief.weights) == 1
     assert "maximum" in posterior.info["integration"]
@@ -158,7 +149,7 @@ def test_an_answer_multiplies_weights_by_its_probability(posterior: UtilityPoste
 
 
 def test_draws_for_arviz_come_with_their_hyperparameters(posterior: UtilityPosterior) -> None:
-    tree = posterior.to_datatree(num_samples=4000, key=0)
+    tree = posterior.to_datatree(num_samples=4000, rng_key=0)
     draws = tree["posterior"].to_dataset()
     assert dict(draws.sizes)["chain"] == 4
     np.testing.assert_allclose(
@@ -249,13 +240,6 @@ def _height(evaluate: Any, x: NDArray[np.float64]) -> float:
     return float(found.log_evidence)
 
 
-def test_pareto_k_is_that_of_arviz() -> None:
-    rng = np.random.default_rng(0)
-    for shape in (0.2, 0.5, 0.9):
-        log_weights = np.log(rng.pareto(1 / shape, 400) + 1)
-        assert pareto_k(log_weights) == pytest.approx(float(smoothed(log_weights).k_hat), abs=0.05)
-
-
 def test_effective_points() -> None:
     assert effective(np.zeros(5)) == pytest.approx(5.0)
     assert effective(np.array([0.0, -np.inf, -np.inf])) == pytest.approx(1.0)
@@ -263,11 +247,14 @@ def test_effective_points() -> None:
 
 
 def test_uneven_weights_warn_and_name_the_remedy() -> None:
-    with pytest.warns(InferenceWarning, match="nuts"):
-        warn_of_weights({"effective_points": 2.0, "points": 36})
-    with pytest.warns(InferenceWarning, match="nuts"):
-        warn_of_weights({"effective_points": 30.0, "points": 72, "pareto_k": 0.9})
-    warn_of_weights({"effective_points": 30.0, "points": 36})
+    uneven = np.r_[4.0, np.zeros(35)]
+    with pytest.warns(InferenceWarning, match="only 2.* of 36 weighted.*nuts"):
+        judged(uneven)
+    heavy = np.log(np.random.default_rng(0).pareto(1 / 0.9, 400) + 1)
+    with pytest.warns(InferenceWarning, match="Pareto's k.*nuts"):
+        info = judged(heavy)
+    assert info["pareto_k"] == pytest.approx(0.9, abs=0.15)
+    assert judged(np.zeros(36)) == {"points": 36, "effective_points": pytest.approx(36.0)}
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ def test_what_does_not_exist_is_refused() -> None:
 
 
 def test_what_would_not_fit_is_refused_before_landmarks_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.memory.available_memory", lambda: 10 * 8.0 * 10 * 4)
+    monkeypatch.setattr("relpref.limits.available_memory", lambda: 10 * 8.0 * 10 * 4)
     assert len(edge_landmarks(relation(), 4)) == 4
     with pytest.raises(DataError, match="a classifier of 10 edges with up to 5 landmarks needs .* of memory"):
         edge_landmarks(relation(), 5)

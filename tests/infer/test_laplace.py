@@ -39,7 +39,7 @@ def laplace_by_hand(
     return root @ found, root @ np.linalg.solve(hessian, root.T), float(log_evidence)
 
 
-@pytest.mark.parametrize("space", ["entity", "gap"])
+@pytest.mark.parametrize("space", ["latent", "observation"])
 def test_against_scipy(
     space: Any, data: PreferenceData, hyperparameters: dict[str, Any], parts: Callable[..., Any]
 ) -> None:
@@ -56,7 +56,7 @@ def test_against_scipy(
 def test_it_is_the_rougher_of_the_two(
     gold: Callable[[str], Any], gold_data: Callable[[Any], PreferenceData]
 ) -> None:
-    """The README quotes these: against the exact posterior of a problem with 40 entities and a hub."""
+    """The README quotes these: against the exact posterior of a problem with 40 items and a hub."""
     problem = gold("hub_n40")
     kernel = Precomputed(problem["K"])
     data = gold_data(problem).without_relation("links")

@@ -86,7 +86,7 @@ def test_what_is_finished_is_kept_and_the_rest_done(
     assert len(fitted) == 3
     one = again["query 0"]
     assert isinstance(one, UtilityPosterior)  # its program is known although no file can name it
-    more = [(one.data.entities[0], one.data.entities[1])]
+    more = [(one.data.labels[0], one.data.labels[1])]
     assert one.update(more, hyperparameters="keep").data.num_comparisons == one.data.num_comparisons + 1
 
 

@@ -34,7 +34,7 @@ FIXED = {"attributes_amplitude": 1.0, "lapse": LAPSE}
 
 
 def fit(engine: Any = EP, likelihood: Any = None, fixed: Any = None, **options: Any) -> Any:
-    given = {"fixed": FIXED if fixed is None else fixed, "hyperparameters": "maximise", **options}
+    given = {"fixed": FIXED if fixed is None else fixed, "hyperparameters": "maximize", **options}
     likelihood = Probit(lapse=True) if likelihood is None else likelihood
     found = engine(preference_gp, **given)
     return found.run(0, DATA, progress_bar=False, likelihood=likelihood, **OPTIONS)
@@ -63,7 +63,7 @@ def truth(chance: Any) -> tuple[Any, Any, float]:
 
 def test_a_contradicting_answer_has_a_negative_precision(fitted: Any) -> None:
     assert fitted.info["result"] == "converged"
-    assert fitted.info["space"] == "entity"
+    assert fitted.info["space"] == "latent"
     assert fitted.sites["precision"].min() < -0.01
     mean, sd, evidence = truth(lambda gap: LAPSE / 2 + (1 - LAPSE) * special.ndtr(gap))
     np.testing.assert_allclose(fitted.mean(), mean, rtol=0, atol=0.03 * sd.max())
@@ -108,14 +108,14 @@ def test_the_lapse_rate_is_learned_by_the_exact_gradient(objective: Any) -> None
 
 def test_space_gap_is_refused(fitted: Any) -> None:
     with pytest.raises(UnsupportedProgramError, match="space='auto'"):
-        fit(space="gap")
+        fit(space="observation")
 
 
 def test_everything_else_of_a_posterior_with_lapses(fitted: Any, tmp_path: Any) -> None:
     # Far apart, the answer is a lapse or not.
     far = fit(fixed={"attributes_amplitude": 50.0, "lapse": LAPSE}, throw=False)
     assert far.prefer([("a", "c")])["probability"][0] < 1 - LAPSE / 2 + 1e-9
-    gap = fitted.sample(100_000, key=1) @ np.array([1.0, 0.0, -1.0])
+    gap = fitted.sample(100_000, rng_key=1) @ np.array([1.0, 0.0, -1.0])
     expected = np.mean(LAPSE / 2 + (1 - LAPSE) * special.ndtr(gap))
     assert abs(fitted.prefer([("a", "c")])["probability"][0] - expected) <= 0.005
     left_out = leave_one_out(fitted)
@@ -159,4 +159,4 @@ def repelling() -> None:
 
 def test_an_improper_posterior_ends_with_a_code() -> None:
     with pytest.raises(InferenceError, match="^diverged"):
-        EP(repelling, hyperparameters="maximise").run(0, progress_bar=False)
+        EP(repelling, hyperparameters="maximize").run(0, progress_bar=False)

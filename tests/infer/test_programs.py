@@ -104,7 +104,7 @@ def measuring(kernel: Any, rows: Any, values: Any) -> None:
         numpyro.sample("y", dist.Normal(f[rows] + 0.2, 0.5), obs=values)
 
 
-@pytest.mark.parametrize("space", ["entity", "gap"])
+@pytest.mark.parametrize("space", ["latent", "observation"])
 def test_gaussian_answers_are_exact(space: Any) -> None:
     rng = np.random.default_rng(3)
     rows, values = rng.integers(0, WINES, 9), rng.standard_normal(9)

@@ -20,8 +20,8 @@ SEEDS = st.integers(0, 10_000)
 FEW = settings(max_examples=12, deadline=None, derandomize=True)
 
 
-def rebuilt(entities: Any, comparisons: Any, links: Any) -> PreferenceData:
-    return PreferenceData.from_tables(entities, comparisons, {"next": links})
+def rebuilt(items: Any, comparisons: Any, links: Any) -> PreferenceData:
+    return PreferenceData.from_tables(items, comparisons, {"next": links})
 
 
 @FEW
@@ -31,10 +31,10 @@ def test_names_and_order_of_the_rows_do_not_matter(
 ) -> None:
     rng = np.random.default_rng(seed)
     data = make_data(seed % 7, count=rng.integers(1, 6, 30))
-    entities, comparisons, relations = data.to_tables()
-    names = dict(zip(data.entities, rng.permutation([f"n{k}" for k in range(12)]).tolist(), strict=True))
+    items, comparisons, relations = data.to_tables()
+    names = dict(zip(data.labels, rng.permutation([f"n{k}" for k in range(12)]).tolist(), strict=True))
     shuffled = rebuilt(
-        entities.iloc[rng.permutation(12)].rename(index=names),
+        items.iloc[rng.permutation(12)].rename(index=names),
         comparisons.iloc[rng.permutation(30)].replace({"winner": names, "loser": names}),
         relations["next"].iloc[rng.permutation(14)].replace({"source": names, "target": names}),
     )
@@ -54,9 +54,9 @@ def test_a_count_is_so_many_rows(
 ) -> None:
     rng = np.random.default_rng(seed)
     data = make_data(seed % 5, count=rng.integers(1, 8, 30))
-    entities, comparisons, relations = data.to_tables()
+    items, comparisons, relations = data.to_tables()
     repeated = comparisons.loc[comparisons.index.repeat(comparisons["count"])].drop(columns="count")
-    again = rebuilt(entities, repeated.sample(frac=1, random_state=seed), relations["next"])
+    again = rebuilt(items, repeated.sample(frac=1, random_state=seed), relations["next"])
     one, other = fit(data), fit(again)
     assert one.log_evidence == other.log_evidence
     np.testing.assert_array_equal(one.mean(), other.mean())
@@ -69,10 +69,10 @@ def test_the_opposite_answers_give_the_opposite_utilities(
     seed: int, make_data: Callable[..., PreferenceData], fit: Callable[..., Any]
 ) -> None:
     data = make_data(seed % 11, count=np.random.default_rng(seed).integers(1, 4, 30))
-    entities, comparisons, relations = data.to_tables()
+    items, comparisons, relations = data.to_tables()
     swapped = comparisons.rename(columns={"winner": "loser", "loser": "winner"})
     one = fit(data, tol=1e-11)
-    other = fit(rebuilt(entities, swapped, relations["next"]), tol=1e-11)
+    other = fit(rebuilt(items, swapped, relations["next"]), tol=1e-11)
     np.testing.assert_allclose(one.mean(), -other.mean(), rtol=0, atol=1e-8)
     np.testing.assert_allclose(one.covariance(), other.covariance(), rtol=0, atol=1e-8)
     assert abs(one.log_evidence - other.log_evidence) <= 1e-9
@@ -88,7 +88,7 @@ def test_one_more_answer_moves_the_gap_its_way(
     count[row] += 1
     pairs = list(zip(before.winner.tolist(), before.loser.tolist(), strict=True))
     after = make_data(attributes=before.attributes, pairs=pairs, count=count)
-    question = [(before.entities[before.winner[row]], before.entities[before.loser[row]])]
+    question = [(before.labels[before.winner[row]], before.labels[before.loser[row]])]
     first, second = (fit(data).prefer(question).iloc[0] for data in (before, after))
     assert second["gap_mean"] > first["gap_mean"]
     assert second["gap_sd"] < first["gap_sd"]
@@ -106,9 +106,9 @@ EP(xpgp).run(jax.random.key(7), data, progress_bar=False).save(sys.argv[2])
 
 @pytest.mark.slow
 def test_two_processes_write_the_same_bytes(data: PreferenceData, tmp_path: Path) -> None:
-    entities, comparisons, relations = data.to_tables()
+    items, comparisons, relations = data.to_tables()
     (tmp_path / "relations").mkdir()
-    entities.to_csv(tmp_path / "entities.csv")
+    items.to_csv(tmp_path / "entities.csv")
     comparisons.to_csv(tmp_path / "comparisons.csv", index=False)
     relations["next"].to_csv(tmp_path / "relations" / "next.csv", index=False)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

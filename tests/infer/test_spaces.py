@@ -77,11 +77,11 @@ def test_two_sites_in_both_spaces() -> None:
     kernel = factor @ factor.T + np.eye(4)
     spaces: list[Any] = ["gap", "entity"]
     fits: list[Any] = [EP(two_sites, space=space).run(0, kernel, progress_bar=False) for space in spaces]
-    gap, entity = fits
+    gap, item = fits
     for site in ("zeta", "Alpha"):
-        np.testing.assert_allclose(gap.mean(site=site), entity.mean(site=site), rtol=0, atol=1e-8)
-        np.testing.assert_allclose(gap.covariance(site=site), entity.covariance(site=site), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(gap.log_evidence, entity.log_evidence, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(gap.mean(site=site), item.mean(site=site), rtol=0, atol=1e-8)
+        np.testing.assert_allclose(gap.covariance(site=site), item.covariance(site=site), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(gap.log_evidence, item.log_evidence, rtol=0, atol=1e-8)
 
 
 def test_sparse_rows_are_the_matrix(problem: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ def test_rows_are_found_whatever_their_entries(size: int) -> None:
     design = np.zeros((60, size))
     for row in design:
         row[generator.integers(0, size, 2)] += generator.choice([1.0, -1.0, 0.5, 1e-3, 7.3], 2)
-    design[:5] = 0.0  # such as an entity that is compared with itself
+    design[:5] = 0.0  # such as an item that is compared with itself
     with jax.enable_x64(True):
         found: Any = SparseRows.find(lambda vector: design @ vector, design.shape)
     written = np.zeros_like(design)

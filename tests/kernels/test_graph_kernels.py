@@ -119,7 +119,7 @@ def test_the_order_of_rows_permutes_the_cliques_kernel() -> None:
 
 
 def test_groups_apart_set_no_scale() -> None:
-    """One target for each entity makes disjoint cliques, isolated pairs among them: gaps are those between components."""
+    """One target for each item makes disjoint cliques, isolated pairs among them: gaps are those between components."""
     groups = [(0, 1, 2), (3, 4), (5, 6)]
     pairs = [(i, j) for group in groups for i in group for j in group if i < j]
     low, high = np.array(pairs).T
@@ -216,7 +216,7 @@ def test_diffusion_prior() -> None:
 def test_what_says_nothing_is_refused() -> None:
     low, high = np.triu_indices(4, 1)
     alike, weighted = (Graph(4, low, high, w).with_cliques() for w in (np.ones(6), np.arange(1.0, 7.0)))
-    with pytest.raises(DataError, match="every two entities are linked alike.*give weights or.*threshold"):
+    with pytest.raises(DataError, match="every two items are linked alike.*give weights or.*threshold"):
         HiddenCommonCause()(alike)
     with pytest.raises(DataError, match="threshold"):
         dense(HiddenCommonCause(), alike)

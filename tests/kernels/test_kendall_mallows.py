@@ -63,7 +63,7 @@ def test_kendall_is_the_mean_over_linear_extensions() -> None:
 
 def test_kendall_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     for held in (2**30, 0):
-        monkeypatch.setattr(kendall_module, "_HELD", held)
+        monkeypatch.setattr(kendall_module, "_HELD_BYTES", held)
         for positions in (MIXED, MIXED[: len(EXHAUSTIVE)]):
             column, gram = kendall_columns(positions), kendall_kernel(positions)
             for row in range(len(positions)):
@@ -84,7 +84,7 @@ def test_mallows_is_the_mean_over_linear_extensions(concentration: float) -> Non
 
 def test_sampled_mallows_within_its_standard_error() -> None:
     expected = enumerated(lambda distance: np.exp(-0.3 * distance))
-    kernel, error = mallows_kernel(MIXED, concentration=0.3, samples=400, key=2, return_error=True)
+    kernel, error = mallows_kernel(MIXED, concentration=0.3, samples=400, rng_key=2, return_error=True)
     k = len(EXHAUSTIVE)
     np.testing.assert_array_equal(error[:k, :k], 0)
     np.testing.assert_allclose(error[k:, 3], 0, atol=1e-12)  # all alike to the ranking that ties everything
@@ -95,7 +95,9 @@ def test_sampled_mallows_within_its_standard_error() -> None:
     assert error.max() <= 0.03
     # Equal rankings of two rankers share their draws: what that adds is in the error.
     many = [
-        mallows_kernel(MIXED[[-1]], MIXED[[-1]], concentration=0.3, samples=16, key=key, return_error=True)
+        mallows_kernel(
+            MIXED[[-1]], MIXED[[-1]], concentration=0.3, samples=16, rng_key=key, return_error=True
+        )
         for key in range(60)
     ]
     twice, told = np.ravel([value for value, _ in many]), np.ravel([error for _, error in many])
@@ -104,7 +106,7 @@ def test_sampled_mallows_within_its_standard_error() -> None:
     surplus = np.diag(kernel - expected)[k:]
     np.testing.assert_allclose(surplus, (1 - np.diag(expected)[k:]) / 400, atol=4 * error.max())
     # One kernel: draws belong to the ranking, not to its place, and Gram matrices are semidefinite.
-    again = mallows_kernel(MIXED[[7, 2]], MIXED[[6, 7]], concentration=0.3, samples=400, key=2)
+    again = mallows_kernel(MIXED[[7, 2]], MIXED[[6, 7]], concentration=0.3, samples=400, rng_key=2)
     np.testing.assert_allclose(again, kernel[np.ix_([7, 2], [6, 7])], rtol=1e-12)
     few = mallows_kernel(MIXED, concentration=0.3, samples=2)
     assert np.linalg.eigvalsh(few).min() >= -1e-12
@@ -161,7 +163,7 @@ def test_no_rankings() -> None:
 
 
 def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.memory.available_memory", lambda: 8.0 * 9)
+    monkeypatch.setattr("relpref.limits.available_memory", lambda: 8.0 * 9)
     kernels: list[Any] = [
         kendall_kernel,
         lambda positions: cut_kernel(positions, graph=np.ones((5, 5))),
@@ -175,7 +177,7 @@ def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_errors() -> None:
     with pytest.raises(DataError, match="3 and 5 items"):
         kendall_kernel(np.array([[0, 1, 2]]), MIXED)
-    with pytest.raises(DataError, match="3 and of 5 items"):
+    with pytest.raises(DataError, match="3 and 5 items"):
         mallows_kernel(np.array([[0, 1, 2]]), MIXED, concentration=1.0)
     with pytest.raises(DataError, match="two at least"):
         kendall_features(np.array([[0]]))

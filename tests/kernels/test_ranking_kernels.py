@@ -1,5 +1,6 @@
 """Kernels on rankings as programs use them."""
 
+import re
 from typing import Any
 
 import jax
@@ -9,9 +10,11 @@ import pandas as pd
 import pytest
 
 from relpref import Rankings
+from relpref.description import describe
 from relpref.errors import DataError, UnknownLabelError
 from relpref.kernels import (
     Cut,
+    GivenFeatures,
     GramKernel,
     Kendall,
     Landmarks,
@@ -212,4 +215,26 @@ def test_landmarks_of_items_in_another_order_are_refused_inside_a_program() -> N
     with jax.enable_x64(True):
         inside(landmarks, data)
         with pytest.raises(DataError, match="another order"):
-            inside(landmarks, Rankings.from_orders(data.orders(), items=data.items.entities[::-1]))
+            inside(landmarks, Rankings.from_orders(data.orders(), items=data.items.labels[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words", "cited", "parameters"),
+    [
+        (Cut(), "neighbors in their similarity by attributes", True, set()),
+        (Cut(np.ones((5, 5))), "neighbors in a given graph", True, set()),
+        (Cut(lengthscale="learn"), "graph cut", True, {"lengthscale"}),
+        (Kendall(), "order alike", True, set()),
+        (
+            Landmarks(Mallows(), PARTIAL[:1]),
+            "order differently .* 1 landmark ranking stand",
+            True,
+            {"concentration"},
+        ),
+        (GivenFeatures(), "computed beforehand", False, set()),
+    ],
+)
+def test_kernels_describe_themselves(kernel: Any, words: str, cited: bool, parameters: set[str]) -> None:
+    told = describe(kernel)
+    assert re.search(words, told.sentence) and (told.citation is not None) == cited
+    assert set(told.parameters) == parameters

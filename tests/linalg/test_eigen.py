@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relpref import memory
+from relpref import limits as memory
 from relpref.errors import DataError
 from relpref.linalg import nearest_semidefinite, require_memory, symmetric_eigen
 

@@ -1,4 +1,4 @@
-"""The entities' own parts: what attributes and relations do not say."""
+"""The items' own parts: what attributes and relations do not say."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ import relpref
 from relpref.data import PreferenceData, Relation
 from relpref.diagnostics import calibrate, certify, check
 from relpref.errors import DataError
-from relpref.explore import next_pairs, worth
+from relpref.explore import expected_gain, next_pairs
 from relpref.infer import EP, InferenceWarning, Laplace
 from relpref.infer.large import fit as large_fit
 from relpref.kernels import Precomputed
@@ -57,15 +57,15 @@ def sites(program: Any, data: PreferenceData, **options: Any) -> Any:
 
 
 def twins(count: int = 50) -> PreferenceData:
-    """Two entities of equal attributes, one of which won all answers about the two."""
-    entities = pd.DataFrame({"x": [1.0, 1.0, 0.0, 2.0]}, index=list("abcd"))
+    """Two items of equal attributes, one of which won all answers about the two."""
+    items = pd.DataFrame({"x": [1.0, 1.0, 0.0, 2.0]}, index=list("abcd"))
     table = pd.DataFrame({"winner": ["a", "c"], "loser": ["b", "d"], "count": [count, 1]})
-    return PreferenceData.from_tables(entities, table)
+    return PreferenceData.from_tables(items, table)
 
 
-def test_entities_of_equal_attributes_are_told_apart() -> None:
+def test_items_of_equal_attributes_are_told_apart() -> None:
     with pytest.warns(InferenceWarning, match="given many times"):
-        found: Any = EP(xpgp, hyperparameters="maximise").run(0, twins(), progress_bar=False)
+        found: Any = EP(xpgp, hyperparameters="maximize").run(0, twins(), progress_bar=False)
     row = found.prefer([("a", "b")]).iloc[0]
     assert row["probability"] > 0.85 and row["p_better"] > 0.95 and row["gap_sd"] > 0.1
 
@@ -98,32 +98,32 @@ def test_labels_alone_are_thurstones_model(engine: Any, data: PreferenceData) ->
 
 
 def test_a_table_of_answers_is_enough(posterior: Any, data: PreferenceData) -> None:
-    alone = PreferenceData.from_tables(comparisons=answers())
+    alone = PreferenceData.from_tables(answers=answers())
     met = list(dict.fromkeys(answers().to_numpy().ravel()))
-    assert list(alone.entities) == met  # in the order of the rows
+    assert list(alone.labels) == met  # in the order of the rows
     ours = fit(alone).ranking(ranks=False)
     pd.testing.assert_frame_equal(ours.sort_index(), posterior.ranking(ranks=False).sort_index(), atol=1e-8)
 
 
-def test_relations_name_entities_too() -> None:
+def test_relations_name_items_too() -> None:
     links = pd.DataFrame({"source": ["e0", "new"], "target": ["other", "e1"]})
     owners = pd.DataFrame({"source": ["e1", "owned"], "target": ["x", "x"]})
     relations = {"near": links, "owner": Relation(owners, kind="bipartite")}
-    found = PreferenceData.from_tables(comparisons=answers(), relations=relations)
-    assert set(found.entities) == {*LABELS, "new", "other", "owned"}
+    found = PreferenceData.from_tables(answers=answers(), relations=relations)
+    assert set(found.labels) == {*LABELS, "new", "other", "owned"}
     assert found.relations["near"].num_edges == 2 and found.relations["owner"].num_edges == 1
     import scipy.sparse
 
-    with pytest.raises(DataError, match="'near': a matrix names no entities; give entities"):
-        PreferenceData.from_tables(comparisons=answers(), relations={"near": scipy.sparse.eye_array(10)})
-    with pytest.raises(DataError, match="entities: there are none; give a table of entities, or comparisons"):
+    with pytest.raises(DataError, match="'near': a matrix names no items; give items"):
+        PreferenceData.from_tables(answers=answers(), relations={"near": scipy.sparse.eye_array(10)})
+    with pytest.raises(DataError, match="items: there are none; give items, or answers"):
         PreferenceData.from_tables()
-    with pytest.raises(DataError, match='"individual" stands for the entities themselves; rename'):
-        PreferenceData.from_tables(comparisons=answers(), relations={"individual": links})
+    with pytest.raises(DataError, match='"individual" stands for the items themselves; rename'):
+        PreferenceData.from_tables(answers=answers(), relations={"individual": links})
 
 
 def test_newcomers_get_its_prior_variance_and_no_covariance(posterior: Any) -> None:
-    with pytest.warns(UserWarning, match="3 groups of entities are tied together by no comparison"):
+    with pytest.warns(UserWarning, match="3 groups of items are tied together by no comparison"):
         larger = posterior.extend(["new", "newer"])
     covariance = larger.covariance()
     np.testing.assert_allclose(covariance[10:, 10:], AMPLITUDE**2 * np.eye(2), atol=1e-12)
@@ -136,10 +136,10 @@ def test_newcomers_get_its_prior_variance_and_no_covariance(posterior: Any) -> N
 def test_it_is_a_diagonal_where_there_are_no_matrices(
     most_touched: int, posterior: Any, data: PreferenceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the entities that answers are about, and with a sparse precision."""
-    monkeypatch.setattr(large_fit, "MAX_REDUCED_ENTITIES", most_touched)
+    """By the items that answers are about, and with a sparse precision."""
+    monkeypatch.setattr(large_fit, "MAX_REDUCED_ITEMS", most_touched)
     found = fit(data, structure="sparse")
-    assert (found.info["space"] == "sparse entity") == (most_touched == 3)
+    assert (found.info["space"] == "sparse") == (most_touched == 3)
     np.testing.assert_allclose(found.mean(), posterior.mean(), atol=1e-5)
     np.testing.assert_allclose(found.covariance(), posterior.covariance(), atol=1e-5)
     with pytest.warns(UserWarning, match="2 groups"):
@@ -161,12 +161,12 @@ def test_updates_and_questions(posterior: Any, data: PreferenceData) -> None:
     assert set(refitted.hyperparameters) == {"individual_amplitude"}
     asked = next_pairs(posterior, 3)
     assert len(asked) == 3
-    now = worth(posterior, 3)
+    now = expected_gain(posterior, 3)
     assert 0 < now.wrong_after < now.wrong_now
 
 
 def test_its_amplitude_is_found(data: PreferenceData) -> None:
-    found = fit(data, fixed=None, hyperparameters="maximise")
+    found = fit(data, fixed=None, hyperparameters="maximize")
     assert 0.3 < found.hyperparameters["individual_amplitude"] < 4
     assert found.ranking(ranks=False).index[0] in LABELS[:4]
 
@@ -204,4 +204,4 @@ def test_explain_says_what_cannot_be_told_apart(structure: Any, tmp_path: Path) 
         again.explain()
     write(short, tmp_path / "short.html")
     text = (tmp_path / "short.html").read_text()
-    assert "cannot tell the entity itself from the relation near" in re.sub(r"<[^>]+>", "", text)
+    assert "cannot tell the item itself from the relation near" in re.sub(r"<[^>]+>", "", text)

@@ -28,10 +28,10 @@ HYPERPARAMETERS: dict[str, Any] = {
 
 def tables(attributes: bool = True) -> Any:
     labels = list("abcde")
-    entities = pd.DataFrame({"x": [1.0, 2.0, 4.0, 4.5, 6.0], "y": [0.0, 1.0, 0.0, 1.0, 3.0]}, index=labels)
+    items = pd.DataFrame({"x": [1.0, 2.0, 4.0, 4.5, 6.0], "y": [0.0, 1.0, 0.0, 1.0, 3.0]}, index=labels)
     answers = pd.DataFrame({"winner": list("abcd"), "loser": list("bcda"), "count": [1, 3, 1, 2]})
     links = pd.DataFrame({"source": list("abcd"), "target": list("bcde")})
-    return (entities if attributes else labels), answers, {"cites": links}
+    return (items if attributes else labels), answers, {"cites": links}
 
 
 @pytest.fixture(scope="module")

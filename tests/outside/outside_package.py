@@ -138,7 +138,7 @@ def regret(posterior: Any) -> Section:
     """How much is expected to be lost by taking the item that seems best."""
     draws = posterior.sample(4000)
     lost = draws.max(axis=1)[:, None] - draws
-    table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=list(posterior.data.entities))
+    table = pd.DataFrame({"expected regret": lost.mean(axis=0)}, index=list(posterior.data.labels))
     best = table.sort_values("expected regret").head(5)
     text = f"Whoever takes {best.index[0]} loses {best.iloc[0, 0]:.2f} on average, against taking the item that is really best."
     return Section("Expected regret", [text], best)

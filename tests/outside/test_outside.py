@@ -122,7 +122,7 @@ def test_its_report_says_what_it_says_of_itself(posterior: UtilityPosterior, tmp
         "The rational quadratic kernel with α = 2 mixes smooth functions",
         "Its sweeps went on to a tolerance of 1e-12.",
         "Whoever takes",
-        "entities far apart typically differ by 2.12",
+        "items far apart typically differ by 2.12",
         "correlation 0.64 one standard deviation apart",
     ):
         assert words in text.replace("&#39;", "'"), words
@@ -172,8 +172,8 @@ def test_the_command_line_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "--engine",
         "PatientEP",
     ]
-    fixed = [f"--fix={name}={value}" for name, value in FIXED.items()]
-    folder = ["--folder", ".", "--out", "run", "--hyperparameters", "maximise"]
+    fixed = [f"--fixed={name}={value}" for name, value in FIXED.items()]
+    folder = ["--folder", ".", "--out", "run", "--hyperparameters", "maximize"]
     assert main(["fit", *folder, *chosen, *fixed]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert (

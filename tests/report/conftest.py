@@ -20,7 +20,7 @@ VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 
 
 def make_data(labels: Sequence[Any] = "abcdefgh", num_answers: int = 30, **attributes: Any) -> PreferenceData:
-    """Entities on a path, compared at random; the last one never."""
+    """Items on a path, compared at random; the last one never."""
     size = len(labels)
     rng = np.random.default_rng(7)
     index = pd.Index(list(labels), dtype=object, tupleize_cols=False)
@@ -40,7 +40,7 @@ def make_data(labels: Sequence[Any] = "abcdefgh", num_answers: int = 30, **attri
 def make_posterior(data: PreferenceData | None = None, **changes: Any) -> UtilityPosterior:
     """A posterior made by hand: no engine, and every number is known."""
     data = make_data() if data is None else data
-    size = data.num_entities
+    size = data.num_items
     means = {"attributes": np.linspace(1.5, -1.0, size), "near": np.linspace(0.5, -1.0, size)}
     root = 0.4 * np.eye(size) + 0.1
     covariance = root @ root.T
@@ -62,9 +62,9 @@ def make_posterior(data: PreferenceData | None = None, **changes: Any) -> Utilit
             "iterations": 9,
             "residual": 3e-9,
             "damping": 1.0,
-            "space": "entity",
+            "space": "latent",
             "log_prior": -4.0,
-            "hyperparameters": "maximise",
+            "hyperparameters": "maximize",
             "evaluations": 12,
             "gradient_norm": 1e-4,
             "failed_evaluations": 0,
@@ -87,8 +87,8 @@ def refuse_diagnostics(patch: Callable[[str, Any], None]) -> None:
     for name in ("leave_one_out", "influence", "raters", "certify"):
         patch(f"relpref.report.trust.{name}", refuse)
     patch("relpref.report.trust.Target.of", refuse)
-    for name in ("next_pairs", "worth"):
-        patch(f"relpref.report.answers.{name}", refuse)
+    for name in ("next_pairs", "expected_gain"):
+        patch(f"relpref.report.utilities.{name}", refuse)
 
 
 class Page(HTMLParser):

@@ -49,7 +49,7 @@ def test_ties_raters_and_positions_in_words(make: Make, read: Callable[[str], An
         "rater ann",
         "rater bob",
         "Rater noise: how careless a rater is",
-        "The entity that is shown first may gain by it.",
+        "The item that is shown first may gain by it.",
         "4 pairs composed from 2 choices or lists; the pairs of one are treated as independent",
         "Ties in Paired-Comparison Experiments",
     ):

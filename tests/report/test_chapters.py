@@ -10,7 +10,7 @@ import pytest
 from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
 from relpref.infer import Result, UtilityPosterior
-from relpref.infer.search import UNMIXED
+from relpref.infer.sampling import UNMIXED
 from relpref.kernels import HiddenCommonCause, Linear, Matern52, Precomputed, RelationVectors
 from relpref.likelihoods import Logistic
 from relpref.models import preference_gp, xpgp
@@ -35,7 +35,7 @@ def prose(read: Callable[[str], Any]) -> Callable[..., str]:
 def test_summary(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
     assert (
-        "This report ranks 8 entities. It rests on 30 answers to the question “which of the two is better?”, on 2 attributes "
+        "This report ranks 8 items. It rests on 30 answers to the question “which of the two is better?”, on 2 attributes "
         "and on the relation “near”."
     ) in text
     table = make().ranking()
@@ -44,14 +44,14 @@ def test_summary(make: Make, prose: Callable[..., str]) -> None:
     )
     better = make().prefer([(a, b) for a in "abcdefgh" for b in "abcdefgh" if a < b])["p_better"]
     settled = np.mean((better >= 0.95) | (better <= 0.05))
-    assert f"Of the 28 pairs among these entities, the order of {100 * settled:.0f}% is settled" in text
+    assert f"Of the 28 pairs among these items, the order of {100 * settled:.0f}% is settled" in text
     assert "the better one wins 84% of the answers" in text
     assert f"{table['lower'].iloc[0]:.2f} to {table['upper'].iloc[0]:.2f}" in text
 
 
 @pytest.mark.parametrize(
     ("gap", "words"),
-    [(9.0, "a is the clear leader"), (1.5, "a leads"), (0.0, "No entity is a clear leader.")],
+    [(9.0, "a is the clear leader"), (1.5, "a leads"), (0.0, "No item is a clear leader.")],
 )
 def test_how_sure_the_leader_is(make: Make, prose: Callable[..., str], gap: float, words: str) -> None:
     mean = np.zeros(8)
@@ -61,7 +61,7 @@ def test_how_sure_the_leader_is(make: Make, prose: Callable[..., str], gap: floa
 
 def test_contributions(make: Make, prose: Callable[..., str]) -> None:
     # Two ramps of length 2.5 and 1.5: shares 2.5/4 and 1.5/4.
-    assert "the entities it accounts for: the attributes 62% and the relation near 38%." in prose(make())
+    assert "the items it accounts for: the attributes 62% and the relation near 38%." in prose(make())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_hyperparameters(make: Make, prose: Callable[..., str], read: Callable[[
     cells = read(render(make(), relations_evidence=False)).text("bdi")
     start = cells.index("attributes_amplitude")
     assert cells[start : start + 20] == [
-        *("attributes_amplitude", "attributes", "1.50", "entities far apart typically differ by 2.12"),
+        *("attributes_amplitude", "attributes", "1.50", "items far apart typically differ by 2.12"),
         *(
             "attributes_lengthscale",
             "attribute weight",
@@ -114,8 +114,8 @@ def test_hyperparameters(make: Make, prose: Callable[..., str], read: Callable[[
             "2.00",
             "correlation 0.88 one standard deviation apart",
         ),
-        *("near_amplitude", "relation near", "0.500", "two of its entities typically differ by 0.71"),
-        *("near_range", "relation near", "2.00", "a typical entity leans 88% on its neighbors"),
+        *("near_amplitude", "relation near", "0.500", "two of its items typically differ by 0.71"),
+        *("near_range", "relation near", "2.00", "a typical item leans 88% on its neighbors"),
     ]
     given = make(info={k: v for k, v in make().info.items() if k != "evaluations"})
     assert "These were given, not fitted." in prose(given)
@@ -154,13 +154,13 @@ def test_many_hyperparameters(
 def test_notes(make: Make, tables: Callable[..., PreferenceData], prose: Callable[..., str]) -> None:
     data = tables("abcdefgh", 6)
     both = pd.DataFrame({"winner": ["a", "b", "a"], "loser": ["b", "a", "c"]})
-    text = prose(make(replace(data.with_comparisons(both), notes=("comparisons: 9 rows dropped",))))
+    text = prose(make(replace(data.with_comparisons(both), notes=("answers: 9 rows dropped",))))
     assert (
         "d, e, f, g and h were never compared; their places rest on attributes and relations alone." in text
     )
-    assert "There are few answers: 0 about a typical entity." in text
+    assert "There are few answers: 0 about a typical item." in text
     assert "1 pair was answered both ways." in text
-    assert "comparisons: 9 rows dropped." in text
+    assert "answers: 9 rows dropped." in text
     assert "tied together" in prose(make(data, info={**make().info, "groups": "2 groups are tied together"}))
 
 
@@ -179,7 +179,7 @@ def test_what_is_said_before_any_answer(make: Make, prose: Callable[..., str]) -
 
 
 def islands(make: Make, **changes: Any) -> UtilityPosterior:
-    """Two groups of two and three that are compared among themselves only, and one entity of which nothing is known."""
+    """Two groups of two and three that are compared among themselves only, and one item of which nothing is known."""
     answers = pd.DataFrame({"winner": list("abcd"), "loser": list("bade")})
     links = pd.DataFrame({"source": ["a"], "target": ["b"]})
     index = pd.Index(list("abcdef"), dtype=object)
@@ -192,12 +192,12 @@ def islands(make: Make, **changes: Any) -> UtilityPosterior:
 def test_groups_are_not_compared(make: Make, prose: Callable[..., str], read: Callable[[str], Any]) -> None:
     posterior = islands(make)
     text = prose(posterior)
-    apart = "The 6 entities fall into 3 groups that no answer or relation ties together, 1 of them with a single entity."
+    apart = "The 6 items fall into 3 groups that no answer or relation ties together, 1 of them with a single item."
     assert text.count(apart) == 2  # in the summary and under the ranking
     # Gaps of 1.4 and 0.6 with a standard deviation of 1/2.
-    assert "Of the group of 3 entities, c is better than d with a probability of 99.7% (a gap of 1.40" in text
-    assert "Of the group of 2 entities, a is better than b with a probability of 88%" in text
-    assert "Of the 4 pairs among these entities that are in one group, the order of 75% is settled" in text
+    assert "Of the group of 3 items, c is better than d with a probability of 99.7% (a gap of 1.40" in text
+    assert "Of the group of 2 items, a is better than b with a probability of 88%" in text
+    assert "Of the 4 pairs among these items that are in one group, the order of 75% is settled" in text
     assert "leads" not in text and "clear leader" not in text and "Between the first two" not in text
     cells = read(render(posterior, relations_evidence=False)).text("thead", "th", "bdi")
     start = cells.index("Group")
@@ -215,10 +215,10 @@ def test_what_places_without_answers_rest_on(make: Make, prose: Callable[..., st
     text = prose(islands(make))
     assert "f was never compared; its place rests on the prior alone." in text
     assert "a sum of one part for each relation, which varies smoothly along its links" in text
-    assert "For “near”: The regularized Laplacian makes linked entities alike." in text
+    assert "For “near”: The regularized Laplacian makes linked items alike." in text
 
 
-def test_two_entities_have_one_gap(make: Make, prose: Callable[..., str]) -> None:
+def test_two_items_have_one_gap(make: Make, prose: Callable[..., str]) -> None:
     answers = pd.DataFrame({"winner": ["a"], "loser": ["b"]})
     data = PreferenceData.from_tables(pd.DataFrame({"x": [0.0, 1.0]}, index=["a", "b"]), answers)
     parts = {"utility": Parts({"attributes": np.ones(2)}, {"attributes": np.ones(2)})}
@@ -232,7 +232,7 @@ def test_two_entities_have_one_gap(make: Make, prose: Callable[..., str]) -> Non
 def test_nothing_to_note(make: Make, prose: Callable[..., str]) -> None:
     pairs = [(one, other) for row, one in enumerate("abcdefgh") for other in "abcdefgh"[row + 1 :]]
     data = make().data.with_comparisons(pd.DataFrame(pairs, columns=["winner", "loser"]))
-    data = pd.concat([data.comparisons.table(data.entities)] * 4)
+    data = pd.concat([data.comparisons.table(data.labels)] * 4)
     posterior = make(make().data.with_comparisons(data))
     assert "Nothing stands out" in prose(posterior)
 
@@ -249,7 +249,7 @@ def test_the_order_in_which_things_were_noted_does_not_matter(make: Make) -> Non
 
 
 def test_long_text_does_not_widen_the_column_of_numbers(make: Make, read: Callable[[str], Any]) -> None:
-    told = "comparisons: 474 pairs composed from 158 choices or lists"
+    told = "answers: 474 pairs composed from 158 choices or lists"
     page = read(render(make(info={**make().info, "answers": told}), relations_evidence=False))
     assert f"{told}." in page.text("li") and told not in page.text("bdi")
 
@@ -286,14 +286,14 @@ def test_what_is_said_of_other_searches(make: Make, prose: Callable[..., str]) -
 def test_lengthscales_of_a_linear_kernel(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make(origin=Origin(xpgp, (make().data,), {"attribute_kernel": Linear()})))
     assert "Lengthscale of a linear kernel: only ratios count." in text
-    assert "how far two entities can lie apart" not in text
+    assert "how far two items can lie apart" not in text
 
 
 def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
     assert (
         "For the attributes: The squared-exponential kernel gives a smooth function of the attributes. For “near”: The regularized "
-        "Laplacian makes linked entities alike. They are scaled so that, at an amplitude of 1, two entities typically differ by 1.4"
+        "Laplacian makes linked items alike. They are scaled so that, at an amplitude of 1, two items typically differ by 1.4"
     ) in text
     plain = make().data
     ends = pd.DataFrame({"source": list("abc"), "target": list("ddd")})
@@ -303,8 +303,8 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
         "drinks": Relation(things, kind="bipartite"),
         "walks": Relation(ends, kind="directed", form="random_walk"),
     }
-    entities, answers, _ = plain.to_tables()
-    data = PreferenceData.from_tables(entities, answers, relations)
+    items, answers, _ = plain.to_tables()
+    data = PreferenceData.from_tables(items, answers, relations)
     names = ["attributes", *data.relations]
     parts = {"utility": Parts({n: np.linspace(1, 2, 8) for n in names}, {n: np.ones(8) for n in names})}
     options: dict[str, Any] = {
@@ -319,13 +319,13 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
     assert "on the relations “cites”, “drinks” and “walks”" in text
     assert (
         "For the attributes: The Matérn 5/2 kernel gives a function of the attributes that has two derivatives. For “cites_linking” and "
-        "“cites_linked”: The hidden common cause kernel makes entities alike that share links (Silva, Chu and Ghahramani 2007). For "
-        "“drinks”: Each entity's links are taken for its attributes. The Matérn 5/2 kernel gives a function of the attributes that has "
-        "two derivatives. For “walks”: The regularized Laplacian makes linked entities alike. They were not all scaled"
+        "“cites_linked”: The hidden common cause kernel makes items alike that share links (Silva, Chu and Ghahramani 2007). For "
+        "“drinks”: Each item's links are taken for its attributes. The Matérn 5/2 kernel gives a function of the attributes that has "
+        "two derivatives. For “walks”: The regularized Laplacian makes linked items alike. They were not all scaled"
     ) in text
     assert "“cites” is directed, so it has two roles: “cites_linking” ties those who link to the same" in text
-    assert "The relation “drinks” links entities to something else" in text
-    assert "“walks” is directed: entities are tied by how often a random walk" in text
+    assert "The relation “drinks” links items to something else" in text
+    assert "“walks” is directed: items are tied by how often a random walk" in text
     assert "R. Silva, W. Chu and Z. Ghahramani (2007)" in text and "F. Chung (2005)" in text
     assert "Silva" not in prose(make()) and "Chung" not in prose(make())
 

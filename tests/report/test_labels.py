@@ -87,6 +87,6 @@ def test_equal_words_stay_apart() -> None:
 
 @given(st.lists(st.text("ab '(2)1 ", max_size=40) | st.integers(1, 2), unique=True, max_size=12))
 @settings(max_examples=50, deadline=None)
-def test_no_two_entities_share_a_name(labels: list[Any]) -> None:
+def test_no_two_items_share_a_name(labels: list[Any]) -> None:
     names = Names(labels)
     assert len(set(names.full)) == len(set(names.short)) == len(labels)

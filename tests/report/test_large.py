@@ -1,4 +1,4 @@
-"""The page of more entities than a matrix has room for."""
+"""The page of more items than a matrix has room for."""
 
 import re
 
@@ -8,7 +8,7 @@ import pytest
 
 from relpref.data import PreferenceData
 from relpref.infer import EP, UtilityPosterior
-from relpref.infer.large import answered
+from relpref.infer.large import problem as answered
 from relpref.models import xpgp
 from relpref.report import utilities
 from relpref.report.page import render
@@ -20,12 +20,12 @@ N = 40
 def posterior() -> UtilityPosterior:
     rng = np.random.default_rng(4)
     labels = [f"e{row}" for row in range(N)]
-    entities = pd.DataFrame({"x": rng.standard_normal(N)}, index=labels)
+    items = pd.DataFrame({"x": rng.standard_normal(N)}, index=labels)
     links = pd.DataFrame({"source": labels, "target": labels[1:] + labels[:1]})
     first = rng.integers(0, N, 24)
     second = (first + rng.integers(1, N, 24)) % N
     answers = pd.DataFrame({"winner": [labels[i] for i in first], "loser": [labels[i] for i in second]})
-    data = PreferenceData.from_tables(entities, answers, {"cites": links})
+    data = PreferenceData.from_tables(items, answers, {"cites": links})
     names = ("attributes_amplitude", "attributes_lengthscale", "cites_amplitude", "cites_range")
     found = EP(xpgp, fixed=dict.fromkeys(names, 1.0), structure="sparse").run(0, data)
     assert isinstance(found, UtilityPosterior)
@@ -34,7 +34,7 @@ def posterior() -> UtilityPosterior:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Show some of the entities alone."""
+    """Show some of the items alone."""
     for name, number in (("_BEST", 8), ("_UNCERTAIN", 4), ("_CANDIDATES", 15)):
         monkeypatch.setattr(utilities, name, number)
 
@@ -47,9 +47,9 @@ def plain(page: str) -> str:
 def test_it_shows_the_best_as_the_ranking_does(posterior: UtilityPosterior) -> None:
     page = render(posterior)
     text = plain(page)
-    assert re.search(r"Shown are (9|1[0-2]) of 40 entities: the 8 with the highest utilities", text)
+    assert re.search(r"Shown are (9|1[0-2]) of 40 items: the 8 with the highest utilities", text)
     assert "less the average of all 40" in text and "The structure is sparse" in text
-    assert re.search(r"How far to trust it \d+ entities were never compared\.", text)
+    assert re.search(r"How far to trust it \d+ items were never compared\.", text)
     assert "No answers were left out and predicted: it was made by hand" in text  # the diagnostics were asked
     best = posterior.ranking(top=8).iloc[:8]
     rows = re.findall(
@@ -68,7 +68,7 @@ def test_it_shows_the_best_as_the_ranking_does(posterior: UtilityPosterior) -> N
 def test_too_many_answers_are_not_left_out(
     posterior: UtilityPosterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answered, "MAX_ENTITIES_OF_ANSWERS", 5)
+    monkeypatch.setattr(answered, "MAX_ITEMS_OF_ANSWERS", 5)
     text = plain(render(posterior))
     assert "Answers were not left out and predicted, nor searched for surprises: answers are about" in text
     assert "never compared" in text

@@ -170,7 +170,7 @@ def test_banner_where_not_converged(
 
 @pytest.mark.usefixtures("without_pictures")
 def test_draws(make: Callable[..., UtilityPosterior], read: Read) -> None:
-    size = make().data.num_entities
+    size = make().data.num_items
     draws = np.random.default_rng(0).normal(size=(50, size)) + np.linspace(1, -1, size)
     posterior = make(
         belief=DrawsBelief(draws),
@@ -231,15 +231,15 @@ def test_sections_of_another_type(posterior: UtilityPosterior) -> None:
         page(posterior, sections=["text"])
 
 
-def test_many_entities(tables: Callable[..., Any], make: Callable[..., UtilityPosterior], read: Read) -> None:
-    data = tables([f"entity {i} {'with a very long name ' * 40}" for i in range(400)], 300)
+def test_many_items(tables: Callable[..., Any], make: Callable[..., UtilityPosterior], read: Read) -> None:
+    data = tables([f"item {i} {'with a very long name ' * 40}" for i in range(400)], 300)
     text = page(make(data))
     assert len(text) < 1_000_000
     found = read(text)
-    assert "Of 400 entities, the first 25 and the last 10 are drawn." in found.prose
+    assert "Of 400 items, the first 25 and the last 10 are drawn." in found.prose
     assert "… 365 not shown" in found.text("text")
-    assert "The first 50 of 400 entities" in found.text("caption")
-    assert "Of the 19\u202f900 pairs among the 200 best entities" in found.prose
+    assert "The first 50 of 400 items" in found.text("caption")
+    assert "Of the 19\u202f900 pairs among the 200 best items" in found.prose
 
 
 def test_contrast() -> None:

@@ -1,4 +1,4 @@
-"""Runs without answers, with one entity, and with very many."""
+"""Runs without answers, with one item, and with very many."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,11 +22,11 @@ SAMPLES = {"engine": "samples", "result": "converged", "iterations": 50, "chains
 
 
 def of_size(make: Make, size: int, draws: int = 50, answers: Any = None) -> UtilityPosterior:
-    index = pd.Index([f"entity {row}" for row in range(size)], dtype=object)
+    index = pd.Index([f"item {row}" for row in range(size)], dtype=object)
     data = PreferenceData.from_tables(pd.DataFrame({"x": np.arange(size, dtype=float)}, index=index), answers)
     values = np.random.default_rng(0).normal(size=(draws, size)) + np.linspace(1, -1, size)
     changes: dict[str, Any] = {"parts": {}, "sites": {}, "log_evidence": None, "info": SAMPLES}
-    # Made of a small one: the covariance of many entities would not fit into memory.
+    # Made of a small one: the covariance of many items would not fit into memory.
     return replace(
         make(), data=data, belief=DrawsBelief(values), slices={"utility": slice(0, size)}, **changes
     )
@@ -39,7 +39,7 @@ def test_without_answers(make: Make, read: Callable[[str], Any]) -> None:
     assert "Surprising answers" not in text
 
 
-def test_one_entity(make: Make, read: Callable[[str], Any]) -> None:
+def test_one_item(make: Make, read: Callable[[str], Any]) -> None:
     text = read(render(of_size(make, 1))).prose
     assert "so there is nothing to rank" in text and "What to ask next" not in text
 
@@ -47,7 +47,7 @@ def test_one_entity(make: Make, read: Callable[[str], Any]) -> None:
 def test_places_of_some_are_the_ranking_s(make: Make) -> None:
     posterior = of_size(make, 12, draws=1000)
     table = posterior.ranking()
-    expected = table.loc[[f"entity {row}" for row in (0, 5, 11)]]
+    expected = table.loc[[f"item {row}" for row in (0, 5, 11)]]
     found = places_of(posterior, np.array([0, 5, 11]))
     # `ranking` draws 4000 times from the same 1000 draws: 0.05 is more than 5 standard errors of an average of places.
     np.testing.assert_allclose(found["expected_rank"], expected["expected_rank"], atol=0.3)
@@ -57,16 +57,16 @@ def test_places_of_some_are_the_ranking_s(make: Make) -> None:
 
 
 @pytest.mark.parametrize("size", [200, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_many_entities_are_summarised(
+def test_many_items_are_summarised(
     size: int, make: Make, read: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relpref.report.subject.ALL_RANKED", 100)
-    answers = pd.DataFrame({"winner": ["entity 0"] * 30, "loser": [f"entity {row}" for row in range(1, 31)]})
+    answers = pd.DataFrame({"winner": ["item 0"] * 30, "loser": [f"item {row}" for row in range(1, 31)]})
     posterior = of_size(make, size, answers=answers)
     text = render(posterior)
     assert len(text) < 500_000
     found = read(text)
-    assert f"The first 50 of {size:,} entities".replace(",", "\u202f") in found.text("caption")
+    assert f"The first 50 of {size:,} items".replace(",", "\u202f") in found.text("caption")
     assert f"and {size - 40:,} more were never compared".replace(",", "\u202f") in found.prose
     assert len(Subject(posterior).ranking) == size
 
@@ -75,7 +75,7 @@ def test_many_entities_are_summarised(
 def test_fifty_thousand_from_draws_of_a_sampler(tmp_path: Path) -> None:
     """No covariance of so many fits into memory; draws of a sampler that needs none become a posterior, and a page."""
     size, rng = 50_000, np.random.default_rng(0)
-    names = np.array([f"entity {row}" for row in range(size)], dtype=object)
+    names = np.array([f"item {row}" for row in range(size)], dtype=object)
     first, second = rng.permutation(size)[:6000].reshape(2, 3000)
     answers = pd.DataFrame({"winner": names[first], "loser": names[second]})
     data = PreferenceData.from_tables(pd.DataFrame({"x": rng.normal(size=size)}, index=names), answers)

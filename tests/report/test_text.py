@@ -70,7 +70,7 @@ def test_significant(number: float, shown: str) -> None:
 
 def test_thousands_stay_together() -> None:
     assert counted(1, "answer") == "1 answer"
-    assert counted(12000, "entity", "entities") == "12\u202f000 entities"
+    assert counted(12000, "item", "items") == "12\u202f000 items"
     assert unbroken("in 5 000 1234") == "in 5\u202f000 1234"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from relpref.data import choices
 from relpref.diagnostics import Certificate, HeldOut
-from relpref.explore import Worth
+from relpref.explore import ExpectedGain
 from relpref.infer import UtilityPosterior
 from relpref.infer.assemble import composed_note
 from relpref.report.page import render
@@ -39,7 +39,7 @@ def prose(
 
     def words(posterior: UtilityPosterior, **found: Any) -> str:
         for name, value in found.items():
-            where = "answers" if name in ("next_pairs", "worth") else "trust"
+            where = "utilities" if name in ("next_pairs", "expected_gain") else "trust"
             monkeypatch.setattr(f"relpref.report.{where}.{name}", lambda *_, value=value, **__: value)
         text: str = read(render(posterior, relations_evidence=False)).prose
         return text.replace("\u2068", "").replace("\u2069", "")
@@ -122,7 +122,7 @@ def test_certificates_in_plain_words(make: Make, prose: Callable[..., str]) -> N
 
 def test_surprises(make: Make, prose: Callable[..., str]) -> None:
     data = make().data
-    answers = data.comparisons.table(data.entities).head(4)
+    answers = data.comparisons.table(data.labels).head(4)
     answers["count"] = [1, 3, 1, 1]
     held = held_out([[0.6, 0, 0.4], [0.03, 0, 0.97], [0.9, 0, 0.1], [0.2, 0, 0.8]], [0] * 4, [1, 3, 1, 1])
     table = answers.assign(shift=[0.0, -0.8, 0.0, 0.3], entity=["a", "a", "a", "b"])
@@ -141,7 +141,7 @@ def test_surprises_among_ties_and_strengths(make: Make, prose: Callable[..., str
         {"winner": list("abc"), "loser": list("bcd"), "tie": [False, True, False], "strength": [2, None, 1]}
     )
     data = make().data.with_comparisons(pd.concat([table] * 10))
-    answers = data.comparisons.table(data.entities)
+    answers = data.comparisons.table(data.labels)
     strong = answers["strength"].fillna(0).argmax()
     chances = np.tile([0.65, 0.20, 0.15], (3, 1))
     held = held_out(chances, np.where(answers["tie"], 1, 0), answers["count"].to_numpy())
@@ -176,7 +176,7 @@ def test_right_to_left_names_keep_winner_and_loser(
 ) -> None:
     """A cell that takes its direction from its first letter would show the loser first."""
     data = tables([*"שדגכעיח", "last"])
-    table = data.comparisons.table(data.entities).head(1)
+    table = data.comparisons.table(data.labels).head(1)
     table = table.assign(probability=0.03, log_score=np.log(0.03), shift=-0.8, entity="ש")
     posterior = make(data)
     prose(posterior, leave_one_out=held_out([[0.03, 0, 0.97]], [0]), influence=table)
@@ -190,9 +190,9 @@ def test_next_questions(make: Make, prose: Callable[..., str]) -> None:
     pairs = pd.DataFrame(
         {"first": ["a"], "second": ["h"], "score": 0.1, "probability": 0.4, "gap_mean": -0.2, "gap_sd": 0.5}
     )
-    text = prose(make(), next_pairs=pairs, worth=Worth(10, 0.2, 0.1))
+    text = prose(make(), next_pairs=pairs, expected_gain=ExpectedGain(10, 0.2, 0.1))
     assert "10 more answers would bring that to about 10.0%." in text and "−0.20 ± 0.50" in text
-    none = prose(make(), next_pairs=pairs.head(0), worth=Worth(0, 0.2, 0.2))
+    none = prose(make(), next_pairs=pairs.head(0), expected_gain=ExpectedGain(0, 0.2, 0.2))
     assert "no question is left to ask" in none and "The most telling" not in none
 
 
@@ -221,7 +221,7 @@ def test_pairs_of_a_choice_are_not_scored(make: Make, prose: Callable[..., str])
         assert claim not in text
 
 
-def test_entities_of_which_the_answers_say_little(
+def test_items_of_which_the_answers_say_little(
     make: Make, prose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     posterior = make()

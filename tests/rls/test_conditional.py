@@ -261,7 +261,7 @@ def test_a_precomputed_kernel_keeps_its_labels() -> None:
 
 def test_memory_is_named_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes, relation = players()
-    monkeypatch.setattr("relpref.memory.available_memory", lambda: 100.0)
+    monkeypatch.setattr("relpref.limits.available_memory", lambda: 100.0)
     with pytest.raises(DataError, match="needs .* GB of memory"):
         Ranker("gaussian").fit(nodes, relation)
 

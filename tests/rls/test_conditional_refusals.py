@@ -163,6 +163,6 @@ def test_memory_of_the_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A complete symmetric ranking of 12 nodes needs more than its kernel matrices."""
     problem = Ranker(symmetry="symmetric").problem(NODES, RELATION + RELATION.T)
     assert problem.nodes.gram.shape == (12, 12)
-    monkeypatch.setattr("relpref.memory.available_memory", lambda: 5 * 8.0 * 144)
+    monkeypatch.setattr("relpref.limits.available_memory", lambda: 5 * 8.0 * 144)
     with pytest.raises(DataError, match="conjugate gradients of 144 edges .* needs .* of memory"):
         problem.iterate(1.0)

@@ -176,6 +176,6 @@ def test_what_cannot_be_fitted_is_named(estimator: Any, data: tuple[Any, ...], m
 
 @pytest.mark.parametrize("estimator", [RLS, RankRLS])
 def test_the_memory_is_named_before_the_start(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relpref.memory.available_memory", lambda: 1e3)
+    monkeypatch.setattr("relpref.limits.available_memory", lambda: 1e3)
     with pytest.raises(DataError, match="a fit to 15 examples needs"):
         estimator().fit(X, Y)

@@ -66,7 +66,7 @@ def _at_random(problem: Problem, seed: int, query: int) -> Chooser:
 def _by(problem: Problem, score: str) -> Chooser:
     """Pairs that a score asks about, from those of different relevance; every answer is the right one."""
     data = problem.data
-    labels = np.asarray(data.entities)
+    labels = np.asarray(data.labels)
     pairs = pd.DataFrame({"winner": labels[data.winner], "loser": labels[data.loser]})
     truth = Truth(data.select_comparisons([]), recorded=pairs)
     start = _fit(problem, truth.data)
@@ -83,7 +83,7 @@ def _by(problem: Problem, score: str) -> Chooser:
 
 def _fit(problem: Problem, data: PreferenceData) -> UtilityPosterior:
     """The model that is judged, before the first answer."""
-    posterior = EP(xpgp, hyperparameters="maximise", throw=False).run(
+    posterior = EP(xpgp, hyperparameters="maximize", throw=False).run(
         jax.random.key(0),
         data,
         progress_bar=False,

@@ -1,4 +1,4 @@
-"""Five hidden truths, each drawn anew from a seed. All have as many entities, so that they share what JAX compiles."""
+"""Five hidden truths, each drawn anew from a seed. All have as many items, so that they share what JAX compiles."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from relpref.models import xpgp
 SIZE = 60
 COMMUNITIES = 4
 ATTRIBUTES = 3
-WITHIN, BETWEEN = 0.3, 0.01  # five links within the community of an entity, less than one to others
+WITHIN, BETWEEN = 0.3, 0.01  # five links within the community of an item, less than one to others
 COMPONENTS, NEIGHBOURS = 8, 5
 
-# Two entities that have nothing in common differ by √2 · 2 = 2.8 times an answer's noise: about as much as the model expects.
+# Two items that have nothing in common differ by √2 · 2 = 2.8 times an answer's noise: about as much as the model expects.
 ATTRIBUTES_AS_DRAWN = {"attributes_amplitude": 2.0, "attributes_lengthscale": 1.5}
 LINKS_AS_DRAWN = {"links_amplitude": 2.0, "links_range": 1.0}
 
@@ -33,7 +33,7 @@ def attributes(seed: int) -> Truth:
 
 
 def graph(seed: int) -> Truth:
-    """Entities without attributes in four communities; utilities drawn from the model's own prior on the links."""
+    """Items without attributes in four communities; utilities drawn from the model's own prior on the links."""
     rng = np.random.default_rng((2, seed))
     data = _data(pd.DataFrame(index=range(SIZE)), _links(rng))
     return Truth(data, _from_prior(data, LINKS_AS_DRAWN, rng))
@@ -47,7 +47,7 @@ def mixed(seed: int) -> Truth:
 
 
 def misspecified(seed: int) -> Truth:
-    """Steps in two attributes (the third says nothing), heavy-tailed effects of communities and entities, half of the links wrong."""
+    """Steps in two attributes (the third says nothing), heavy-tailed effects of communities and items, half of the links wrong."""
     rng = np.random.default_rng((4, seed))
     features = _features(rng)
     links = _links(rng)
@@ -90,7 +90,7 @@ def _features(rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _links(rng: np.random.Generator) -> pd.DataFrame:
-    """Entity i is in community i modulo their number; a path leads through each, and from each to the next."""
+    """Item i is in community i modulo their number; a path leads through each, and from each to the next."""
     first, second = np.triu_indices(SIZE, 1)
     together = (second - first) % COMMUNITIES == 0
     linked = rng.random(len(first)) < np.where(together, WITHIN, BETWEEN)

@@ -1,29 +1,21 @@
-"""A completely observed relation under a Kronecker kernel: everything in closed form from one eigendecomposition a domain.
+"""A complete relation under a Kronecker kernel: everything in closed form from one eigendecomposition for each kernel of nodes.
 
-Scores are a Gaussian field over all pairs of a conditioning node v and an object w with covariance K(v, v') G(w, w'), labels are
-scores plus noise of variance λ; with the ranking loss each conditioning node has a flat, infinite-variance offset besides.
-With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in the basis V ⊗ U, but for that offset, which is a correction
-of rank one for each eigenvector of K. No decomposition of the centered kernel is needed (CR10 Prop. 1 asks for one).
-
-Kernels of few features have few eigenvalues that are not 0, and V and U may hold those alone: what lies outside their range is
-told by λ only, and enters below through norms.
+Scores f(v, w) are a Gaussian field with covariance K(v, v') G(w, w'), and labels are scores plus noise of variance λ; with the
+ranking loss each conditioning node has a flat offset besides. With K = V diag(κ) Vᵀ and G = U diag(γ) Uᵀ everything is diagonal in
+the basis V ⊗ U, but for that offset, a correction of rank one for each eigenvector of K. V and U may hold only the eigenvectors
+whose eigenvalues are not 0: λ alone acts outside their range, and enters through norms.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
-from relpref.data.relation_data import SIGN, RelationValues, Symmetry
-from relpref.errors import DataError, UnsupportedProgramError
-from relpref.kernels.edge_landmarks import edge_kernel
-from relpref.linalg import Eigen, cholesky, require_memory
+from relpref.data.relation_data import SIGN, Symmetry
+from relpref.errors import DataError
+from relpref.linalg import Eigen
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -31,16 +23,9 @@ Loss = Literal["ranking", "regression"]
 
 
 class EvidenceGradient(NamedTuple):
-    """Derivatives of the log evidence.
+    """Derivatives of the log evidence by the entries of K, shape (p, p), by those of G, shape (m, m), and by λ.
 
-    Attributes
-    ----------
-    left : array, shape (p, p)
-        By the entries of K. With a symmetric or reciprocal relation there is one kernel: ``left + right`` is its derivative.
-    right : array, shape (m, m)
-        By the entries of G.
-    noise : float
-        By λ.
+    Under a constraint there is one kernel, whose derivative is ``left + right``.
     """
 
     left: Floats
@@ -48,36 +33,12 @@ class EvidenceGradient(NamedTuple):
     noise: float
 
 
-# From K, G and λ to the log evidence and its derivatives.
-Evidence = Callable[[Any, Any, float], tuple[float, EvidenceGradient]]
-
-
 class KroneckerSystem:
-    """The labels of a complete relation in the eigenbasis of its two node kernels; serves every λ.
+    """The labels Y, shape (p, m), of a complete relation in the eigenbasis of its two kernels; serves every λ.
 
-    Parameters
-    ----------
-    left : Eigen
-        Of K, the kernel of the p conditioning nodes.
-    right : Eigen
-        Of G, the kernel of the m objects; the same object as ``left`` where the nodes are ranked for one another.
-    labels : array, shape (p, m)
-        Y, complete; rows are conditioning nodes.
-    loss : {"ranking", "regression"}
-    symmetry : {"none", "symmetric", "reciprocal"}
-        Of the regression; Y is then symmetric or antisymmetric, and the kernel ½(K⊗K ± swapped).
-
-    Attributes
-    ----------
-    rotated : array, shape (r, s)
-        Vᵀ Y U, for r and s eigenvalues.
-    labels : array, shape (p, m), or None
-        Y, as the loss sees it; None where all eigenvalues are there, p and m of them.
-
-    Raises
-    ------
-    DataError
-        For a symmetric or reciprocal relation with the ranking loss, which has no closed form.
+    ``left`` and ``right`` are one object where the nodes are ranked for one another. Under a constraint the kernel is ½(K⊗K ± swapped), and
+    the ranking loss has no closed form. ``rotated`` is Vᵀ Y U, shape (r, s) for r and s eigenvalues; ``labels`` are kept only where these
+    are not all.
     """
 
     def __init__(
@@ -94,59 +55,27 @@ class KroneckerSystem:
         (p, r), (m, s) = left.vectors.shape, right.vectors.shape
         self.rotated: Floats = left.vectors.T @ labels @ right.vectors
         self.labels = labels if r < p or s < m else None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(p, m)."""
-        return len(self.left.vectors), len(self.right.vectors)
-
-    @cached_property
-    def ones(self) -> Floats:
-        """Uᵀ1, shape (s,)."""
-        return np.asarray(self.right.vectors.sum(axis=0))
-
-    @cached_property
-    def ones_outside(self) -> float:
-        """Squared norm of what of 1 lies outside the range of U."""
-        m, s = self.right.vectors.shape
-        return float(max(m - self.ones @ self.ones, 0.0)) if s < m else 0.0
-
-    @cached_property
-    def labels_outside(self) -> float:
-        """Squared norm of what of Y lies outside the range of V ⊗ U."""
-        if self.labels is None:
-            return 0.0
-        return max(float(np.vdot(self.labels, self.labels) - np.vdot(self.rotated, self.rotated)), 0.0)
-
-    @cached_property
-    def size(self) -> float:
-        """Number of independent label values that the evidence is about."""
-        p, m = self.shape
-        if self.symmetry != "none":
-            return 0.5 * p * (p + SIGN[self.symmetry])
-        return float(p * (m - 1) if self.loss == "ranking" else p * m)
+        self.shape = p, m
+        self.ones: Floats = right.vectors.sum(axis=0)  # Uᵀ1
+        # Squared norms of what of 1 and of Y lies outside the range of U and of V ⊗ U.
+        self.ones_outside = float(max(m - self.ones @ self.ones, 0.0)) if s < m else 0.0
+        self.labels_outside = 0.0
+        if self.labels is not None:
+            outside = np.vdot(labels, labels) - np.vdot(self.rotated, self.rotated)
+            self.labels_outside = max(float(outside), 0.0)
+        # Number of independent label values that the evidence is about.
+        self.size = float(p * (m - 1) if loss == "ranking" else p * m)
+        if symmetry != "none":
+            self.size = 0.5 * p * (p + SIGN[symmetry])
 
     def solve(self, regularization: float) -> "KroneckerFit":
-        """The minimizer of CR10 (2) with the loss (6) or (12).
-
-        Parameters
-        ----------
-        regularization : float
-            λ > 0.
-        """
+        """The minimizer of CR10 (2) with the loss (6) or (12), for λ > 0."""
         return KroneckerFit(self, regularization)
 
 
 @dataclass(frozen=True, eq=False)
 class KroneckerFit:
-    """A `KroneckerSystem` at one λ.
-
-    Parameters
-    ----------
-    system : KroneckerSystem
-    regularization : float
-        λ, in the units of K⊗G.
-    """
+    """A `KroneckerSystem` at one λ, in the units of K⊗G."""
 
     system: KroneckerSystem
     regularization: float
@@ -174,9 +103,8 @@ class KroneckerFit:
         if system.loss == "regression":
             return np.zeros(len(system.left.values))
         known = np.einsum("ij,ij,j->i", self.shrinkage, system.rotated, system.ones)
-        if (
-            system.ones_outside
-        ):  # labels are centered: what 1 and y share outside is minus what they share inside
+        # Labels are centered: what 1 and y share outside is minus what they share inside.
+        if system.ones_outside:
             known -= system.rotated @ system.ones / self.regularization
         return np.asarray(known / self.offset_precision)
 
@@ -194,17 +122,13 @@ class KroneckerFit:
         system = self.system
         left, right = system.left.vectors, system.right.vectors
         dual = left @ self.rotated_dual @ right.T
-        if (
-            system.labels is not None
-        ):  # outside, where the kernels are 0, it is the label less the offset, over λ
+        if system.labels is not None:  # outside, where the kernels are 0: the label less the offset, over λ
             outside = system.labels - left @ (system.rotated @ right.T)
             if system.loss == "ranking":
                 outside -= np.multiply.outer(left @ self.offsets, 1.0 - right @ system.ones)
             dual += outside / self.regularization
-        if system.loss == "ranking":
-            dual -= dual.mean(
-                axis=1, keepdims=True
-            )  # up to rounding it was 0; a large constant in G would show it
+        if system.loss == "ranking":  # it is 0 up to rounding, which a large constant in G would show
+            dual -= dual.mean(axis=1, keepdims=True)
         return np.asarray(dual)
 
     @cached_property
@@ -224,9 +148,9 @@ class KroneckerFit:
         return diagonals - np.square(self._offset_rows) if self.system.loss == "ranking" else diagonals
 
     def label_precision(self, rows: Positions, columns: Positions) -> Floats:
-        """What the dual of each label is divided by to give its residual when it is left out; without the scale.
+        """What the dual of each label is divided by to give its residual when it is left out, in both directions under a constraint.
 
-        It is the inverse of the variance of the label given all others; of one that leaves in both directions, of twice its variance.
+        It is the inverse of the variance of the label given all others, or of twice that variance where both directions leave.
         """
         vectors, sign = self.system.left.vectors, SIGN[self.system.symmetry]
         diagonal = (np.square(vectors) @ self.block_diagonals)[rows, columns]
@@ -246,7 +170,7 @@ class KroneckerFit:
         return np.asarray(diagonal + sign * between[place])
 
     def node_precision(self, node: int) -> Floats:
-        """Precision matrix of the labels of one conditioning node, shape (m, m), as `label_precision` has its diagonal."""
+        """Precision matrix of the labels of one conditioning node, shape (m, m); `label_precision` has its diagonal."""
         system, right = self.system, self.system.right.vectors
         squared = np.square(system.left.vectors[node])
         block = (right * (squared @ self.shrinkage)) @ right.T
@@ -260,11 +184,10 @@ class KroneckerFit:
     @cached_property
     def quadratic(self) -> float:
         """yᵀ(K⊗G + λ)⁻¹y, of the centered labels with the ranking loss."""
-        inside = float(np.vdot(self.system.rotated, self.rotated_dual))
         outside = self.system.labels_outside
         if self.system.ones_outside:
             outside += float(self.offsets @ (self.system.rotated @ self.system.ones))
-        return inside + outside / self.regularization
+        return float(np.vdot(self.system.rotated, self.rotated_dual)) + outside / self.regularization
 
     @property
     def scale(self) -> float:
@@ -296,17 +219,14 @@ class KroneckerFit:
         return -0.5 * (self.quadratic / scale + log_determinant + constant) + jacobian
 
     def evidence_gradient(self) -> EvidenceGradient:
-        """Of `log_evidence` at scale 1: ½(A G Aᵀ − ∂ log det/∂K), and the same for G and λ; three products each.
-
-        All eigenvalues have to be there: the derivative looks outside the range of the kernels, too.
-        """
+        """Of `log_evidence` at scale 1: ½(A G Aᵀ − ∂ log det/∂K), and the same for G and λ; V and U must be complete."""
         system, shrinkage, dual = self.system, self.shrinkage, self.rotated_dual
         kappa, gamma = system.left.values, system.right.values
         by_left, by_right = shrinkage @ gamma, shrinkage.T @ kappa
         by_noise = float(shrinkage.sum())
         spread_right: Any = 0.0
         if system.loss == "ranking":
-            pulled = shrinkage * system.ones
+            pulled = self.offset_pull
             squared = np.square(pulled) / self.offset_precision[:, None]
             by_left = by_left - squared @ gamma
             by_noise -= float(squared.sum())
@@ -323,82 +243,3 @@ class KroneckerFit:
             0.5 * system.right.vectors @ right @ system.right.vectors.T,
             0.5 * (float(np.sum(np.square(dual))) - by_noise),
         )
-
-
-def edge_evidence(values: RelationValues, loss: Loss, symmetry: Symmetry) -> Evidence:
-    """Log p(labels | K, G, λ) and its derivatives, as a function of any K, G and λ.
-
-    Parameters
-    ----------
-    values : RelationValues
-        Of a constrained relation in both directions; each pair counts once, with noise λ/2 (λ on the diagonal).
-    loss, symmetry
-
-    Raises
-    ------
-    UnsupportedProgramError
-        For the ranking loss of a constrained relation, which uses every label twice and so has no likelihood.
-    DataError
-        If memory would not suffice.
-    """
-    if symmetry != "none" and loss == "ranking":
-        raise UnsupportedProgramError(
-            f"the ranking loss of a {symmetry} relation uses every label at both its ends, so it has no evidence to "
-            "maximize; give all hyperparameters with fixed=, or choose them by cross-validation"
-        )
-    kept = values.distinct(symmetry)
-    rows, columns, labels = values.rows[kept], values.columns[kept], values.values[kept]
-    require_memory(40.0 * len(rows) ** 2, f"the evidence of a relation with {len(rows)} edges")
-    share = np.where((rows == columns) | (symmetry == "none"), 1.0, 0.5)
-    arrays = tuple(jnp.asarray(x) for x in (rows, columns, labels, share))
-    groups = values.shape[0] if loss == "ranking" else 0
-
-    def evidence(left: Any, right: Any, noise: float) -> tuple[float, EvidenceGradient]:
-        value, (by_left, by_right, by_noise) = _value_and_gradient(
-            groups, SIGN[symmetry], left, right, noise, *arrays
-        )
-        # For a kernel matrix, which is symmetric, only the symmetric part of a derivative means something.
-        first, second = (0.5 * (np.asarray(x) + np.asarray(x).T) for x in (by_left, by_right))
-        return float(value), EvidenceGradient(first, second, float(by_noise))
-
-    return evidence
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _value_and_gradient(
-    groups: int,
-    sign: float,
-    left: Array,
-    right: Array,
-    noise: Array,
-    rows: Array,
-    columns: Array,
-    labels: Array,
-    share: Array,
-) -> tuple[Array, tuple[Array, Array, Array]]:
-    def evidence(left: Array, right: Array, noise: Array) -> Array:
-        covariance = edge_kernel(left, right, sign, (rows, columns), (rows, columns))
-        lower = cholesky(covariance + jnp.diag((noise + edge_floor(left, right)) * share)).lower
-        white = jax.scipy.linalg.solve_triangular(lower, labels, lower=True)
-        log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(lower)))
-        size = len(labels)
-        if groups:  # restricted to contrasts within conditioning nodes, as in `KroneckerFit.log_evidence`
-            indicator = jax.nn.one_hot(rows, groups, dtype=covariance.dtype)
-            counts = indicator.sum(axis=0)
-            present = counts > 0
-            seen = jax.scipy.linalg.solve_triangular(lower, indicator, lower=True)
-            inner = seen.T @ seen + jnp.diag(jnp.where(present, 0.0, 1.0))
-            offsets = jnp.linalg.cholesky(inner)
-            pulled = jax.scipy.linalg.solve_triangular(offsets, seen.T @ white, lower=True)
-            log_determinant += 2 * jnp.sum(jnp.log(jnp.diagonal(offsets)))
-            log_determinant -= jnp.sum(jnp.where(present, jnp.log(jnp.where(present, counts, 1.0)), 0.0))
-            quadratic = white @ white - pulled @ pulled
-            return -0.5 * (quadratic + log_determinant + (size - jnp.sum(present)) * jnp.log(2 * jnp.pi))
-        return -0.5 * (white @ white + log_determinant + size * jnp.log(2 * jnp.pi))
-
-    return jax.value_and_grad(evidence, argnums=(0, 1, 2))(left, right, noise)
-
-
-def edge_floor(left: Any, right: Any) -> Any:
-    """Noise that rounding adds to every label: without it the evidence of labels without noise has no maximum."""
-    return 1e-14 * jnp.trace(left) * jnp.trace(right)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, find, issparse
 
 from relpref.data.arrays import listed
-from relpref.data.entities import standardization
+from relpref.data.items import standardization
 from relpref.data.labels import LabelIndex, plain_labels
 from relpref.errors import DataError
 from relpref.kernels.pairwise import Side
@@ -26,16 +26,7 @@ _BLOCK = 64  # new nodes whose kernel among themselves is computed at once, wher
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Nodes that a question is about: known ones, by label, or new ones, by features.
-
-    Attributes
-    ----------
-    labels : tuple, length a
-    side : Side
-        Their kernel with the training nodes, and which of those they are.
-    features : array, sparse matrix or None
-        Of new nodes.
-    """
+    """Nodes that a question is about: known ones, or new ones with features; ``side`` has their kernel with the training nodes."""
 
     labels: tuple[Hashable, ...]
     side: Side
@@ -43,7 +34,6 @@ class Asked:
 
     @property
     def new(self) -> bool:
-        """Whether they are none of the training nodes."""
         return self.features is not None
 
     def row(self, row: int) -> "Asked":
@@ -54,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Training nodes of one kind.
+    """Training nodes of one kind, by their labels.
 
     Parameters
     ----------
@@ -62,15 +52,14 @@ class Domain:
     features : array, sparse matrix or other
         What the kernel takes; p rows.
     kernel : callable
-        ``kernel(features)`` is the (p, p) kernel matrix, ``kernel(new, features)`` a cross kernel and ``kernel(new, other)`` the
-        kernel between new nodes.
+        ``kernel(features)`` is the (p, p) kernel matrix, ``kernel(new, features)`` a cross kernel and ``kernel(new, other)`` one between
+        new nodes.
     name : str
         What errors call one of the nodes: "node" or "object".
     feature_names : tuple of str, optional
-        Columns that a DataFrame of new nodes must have; all different.
+        Columns that a DataFrame of new nodes must have.
     standardize : bool
-        Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes, and those of new nodes on the same
-        scale. Sparse features are scaled and not centered, so that they stay sparse.
+        Whether the kernel sees features with mean 0 and standard deviation 1 over these nodes. Sparse ones are scaled and not centered.
     """
 
     labels: tuple[Hashable, ...]
@@ -79,6 +68,10 @@ class Domain:
     name: str = "node"
     feature_names: tuple[str, ...] | None = None
     standardize: bool = False
+
+    def as_given(self, frame: pd.DataFrame) -> Any:
+        """An array where the nodes were given without labels."""
+        return frame.to_numpy() if self.labels == tuple(range(len(self.labels))) else frame
 
     @cached_property
     def inputs(self) -> Any:
@@ -104,13 +97,7 @@ class Domain:
 
     @cached_property
     def gram(self) -> Floats:
-        """K, shape (p, p).
-
-        Raises
-        ------
-        DataError
-            If memory would not suffice.
-        """
+        """K, shape (p, p)."""
         count = len(self.labels)
         numbers = (1 if self.thin else 3) * count**2  # a decomposition needs as much again twice
         require_memory(8.0 * numbers, f"the kernel matrix of {count} {self.name}s")
@@ -120,13 +107,14 @@ class Domain:
     def eigen(self) -> Eigen:
         return symmetric_eigen(self.gram, f"kernel matrix of the {self.name}s")
 
-    @cached_property
+    @property
     def thin(self) -> bool:
-        """Whether K has far fewer eigenvalues that are not 0 than nodes, and is known by a factor: F Fᵀ with F of shape (p, d)."""
+        """Whether K has few eigenvalues that are not 0, and is known by a factor."""
         return self._factor is not None
 
     @cached_property
     def _factor(self) -> Floats | None:
+        """F, shape (p, d), with K = F Fᵀ."""
         find = getattr(self.kernel, "factor", None)
         return None if find is None else find(self.inputs)
 
@@ -161,13 +149,7 @@ class Domain:
         return np.diagonal(self.gram)
 
     def require_semidefinite(self) -> None:
-        """Refuse a matrix that is no kernel.
-
-        Raises
-        ------
-        DataError
-            If K has negative eigenvalues.
-        """
+        """Refuse a matrix with negative eigenvalues, which is no kernel."""
         if not self.thin:  # F Fᵀ has none
             self.eigen  # noqa: B018
 
@@ -194,21 +176,21 @@ class Domain:
         if items is None:
             return Asked(self.labels, Side.training(self.gram))
         if _are_features(items):
-            features = self._checked(self._columns(items) if isinstance(items, pd.DataFrame) else items)
-            features = self._standardized(features)
+            framed = isinstance(items, pd.DataFrame)
+            features = self._standardized(self._checked(self._columns(items) if framed else items))
             count = features.shape[0]
-            labels = tuple(items.index) if isinstance(items, pd.DataFrame) else tuple(range(count))
+            labels = tuple(items.index if framed else range(count))
             return Asked(labels, Side(self.kernel(features, self.inputs), np.full(count, -1)), features)
         if isinstance(items, str) or not hasattr(items, "__len__") or getattr(items, "ndim", 1) == 0:
             raise DataError(
                 f"{self.name}s: {items!r} is one label; give a list of labels, or features of new {self.name}s"
             )
-        labels = tuple(plain_labels(items, lambda row: f"{self.name} {row} of those asked for"))
-        index = self._index.locate(
-            labels,
-            lambda row: f"{self.name} {row} of those asked for",
-            f"give the features of new {self.name}s",
-        )
+
+        def where(row: int) -> str:
+            return f"{self.name} {row} of those asked for"
+
+        labels = tuple(plain_labels(items, where))
+        index = self._index.locate(labels, where, f"give the features of new {self.name}s")
         rows = self.kernel(self.inputs[index], self.inputs) if self.thin and len(index) else self.gram[index]
         return Asked(labels, Side(rows, index.astype(np.intp)))
 
@@ -218,11 +200,10 @@ class Domain:
         count, given = features.shape
         if not count:
             raise DataError(f"there are no new {self.name}s: the features have the shape {features.shape}")
-        if self.features is None:
-            expected = (
-                len(self.feature_names or ()) or given
-            )  # without any, the kernel says why it has nothing to say
-        else:
+        expected = (
+            len(self.feature_names or ()) or given
+        )  # without any, the kernel says why it has nothing to say
+        if self.features is not None:
             expected = self.features.shape[1] if self.features.ndim == 2 else 1
         if given != expected:
             words = f"{given} features; the known ones have {expected}"
@@ -287,23 +268,10 @@ def _are_features(items: Any) -> bool:
 
 
 def numeric(features: Any, whose: str) -> Any:
-    """Features in double precision, in which kernels are symmetric and semidefinite; sparse ones as a CSR array.
-
-    Parameters
-    ----------
-    features : DataFrame, array, nested list or sparse matrix
-    whose : str
-        For errors: "the nodes".
-
-    Raises
-    ------
-    DataError
-        If they are no numbers, or not finite.
-    """
+    """Finite features in double precision, in which kernels are symmetric and semidefinite; sparse ones as a CSR array."""
+    make = csr_array if issparse(features) else np.asarray
     try:
-        array = (
-            csr_array(features, dtype=np.float64) if issparse(features) else np.asarray(features, np.float64)
-        )
+        array: Any = make(features, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(
             f"the features of {whose} are not rows of numbers, all of one length ({error}); give numbers, such as 0 and 1 for categories"

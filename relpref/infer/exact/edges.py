@@ -1,34 +1,31 @@
 """Regularized least squares on edges by conjugate gradients, on this machine or shared out to several devices."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, solve_triangular
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.result import Result
 from relpref.kernels.edge_landmarks import EdgeGram
-from relpref.kernels.pairwise import Kronecker, Reciprocal, Symmetric
 from relpref.linalg.cg import CGResult, Minimise, conjugate_gradient
 from relpref.linalg.sharded import ShardedEdges, Shards, Swap
 
 Floats = NDArray[np.float64]
 Callback = Callable[[int, Floats, float], bool | None]
 
-_SWAPS: dict[type, Swap] = {Kronecker: "none", Symmetric: "symmetric", Reciprocal: "reciprocal"}
+_SWAPS: dict[float | None, Swap] = {0.0: "none", 1.0: "symmetric", -1.0: "reciprocal"}
+
+
+class SingularError(DataError):
+    """A covariance that should be positive definite is not, to rounding."""
 
 
 class EdgeSolution(NamedTuple):
-    """Regularized least squares on edges.
-
-    Attributes
-    ----------
-    dual : array, shape (q,)
-        A coefficient for each edge; `EdgeGram.weights` puts them in their places for a kernel's ``scores``.
-    result : CGResult
-        How it was found; its ``reason`` may be other than "converged".
-    """
+    """A coefficient for each edge, shape (q,), and how they were found: the ``reason`` may be other than "converged"."""
 
     dual: Floats
     result: CGResult
@@ -51,9 +48,8 @@ def solve_edges(
     """Minimise ‖y − h‖² + λ‖h‖², or the same with y and h centered within each group of edges.
 
     Without groups this is regression, (K + λ) a = y. With each edge's conditioning node as its group it is the ranking
-    loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of C, the quasi-diagonal centering of CR10 eq. 11: every
-    conditioning node has the same weight, whatever the number of its edges. As Gaussian models: the posterior mean with
-    noise variance λ, in the second case with a flat, infinitely wide offset for each group.
+    loss of CR10 eq. 12, (C K C + λ) a = C y with a in the range of the centering C: every conditioning node has the same weight.
+    As Gaussian models: the posterior mean with noise variance λ, in the second case with a flat offset for each group.
 
     Parameters
     ----------
@@ -63,8 +59,7 @@ def solve_edges(
     regularization : float
         λ, not negative. With 0 the problem is regularized by stopping early (``max_iterations`` or ``callback``).
     groups : array of int, shape (q,), optional
-        Numbers from 0, ``gram.rows`` for conditional ranking. To use each edge of a symmetric or reciprocal relation in
-        the rankings of both its ends (CR10, end of section 3), give every edge in both directions.
+        Numbers from 0, ``gram.rows`` for conditional ranking.
     start : array, shape (q,), optional
         Coefficients to start from, such as those for another λ.
     minimize, tol, max_iterations, callback
@@ -73,12 +68,8 @@ def solve_edges(
     progress : callable, optional
         ``progress(iteration, residual)`` after each iteration; on a mesh now and then.
     mesh : jax.sharding.Mesh, optional
-        Of one axis: the devices that the products are shared out to, see `ShardedEdges`. For the Kronecker, the symmetric and the
-        reciprocal kernel, groups that are the conditioning nodes, and iterations to the end.
-
-    Returns
-    -------
-    EdgeSolution
+        Of one axis: devices that share the products, see `ShardedEdges`. For the Kronecker, the symmetric and the reciprocal
+        kernel, groups that are the conditioning nodes, and iterations to the end.
 
     Raises
     ------
@@ -123,9 +114,8 @@ def solve_edges(
 def _on_devices(
     gram: EdgeGram, groups: ArrayLike | None, mesh: Any, minimise: Minimise, callback: Any
 ) -> ShardedEdges:
-    """The edges on a mesh."""
     require_mesh(mesh, gram.shape[0], callback)
-    swap, why = _SWAPS.get(type(gram.kernel)), ""
+    swap, why = _SWAPS.get(gram.kernel.sign), ""
     if swap is None:
         why = f"the {type(gram.kernel).__name__} kernel is not for several devices; leave the mesh out, or take the Kronecker kernel"
     elif groups is not None and not np.array_equal(np.asarray(groups), gram.rows):
@@ -143,13 +133,7 @@ def _on_devices(
 
 
 def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
-    """Refuse devices that cannot iterate, before anything is computed.
-
-    Raises
-    ------
-    DataError
-        If the mesh does not fit so many conditioning nodes, or a callback wants every iteration's coefficients.
-    """
+    """Refuse a mesh that does not fit so many conditioning nodes, or a callback, before anything is computed."""
     Shards.of(mesh, nodes, "nodes")
     if callback is not None:
         raise DataError(
@@ -158,12 +142,7 @@ def require_mesh(mesh: Any, nodes: int, callback: Any) -> None:
 
 
 def require_converged(result: CGResult, regularization: float) -> None:
-    """Refuse what conjugate gradients left unfinished.
-
-    Raises
-    ------
-    InferenceError
-    """
+    """Refuse what conjugate gradients left unfinished."""
     if result.reason != "converged":
         raise InferenceError(
             f"conjugate gradients ended with {result.reason} after {result.iterations} iterations at the regularization "
@@ -197,23 +176,68 @@ def _centring(groups: ArrayLike | None, count: int) -> Callable[[Floats], Floats
     return centred
 
 
+class EdgeFit:
+    """Labels of q edges with their covariance, noise included, written out, O(q³); the covariance is overwritten.
+
+    P, the matrix that makes the dual of the labels, is the inverse of the covariance, less what the unknown flat offsets of ``groups`` take.
+    A covariance that is not positive definite raises LinAlgError.
+    """
+
+    def __init__(self, covariance: Floats, labels: Floats, groups: Any = None) -> None:
+        lower = cho_factor(covariance, lower=True, overwrite_a=True, check_finite=False)[0]
+        self.lower, self.labels = np.tril(lower), labels
+        self._log_determinant = 2.0 * float(np.sum(np.log(np.diagonal(self.lower))))
+        self._offsets = np.zeros((len(labels), 0))
+        if groups is not None:
+            _, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
+            self._offsets, root = np.linalg.qr(self.white(np.eye(len(counts))[which]))
+            # Restricted to contrasts within groups, as in `KroneckerFit.log_evidence`.
+            self._log_determinant += 2.0 * float(np.sum(np.log(np.abs(np.diagonal(root)))))
+            self._log_determinant -= float(np.sum(np.log(counts)))
+
+    def white(self, values: Floats) -> Floats:
+        """H with Hᵀ H = P, times values."""
+        white = solve_triangular(self.lower, values, lower=True, check_finite=False)
+        return np.asarray(white - self._offsets @ (self._offsets.T @ white))
+
+    @cached_property
+    def dual(self) -> Floats:
+        """P y, shape (q,)."""
+        return np.asarray(
+            solve_triangular(self.lower, self.white(self.labels), lower=True, trans="T", check_finite=False)
+        )
+
+    @cached_property
+    def precision(self) -> Floats:
+        """P, shape (q, q)."""
+        white = self.white(np.eye(len(self.labels)))
+        return np.asarray(white.T @ white)
+
+    def log_evidence(self, scale: float = 1.0) -> float:
+        """As `KroneckerFit.log_evidence`."""
+        size = len(self.labels) - self._offsets.shape[1]
+        quadratic = float(np.sum(np.square(self.white(self.labels)))) / scale
+        return -0.5 * (quadratic + self._log_determinant + size * float(np.log(2 * np.pi * scale)))
+
+    def covariance_gradient(self) -> Floats:
+        """Of `log_evidence` at scale 1 by the covariance, ½(a aᵀ − P), shape (q, q)."""
+        return 0.5 * (np.multiply.outer(self.dual, self.dual) - self.precision)
+
+
 class EarlyStopping:
     """A callback that ends the iterations when a score no longer improves, and keeps the best solution.
 
     Parameters
     ----------
     score : callable
-        From the coefficients so far, shape (q,), to a number, larger is better: say, the concordance of the rankings of
-        conditioning nodes that were held out.
+        From the coefficients so far, shape (q,), to a number; larger is better.
     patience : int
-        After so many iterations without a better score the iterations stop. At least 1.
+        The iterations stop after so many without a better score, at least 1.
 
     Attributes
     ----------
-    solution : array or None
-        The coefficients with the best score.
-    iteration : int
-        After how many iterations they came.
+    solution, iteration
+        The coefficients with the best score, or None, and after how many iterations they came.
     scores : list of float
         The score after each iteration.
     """
@@ -221,8 +245,7 @@ class EarlyStopping:
     def __init__(self, score: Callable[[Floats], float], patience: int) -> None:
         if patience < 1:
             raise DataError(f"patience is {patience}; at least 1 iteration")
-        self.score = score
-        self.patience = patience
+        self.score, self.patience = score, patience
         self.solution: Floats | None = None
         self.iteration = 0
         self.scores: list[float] = []

@@ -1,7 +1,8 @@
 """The exact engine: Gaussian labels of a relation under a Kronecker kernel, without approximation."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -10,28 +11,29 @@ import numpy as np
 from relpref.data import RelationData
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import plain
-from relpref.infer.computing import computing
-from relpref.infer.exact.closed import Evidence, EvidenceGradient, KroneckerSystem, edge_evidence, edge_floor
+from relpref.infer.engine import computing
+from relpref.infer.exact.closed import EvidenceGradient
 from relpref.infer.exact.domain import Domain
-from relpref.infer.exact.edges import Callback, require_mesh
+from relpref.infer.exact.edges import Callback, SingularError, require_mesh
 from relpref.infer.exact.solve import SOLVERS, RelationProblem, Solver
 from relpref.infer.exact.structure import ProgramKernel, Structure, find_structure
 from relpref.infer.program import Call, Model, Values, broadcast_fixed
 from relpref.infer.relation_posterior import RelationPosterior
-from relpref.infer.result import Progress, Result, code
+from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.search import Search, maximise
 from relpref.infer.sites import Info, Sites
-from relpref.linalg import Eigen, symmetric_eigen
 from relpref.posterior.gaussian import as_key, key_words
+from relpref.posterior.origin import Origin
 
 _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
+_FLOOR = 1e-14  # noise that rounding adds to every label, relative to the size of the kernel of pairs
 
 _NOT_INTEGRATED = "hyperparameters are at their maximum, where all scores have one closed form; EP on the same program averages over them"
 _NO_SITES = Sites(np.zeros(0), np.zeros(0))  # type: ignore[arg-type]  # of the search, which knows EP
 
 
 class ExactEvidence(NamedTuple):
-    """The evidence of a relation and its exact gradient, in the unconstrained hyperparameters."""
+    """As `maximize` wants it; the gradient is by the unconstrained hyperparameters."""
 
     log_evidence: Any
     log_prior: Any
@@ -44,10 +46,9 @@ class ExactEvidence(NamedTuple):
 class Exact:
     """Exact posterior of a program whose labels are Gaussian around scores with a Kronecker covariance.
 
-    It recognizes, from the program alone, which pair each label is about, whether the relation is complete, symmetric or reciprocal, and
-    whether labels have unknown offsets for each conditioning node (the ranking loss). A complete relation is solved in closed form
-    (symmetric and reciprocal ones for regression); anything else by conjugate gradients, with variances from a factor of
-    the edges' kernel.
+    From the program alone it recognizes the pair of each label, constraints on the relation, and unknown offsets of conditioning nodes
+    (the ranking loss). A complete relation is solved in closed form (under a constraint for regression); anything else by conjugate
+    gradients, with variances from a factor of the edges' kernel.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class Exact:
 
     program: Model
     _: KW_ONLY
-    hyperparameters: Literal["maximise", "maximize"] = "maximize"
+    hyperparameters: Literal["maximize", "maximise"] = "maximize"
     fixed: Mapping[str, Any] | None = None
     solver: Solver = "auto"
     tol: float = 1e-10
@@ -93,7 +94,7 @@ class Exact:
             raise DataError(
                 f"program is {self.program!r}; Exact takes a numpyro program, such as relpref.models.conditional_ranking"
             )
-        if self.hyperparameters not in ("maximise", "maximize"):
+        if self.hyperparameters not in ("maximize", "maximise"):
             raise DataError(
                 f"hyperparameters is {self.hyperparameters!r}; Exact maximizes the evidence: 'maximize'"
             )
@@ -129,62 +130,45 @@ class Exact:
         fixed = dict(self.fixed or {})
         with computing("Exact", rng_key, args, kwargs, fixed):
             call, arrays = Call.split(self.program, args, kwargs)
-            structure = find_structure(call, arrays, broadcast_fixed(call, arrays, fixed))
+            structure = find_structure(call, arrays, broadcast_fixed(call, fixed))
             if self.mesh is not None:
                 require_mesh(self.mesh, structure.values.shape[0], self.callback)
             search: Search | None = None
             if structure.program.medians:
-                with Progress("exact: maximizing the evidence", progress_bar) as progress:
+                with progress_line("exact: maximizing the evidence", progress_bar) as report:
                     search = maximise(
                         evaluation(structure),
                         structure.program.medians,
                         _NO_SITES,
                         self.max_evaluations,
-                        progress.step,
+                        report,
                     )
-            return self._solve(structure, search, as_key(rng_key), (args, kwargs), progress_bar)
+            origin = Origin(self.program, args, kwargs)
+            return self._solve(structure, search, as_key(rng_key), origin, progress_bar)
 
     def _solve(
-        self,
-        structure: Structure,
-        search: Search | None,
-        key: Any,
-        arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
-        progress_bar: bool,
+        self, structure: Structure, search: Search | None, key: Any, origin: Origin, progress_bar: bool
     ) -> RelationPosterior:
         left, right, noise, log_prior, values = structure.at({} if search is None else search.unconstrained)
         ((field, _),) = structure.program.layout.latents
-        among = [a for a in (*arguments[0], *arguments[1].values()) if isinstance(a, RelationData)]
+        among = [a for a in (*origin.args, *origin.kwargs.values()) if isinstance(a, RelationData)]
         data = among[0] if among else None
 
         def domain(side: Literal["nodes", "objects"], matrix: Any) -> Domain:
-            kernel = ProgramKernel(self.program, arguments, data, values, field, side, matrix)
+            kernel = ProgramKernel(origin, data, values, field, side, matrix)
             known = None if data is None else getattr(data, side) or data.nodes
-            labels = tuple(range(len(matrix))) if known is None else known.entities
+            labels = tuple(range(len(matrix))) if known is None else known.labels
             names = None if known is None else known.attribute_names
             return Domain(labels, None, kernel, side.removesuffix("s"), names)
 
         nodes = domain("nodes", left)
-        problem = RelationProblem(
-            nodes,
-            nodes if right is None else domain("objects", right),
-            structure.values,
-            structure.loss,
-            structure.symmetry,
-            solver=self.solver,
-            shift=0.0 if data is None else data.shift,
-            mesh=self.mesh,
-        )
-        objects = problem.objects
+        usual = structure.problem(nodes, nodes if right is None else domain("objects", right))
+        shift = 0.0 if data is None else data.shift
+        problem = replace(usual, solver=self.solver, shift=shift, mesh=self.mesh)
         info: dict[str, Any] = {"engine": self.name, "result": "converged", **problem.describe()}
         if search is not None:  # what the search saw
-            floor = (
-                noise_floor(nodes.eigen, objects.eigen)
-                if problem.closed
-                else edge_floor(nodes.gram, objects.gram)
-            )
-            info["noise_floor"] = floor
-            noise += float(floor)
+            info["noise_floor"] = _noise_floor(usual)[0]
+            noise += info["noise_floor"]
         scores, found, solver = problem.solve(
             noise,
             scale=1.0,
@@ -202,18 +186,15 @@ class Exact:
             scores, converged = scores.by_edges(), True
             info["solver"] = "factor of the edges' kernel"
         info["result"] = "converged" if converged else "iterations_not_converged"
-        log_evidence = scores.log_evidence()
-        if log_evidence is None:
-            try:
-                evidence = edge_evidence(structure.values, structure.loss, structure.symmetry)
-                log_evidence = evidence(jnp.asarray(nodes.gram), jnp.asarray(objects.gram), noise)[0]
-            except (DataError, UnsupportedProgramError):  # there is none, or no memory for it
-                pass
+        log_evidence: float | None = None
+        with suppress(DataError, UnsupportedProgramError):  # there is none, or no memory for it
+            structure.require_evidence()
+            direct = scores if problem.closed else usual.direct(noise + _noise_floor(usual)[0])
+            log_evidence = direct.log_evidence()
         if search is not None:
             info |= {"evaluations": search.evaluations, "gradient_norm": search.gradient_norm}
             info["integration"] = _NOT_INTEGRATED
-            # A line search may end where the evidence falls off too steeply to go on, which is no maximum, or at one that rounding hides:
-            # without noise in the labels the kernel matrix loses twelve digits.
+            # A line search may end where the evidence falls off too steeply to go on, which is no maximum, or at one that rounding hides.
             steep = search.gradient_norm > _STEEP * max(100.0, abs(search.objective))
             given_up = not search.converged and search.evaluations >= self.max_evaluations
             if steep or given_up:
@@ -244,47 +225,42 @@ class Exact:
 
 
 def evaluation(structure: Structure) -> Callable[[Values, Sites], ExactEvidence]:
-    """Log evidence and prior, and their gradient: MATH's ∂log Z/∂K held constant against the program's K."""
-    evidence = _evidence_of(structure)
+    """Log evidence and prior, and their gradient: that by K, G and λ, pulled back through the program."""
+    structure.require_evidence()
     converged = Info(*(jnp.asarray(0.0) for _ in Info._fields))._replace(
-        code=jnp.asarray(code(Result.converged))
+        code=jnp.asarray(CODES.index(Result.converged))
     )
+
+    def domain(matrix: Any) -> Domain:
+        return Domain(tuple(range(len(matrix))), None, lambda _: matrix)
 
     def evaluate(unconstrained: Values, _: Sites) -> ExactEvidence:
         left, right, noise, log_prior = structure.at(unconstrained)[:4]
-        right = left if right is None else right
-        value, gradient = np.nan, EvidenceGradient(0 * left, 0 * right, 0.0)
-        if np.isfinite(noise) and noise > 0 and np.isfinite(left).all() and np.isfinite(right).all():
-            value, gradient = evidence(left, right, noise)
-        return ExactEvidence(
-            value, log_prior, structure.pulled(unconstrained, *gradient), _NO_SITES, converged
-        )
+        value, by = np.nan, EvidenceGradient(0 * left, 0 * (left if right is None else right), 0.0)
+        if np.isfinite(noise) and noise > 0 and np.isfinite(left).all() and np.isfinite(by.right).all():
+            nodes = domain(left)
+            problem = structure.problem(nodes, nodes if right is None else domain(right))
+            floor, by_left, by_right = _noise_floor(problem)
+            try:
+                scores = problem.direct(noise + floor)
+                value, by = scores.log_evidence(), scores.evidence_gradient()
+            except SingularError:  # the search turns back
+                pass
+            by = by._replace(left=by.left + by.noise * by_left, right=by.right + by.noise * by_right)
+        pulled = structure.pulled(unconstrained, by)
+        return ExactEvidence(value, log_prior, pulled, _NO_SITES, converged)
 
     return evaluate
 
 
-def _evidence_of(structure: Structure) -> Evidence:
-    """The closed form where there is one."""
-    values, loss, symmetry = structure.values, structure.loss, structure.symmetry
-    if not values.complete or (symmetry != "none" and loss == "ranking"):
-        return edge_evidence(values, loss, symmetry)
+def _noise_floor(problem: RelationProblem) -> tuple[float, Any, Any]:
+    """Noise that rounding adds to every label, and its derivatives by K and G; without it labels without noise have no maximum."""
 
-    def closed(left: Any, right: Any, noise: float) -> tuple[float, EvidenceGradient]:
-        first = symmetric_eigen(left)
-        second = first if right is left else symmetric_eigen(right)
-        floor = noise_floor(first, second)
-        fit = KroneckerSystem(first, second, values.matrix, loss, symmetry).solve(noise + floor)
-        gradient = fit.evidence_gradient()
-        # The floor moves with the largest eigenvalues, whose derivatives are v vᵀ and u uᵀ.
-        moved = [
-            by + gradient.noise * floor * np.multiply.outer(e.vectors[:, -1], e.vectors[:, -1]) / e.values[-1]
-            for by, e in ((gradient.left, first), (gradient.right, second))
-        ]
-        return fit.log_evidence(), EvidenceGradient(moved[0], moved[1], gradient.noise)
+    def size(side: Domain) -> tuple[float, Any]:
+        if not problem.closed:
+            return float(np.trace(side.gram)), np.eye(len(side.gram))
+        largest, vector = side.eigen.values[-1], side.eigen.vectors[:, -1]
+        return float(largest), np.multiply.outer(vector, vector)
 
-    return closed
-
-
-def noise_floor(left: Eigen, right: Eigen) -> float:
-    """Noise that rounding adds to every label: without it the evidence of labels without noise has no maximum."""
-    return 1e-14 * float(left.values[-1] * right.values[-1])
+    (left, by_left), (right, by_right) = size(problem.nodes), size(problem.objects)
+    return _FLOOR * left * right, _FLOOR * right * by_left, _FLOOR * left * by_right

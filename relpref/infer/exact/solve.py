@@ -3,19 +3,18 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import cho_factor, solve_triangular
 
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import DataError
-from relpref.infer.exact.closed import KroneckerFit, KroneckerSystem, Loss
+from relpref.infer.exact.closed import EvidenceGradient, KroneckerFit, KroneckerSystem, Loss
 from relpref.infer.exact.domain import Asked, Domain, centred
-from relpref.infer.exact.edges import solve_edges
-from relpref.infer.result import InferenceWarning, Progress, warn_user
+from relpref.infer.exact.edges import EdgeFit, SingularError, solve_edges
+from relpref.infer.result import InferenceWarning, progress_line, warn_user
 from relpref.kernels.edge_landmarks import EdgeGram
 from relpref.kernels.pairwise import (
     MLPK,
@@ -49,24 +48,22 @@ PAIR_KERNELS: dict[tuple[str, str], PairwiseKernel] = {
 }
 
 
+class EdgeLabels(NamedTuple):
+    """Labels that count, and their positions; each has noise of variance λ times its ``share``."""
+
+    position: Positions
+    rows: Positions
+    columns: Positions
+    values: Floats
+    share: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class RelationProblem:
-    """What is to be solved, for any regularization.
+    """What is to be solved, for any regularization; options are those of `relpref.rls.ConditionalRanker`.
 
-    Parameters
-    ----------
-    nodes, objects : Domain
-        The same object where the nodes are ranked for one another.
-    values : RelationValues
-        Under a constraint: in both directions and shifted, see `RelationValues.constrained`.
-    loss : {"ranking", "regression"}
-    symmetry : {"none", "symmetric", "reciprocal"}
-    pair_kernel : {"kronecker", "cartesian", "mlpk", "preference"}
-    solver : {"auto", "closed", "cg"}
-    shift : float
-        What was subtracted from the labels.
-    mesh : jax.sharding.Mesh, optional
-        Devices to iterate on; then there is no closed form.
+    ``nodes`` and ``objects`` are one object where the nodes are ranked for one another. Under a constraint ``values`` are in both directions
+    and less ``shift``, see `RelationValues.constrained`. With a ``mesh`` of devices there is no closed form.
 
     Raises
     ------
@@ -102,7 +99,15 @@ class RelationProblem:
                 f"the {type(kernel).__name__} kernel is between edges of one set of nodes, and objects were given besides; "
                 "use pair_kernel='kronecker' or 'cartesian' with symmetry='none'"
             )
-        self._check_labels()
+        if self.loss == "ranking" and not self.values.varies:
+            single = self.values.row_counts.max() == 1
+            why = "has a single edge" if single else "gives all its objects the same label"
+            raise DataError(
+                f"relation: every conditioning node {why}, so there is nothing to rank by; use loss='regression', "
+                "or condition on the other argument"
+            )
+        if self.loss == "regression" and self.symmetry == "reciprocal" and not self.values.values.any():
+            raise DataError("relation: all labels say that there is no preference; there is nothing to learn")
         if self.solver == "closed" and not self.closed:
             raise DataError(f"solver='closed': {self._why_not_closed()}; use 'auto' or 'cg'")
 
@@ -111,52 +116,61 @@ class RelationProblem:
         """Whether there is a closed form, and it was not declined."""
         return self.solver != "cg" and not self._why_not_closed()
 
+    def _why_not_closed(self) -> str:
+        if self.mesh is not None:
+            return "several devices iterate"
+        if not self.values.complete:
+            return "the relation is incomplete or has repeated edges"
+        if self.pair_kernel != "kronecker":
+            return f"the {self.pair_kernel} kernel has no closed form"
+        if self.symmetry != "none" and self.loss == "ranking":
+            return f"the ranking loss of a {self.symmetry} relation has none"
+        return ""
+
     @property
     def empty_nodes(self) -> int:
         """Conditioning nodes without two edges: the ranking loss has nothing to learn from them."""
         return 0 if self.values.complete else int(np.sum(self.values.row_counts < 2))
 
+    @cached_property
+    def labels(self) -> EdgeLabels:
+        """Each label of a constrained relation once, with half the noise; but the ranking loss uses it at both its ends."""
+        values, both = self.values, self.symmetry != "none" and self.loss == "regression"
+        kept = values.distinct(self.symmetry if both else "none")
+        rows, columns = values.rows[kept], values.columns[kept]
+        share = np.where(both & (rows != columns), 0.5, 1.0)
+        return EdgeLabels(kept, rows, columns, values.values[kept], share)
+
+    def covariance(self, labels: EdgeLabels) -> Floats:
+        """The kernel of pairs between the ends of labels, shape (q, q)."""
+        return self.kernel.matrix(*self.sides, labels.rows, labels.columns, labels.rows, labels.columns)
+
     @property
     def num_labels(self) -> int:
         """Independent label values: contrasts within nodes with the ranking loss, distinct pairs under a constraint."""
-        q = len(self.values.values)
-        if self.symmetry != "none":
-            loops = int(np.sum(self.values.rows == self.values.columns))
-            q = (q - loops) // 2 + (loops if self.symmetry == "symmetric" else 0)
-        elif self.loss == "ranking":
+        q = len(self.values.distinct(self.symmetry))
+        if self.symmetry == "none" and self.loss == "ranking":
             q -= int(np.sum(self.values.row_counts > 0))
         return max(q, 1)
 
     def system(self, *, full: bool = False) -> KroneckerSystem:
-        """For the closed form; serves every regularization, and is made once.
-
-        Parameters
-        ----------
-        full : bool
-            With all eigenvalues, which hold-outs need; scores do not need those that are 0.
-
-        Raises
-        ------
-        DataError
-            If a kernel matrix is none, or memory would not suffice.
-        """
+        """For the closed form; serves every λ. Hold-outs need it ``full``, scores do not need eigenvalues that are 0."""
         return self._full_system if full or not (self.nodes.thin or self.objects.thin) else self._thin_system
 
     @cached_property
     def _full_system(self) -> KroneckerSystem:
         p, m = self.values.shape
-        require_memory(8.0 * (4 * p * p + 4 * m * m + 6 * p * m), f"the closed form for {p} x {m} pairs")
-        return KroneckerSystem(
-            self.nodes.eigen, self.objects.eigen, self.values.matrix, self.loss, self.symmetry
-        )
+        return self._system(4 * p * p + 4 * m * m + 6 * p * m, "eigen")
 
     @cached_property
     def _thin_system(self) -> KroneckerSystem:
+        return self._system(4 * len(self.values.values), "thin_eigen")
+
+    def _system(self, numbers: int, eigen: str) -> KroneckerSystem:
         p, m = self.values.shape
-        require_memory(8.0 * 4 * p * m, f"the closed form for {p} x {m} pairs")
-        return KroneckerSystem(
-            self.nodes.thin_eigen, self.objects.thin_eigen, self.values.matrix, self.loss, self.symmetry
-        )
+        require_memory(8.0 * numbers, f"the closed form for {p} x {m} pairs")
+        left, right = getattr(self.nodes, eigen), getattr(self.objects, eigen)
+        return KroneckerSystem(left, right, self.values.matrix, self.loss, self.symmetry)
 
     def closed_scores(self, regularization: float, scale: float | None = None) -> "ClosedScores":
         """The closed form at one λ; ``scale`` None: estimated from the labels."""
@@ -170,6 +184,12 @@ class RelationProblem:
             )
         return ClosedScores(self, regularization, scale)
 
+    def direct(self, regularization: float, scale: float = 1.0) -> "Scores":
+        """Without iterations: by the closed form where there is one, else by a factor of the edges' kernel."""
+        if self.closed:
+            return ClosedScores(self, regularization, scale)
+        return EdgeScores.direct(self, regularization, scale)
+
     def iterate(
         self, regularization: float, *, scale: float | None = None, **options: Any
     ) -> tuple["EdgeScores", CGResult]:
@@ -180,18 +200,19 @@ class RelationProblem:
         DataError
             If an option does not fit, memory would not suffice, or the iterations broke down on a matrix that is no kernel.
         """
-        self._require_memory()
+        values, ranking = self.values, self.loss == "ranking"
+        (p, m), q = values.shape, len(values.values)
+        # Vectors over edges, products of pairs, and G once more where it is centered; measured.
+        numbers = (10 * q + m * m if ranking else 8 * q) + 4 * p * m
+        require_memory(8.0 * numbers, f"conjugate gradients of {q} edges between {p} x {m} nodes")
         left, right = self.sides
-        if self._product and self.loss == "ranking":
-            # Offsets take up what G adds to all objects or to all labels of an object: the same solution, without cancellation.
+        if self.centres:
             right = Side.training(centred(centred(right.kernel).T))
-        values = self.values
         gram = EdgeGram(self.kernel, left, right, values.rows, values.columns)
-        groups = values.rows if self.loss == "ranking" else None
+        groups = values.rows if ranking else None
         found = solve_edges(gram, values.values, regularization, groups=groups, mesh=self.mesh, **options)
         if found.result.reason == "breakdown":
-            self.nodes.require_semidefinite()
-            self.objects.require_semidefinite()
+            self.require_semidefinite()
         # Without the solution there is no estimate of the scale. Where it is known, variances do not depend on the iterations.
         stopped = scale is None and found.result.reason != "converged"
         if scale is None:  # (yᵀ P y is the labels' part of the evidence)
@@ -201,20 +222,11 @@ class RelationProblem:
     def solve(
         self, regularization: float, *, scale: float | None = None, progress_bar: bool = False, **options: Any
     ) -> tuple["Scores", CGResult | None, dict[str, Any]]:
-        """By the closed form where there is one, else by `iterate`.
-
-        Returns
-        -------
-        Scores
-        CGResult or None
-            How conjugate gradients ended.
-        dict
-            What is worth reporting.
-        """
+        """By the closed form where there is one, else by `iterate`: the scores, how the iterations ended, and what to report."""
         if self.closed:
             return self.closed_scores(regularization, scale), None, {"solver": "closed form", "iterations": 0}
-        with Progress("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as progress:
-            scores, found = self.iterate(regularization, scale=scale, progress=progress.step, **options)
+        with progress_line("conjugate gradients", progress_bar, "iterations", "residual {:.1e}") as report:
+            scores, found = self.iterate(regularization, scale=scale, progress=report, **options)
         info = {"iterations": found.iterations, "residual": found.residual}
         return scores, found, {"solver": "conjugate gradients", **info}
 
@@ -225,27 +237,17 @@ class RelationProblem:
         return left, left if self.nodes is self.objects else Side.training(self.objects.gram)
 
     @property
-    def _product(self) -> bool:
-        """Whether the kernel of pairs is K⊗G itself."""
-        return self.pair_kernel == "kronecker" and self.symmetry == "none"
+    def centres(self) -> bool:
+        """Whether G is centered: offsets take up what it adds to all objects, so scores are the same without cancellation."""
+        return self.loss == "ranking" and self.pair_kernel == "kronecker" and self.symmetry == "none"
 
-    def _require_memory(self) -> None:
-        """Of the iterations: vectors over edges, products of pairs, and G once more where it is centered; measured."""
-        (p, m), q = self.values.shape, len(self.values.values)
-        vectors, again = (10, m * m) if self.loss == "ranking" else (8, 0)
-        require_memory(
-            8.0 * (vectors * q + 4 * p * m + again),
-            f"conjugate gradients of {q} edges between {p} x {m} nodes",
-        )
+    def require_semidefinite(self) -> None:
+        """Refuse matrices that are no kernels: with negative eigenvalues."""
+        self.nodes.require_semidefinite()
+        self.objects.require_semidefinite()
 
     def require_variation(self) -> None:
-        """Refuse kernels by which no object can be ranked above another.
-
-        Raises
-        ------
-        DataError
-            If the kernel of pairs is 0, or the same for all of them.
-        """
+        """Refuse kernels by which no object can be ranked above another: of pairs they are 0, or the same for all of them."""
         nodes, objects = self.nodes, self.objects
         kernel = f"the {self.pair_kernel if self.symmetry == 'none' else self.symmetry} kernel of pairs"
         remedy = f"give {objects.name}s features that differ, or another kernel"
@@ -267,12 +269,7 @@ class RelationProblem:
             )
 
     def require_no_leak(self) -> None:
-        """Refuse what has no closed form of hold-outs, and a relation whose labels say everything twice if nobody told.
-
-        Raises
-        ------
-        DataError
-        """
+        """Refuse what has no closed form of hold-outs, and a relation whose labels say everything twice if nobody told."""
         if not self.closed:
             raise DataError(
                 "hold-outs in closed form need a completely observed relation, the Kronecker kernel, and for the ranking loss "
@@ -292,11 +289,10 @@ class RelationProblem:
 
     def dual_matrix(self, dual: Floats) -> Weights:
         """Coefficients of the edges by node and object, shape (p, m); edges that occur several times add up."""
-        if self.values.complete:
-            return dual.reshape(self.values.shape)
-        return sparse.coo_array(
-            (dual, (self.values.rows, self.values.columns)), shape=self.values.shape
-        ).tocsr()
+        values = self.values
+        if values.complete:
+            return dual.reshape(values.shape)
+        return sparse.coo_array((dual, (values.rows, values.columns)), shape=values.shape).tocsr()
 
     def describe(self) -> dict[str, Any]:
         """What is worth reporting before anything is computed."""
@@ -305,41 +301,11 @@ class RelationProblem:
             info["skipped_nodes"] = self.empty_nodes
         return info
 
-    def _check_labels(self) -> None:
-        values = self.values.values
-        if self.loss == "ranking":
-            if not self.values.varies:
-                single = self.values.row_counts.max() == 1
-                why = "has a single edge" if single else "gives all its objects the same label"
-                raise DataError(
-                    f"relation: every conditioning node {why}, so there is nothing to rank by; use loss='regression', "
-                    "or condition on the other argument"
-                )
-        elif self.symmetry == "reciprocal" and not values.any():
-            raise DataError("relation: all labels say that there is no preference; there is nothing to learn")
-
-    def _why_not_closed(self) -> str:
-        if self.mesh is not None:
-            return "several devices iterate"
-        if not self.values.complete:
-            return "the relation is incomplete or has repeated edges"
-        if self.pair_kernel != "kronecker":
-            return f"the {self.pair_kernel} kernel has no closed form"
-        if self.symmetry != "none" and self.loss == "ranking":
-            return f"the ranking loss of a {self.symmetry} relation has none"
-        return ""
-
 
 class Scores(ABC):
-    """The solution of a relation: scores of known and new nodes and objects.
+    """The solution of a relation at one λ: scores of known and new nodes and objects.
 
-    Parameters
-    ----------
-    problem : RelationProblem
-    regularization : float
-        λ, in units of the kernel.
-    scale : float
-        Common factor of prior and noise; variances are multiplied by it.
+    ``scale`` is the common factor of prior and noise; variances are multiplied by it.
     """
 
     stopped = False
@@ -352,45 +318,58 @@ class Scores(ABC):
     def dual_matrix(self) -> Weights:
         """The dual by node and object, shape (p, m)."""
 
-    @abstractmethod
-    def mean(self, left: Asked, right: Asked) -> Floats:
-        """Posterior means of the scores of b objects for a conditioning nodes, shape (a, b)."""
-
-    @abstractmethod
-    def variance(self, left: Asked, right: Asked) -> Floats:
-        """Posterior variances, shape (a, b)."""
-
-    @abstractmethod
-    def query(self, query: Asked, right: Asked) -> tuple[Floats, Floats]:
-        """Mean (b,) and covariance (b, b) over b objects for one conditioning node."""
-
     @property
-    @abstractmethod
     def coefficients(self) -> Floats:
-        """The dual: of the edges, shape (q,); of all pairs, shape (p, m), where these are complete."""
-
-    def log_evidence(self) -> float | None:
-        """Where it comes with the solution."""
-        return None
-
-    @abstractmethod
-    def arrays(self) -> dict[str, Floats]:
-        """What has to be stored besides the problem, λ and the scale."""
-
-    @abstractmethod
-    def left_out(self, kept: Positions) -> tuple[Floats, Floats]:
-        """Dual a and precision P of some labels, by position: left out, their residuals are a/P and their variances scale/P.
-
-        Under a constraint a label leaves in both directions: P is then the inverse of twice its variance.
-        """
+        """The dual: of all pairs, shape (p, m), where these are complete, else of the edges, shape (q,)."""
+        return self.dual_matrix
 
     def at(self, rows: Positions, columns: Positions) -> Floats:
         """Means of selected pairs of training nodes, shape (q,)."""
         return self.problem.kernel.at(*self.problem.sides, self.dual_matrix, rows, columns)
 
+    def mean(self, left: Asked, right: Asked) -> Floats:
+        """Posterior means of the scores of b objects for a conditioning nodes, Σ_e a_e k((v, w), e), shape (a, b)."""
+        side = right.side
+        if self.problem.centres:
+            # The dual's rows add up to 0, so what is constant in G over training objects adds nothing but rounding.
+            side = Side(centred(side.kernel), side.index)
+        return self._constrained(self.problem.kernel.scores(left.side, side, self.dual_matrix), left, right)
+
+    def _constrained(self, scores: Floats, left: Asked, right: Asked) -> Floats:
+        """Scores whose rounding, too, obeys the constraint."""
+        sign = SIGN[self.problem.symmetry]
+        return 0.5 * (scores + sign * scores.T) if sign and left.side is right.side else scores
+
+    @abstractmethod
+    def variance(self, left: Asked, right: Asked) -> Floats:
+        """Posterior variances, shape (a, b)."""
+
+    def query(self, query: Asked, right: Asked) -> tuple[Floats, Floats]:
+        """Mean (b,) and covariance (b, b) over b objects for one conditioning node."""
+        covariance = self._covariance(query, right)
+        return self.mean(query, right)[0], self.scale * 0.5 * (covariance + covariance.T)
+
+    @abstractmethod
+    def _covariance(self, query: Asked, right: Asked) -> Floats: ...
+
+    @abstractmethod
+    def log_evidence(self) -> float: ...
+
+    @abstractmethod
+    def evidence_gradient(self) -> EvidenceGradient:
+        """Of the log evidence at scale 1."""
+
+    def arrays(self) -> dict[str, Floats]:
+        """What has to be stored besides the problem, λ and the scale."""
+        return {}
+
+    @abstractmethod
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Dual a and precision P of the `EdgeLabels`: left out, their residuals are a/P and their variances scale/P."""
+
     def by_edges(self) -> "EdgeScores":
         """The same from the edges' own kernel matrix."""
-        return EdgeScores(self.problem, self.regularization, self.scale, self.problem.values.values).direct()
+        return EdgeScores.direct(self.problem, self.regularization, self.scale)
 
 
 class ClosedScores(Scores):
@@ -405,53 +384,33 @@ class ClosedScores(Scores):
         return self.problem.system().solve(self.regularization)
 
     @property
-    def coefficients(self) -> Floats:
+    def dual_matrix(self) -> Floats:
         return self.fit.dual
-
-    dual_matrix = coefficients
 
     def log_evidence(self) -> float:
         return self.fit.log_evidence(self.scale)
 
-    def arrays(self) -> dict[str, Floats]:
-        return {}
+    def evidence_gradient(self) -> EvidenceGradient:
+        return self.fit.evidence_gradient()
 
-    def left_out(self, kept: Positions) -> tuple[Floats, Floats]:
+    def left_out(self) -> tuple[Floats, Floats]:
         self.problem.require_no_leak()
         fit = self.problem.system(full=True).solve(self.regularization)
-        rows, columns = self.problem.values.rows[kept], self.problem.values.columns[kept]
-        return fit.dual[rows, columns], fit.label_precision(rows, columns)
+        _, rows, columns, _, share = self.problem.labels
+        return fit.dual[rows, columns] / share, fit.label_precision(rows, columns) / share
 
     def mean(self, left: Asked, right: Asked) -> Floats:
-        """K(left, nodes) A G(objects, right), shape (a, b)."""
-        system, cross = self.fit.system, right.side.kernel
-        if system.labels is not None:  # few eigenvalues: they say it with less work
-            a, b = self._rotated(left, right)
-            return self._constrained(a @ self.fit.rotated_dual @ b.T, left, right)
-        dual = self.fit.dual
-        if system.loss == "ranking":
-            # The dual's rows add up to 0, so what is constant in G over training objects adds nothing but rounding.
-            cross = centred(cross)
-        if len(left.labels) <= len(right.labels):
-            scores = (left.side.kernel @ dual) @ cross.T
-        else:
-            scores = left.side.kernel @ (dual @ cross.T)
-        return self._constrained(scores, left, right)
-
-    def _constrained(self, scores: Floats, left: Asked, right: Asked) -> Floats:
-        """Scores whose rounding, too, obeys the constraint."""
-        symmetry = self.fit.system.symmetry
-        if symmetry != "none" and left.side is right.side:
-            scores = 0.5 * (scores + SIGN[symmetry] * scores.T)
-        return scores
+        if self.fit.system.labels is None:
+            return super().mean(left, right)
+        a, b = self._rotated(left, right)  # few eigenvalues say it with less work
+        return self._constrained(a @ self.fit.rotated_dual @ b.T, left, right)
 
     def variance(self, left: Asked, right: Asked) -> Floats:
-        """Posterior variance of every score, shape (a, b); O(p²) for each score of a symmetric or reciprocal relation."""
+        """O(p²) for each score of a symmetric or reciprocal relation."""
         system, fit = self.fit.system, self.fit
         a, b = self._rotated(left, right)
         known_a, known_b = (
-            np.square(a) * _inverse(system.left.values),
-            np.square(b) * _inverse(system.right.values),
+            np.square(of) * _inverse(eigen.values) for of, eigen in ((a, system.left), (b, system.right))
         )
         own_a, own_b = self.problem.nodes.diagonal(left), self.problem.objects.diagonal(right)
         told_a, told_b = known_a.sum(axis=1), known_b.sum(axis=1)
@@ -471,7 +430,7 @@ class ClosedScores(Scores):
             variance = 0.5 * (variance + SIGN[system.symmetry] * between)
         return self.scale * np.maximum(variance, 0.0)
 
-    def query(self, query: Asked, right: Asked) -> tuple[Floats, Floats]:
+    def _covariance(self, query: Asked, right: Asked) -> Floats:
         system, fit = self.fit.system, self.fit
         (a,), b = self._rotated(query, right)
         known = np.square(a) * _inverse(system.left.values)
@@ -493,7 +452,7 @@ class ClosedScores(Scores):
                 seen = b @ (_inverse(system.left.values) * a)
                 between += np.multiply.outer(cross, cross) - np.multiply.outer(seen, seen)
             covariance = 0.5 * (covariance + SIGN[system.symmetry] * between)
-        return self.mean(query, right)[0], self.scale * 0.5 * (covariance + covariance.T)
+        return covariance
 
     def _rotated(self, left: Asked, right: Asked) -> tuple[Floats, Floats]:
         """K(left, nodes) V and G(right, objects) U."""
@@ -518,16 +477,9 @@ def _untold(own: Floats, told: Floats, asked: Asked) -> Floats:
 
 
 class EdgeScores(Scores):
-    """Scores from q observed edges. Means need the dual alone; variances a q x q factor, made when first asked for.
+    """Scores from the dual of q observed edges; all but means need a factor of their kernel, made when first asked for.
 
-    Parameters
-    ----------
-    problem, regularization, scale
-        As of `Scores`; variances need λ positive. The scale is NaN where the iterations ended before the solution.
-    dual : array, shape (q,)
-    stopped : bool
-        Whether the iterations ended before the solution and the scale was to be estimated from it: there are no variances then. (Where
-        stopping early regularizes there is no Gaussian model that they could come from.)
+    There are no variances where iterations ``stopped`` before the solution that the scale was to be estimated from: it is NaN then.
     """
 
     def __init__(
@@ -541,10 +493,17 @@ class EdgeScores(Scores):
         super().__init__(problem, regularization, scale)
         self.dual, self.stopped = dual, stopped
 
+    @classmethod
+    def direct(cls, problem: RelationProblem, regularization: float, scale: float) -> "EdgeScores":
+        """With the dual P y from the factor, where there are no iterations or they would take too long."""
+        scores = cls(problem, regularization, scale, np.zeros(len(problem.values.values)))
+        # One direction of a pair says it for both.
+        scores.dual[problem.labels.position] = scores.fit.dual
+        return scores
+
     @property
     def coefficients(self) -> Floats:
-        values = self.problem.values
-        return self.dual.reshape(values.shape if values.complete else (-1,))
+        return self.dual_matrix if self.problem.values.complete else self.dual
 
     @cached_property
     def dual_matrix(self) -> Weights:
@@ -553,60 +512,15 @@ class EdgeScores(Scores):
     def arrays(self) -> dict[str, Floats]:
         return {"dual": self.dual}
 
-    def left_out(self, kept: Positions) -> tuple[Floats, Floats]:
-        """O(q³) for q edges."""
-        precision, sign = self.precision_matrix(), SIGN[self.problem.symmetry]
-        own = np.diagonal(precision)[kept]
-        if sign:
-            other = opposites(self.problem.values, sign)[kept]
-            own = own + np.where(other == kept, 0.0, sign * precision[kept, other])
-        return self.dual[kept], own
-
-    def mean(self, left: Asked, right: Asked) -> Floats:
-        """Σ_e a_e k((v, w), e), shape (a, b)."""
-        side = right.side
-        if self.problem.loss == "ranking" and self.problem._product:
-            side = Side(centred(side.kernel), side.index)  # as in the closed form
-        return self.problem.kernel.scores(left.side, side, self.dual_matrix)
-
-    def variance(self, left: Asked, right: Asked) -> Floats:
-        return np.stack([np.diagonal(self.query(left.row(row), right)[1]) for row in range(len(left.labels))])
-
-    def query(self, query: Asked, right: Asked) -> tuple[Floats, Floats]:
-        """Mean and covariance over the objects for one conditioning node: prior − k P kᵀ, P as in `KroneckerFit`."""
-        b = len(right.labels)
-        first, second = np.zeros(b, dtype=np.intp), np.arange(b)
-        cross = self.problem.kernel.matrix(
-            query.side, right.side, first, second, self.problem.values.rows, self.problem.values.columns
-        )
-        prior = self._prior(query, right)
-        pulled = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
-        reduction = pulled.T @ pulled
-        if self.problem.loss == "ranking":
-            offsets = self._offset_basis.T @ pulled
-            reduction -= offsets.T @ offsets
-        covariance = prior - reduction
-        return self.mean(query, right)[0], self.scale * 0.5 * (covariance + covariance.T)
-
-    def _prior(self, query: Asked, right: Asked) -> Floats:
-        """Prior covariance of the scores asked for: the asked nodes take the training nodes' place."""
-        b = len(right.labels)
-        first, second = np.zeros(b, dtype=np.intp), np.arange(b)
-        if not self.problem.kernel.one_domain:
-            left = Side(self.problem.nodes.between(query, query), np.zeros(1, dtype=np.intp))
-            side = Side(self.problem.objects.between(right, right), second)
-            return self.problem.kernel.matrix(left, side, first, second, first, second)
-        to_query, to_objects = (
-            self.problem.nodes.between(query, query),
-            self.problem.nodes.between(query, right),
-        )
-        left = Side(np.hstack([to_query, to_objects]), np.zeros(1, dtype=np.intp))
-        side = Side(np.hstack([to_objects.T, self.problem.nodes.between(right, right)]), second + 1)
-        return self.problem.kernel.matrix(left, side, first, second, first, second + 1)
-
     @cached_property
-    def _factor(self) -> Floats:
-        """Lower Cholesky factor of the edges' kernel plus λ, shape (q, q)."""
+    def fit(self) -> EdgeFit:
+        """The labels with their covariance written out, noise included; O(q³).
+
+        Raises
+        ------
+        DataError
+            If the iterations were stopped, λ is not positive or lost in rounding, or memory would not suffice.
+        """
         if self.stopped:
             raise DataError(
                 "the iterations ended before the solution, so there is no uncertainty of the scores, only their mean; fit without "
@@ -616,60 +530,68 @@ class EdgeScores(Scores):
             raise DataError(
                 f"regularization is {self.regularization}; uncertainty needs a positive value, the variance of the noise"
             )
-        q = len(self.problem.values.values)
+        problem, labels = self.problem, self.problem.labels
+        q = len(labels.values)
         require_memory(24.0 * q * q, f"the uncertainty of a relation with {q} edges that has no closed form")
-        self.problem.nodes.require_semidefinite()
-        self.problem.objects.require_semidefinite()
-        rows, columns = self.problem.values.rows, self.problem.values.columns
-        matrix = self.problem.kernel.matrix(*self.problem.sides, rows, columns, rows, columns)
-        matrix[np.diag_indices(q)] += self.regularization
+        matrix = problem.covariance(labels)
+        matrix[np.diag_indices(q)] += self.regularization * labels.share
         try:
-            return np.tril(cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)[0])
+            return EdgeFit(matrix, labels.values, labels.rows if problem.loss == "ranking" else None)
         except np.linalg.LinAlgError:
-            raise DataError(
+            raise SingularError(
                 f"regularization is {self.regularization}, which is lost in the rounding of the kernel of the edges; uncertainty needs "
                 "a larger one"
             ) from None
 
-    @cached_property
-    def _offset_basis(self) -> Floats:
-        """Orthonormal basis of the flat offsets as the factor sees them, shape (q, conditioning nodes)."""
-        blocks, which = np.unique(self.problem.values.rows, return_inverse=True)
-        indicator = np.zeros((len(which), len(blocks)))
-        indicator[np.arange(len(which)), which] = 1.0
-        seen = solve_triangular(self._factor, indicator, lower=True, check_finite=False)
-        return np.linalg.qr(seen)[0]
+    def log_evidence(self) -> float:
+        return self.fit.log_evidence(self.scale)
 
-    def direct(self) -> "EdgeScores":
-        """The same with the dual P y from the factor, where conjugate gradients would take too long."""
-        white = self._white(self.problem.values.values)
-        dual = solve_triangular(self._factor, white, lower=True, trans="T", check_finite=False)
-        return EdgeScores(self.problem, self.regularization, self.scale, dual)
+    def evidence_gradient(self) -> EvidenceGradient:
+        """By the derivatives of products of pairs, and of pairs with one of them reversed."""
+        problem, (_, rows, columns, _, share) = self.problem, self.problem.labels
+        require_memory(40.0 * len(rows) ** 2, f"the evidence of a relation with {len(rows)} edges")
+        by = self.fit.covariance_gradient()
+        left, right = (np.zeros((n, n)) for n in problem.values.shape)
+        k, g = problem.nodes.gram, problem.objects.gram
+        sign = SIGN[problem.symmetry]
+        for factor, others in ((0.5 if sign else 1.0, (rows, columns)), (0.5 * sign, (columns, rows))):
+            if factor:
+                left += factor * _gathered(by * g[np.ix_(columns, others[1])], rows, others[0], len(left))
+                right += factor * _gathered(by * k[np.ix_(rows, others[0])], columns, others[1], len(right))
+        noise = float(np.diagonal(by) @ share)
+        return EvidenceGradient(0.5 * (left + left.T), 0.5 * (right + right.T), noise)
 
-    def precision_matrix(self) -> Floats:
-        """P as in `KroneckerFit`, so that P y is the dual; shape (q, q), O(q³)."""
-        q = len(self.problem.values.values)
-        require_memory(24.0 * q * q, f"hold-outs of a relation with {q} edges that has no closed form")
-        white = self._white(np.eye(q))
-        return np.asarray(white.T @ white)
+    def left_out(self) -> tuple[Floats, Floats]:
+        """O(q³) for q edges."""
+        self.problem.require_semidefinite()
+        return self.fit.dual, np.diagonal(self.fit.precision)
 
-    def _white(self, values: Floats) -> Floats:
-        """H with Hᵀ H = P, times values."""
-        white = solve_triangular(self._factor, values, lower=True, check_finite=False)
-        if self.problem.loss == "ranking":
-            white -= self._offset_basis @ (self._offset_basis.T @ white)
-        return np.asarray(white)
+    def variance(self, left: Asked, right: Asked) -> Floats:
+        return np.stack([np.diagonal(self.query(left.row(row), right)[1]) for row in range(len(left.labels))])
+
+    def _covariance(self, query: Asked, right: Asked) -> Floats:
+        """Prior − k P kᵀ, P as in `EdgeFit`; for the prior the asked nodes take the training nodes' place."""
+        problem, labels, b = self.problem, self.problem.labels, len(right.labels)
+        fit = self.fit
+        problem.require_semidefinite()
+        first, second = np.zeros(b, dtype=np.intp), np.arange(b)
+        cross = problem.kernel.matrix(query.side, right.side, first, second, labels.rows, labels.columns)
+        pulled = fit.white(cross.T)
+        own = problem.nodes.between(query, query)
+        among, start = problem.objects.between(right, right), 0
+        if problem.kernel.one_domain:  # the node and the objects after it
+            to_objects, start = problem.nodes.between(query, right), 1
+            own, among = np.hstack([own, to_objects]), np.hstack([to_objects.T, among])
+        left, side = Side(own, first[:1]), Side(among, second + start)
+        prior = problem.kernel.matrix(left, side, first, second, first, second + start)
+        return prior - pulled.T @ pulled
 
 
-def opposites(values: RelationValues, sign: float) -> Positions:
-    """For each label of a constrained relation the one that says the same in the other direction; a node's with itself is its own.
-
-    Where a pair was measured often, its labels are taken in the order of their values.
-    """
-    rows, columns = values.rows, values.columns
-    forward, backward = np.flatnonzero(columns >= rows), np.flatnonzero(columns <= rows)
-    forward = forward[np.lexsort((values.values[forward], columns[forward], rows[forward]))]
-    backward = backward[np.lexsort((sign * values.values[backward], rows[backward], columns[backward]))]
-    found = np.empty(len(rows), dtype=np.intp)
-    found[backward], found[forward] = forward, backward
-    return found
+def _gathered(weights: Floats, rows: Positions, columns: Positions, size: int) -> Floats:
+    """Sums of weights over the labels with each pair of nodes, shape (size, size)."""
+    places = np.arange(len(rows))
+    first, second = (
+        sparse.csr_array((np.ones(len(rows)), (ends, places)), shape=(size, len(rows)))
+        for ends in (rows, columns)
+    )
+    return np.asarray((second @ (first @ weights).T).T)

@@ -1,8 +1,7 @@
 """A program as a relation: its kernels, which pairs its labels are about, and their noise."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -16,31 +15,22 @@ from numpy.typing import NDArray
 from relpref.data import RelationData
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
-from relpref.infer.exact.closed import Loss
-from relpref.infer.program import Call, Layout, Model, Program, Values, log_prior, median, shapes_of, survey
+from relpref.infer.exact.closed import EvidenceGradient, Loss
+from relpref.infer.exact.domain import Domain
+from relpref.infer.exact.solve import RelationProblem
+from relpref.infer.program import Call, Layout, Program, Shapes, Values, log_prior, median, survey
 from relpref.infer.sites import SparseRows
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import Kronecker
+from relpref.posterior.origin import Origin
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 
 class Reading(NamedTuple):
-    """A relation at given hyperparameters.
-
-    Attributes
-    ----------
-    left, right : array
-        K and G; None for G where it is K.
-    noise : float
-        λ.
-    log_prior : float
-        Log density of the hyperparameters in the unconstrained space.
-    values : dict
-        Hyperparameters on their supports, with the fixed ones.
-    """
+    """A relation at given hyperparameters: K, G (None where it is K), λ, the log density and the values of the hyperparameters."""
 
     left: Any
     right: Any
@@ -51,19 +41,10 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """A relation as a program states it.
+    """A relation as a program states it, with one latent site, the scores of all pairs, and one observed one, the labels.
 
-    Attributes
-    ----------
-    program : Program
-        With one latent site, the scores of all pairs, and one observed one, the labels.
-    values : RelationValues
-        Labels; of a constrained relation in both directions.
-    loss, symmetry
-    one_domain : bool
-        Whether the two kernels are one.
-    divisor : float
-        The first label's noise has variance λ/``divisor``.
+    ``values`` of a constrained relation are in both directions. With ``one_domain`` the two kernels are one. The first label's noise
+    has variance λ/``divisor``.
     """
 
     program: Program
@@ -73,54 +54,94 @@ class Structure:
     one_domain: bool
     divisor: float
 
+    def problem(self, nodes: Domain, objects: Domain) -> RelationProblem:
+        """The relation with its kernels at some hyperparameters; the same domain twice where the kernels are one."""
+        return RelationProblem(nodes, objects, self.values, self.loss, self.symmetry)
+
+    def require_evidence(self) -> None:
+        """Refuse a loss that is no likelihood."""
+        if self.symmetry != "none" and self.loss == "ranking":
+            raise UnsupportedProgramError(
+                f"the ranking loss of a {self.symmetry} relation uses every label at both its ends, so it has no evidence to "
+                "maximize; give all hyperparameters with fixed=, or choose them by cross-validation"
+            )
+
     def at(self, unconstrained: Values) -> Reading:
         """The kernels and the noise, as NumPy."""
-        found = _read(self.program, self.one_domain, self.divisor, unconstrained)
-        left, right = (None if k is None else np.asarray(0.5 * (k + k.T)) for k in (found.left, found.right))
-        return Reading(left, right, float(found.noise), float(found.log_prior), found.values)
+        found = _read(self.program, self.one_domain, unconstrained)
+        left, right = (None if k is None else np.asarray(k) for k in (found.left, found.right))
+        left, right = (None if k is None else 0.5 * (k + k.T) for k in (left, right))
+        return Reading(left, right, self.divisor * float(found.noise), float(found.log_prior), found.values)
 
-    def pulled(self, unconstrained: Values, left: Floats, right: Floats, noise: float) -> Values:
+    def pulled(self, unconstrained: Values, by: EvidenceGradient) -> Values:
         """Gradient of what has these derivatives by K, G and λ, plus the log prior, by the hyperparameters."""
-        of_kernels = (left + right, None) if self.one_domain else (left, right)
-        cotangent = jax.tree.map(jnp.asarray, (*of_kernels, noise, 1.0))
-        gradient: Values = _pull(self.program, self.one_domain, self.divisor, unconstrained, cotangent)
+        of_kernels = (by.left + by.right, None) if self.one_domain else (by.left, by.right)
+        cotangent = jax.tree.map(jnp.asarray, (*of_kernels, self.divisor * by.noise, 1.0))
+        gradient: Values = _pull(self.program, self.one_domain, unconstrained, cotangent)
         return gradient
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _read(program: Program, one_domain: bool, divisor: float, unconstrained: Values) -> Reading:
+@partial(jax.jit, static_argnums=1)
+def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
     ((field, _),), (label,) = program.layout.latents, program.layout.observed
     sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained)
     factors: Any = unwrap(sites[field]["fn"]).covariance
-    noise = divisor * jnp.square(jnp.ravel(jnp.asarray(unwrap(sites[label]["fn"]).scale))[0])
+    noise = jnp.square(jnp.ravel(jnp.asarray(unwrap(sites[label]["fn"]).scale))[0])
     values = program.fixed | {name: sites[name]["value"] for name in unconstrained}
     right = None if one_domain else factors.right.dense()
     return Reading(factors.left.dense(), right, noise, log_prior(sites, unconstrained), values)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _pull(program: Program, one_domain: bool, divisor: float, unconstrained: Values, cotangent: Any) -> Any:
+@partial(jax.jit, static_argnums=1)
+def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: Any) -> Any:
     def read(unconstrained: Values) -> Any:
-        return tuple(_read(program, one_domain, divisor, unconstrained)[:4])
+        return tuple(_read(program, one_domain, unconstrained)[:4])
 
     return jax.vjp(read, unconstrained)[1](cotangent)[0]
 
 
 @jax.jit
-def _predictors(program: Program, scores: Array) -> Array:
+def _observed(program: Program, scores: Array) -> tuple[Array, Array, Array, Any, Values]:
+    """Predictors and values of the labels, the sd of their noise, their groups, and the medians of the hyperparameters."""
     (label,) = program.layout.observed
-    return jnp.ravel(unwrap(program.sites(scores)[label]["fn"]).loc)
+    sites = program.sites(scores)
+    base = unwrap(sites[label]["fn"])
+    medians = {name: median(sites[name]) for name, _ in program.layout.hyperparameters}
+    groups = base.groups if isinstance(base, CentredNormal) else None
+    return jnp.ravel(base.loc), sites[label]["value"], jnp.asarray(base.scale), groups, medians
+
+
+class _Form(NamedTuple):
+    """What of a program is no array, about the field's covariance and the likelihood."""
+
+    covariance: type
+    sizes: tuple[int, int]
+    one_domain: bool
+    likelihood: type
+    scaled: bool
+
+
+@lru_cache(maxsize=64)
+def _form(call: Call, shapes: Shapes, field: str, label: str) -> _Form:
+    found: list[_Form] = []
+
+    def record(arrays: Shapes) -> None:
+        # While the program is traced: whether two kernels are one object does not survive compilation.
+        sites = call.trace(arrays, {})
+        factors: Any = unwrap(sites[field]["fn"]).covariance
+        product = isinstance(factors, Kronecker)
+        sizes = (factors.left.size, factors.right.size) if product else (0, 0)
+        base = type(unwrap(sites[label]["fn"]))
+        one_domain = product and factors.left is factors.right
+        found.append(_Form(type(factors), sizes, one_domain, base, sites[label]["scale"] is not None))
+
+    jax.eval_shape(record, shapes)
+    return found[0]
 
 
 def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Structure:
-    """Read a program.
-
-    Raises
-    ------
-    UnsupportedProgramError
-        Naming the site that does not fit, and the engine that can treat it.
-    """
-    sites = {site.name: site for site in survey(call, shapes_of(arrays))}
+    """Read a program; what does not fit is refused by its site, naming the engine that can treat it."""
+    sites = {site.name: site for site in survey(call)}
     free = [name for name, site in sites.items() if not site.observed]
     observed = [name for name, site in sites.items() if site.observed]
     fields = [name for name in free if sites[name].process]
@@ -131,6 +152,16 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         )
     field, label = fields[0], observed[0]
     names = tuple(name for name in free if name != field and name not in fixed)
+    form = _form(call, call.shapes, field, label)
+    if not issubclass(form.covariance, Kronecker):
+        raise _refuse(field, f"has a {form.covariance.__name__} covariance, not relpref.linalg.Kronecker")
+    for name in names:
+        if sites[name].support.is_discrete:
+            raise _refuse(name, "is discrete")
+    if not issubclass(form.likelihood, dist.Normal | CentredNormal):
+        raise _refuse(label, f"has the likelihood {form.likelihood.__name__}, not Normal or CentredNormal")
+    if form.scaled:
+        raise _refuse(label, "is scaled, so that its labels weigh differently")
     layout = Layout(
         ((field, sites[field].shape),),
         tuple((name, sites[name].shape) for name in names),
@@ -138,32 +169,15 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
         num_rows=int(np.prod(sites[label].shape)),
     )
     program = Program(call, layout, arrays, fixed)
-    zeros = np.zeros(layout.num_latents)
-    # As the program makes them: whether two kernels are one object does not survive compilation.
-    traced = call.trace(arrays, {**fixed, field: jnp.asarray(zeros)})
-    process: Any = unwrap(traced[field]["fn"])
-    factors = process.covariance
-    if not isinstance(factors, Kronecker):
-        raise _refuse(field, f"has a {type(factors).__name__} covariance, not relpref.linalg.Kronecker")
-    for name in names:
-        if sites[name].support.is_discrete:
-            raise _refuse(name, "is discrete")
-    site = traced[label]
-    base = unwrap(site["fn"])
-    if not isinstance(base, dist.Normal | CentredNormal):
-        raise _refuse(label, f"has the likelihood {type(base).__name__}, not Normal or CentredNormal")
-    if site["scale"] is not None:
-        raise _refuse(label, "is scaled, so that its labels weigh differently")
-    groups = np.asarray(base.groups) if isinstance(base, CentredNormal) else None
-    shape = (factors.left.size, factors.right.size)
-    known = program.at({name: traced[name]["value"] for name in names})
-    offset = np.asarray(_predictors(known, zeros))
+    *seen, known_groups, medians = _observed(program, np.zeros(layout.num_latents))
+    offset, given, scale = (np.asarray(x) for x in seen)
+    groups = None if known_groups is None else np.asarray(known_groups)
     found = SparseRows.find(
-        lambda scores: np.asarray(_predictors(known, scores)) - offset, (len(offset), len(zeros))
+        lambda scores: np.asarray(_observed(program, scores)[0]) - offset, (len(offset), layout.num_latents)
     )
-    pairs = (
-        None if found is None else _pairs(np.asarray(found.column), np.asarray(found.entry), shape, groups)
-    )
+    pairs = None
+    if found is not None:
+        pairs = _pairs(np.asarray(found.column), np.asarray(found.entry), form.sizes, groups)
     if pairs is None:
         raise _refuse(label, "does not look at single pairs of the field, or at (f(v, w) ± f(w, v))/2")
     symmetry, rows, columns = pairs
@@ -172,25 +186,24 @@ def find_structure(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Struct
     # A pair read in both directions is one label with half the variance.
     once = symmetry != "none" and groups is None
     divisors = np.where(once & (rows != columns), 2.0, 1.0)
-    noise = np.broadcast_to(np.square(np.asarray(base.scale, dtype=np.float64)), rows.shape)
+    noise = np.broadcast_to(np.square(scale), rows.shape)
     if not np.allclose(noise * divisors, noise[0] * divisors[0], rtol=1e-9):
         raise _refuse(label, "has noise of different sizes")
-    labels = np.asarray(site["value"], dtype=np.float64).reshape(-1) - offset
+    labels = np.asarray(given, dtype=np.float64).reshape(-1) - offset
     if once:
         apart = rows != columns
         labels = np.concatenate([labels, SIGN[symmetry] * labels[apart]])
         rows, columns = np.concatenate([rows, columns[apart]]), np.concatenate([columns, rows[apart]])
         if symmetry == "reciprocal":  # the program need not say that a node equals itself
-            missing = np.setdiff1d(np.arange(shape[0]), rows[rows == columns])
+            missing = np.setdiff1d(np.arange(form.sizes[0]), rows[rows == columns])
             rows, columns = np.concatenate([rows, missing]), np.concatenate([columns, missing])
             labels = np.concatenate([labels, np.zeros(len(missing))])
-    medians = {name: median(traced[name]) for name in names}
     return Structure(
         Program(call, layout, arrays, fixed, medians),
-        RelationValues.of_edges(shape, rows, columns, labels),
+        RelationValues.of_edges(form.sizes, rows, columns, labels),
         "regression" if groups is None else "ranking",
         symmetry,
-        factors.left is factors.right,
+        form.one_domain,
         float(divisors[0]),
     )
 
@@ -238,24 +251,11 @@ def _refuse(site: str, why: str) -> UnsupportedProgramError:
 class ProgramKernel:
     """The node kernel of a program at given hyperparameters, as a `Domain` asks for it.
 
-    Parameters
-    ----------
-    program : callable
-    arguments : (args, kwargs)
-        Of the program.
-    data : RelationData or None
-        Among them.
-    values : dict
-        Of all hyperparameters.
-    field : str
-        Site of the scores.
-    side : {"nodes", "objects"}
-    matrix : array, shape (p, p)
-        Of the training nodes.
+    ``origin`` is the program and its arguments, where they are known, with ``data`` among them; ``values`` are all hyperparameters,
+    ``field`` is the site of the scores, and ``matrix`` the kernel of the training nodes.
     """
 
-    program: Model
-    arguments: tuple[tuple[Any, ...], Mapping[str, Any]]
+    origin: Origin | None
     data: RelationData | None
     values: Values
     field: str
@@ -263,13 +263,7 @@ class ProgramKernel:
     matrix: Floats
 
     def __call__(self, left: Any, right: Any = None) -> Floats:
-        """The training nodes' matrix; or rows for new attributes ``left``, against ``right`` or the training nodes (None).
-
-        Raises
-        ------
-        UnsupportedProgramError
-            If the kernel says nothing of new nodes.
-        """
+        """The training nodes' matrix; or rows for new attributes ``left``, against ``right`` or the training nodes (None)."""
         if left is None:
             return self.matrix
         p, first = len(self.matrix), np.atleast_2d(np.asarray(left, dtype=np.float64))
@@ -282,7 +276,7 @@ class ProgramKernel:
         """Kernel of the training nodes and new ones."""
         data = self.data
         domain = None if data is None else getattr(data, self.side)
-        if data is None or domain is None:
+        if self.origin is None or data is None or domain is None:
             raise UnsupportedProgramError(
                 "the program takes no RelationData, so nothing is known of new nodes; include them, with labels unknown"
             )
@@ -294,10 +288,9 @@ class ProgramKernel:
         labels = pd.Index([("new", row) for row in range(len(attributes))], tupleize_cols=False)
         table = pd.DataFrame(attributes, columns=list(domain.attribute_names), index=labels)
         extended = data.extended(**{"nodes": None, "objects": None, self.side: table})
-        args = tuple(extended if value is data else value for value in self.arguments[0])
-        kwargs = {name: extended if value is data else value for name, value in self.arguments[1].items()}
+        origin = self.origin.with_argument(data, extended)
         with jax.enable_x64(True):
-            call, arrays = Call.split(self.program, args, kwargs)
+            call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
             scores = jnp.zeros(extended.values.shape[0] * extended.values.shape[1])
             sites = call.trace(arrays, {**self.values, self.field: scores})
             factors: Any = unwrap(sites[self.field]["fn"]).covariance

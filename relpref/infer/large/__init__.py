@@ -1,1 +1,1 @@
-"""Preference programs with more entities than a matrix has room for."""
+"""Preference programs with more items than a matrix has room for."""

@@ -1,22 +1,20 @@
 """A program's call with data that is too large for matrices, and what stands in for them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-from jax import Array
 from numpy.typing import NDArray
 from numpyro.primitives import Messenger
 
-from relpref.data import Graph, PreferenceData, ScaleReference
-from relpref.data.marginal import PartialGraph, marginal, with_references
+from relpref.data import PreferenceData
+from relpref.data.preference import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import (
     Call,
@@ -24,88 +22,60 @@ from relpref.infer.program import (
     Model,
     Observation,
     Program,
+    Site,
     Values,
     broadcast_fixed,
     preference_data,
-    shapes_of,
     survey,
 )
 from relpref.infer.result import Solves
 from relpref.infer.sites import SparseRows
 from relpref.kernels import GaussianProcess
-from relpref.kernels.graph import scale_reference, share_solver
+from relpref.kernels.graph import with_scale
+from relpref.limits import MAX_ITEMS_OF_ANSWERS
 from relpref.linalg import Dense, Identity, NamedSum, real
+from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
-
-_REFERENCES: WeakKeyDictionary[Graph, tuple[ScaleReference, float]] = WeakKeyDictionary()
+from relpref.posterior.utility import UtilityPosterior
 
 Positions = NDArray[np.integer[Any]]
 
 
 class LargeReading(NamedTuple):
-    """A program at known hyperparameters.
+    """A program at known hyperparameters."""
 
-    Attributes
-    ----------
-    prior : NamedSum
-        The prior covariance of all entities, by its named parts.
-    observations : tuple of Observation
-    offset : array, shape (m,)
-        The predictors where all utilities are 0.
-    ends : array of int, shape (2, m)
-        The entities of each answer.
-    entries : array, shape (2, m)
-        With which weights its predictor looks at them.
-    """
-
-    prior: NamedSum
+    prior: NamedSum  # the covariance of all items, by its named parts
     observations: tuple[Observation, ...]
-    offset: Floats
-    ends: Positions
-    entries: Floats
+    offset: Floats  # the predictors where all utilities are 0, shape (m,)
+    column: Positions  # the items of each answer, shape (m, 2)
+    entry: Floats  # with which weights its predictor looks at them, shape (m, 2)
 
     @property
     def counts(self) -> Floats:
         """How many answers each row stands for, shape (m,)."""
         return np.concatenate([np.asarray(one.counts) for one in self.observations])
 
+    def blocks(self, positions: Positions) -> dict[str, Floats]:
+        """Prior covariances of some items by part, shape (t, t) each."""
+        found = {name: part.block(positions, positions) for name, part in self.prior.parts.items()}
+        return {name: np.asarray(0.5 * (block + block.T)) for name, block in found.items()}
+
     def projection(self, positions: Positions) -> Any:
-        """The projection on some entities, all that answers are about among them: a sparse array, shape (m, t)."""
-        number = self.ends.shape[1]
-        rows = np.arange(number)
-        both = (np.concatenate([rows, rows]), np.searchsorted(positions, self.ends).ravel())
-        return scipy.sparse.csr_array((self.entries.ravel(), both), shape=(number, len(positions)))
-
-
-class _Whole(Program):
-    """A program that is run as it is, never compiled: JAX would ask graphs for matrices of all their nodes."""
-
-    def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> dict[str, Values]:
-        values = {**self.fixed, **self.layout.unravel(vector)}
-        found = self.call.trace(self.arrays, values, 0, unconstrained)
-        return {name: site for name, site in found.items() if site["type"] == "sample"}
+        """The projection on some items, all that answers are about among them: a scipy sparse array, shape (m, t)."""
+        number = len(self.column)
+        at = (np.repeat(np.arange(number), 2), np.searchsorted(positions, self.column).ravel())
+        return scipy.sparse.csr_array((self.entry.ravel(), at), shape=(number, len(positions)))
 
 
 @dataclass(frozen=True, eq=False)
 class LargeProblem:
-    """A call of a preference program.
-
-    Attributes
-    ----------
-    program : callable
-    args, kwargs
-        As it was called, with ``data`` in place of what was given.
-    data : PreferenceData
-        With scales for its graphs.
-    scale_error : dict from relation to float
-        Relative standard error of the scale of a graph whose spectrum was only estimated.
-    """
+    """A call of a preference program."""
 
     program: Model
-    args: tuple[Any, ...]
+    args: tuple[Any, ...]  # as it was called, with ``data`` in place of what was given
     kwargs: Mapping[str, Any]
-    data: PreferenceData
-    scale_error: Mapping[str, float]
+    data: PreferenceData  # with scales for its graphs
+    scale_error: Mapping[str, float]  # relative standard errors of scales that were estimated, by relation
 
     @classmethod
     def of(cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "LargeProblem":
@@ -113,19 +83,10 @@ class LargeProblem:
         data = preference_data(args, kwargs)
         assert data is not None  # or it would not be large
         touched(data)  # refuses data without answers
-        references, errors = {}, {}
-        for name, graph in data.relations.items():
-            if graph.frozen_reference is None:
-                if graph not in _REFERENCES:
-                    _REFERENCES[graph] = scale_reference(graph)
-                references[name], errors[name] = _REFERENCES[graph]
-            elif graph in _REFERENCES:  # estimated by an earlier fit, which this one updates
-                errors[name] = _REFERENCES[graph][1]
-        scaled = with_references(data, references) if references else data
-        for name, reference in references.items():
-            _REFERENCES[scaled.relations[name]] = reference, errors[name]
-            share_solver(data.relations[name], scaled.relations[name])
-        return cls(program, *_swapped(args, kwargs, data, scaled), scaled, errors)
+        scaled = {name: with_scale(graph) for name, graph in data.relations.items()}
+        errors = {name: error for name, (_, error) in scaled.items() if error is not None}
+        new = replace(data, _graphs={name: graph for name, (graph, _) in scaled.items()})
+        return cls(program, *_swapped(args, kwargs, data, new), new, errors)
 
     def called_with(self, data: PreferenceData) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with other data."""
@@ -133,55 +94,49 @@ class LargeProblem:
 
     def known(self, fixed: Mapping[str, Any]) -> Values:
         """Fixed hyperparameters in the shapes of their sites; errors as of `broadcast_fixed`."""
-        call, arrays = self._sample
-        return broadcast_fixed(call, arrays, dict(fixed))
+        return broadcast_fixed(self._sample[0], dict(fixed))
 
     @cached_property
-    def _sample(self) -> tuple[Call, tuple[Any, ...]]:
+    def _sample(self) -> tuple[Call, tuple[Any, ...], tuple[Site, ...]]:
         """The program with a single answer, from which it can be told what it is."""
         one = self.data.select_comparisons([0])
         args, kwargs = self.called_with(marginal(one, touched(one)))
         call, arrays = Call.split(Reduced(self.program), args, {**kwargs, "tables": None})
         try:
-            survey(call, shapes_of(arrays))
+            return call, arrays, survey(call)
         except AttributeError as error:
             if isinstance(error.obj, PartialGraph):
                 raise UnsupportedProgramError(
-                    f"the program asks a relation for its {error.name}, which there is not for so many entities; make its parts as the "
+                    f"the program asks a relation for its {error.name}, which there is not for so many items; make its parts as the "
                     "programs of relpref.models do (relpref.kernels.graph_covariance), or fit with structure='dense'"
                 ) from None
             raise
-        return call, arrays
 
     @cached_property
     def latent(self) -> str:
         """Name of the site of the utilities."""
-        processes = [
-            site.name for site in survey(*_shaped(self._sample)) if site.process and not site.observed
-        ]
+        processes = [site.name for site in self._sample[2] if site.process and not site.observed]
         if len(processes) != 1:
             raise UnsupportedProgramError(
                 f"the program has {len(processes)} sites of a GaussianProcess ({', '.join(processes) or 'none'}), and programs for so "
-                "many entities have one, the utilities; fit with structure='dense'"
+                "many items have one, the utilities; fit with structure='dense'"
             )
         return processes[0]
 
     def free(self, fixed: Mapping[str, Any]) -> list[str]:
         """Hyperparameters that are to be found."""
-        sites = survey(*_shaped(self._sample))
-        return [s.name for s in sites if not s.observed and s.name != self.latent and s.name not in fixed]
+        return [s.name for s in self._sample[2] if not s.observed and s.name not in (self.latent, *fixed)]
 
     def _whole(self, values: Mapping[str, Any]) -> Program:
-        """The program with all data, closed over: their graphs are too large to be flattened."""
+        """The program with all data, closed over and so never compiled: JAX would ask graphs for matrices of all their nodes."""
         call, _ = Call.split(partial(self.program, *self.args, **self.kwargs), (), {})
-        observed = tuple(site.name for site in survey(*_shaped(self._sample)) if site.observed)
-        layout = Layout(((self.latent, (self.data.num_entities,)),), (), observed)
-        return _Whole(call, layout, (), dict(values))
+        observed = tuple(site.name for site in self._sample[2] if site.observed)
+        layout = Layout(((self.latent, (self.data.num_items,)),), (), observed)
+        return Program(call, layout, (), dict(values))
 
     def learnable(self, fixed: Mapping[str, Any]) -> dict[str, "Learnable"]:
-        """The parts of the prior whose covariances among some entities depend on all."""
-        program = self._whole(fixed)
-        sites = program.sites(jnp.zeros(self.data.num_entities))
+        """The parts of the prior whose covariances among some items depend on all."""
+        sites = self._whole(fixed).sites(jnp.zeros(self.data.num_items))
         found = {}
         for name, part in self._parts(sites[self.latent]["fn"].covariance).items():
             if part.depends_on_others:
@@ -200,12 +155,12 @@ class LargeProblem:
         return found
 
     def _parts(self, covariance: Any) -> Mapping[str, Any]:
-        """Parts by name, none of them a matrix of all entities."""
+        """Parts by name, none of them a matrix of all items."""
         parts: Mapping[str, Any] = getattr(covariance, "parts", {self.latent: covariance})
         for name, part in parts.items():
             if part.is_matrix:
                 raise DataError(
-                    f"the part {name!r} of the prior is a {type(part).__name__}, a matrix of all entities; make the parts of a program for "
+                    f"the part {name!r} of the prior is a {type(part).__name__}, a matrix of all items; make the parts of a program for "
                     "so many as those of relpref.models do, or fit with structure='dense'"
                 )
         return parts
@@ -213,46 +168,44 @@ class LargeProblem:
     def reduced(
         self, positions: Positions, tables: Mapping[str, Any], spare: int = 0
     ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
-        """The program of some entities, with what covariances of parts of its prior are among these.
+        """The program of some items, with what parts of its prior are among these: tables, or matrices.
 
-        ``spare`` entities more, which no answer is about, change nothing but the shape, for which a program is compiled.
+        ``spare`` items more, which no answer is about, change nothing but the shape, for which a program is compiled.
         """
+        known = {
+            name: Known(scipy.linalg.block_diag(one, np.eye(spare))) if isinstance(one, np.ndarray) else one
+            for name, one in tables.items()
+        }
         args, kwargs = self.called_with(marginal(self.data, positions, spare))
         program = self.program
         while isinstance(program, partial):  # keywords are looked at, such as the likelihood
             args, kwargs, program = (*program.args, *args), {**program.keywords, **kwargs}, program.func
-        return Reduced(program), args, {**kwargs, "tables": dict(tables)}
+        return Reduced(program), args, {**kwargs, "tables": known}
 
     def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> LargeReading:
-        """What the program is at given hyperparameters; with a line for each long solve, now and later, if ``progress_bar``.
-
-        Raises
-        ------
-        UnsupportedProgramError
-            If an answer looks at more than two utilities.
-        """
+        """What the program is at given hyperparameters; with a line for each long solve, now and later, if ``progress_bar``."""
         reading = self._whole(values).read(in_memory=False)
         number = len(reading.offset)
         rows = SparseRows.find(
-            lambda vector: reading.projection.apply(jnp.asarray(vector)), (number, self.data.num_entities)
+            lambda vector: reading.projection.apply(jnp.asarray(vector)), (number, self.data.num_items)
         )
         if rows is None:
             raise UnsupportedProgramError(
-                "an answer of the program looks at other utilities than those of two entities, which programs for so many entities "
+                "an answer of the program looks at other utilities than those of two items, which programs for so many items "
                 "may not do; fit with structure='dense'"
             )
         parts = self._parts(reading.covariance.blocks[0])
-        prior = {name: shown(part, name, progress_bar) for name, part in parts.items()}
-        ends, entries = np.asarray(rows.column).T, np.asarray(rows.entry).T
-        return LargeReading(NamedSum(prior), reading.observations, np.asarray(reading.offset), ends, entries)
+        prior = NamedSum({name: shown(part, name, progress_bar) for name, part in parts.items()})
+        arrays = (np.asarray(array) for array in (reading.offset, rows.column, rows.entry))
+        return LargeReading(prior, reading.observations, *arrays)
 
     def subset(self, most_touched: int, most_answers: int, rng: np.random.Generator) -> PreferenceData:
-        """The data with so many answers, drawn at random, that no more than so many entities are touched."""
+        """The data with so many answers, drawn at random, that no more than so many items are touched."""
         data = self.data
         if data.num_comparisons <= most_answers and len(touched(data)) <= most_touched:
             return data
         seen: set[int] = set()
-        rows = []
+        rows: list[int] = []
         for row in rng.permutation(data.num_comparisons):
             both = {int(data.winner[row]), int(data.loser[row])}
             if len(seen | both) <= most_touched:
@@ -271,46 +224,28 @@ def shown(covariance: Any, name: str, progress_bar: bool) -> Any:
         raise DataError(f"part {name!r} of the prior: {error}") from None
 
 
-def _shaped(sample: tuple[Call, tuple[Any, ...]]) -> tuple[Call, Any]:
-    return sample[0], shapes_of(sample[1])
-
-
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Known:
-    """Covariances of some entities by a part of the prior, whatever its hyperparameters are.
-
-    Attributes
-    ----------
-    matrix : array, shape (t, t)
-    """
+    """Covariances of some items by a part of the prior, shape (t, t), whatever its hyperparameters are."""
 
     matrix: Any
 
     def at(self, part: Any) -> Dense:
         return Dense(real(self.matrix))
 
-    def padded(self, spare: int) -> "Known":
-        """With entities more that are independent of all others."""
-        return Known(scipy.linalg.block_diag(self.matrix, np.eye(spare))) if spare else self
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Table:
-    """Covariances of t entities as a function of a kernel's one hyperparameter v, Σ_k T_k(y) C_k with Chebyshev's polynomials T_k.
+    """Covariances of t items as a function of a kernel's one hyperparameter v, Σ_k T_k(y) C_k with Chebyshev's polynomials T_k.
 
-    Attributes
-    ----------
-    center, reach : float
-        y = (log v − center)/reach, which is held within −1 and 1.
-    coefficients : array, shape (k, t, t)
-        C; a single one where there is nothing to be learned.
+    y = (log v − centre)/reach is held within −1 and 1.
     """
 
     centre: Any
     reach: Any
-    coefficients: Any
+    coefficients: Any  # C, shape (k, t, t); a single one where there is nothing to be learned
 
     def at(self, part: Any) -> Dense:
         """At the hyperparameters of a part of the prior, scaled as it is."""
@@ -333,11 +268,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A program of some entities of many.
-
-    ``tables`` hold what parts of its prior are among these; with None of them utilities are independent, for whoever
-    only looks at the sites.
-    """
+    """A program of some items of many, with tables of its prior's parts; with None utilities are independent, to look at the sites."""
 
     program: Model
 
@@ -347,7 +278,7 @@ class Reduced:
 
 
 class _Replaced(Messenger):
-    """Puts covariances from tables in place of those that a program makes of all entities."""
+    """Puts covariances from tables in place of those that a program makes of all items."""
 
     def __init__(self, tables: Mapping[str, Any] | None) -> None:
         super().__init__()
@@ -366,17 +297,11 @@ class _Replaced(Messenger):
 
 
 def touched(data: PreferenceData) -> NDArray[np.int64]:
-    """Positions of the entities that occur in answers, ascending.
-
-    Raises
-    ------
-    DataError
-        If there are no answers.
-    """
+    """Positions of the items that occur in answers, ascending; DataError if there are none."""
     found = np.unique(np.concatenate([data.winner, data.loser])).astype(np.int64)
     if not len(found):
         raise DataError(
-            "the data has no answers; so many entities can be fitted only with some: ask first about a few that you choose"
+            "the data has no answers; so many items can be fitted only with some: ask first about a few that you choose"
         )
     return found
 
@@ -396,29 +321,15 @@ _LOWER, _UPPER, _DRAWS = 0.0062, 0.9938, 4000
 
 
 class Learnable(NamedTuple):
-    """A part of the prior whose covariances among some entities depend on all, and what is to be learned of it.
-
-    Attributes
-    ----------
-    name : str
-    part : GraphCovariance
-    sites : dict from the kernel's hyperparameter to the program's site
-    priors : dict from site to distribution
-    """
+    """A part of the prior whose covariances among some items depend on all, and what is to be learned of it."""
 
     name: str
-    part: Any
-    sites: Mapping[str, str]
-    priors: Mapping[str, Any]
+    part: Any  # GraphCovariance
+    sites: Mapping[str, str]  # of the program, by the kernel's hyperparameter
+    priors: Mapping[str, Any]  # by site
 
     def table(self, positions: Positions, fixed: Mapping[str, Any], progress_bar: bool) -> Table:
-        """Covariances of some entities over the range of the hyperparameter to be found; at the known ones if none is.
-
-        Raises
-        ------
-        DataError
-            If several hyperparameters of the kernel are to be found, or one that is no positive scalar.
-        """
+        """Covariances of some items over the range of the hyperparameter to be found; at the known ones if none is."""
         free = [key for key, site in self.sites.items() if site not in fixed]
         if not free:
             known = {key: float(fixed[site]) for key, site in self.sites.items()}
@@ -428,7 +339,7 @@ class Learnable(NamedTuple):
         if len(self.sites) > 1 or prior.shape():
             raise DataError(
                 f"relation {self.name!r}: {type(self.part.kernel).__name__} has the hyperparameters {', '.join(self.sites)}; for so many "
-                "entities one positive number can be learned: fix them with fixed={site: value}"
+                "items one positive number can be learned: fix them with fixed={site: value}"
             )
         lower, upper = _range(prior)
         if not 0 < lower < upper < np.inf:
@@ -460,3 +371,85 @@ def _range(prior: Any) -> tuple[float, float]:
     except (NotImplementedError, ImportError):  # numpyro says it in both ways
         draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)))
         return float(np.quantile(draws, _LOWER)), float(np.quantile(draws, _UPPER))
+
+
+Asked = TypeVar("Asked", bound=Posterior)
+
+
+def answered(posterior: Asked) -> Asked:
+    """A posterior itself where there is a matrix of its covariance; else that of the items that answers are about.
+
+    That is a posterior of all answers by the same program, with the prior that these items have among all of them, at the same
+    hyperparameters, which are fixed. A DataError or UnsupportedProgramError says why there is none.
+    """
+    if not posterior.large or not isinstance(posterior, UtilityPosterior):
+        return posterior
+    origin = posterior.origin
+    if posterior.quick_answers:
+        raise DataError("the posterior has answers that came by quick updates; call update() first")
+    if origin is None or not origin.engine:
+        raise UnsupportedProgramError(
+            "the posterior does not know its program, which says what an answer's probability is; fit in this session, or with a "
+            "program of relpref.models before saving"
+        )
+    positions = touched(posterior.data)
+    if len(positions) > MAX_ITEMS_OF_ANSWERS:
+        raise DataError(
+            f"answers are about {len(positions)} items, and what is said of answers needs a matrix of these, which may be {MAX_ITEMS_OF_ANSWERS}; fit the "
+            "answers about fewer (data.select_comparisons), or look at beliefs alone, without answers: posterior.about(labels)"
+        )
+    problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
+    with jax.enable_x64(True):
+        reading = problem.read(problem.known(posterior.hyperparameters))
+        blocks = reading.blocks(positions)
+    program, args, kwargs = problem.reduced(positions, blocks)
+    data = preference_data(args, kwargs)
+    assert data is not None  # as it was among those of the whole program
+    engine = origin.engine.changed(program, structure="dense", fixed=dict(posterior.hyperparameters))
+    some = posterior.subset(positions)
+    # Nothing is searched for any more.
+    info = {name: value for name, value in some.info.items() if name != "evaluations"}
+    origin = replace(origin, program=program, args=args, kwargs=kwargs, engine=engine)
+    found: Any = replace(some, data=data, origin=origin, info=info)
+    return found
+
+
+def approximations(posterior: Posterior) -> list[str]:
+    """What was done without a matrix of all items, and what of it is only near; nothing where there was such a matrix."""
+    info = posterior.info
+    if info.get("structure") != "sparse":
+        return []
+    number, touched = info["entities"], info["touched"]
+    many = info.get("space") == "sparse"
+    how = (
+        "by the sparse precision of their posterior"
+        if many
+        else f"only one of the {touched} that answers are about, from which the others follow exactly"
+    )
+    said = [f"The structure is sparse: there is no matrix of all {number} items, {how}."]
+    if many:
+        said.append(
+            f"Of the uncertainty about what answers compare the largest relative error is {info['gap_sd_error']:.2g}; it moves mean utilities by up to "
+            f"{info['mean_error']:.2g}, where the noise of an answer is 1; the standard error of the log evidence is {info['log_evidence_error']:.2g}."
+        )
+    if info.get("attributes_left_out"):
+        said.append(
+            f"The attributes' covariance is one of low rank; it leaves out {info['attributes_left_out']:.2g} of the variance."
+        )
+    if info.get("scale_error"):
+        said.append(
+            f"The scale of a relation was estimated from random vectors, with a relative standard error of {info['scale_error']:.2g}: by "
+            "so much its amplitude may differ from that of a smaller fit."
+        )
+    searched, answers = info.get("searched_answers"), getattr(posterior, "data", None)
+    if searched is not None and answers is not None and searched < answers.num_answers:
+        said.append(
+            f"Hyperparameters were searched for by {searched} of the {answers.num_answers} answers, drawn at random; the posterior itself "
+            "knows all of them."
+        )
+    if info.get("at_boundary"):
+        said.append(
+            f"The search ended where its range ends, at {info['at_boundary']}: the answers ask for a value beyond what the prior takes to be "
+            "plausible."
+        )
+    return said

@@ -1,6 +1,6 @@
-"""The Gaussian posterior of all utilities: a covariance that is never written out."""
+"""The Gaussian posterior of all utilities by a sparse precision: a covariance that is never written out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -9,125 +9,51 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.csgraph
-import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import DataError, InferenceError
 from relpref.infer.large.covariance import PosteriorCovariance
+from relpref.infer.sites import Marginals
 from relpref.linalg import block_cg
 from relpref.linalg.cg import cores, in_threads
+from relpref.linalg.factor import symmetric_lu
 
 Floats = NDArray[np.float64]
+Noise = tuple[Floats, Floats]  # draws from N(0, Q), shape (R·n, N), and from N(0, I), shape (m, N)
 
-_WIDEST = 32  # columns in a block: wide enough to read the matrix seldom, narrow enough to stay in the cache
-_NARROWEST = 8  # what a thread of its own is worth
+_DENSE = 3000  # unknowns up to which a dense factor is cheaper than iterations
+_COLUMNS = 64  # that are solved for together
+_CHUNK = 2**22  # numbers of an intermediate array at a time
+# Columns of a block: wide enough to read the matrix seldom, narrow enough to stay in the cache; and what a thread of its own is worth.
+_WIDEST, _NARROWEST = 32, 8
 _MOST_STEPS = 5000
-_RAISED = 1e-12
-
-
-class Preconditioner:
-    """M of conjugate gradients: the diagonal of S, and in some diagonal blocks more of it.
-
-    A diagonal alone takes thousands of steps where ranges are long on a chain or a tree; factors of their precisions are sparse.
-
-    Parameters
-    ----------
-    diagonal : array, shape (d,)
-    blocks : sequence of (slice, scipy sparse array)
-        Rows, and positive definite matrices whose factors are sparse; their diagonals are replaced by that of S.
-    """
-
-    def __init__(self, diagonal: Floats, blocks: Sequence[tuple[slice, Any]] = ()) -> None:
-        self._inverse = 1 / diagonal[:, None]
-        self._factors = []
-        for rows, block in blocks:
-            # Without answers a small shift would leave a singular matrix.
-            raised = diagonal[rows] * (1 + _RAISED) - block.diagonal()
-            matrix = scipy.sparse.csc_array(block + scipy.sparse.diags_array(raised))
-            factor = scipy.sparse.linalg.splu(
-                matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-            )
-            self._factors.append((rows, factor))
-
-    def __call__(self, block: Any, out: Any) -> Any:
-        """M⁻¹ times a block, written into ``out``."""
-        np.multiply(block, self._inverse, out=out)
-        for rows, factor in self._factors:
-            out[rows] = factor.solve(np.ascontiguousarray(block[rows]))
-        return out
-
-
-def solve_precision(
-    matrix: Any, precondition: Preconditioner, rhs: Floats, start: Floats | None, tol: float
-) -> Floats:
-    """Solve S X = B for a sparse symmetric positive definite S by conjugate gradients.
-
-    Parameters
-    ----------
-    matrix : scipy CSR array, shape (d, d)
-        S.
-    precondition : Preconditioner
-    rhs : array, shape (d, k)
-    start : array, shape (d, k), optional
-        First guess.
-    tol : float
-        Bound on √(rᵀM⁻¹r / bᵀM⁻¹b) of each column.
-
-    Raises
-    ------
-    InferenceError
-        If it is out of reach.
-    """
-    solution = np.empty_like(rhs)
-    width = int(np.clip(-(-rhs.shape[1] // cores()), _NARROWEST, _WIDEST))
-    parts = [slice(first, first + width) for first in range(0, rhs.shape[1], width)]
-
-    def solve(part: slice) -> None:
-        found = block_cg(
-            lambda block, _: matrix @ block,
-            np.array(rhs[:, part]),
-            precondition=precondition,
-            start=None if start is None else start[:, part],
-            tol=tol,
-            max_steps=_MOST_STEPS,
-        )
-        if not np.all(found.residual <= tol):
-            raise InferenceError(
-                f"conjugate gradients left a residual of {np.max(found.residual):.2g} after {found.steps} products with the "
-                f"posterior precision of {len(rhs)} unknowns, {tol:.2g} was asked for; shorter ranges, smaller "
-                "amplitudes, fewer links or a larger tolerance make that easier",
-                found,
-            )
-        solution[:, part] = found.values
-
-    for _ in in_threads(solve, parts):
-        pass
-    return solution
-
-
-Whole = NDArray[np.integer]
-
-_DENSE = 3000  # unknowns
+_RAISED, _ROUNDING = 1e-12, 1e-14
+# ∫₀¹ f(λ) dλ with λ = x⁵ and twelve Gauss-Legendre nodes: log(1 + e) = ∫ e/(1 + λe) dλ comes out within 1e-4 up to e = 100 and
+# within 0.02 up to 1e4.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_POSITIONS = ((1 + _NODES) / 2) ** 5
+_LENGTHS = 2.5 * _WEIGHTS * ((1 + _NODES) / 2) ** 4
+# Tolerances of the samples' solves, in sweeps and for the determinant: their own error is far larger.
+_LOOSE, _LOOSER = 1e-5, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Latents:
     """One vector g_r ~ N(0, Q_r⁻¹) for each of R relations and w ~ N(0, I) for the attributes; answers see A u.
 
-    The entities' own parts are a relation without links: Q_r = I/scale_r.
-
-    Vectors over all g_r have shape (R·n,) and lie one after the other.
+    The items' own parts are a relation without links: Q_r = I/scale_r. Vectors over all g_r have shape (R·n,) and lie one after
+    the other.
 
     Parameters
     ----------
     size : int
-        Number of entities n.
+        Number of items n.
     relations : mapping from name to SparsePrecision or Identity
         Q_r = (Δ_r + s_r I)/scale_r, or I/scale_r.
     factors : mapping from name to array, shape (n, r)
         Their columns together are Φ.
     column : array of int, shape (m, 2)
-        Entities that each row of A looks at, two different ones.
+        Items that each row of A looks at, two different ones.
     entry : array, shape (m, 2)
         With which weight; 0 where there is none.
     """
@@ -135,18 +61,12 @@ class Latents:
     size: int
     relations: Mapping[str, Any]
     factors: Mapping[str, Floats]
-    column: Whole
+    column: NDArray[np.integer]
     entry: Floats
 
     @classmethod
-    def of(cls, parts: Mapping[str, Any], column: Whole, entry: Floats) -> "Latents":
-        """Sort the parts; what has the scale 0 is left out.
-
-        Raises
-        ------
-        DataError
-            If a part is neither a sparse precision nor of low rank.
-        """
+    def of(cls, parts: Mapping[str, Any], column: ArrayLike, entry: ArrayLike) -> "Latents":
+        """Sort the parts of the prior; what has the scale 0 is left out, and DataError names what has no sparse form."""
         relations: dict[str, Any] = {}
         factors: dict[str, Floats] = {}
         if not parts:
@@ -160,14 +80,14 @@ class Latents:
                 factors[name] = part.factor
             else:
                 raise DataError(
-                    f"the part {name!r} of the prior is a {type(part).__name__}; many answers about many entities need a sparse "
+                    f"the part {name!r} of the prior is a {type(part).__name__}; many answers about many items need a sparse "
                     "precision or a low rank (relpref.linalg.nystrom makes one of a kernel)"
                 )
-        column, entry = np.array(column), np.array(entry, dtype=np.float64)
-        same = column[:, 0] == column[:, 1]
-        entry[same] = np.stack([entry[same].sum(axis=1), np.zeros(np.count_nonzero(same))], axis=1)
-        column[same, 1] = (column[same, 0] + 1) % size
-        return cls(size, relations, factors, column, entry)
+        columns, entries = np.array(column, dtype=np.intp), np.array(entry, dtype=np.float64)
+        same = columns[:, 0] == columns[:, 1]
+        entries[same] = np.stack([entries[same].sum(axis=1), np.zeros(np.count_nonzero(same))], axis=1)
+        columns[same, 1] = (columns[same, 0] + 1) % size
+        return cls(size, relations, factors, columns, entries)
 
     @property
     def copies(self) -> int:
@@ -198,32 +118,22 @@ class Latents:
         return np.asarray(self.projection @ self.factor)
 
     @cached_property
-    def precisions(self) -> tuple[Any, ...]:
-        """The Q_r as scipy CSR arrays, shape (n, n)."""
-        return tuple(part.inverse() for part in self.relations.values())
+    def blocks(self) -> list[tuple[slice, Any, Any]]:
+        """For each relation its rows, Q_r as a scipy CSR array, and the covariance itself."""
+        places = [slice(place * self.size, (place + 1) * self.size) for place in range(self.copies)]
+        parts = list(self.relations.values())
+        return list(zip(places, [part.inverse() for part in parts], parts, strict=True))
 
     @cached_property
     def prior(self) -> Any:
         """The Q_r on a diagonal, scipy CSR, shape (R·n, R·n)."""
         if not self.relations:
             return scipy.sparse.csr_array((0, 0))
-        return scipy.sparse.csr_array(scipy.sparse.block_diag(self.precisions, format="csr"))
-
-    @cached_property
-    def factorised_blocks(self) -> list[tuple[slice, Any]]:
-        """Rows of the relations whose factors are about as sparse as they are, and their Q_r."""
-        ranges = [slice(place * self.size, (place + 1) * self.size) for place in range(self.copies)]
-        each = zip(ranges, self.precisions, self.relations.values(), strict=True)
-        return [(rows, precision) for rows, precision, part in each if part.is_treelike]
+        precisions = [precision for _, precision, _ in self.blocks]
+        return scipy.sparse.csr_array(scipy.sparse.block_diag(precisions, format="csr"))
 
     def precision(self, weights: Floats) -> Any:
-        """S = Q + (11ᵀ) ⊗ AᵀTA, what is left of the posterior precision when w is known; scipy CSR, shape (R·n, R·n).
-
-        Parameters
-        ----------
-        weights : array, shape (m,)
-            Diagonal of T.
-        """
+        """S = Q + (11ᵀ) ⊗ AᵀTA, the posterior precision of the g_r given w, T = diag(weights); scipy CSR, shape (R·n, R·n)."""
         gram = self.projection.T @ (scipy.sparse.diags_array(weights) @ self.projection)
         together = scipy.sparse.kron(np.ones((self.copies, self.copies)), gram, format="csr")
         return scipy.sparse.csr_array(self.prior + together)
@@ -237,20 +147,19 @@ class Latents:
         if np.any(self.entry.sum(axis=1) != 0):
             return None
         answers = abs(self.projection).T @ abs(self.projection)
-        blocks = []
-        for precision in self.precisions:
+        found = []
+        for _, precision, _ in self.blocks:
             number, label = scipy.sparse.csgraph.connected_components(
                 abs(precision) + answers, directed=False
             )
             entries = (np.ones(self.size), label, np.arange(self.size + 1))
-            blocks.append(scipy.sparse.csr_array(entries, shape=(self.size, number)))
-        return scipy.sparse.csr_array(scipy.sparse.block_diag(blocks, format="csr"))
+            found.append(scipy.sparse.csr_array(entries, shape=(self.size, number)))
+        return scipy.sparse.csr_array(scipy.sparse.block_diag(found, format="csr"))
 
     @cached_property
     def known_inverse(self) -> Floats:
         """One over the eigenvalues of `components`, by rows, shape (R·n, 1)."""
-        values = [part.row_sum for part in self.relations.values()]
-        return np.repeat(values, self.size)[:, None]
+        return np.repeat([part.row_sum for part in self.relations.values()], self.size)[:, None]
 
     def spread(self, vectors: Floats) -> Floats:
         """The same (n, k) for every relation, shape (R·n, k)."""
@@ -260,31 +169,18 @@ class Latents:
         """Sum over relations of an (R·n, k) array, shape (n, k)."""
         return vectors.reshape(self.copies, self.size, vectors.shape[1]).sum(axis=0)
 
-    def noise(self, generator: np.random.Generator, number: int) -> Floats:
-        """Draws from N(0, Q), shape (R·n, number): a Laplacian's root is its weighted incidence matrix, nothing is factorised."""
+    def noise(self, generator: np.random.Generator, number: int) -> Noise:
+        """So many draws; a Laplacian's root is its weighted incidence matrix, nothing is factorized."""
         drawn = np.empty((self.copies * self.size, number))
-        for place, (precision, part) in enumerate(zip(self.precisions, self.relations.values(), strict=True)):
+        for rows, precision, part in self.blocks:
             edges = scipy.sparse.triu(-precision, 1, format="coo")
             source, target = edges.coords
             across, within = np.sqrt(edges.data), np.sqrt(1 / part.row_sum)
-            block = drawn[place * self.size : (place + 1) * self.size]
             for column in range(number):
                 flow = across * generator.standard_normal(len(across))
-                block[:, column] = np.bincount(source, flow, self.size) - np.bincount(target, flow, self.size)
-                block[:, column] += within * generator.standard_normal(self.size)
-        return drawn
-
-
-_COLUMNS = 64  # that are solved for together
-_CHUNK = 2**22  # numbers of an intermediate array at a time
-# ∫₀¹ f(λ) dλ with λ = x⁵ and twelve Gauss-Legendre nodes: log(1 + e) = ∫ e/(1 + λe) dλ comes out within 1e-4 up to e = 100 and
-# within 0.02 up to 1e4.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
-_POSITIONS = ((1 + _NODES) / 2) ** 5
-_LENGTHS = 2.5 * _WEIGHTS * ((1 + _NODES) / 2) ** 4
-# Tolerances of the samples' solves, in sweeps and for the determinant: their own error is far larger.
-_LOOSE, _LOOSER = 1e-5, 1e-3
-_ROUNDING = 1e-14
+                ends = np.bincount(source, flow, self.size) - np.bincount(target, flow, self.size)
+                drawn[rows, column] = ends + within * generator.standard_normal(self.size)
+        return drawn, generator.standard_normal((len(self.column), number))
 
 
 class Estimate(NamedTuple):
@@ -295,42 +191,29 @@ class Estimate(NamedTuple):
 
 
 class Factorised:
-    """Products with S⁻¹, S = Q + (11ᵀ) ⊗ AᵀTA, by a dense Cholesky factor of S.
-
-    Parameters
-    ----------
-    latents : Latents
-    weights : array, shape (m,)
-        Diagonal of T.
-    """
+    """Products with S⁻¹, S = Q + (11ᵀ) ⊗ AᵀTA and T = diag(weights), by a dense Cholesky factor of S."""
 
     def __init__(self, latents: Latents, weights: Floats) -> None:
         self._latents = latents
         self._lower = scipy.linalg.cholesky(
             latents.precision(weights).toarray(), lower=True, overwrite_a=True
         )
+        self.deviations = np.zeros((len(weights), 0))
 
     def solve(self, rhs: Floats, purpose: str = "") -> Floats:
         return np.asarray(scipy.linalg.cho_solve((self._lower, True), rhs))
 
-    @property
-    def deviations(self) -> Floats:
-        return np.zeros((len(self._latents.column), 0))
-
     @cached_property
     def variances(self) -> Estimate:
-        """Squared rows of A V with V = (1ᵀ ⊗ I) L⁻ᵀ, so that entities that are nearly the same do not cancel."""
+        """Squared rows of A V with V = (1ᵀ ⊗ I) L⁻ᵀ, so that items that are nearly the same do not cancel."""
         latents = self._latents
         spread = latents.spread(np.eye(latents.size))
         white = scipy.linalg.solve_triangular(self._lower, spread, lower=True, overwrite_b=True).T
-        found = np.empty(len(latents.column))
         step = max(1, _CHUNK // max(1, white.shape[1]))
+        found = np.zeros(len(latents.column))
         for start in range(0, len(found), step):
             rows = slice(start, start + step)
-            first, second = (
-                latents.entry[rows, end, None] * white[latents.column[rows, end]] for end in (0, 1)
-            )
-            found[rows] = np.sum((first + second) ** 2, axis=1)
+            found[rows] = np.sum((latents.projection[rows] @ white) ** 2, axis=1)
         return Estimate(found, np.zeros_like(found))
 
     def half_log_ratio(self) -> Estimate:
@@ -342,31 +225,58 @@ class Factorised:
 class Iterative:
     """Products with S⁻¹ by conjugate gradients.
 
-    Parameters
-    ----------
-    latents : Latents
-    weights : array, shape (m,)
-        Diagonal of T.
-    tol : float
-        See `solve_precision`.
-    last : dict, optional
-        Where solutions are kept, by purpose.
+    ``tol`` bounds √(rᵀM⁻¹r / bᵀM⁻¹b) of each column, M the preconditioner; ``last`` keeps solutions to start from, by purpose.
     """
 
     def __init__(
         self, latents: Latents, weights: Floats, tol: float, last: dict[str, Floats] | None = None
     ) -> None:
-        self._latents, self._tol = latents, tol
+        self._latents, self._weights, self._tol = latents, weights, tol
         self._last = {} if last is None else last
         self._matrix = latents.precision(weights)
-        self._precondition = Preconditioner(self._matrix.diagonal(), latents.factorised_blocks)
+        diagonal = self._matrix.diagonal()
+        self._inverse, self._factors = 1 / diagonal[:, None], []
+        # A diagonal alone takes thousands of steps where ranges are long on a chain or a tree; their factors are sparse.
+        for rows, block, part in latents.blocks:
+            if part.is_treelike:
+                # Without answers a small shift would leave a singular matrix.
+                raised = diagonal[rows] * (1 + _RAISED) - block.diagonal()
+                self._factors.append((rows, symmetric_lu(block + scipy.sparse.diags_array(raised))))
+
+    def _precondition(self, block: Any, out: Any) -> Any:
+        """M⁻¹ times a block: the diagonal of S, and in blocks with a sparse factor more of it."""
+        np.multiply(block, self._inverse, out=out)
+        for rows, factor in self._factors:
+            out[rows] = factor.solve(np.ascontiguousarray(block[rows]))
+        return out
 
     def solve(self, rhs: Floats, purpose: str = "", tol: float = 0.0) -> Floats:
         """S⁻¹ times an array; what is constant on components is divided by its eigenvalue."""
-        start = self._last.get(purpose)
         rest, known = self._split(rhs)
-        rest = solve_precision(self._matrix, self._precondition, rest, start, max(tol, self._tol))
-        found = self._split(rest)[0]
+        start, tol, found = self._last.get(purpose), max(tol, self._tol), np.empty_like(rhs)
+        width = int(np.clip(-(-rhs.shape[1] // cores()), _NARROWEST, _WIDEST))
+
+        def solve(part: slice) -> Any:
+            return block_cg(
+                lambda block, _: self._matrix @ block,
+                np.array(rest[:, part]),
+                precondition=self._precondition,
+                start=None if start is None else start[:, part],
+                tol=tol,
+                max_steps=_MOST_STEPS,
+            )
+
+        parts = [slice(first, first + width) for first in range(0, rhs.shape[1], width)]
+        for part, solved in in_threads(solve, parts):
+            if not np.all(solved.residual <= tol):
+                raise InferenceError(
+                    f"conjugate gradients left a residual of {np.max(solved.residual):.2g} after {solved.steps} products with the "
+                    f"posterior precision of {len(rhs)} unknowns, {tol:.2g} was asked for; shorter ranges, smaller "
+                    "amplitudes, fewer links or a larger tolerance make that easier",
+                    solved,
+                )
+            found[:, part] = solved.values
+        found = self._split(found)[0]
         if purpose:
             self._last[purpose] = found
         return found + known * self._latents.known_inverse
@@ -383,40 +293,12 @@ class Iterative:
         return rest * (np.max(np.abs(rest), axis=0, initial=0.0) > rounding), known
 
 
-class Noise(NamedTuple):
-    """The random numbers of a fit, the same in every sweep: so there is a fixed point.
-
-    Attributes
-    ----------
-    prior : array, shape (R·n, N)
-        Draws from N(0, Q).
-    rows : array, shape (m, N)
-        Standard normal.
-    """
-
-    prior: Floats
-    rows: Floats
-
-    @classmethod
-    def draw(cls, latents: Latents, generator: np.random.Generator, samples: int) -> "Noise":
-        return cls(
-            latents.noise(generator, samples), generator.standard_normal((len(latents.column), samples))
-        )
-
-
 class Sampled(Iterative):
     """By conjugate gradients and samples x = S⁻¹(Q^½ ε + Aᵀ T^½ ε'), whose covariance is S⁻¹ (Papandreou & Yuille 2010).
 
-    Each gap's variance is Rao-Blackwellised: exact given everything but the two entities, plus the variance over the samples of
-    its mean given the others (Sidén et al. 2018, "Efficient covariance approximations for large sparse precision matrices").
-
-    Parameters
-    ----------
-    latents, weights, tol, last
-        As of `Iterative`.
-    noise : Noise
-    loose : float
-        Tolerance of the samples' solves.
+    Each gap's variance is Rao-Blackwellised: exact given everything but the two items, plus the variance over the samples of
+    its mean given the others (Sidén et al. 2018, "Efficient covariance approximations for large sparse precision matrices"). The noise
+    is the same in every sweep, so that there is a fixed point; ``loose`` is the tolerance of the samples' solves.
     """
 
     def __init__(
@@ -429,7 +311,7 @@ class Sampled(Iterative):
         loose: float = _LOOSE,
     ) -> None:
         super().__init__(latents, weights, tol, last)
-        self._weights, self._noise, self._loose = weights, noise, loose
+        self._noise, self._loose = noise, loose
 
     @cached_property
     def variances(self) -> Estimate:
@@ -441,13 +323,13 @@ class Sampled(Iterative):
 
     @property
     def deviations(self) -> Floats:
-        """From the squared conditional means."""
+        """Changes of the variances where each sample is left out in turn, shape (m, N)."""
         squared = self._conditional[1] ** 2
         return np.asarray((squared - np.mean(squared, axis=1, keepdims=True)) / squared.shape[1])
 
     def half_log_ratio(self) -> Estimate:
         """½ ∫₀¹ tr((Q + λAᵀTA)⁻¹ AᵀTA) dλ, the trace being the sum of the gaps' variances times their precisions."""
-        each = np.zeros(self._noise.rows.shape[1])
+        each = np.zeros(self._noise[1].shape[1])
         for position, length in sorted(zip(_POSITIONS, _LENGTHS, strict=True), reverse=True):
             weights = position * self._weights
             part = Sampled(self._latents, weights, self._tol, self._last, self._noise, _LOOSER)
@@ -457,18 +339,16 @@ class Sampled(Iterative):
 
     @cached_property
     def _conditional(self) -> tuple[Floats, Floats]:
-        """Each gap given everything but its two entities: its variance, shape (m,), and its mean at each sample, shape (m, N)."""
-        latents = self._latents
-        root = np.sqrt(self._weights)[:, None]
-        pull = latents.projection.T @ (root * self._noise.rows)
-        rhs = self._noise.prior + latents.spread(pull)
+        """Each gap given everything but its two items: its variance, shape (m,), and its mean at each sample, shape (m, N)."""
+        latents, (prior, rows) = self._latents, self._noise
+        pull = latents.projection.T @ (np.sqrt(self._weights)[:, None] * rows)
+        rhs = prior + latents.spread(pull)
         drawn = self.solve(rhs, "samples", self._loose)
         # The block of S at the 2R unknowns of a pair, and the combination of them that is the gap.
-        inside = (latents.size * np.arange(latents.copies)[:, None] + latents.column[:, None, :]).reshape(
-            len(root), -1
-        )
-        rows, columns = np.broadcast_arrays(inside[:, :, None], inside[:, None, :])
-        blocks = np.asarray(self._matrix[rows.ravel(), columns.ravel()]).reshape(rows.shape)
+        copies = latents.size * np.arange(latents.copies)[:, None]
+        inside = (copies + latents.column[:, None, :]).reshape(len(rows), -1)
+        at = np.broadcast_arrays(inside[:, :, None], inside[:, None, :])
+        blocks = np.asarray(self._matrix[at[0].ravel(), at[1].ravel()]).reshape(at[0].shape)
         gap = np.tile(latents.entry, latents.copies)
         weights = np.linalg.solve(blocks, gap[:, :, None])[:, :, 0]
         # x_I − S_II⁻¹ (S x)_I is the mean of x_I given the others, and S x is the right-hand side.
@@ -478,52 +358,20 @@ class Sampled(Iterative):
         return np.sum(gap * weights, axis=1), mean
 
 
-def exact_variances(latents: Latents, relations: "Factorised | Iterative") -> Floats:
-    """Of the gaps given the attributes' weights, shape (m,): one solve for each entity that a row looks at."""
-    touched = np.unique(latents.column)
-    place = np.searchsorted(touched, latents.column)
-    found = np.zeros(len(place))
-    for first in range(0, len(touched), _COLUMNS):
-        some = touched[first : first + _COLUMNS]
-        units = np.zeros((latents.size, len(some)))
-        units[some, np.arange(len(some))] = 1.0
-        columns = latents.total(relations.solve(latents.spread(units)))
-        for end, other in ((0, 1), (1, 0)):
-            here = np.flatnonzero((place[:, end] >= first) & (place[:, end] < first + len(some)))
-            column, entry = place[here, end] - first, latents.entry[here]
-            found[here] += entry[:, end] ** 2 * columns[latents.column[here, end], column]
-            # Σ_ij of a pair is met from both ends.
-            found[here] += entry[:, 0] * entry[:, 1] * columns[latents.column[here, other], column]
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class SparsePosterior(PosteriorCovariance):
     """Covariance of u = Σ_r g_r + Φ w under given sites; a covariance.
 
     The weights w are eliminated (Woodbury): with S⁻¹ the covariance of the g_r given w, and E = Φ − Σ_r (S⁻¹ (1 ⊗ AᵀTAΦ))_r,
     the covariance of w is (I + (AΦ)ᵀ T A E)⁻¹ and that of u is Σ_rr' (S⁻¹)_rr' + E cov(w) Eᵀ.
-
-    Attributes
-    ----------
-    latents : Latents
-    relations : Factorized or Iterative
-    weights : array, shape (m,)
-        Diagonal of T.
-    excess : array, shape (n, r)
-        E.
-    lower : array, shape (r, r)
-        Cholesky factor of the inverse of cov(w).
-    factor : float
-        What the covariance is multiplied by.
     """
 
     latents: Latents
-    relations: "Factorised | Iterative"
-    weights: Floats
-    excess: Floats
-    lower: Floats
-    factor: float = 1.0
+    relations: Any  # Factorised or Iterative
+    weights: Floats  # diagonal of T
+    excess: Floats  # E, shape (n, r)
+    lower: Floats  # Cholesky factor of the inverse of cov(w)
+    factor: float = 1.0  # what the covariance is multiplied by
 
     @classmethod
     def at(
@@ -534,31 +382,16 @@ class SparsePosterior(PosteriorCovariance):
         weights: ArrayLike,
         tol: float = 1e-8,
     ) -> Self:
-        """The posterior under sites that are known, as those of a saved fit.
-
-        Parameters
-        ----------
-        parts, column, entry
-            As for `fit`.
-        weights : array, shape (m,)
-            The sites' precisions times their counts.
-        tol : float
-            Of every solve.
-        """
-        latents = Latents.of(parts, np.asarray(column), np.asarray(entry, np.float64))
-        weights = np.asarray(weights, np.float64)
-        return cls.under(
-            latents,
-            Factorised(latents, weights) if latents.small else Iterative(latents, weights, tol),
-            weights,
-        )
+        """The posterior under known sites, whose precisions times counts are the weights; other arguments as of `sparse_ep.fit`."""
+        latents, weights = Latents.of(parts, column, entry), np.asarray(weights, np.float64)
+        solves = Factorised(latents, weights) if latents.small else Iterative(latents, weights, tol)
+        return cls.under(latents, solves, weights)
 
     def arrays(self) -> dict[str, Any]:
-        """What a file holds of it, by name."""
         return {"sparse/weights": self.weights}
 
     @classmethod
-    def under(cls, latents: Latents, relations: "Factorised | Iterative", weights: Floats) -> Self:
+    def under(cls, latents: Latents, relations: Any, weights: Floats) -> Self:
         if not latents.factors:
             return cls(latents, relations, weights, latents.factor, np.eye(0))
         pulled = latents.projection.T @ (weights[:, None] * latents.seen)
@@ -585,10 +418,9 @@ class SparsePosterior(PosteriorCovariance):
         rest = latents.spread(columns - latents.projection.T @ seen)
         solved = self.relations.solve(rest, purpose).reshape(latents.copies, *columns.shape)
         found = dict(zip(latents.relations, solved, strict=True))
-        first = 0
-        for name, factor in latents.factors.items():
-            found[name] = factor @ weights[first : first + factor.shape[1]]
-            first += factor.shape[1]
+        ends = np.cumsum([factor.shape[1] for factor in latents.factors.values()])
+        for (name, factor), some in zip(latents.factors.items(), np.split(weights, ends), strict=False):
+            found[name] = factor @ some
         return {name: part.reshape(given.shape) for name, part in found.items()}
 
     def block(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
@@ -596,47 +428,77 @@ class SparsePosterior(PosteriorCovariance):
         rows, columns = np.asarray(rows, dtype=np.intp), np.asarray(columns, dtype=np.intp)
         if rows.size < columns.size:
             return self.block(columns, rows).T
-        found = np.empty((rows.size, columns.size))
+        parts = [self.matmul(units)[rows] for _, units in self._units(columns)]
+        return np.hstack([np.empty((rows.size, 0)), *parts])
+
+    def _units(self, columns: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], Floats]]:
+        """Some columns of the identity at a time."""
         for first in range(0, columns.size, _COLUMNS):
             some = columns[first : first + _COLUMNS]
             units = np.zeros((self.size, some.size))
             units[some, np.arange(some.size)] = 1.0
-            found[:, first : first + _COLUMNS] = self.matmul(units)[rows]
-        return found
+            yield some, units
 
     def row_means(self, rows: ArrayLike) -> Floats:
         """Covariance of entries with the average of all, shape (r,)."""
         return self._averages[np.asarray(rows, dtype=np.intp)]
 
-    def average(self) -> float:
-        """Variance of the average of all."""
-        return float(self._averages.mean())
-
-    def shares(self, rows: ArrayLike) -> dict[str, Floats]:
-        """Covariance of each part of some entries with their total, shape (r,): one solve for each."""
-        rows = np.asarray(rows, dtype=np.intp)
-        found: dict[str, list[Floats]] = {}
-        for first in range(0, rows.size, _COLUMNS):
-            some = rows[first : first + _COLUMNS]
-            units = np.zeros((self.size, some.size))
-            units[some, np.arange(some.size)] = 1.0
-            for name, part in self.by_part(units).items():
-                found.setdefault(name, []).append(part[some, np.arange(some.size)])
-        return {name: np.concatenate(part) for name, part in found.items()}
-
     @cached_property
     def _averages(self) -> Floats:
         return self.matmul(np.full(self.size, 1 / self.size))
 
+    def shares(self, rows: ArrayLike) -> dict[str, Floats]:
+        """Covariance of each part of some entries with their total, shape (r,): one solve for each."""
+        found: dict[str, list[Floats]] = {}
+        for some, units in self._units(np.asarray(rows, dtype=np.intp)):
+            for name, part in self.by_part(units).items():
+                found.setdefault(name, []).append(part[some, np.arange(some.size)])
+        return {name: np.concatenate(part) for name, part in found.items()}
+
     def scaled(self, factor: float) -> Self:
         return replace(self, factor=self.factor * factor)
 
-    def gap_variances(self, relations: Estimate) -> Estimate:
+    def gap_variances(self) -> Estimate:
         """Of the rows of A u, shape (m,), from what they are with w known."""
+        value, error = self.relations.variances
         seen = self.latents.projection @ self.excess
         half = scipy.linalg.solve_triangular(self.lower, seen.T, lower=True)
-        return Estimate(relations.value + np.sum(half**2, axis=0), relations.error)
+        return Estimate(value + np.sum(half**2, axis=0), error)
 
-    def half_log_ratio(self, relations: Estimate) -> Estimate:
-        """Half the log ratio of prior to posterior volume, shape (), from what it is with w known."""
-        return Estimate(relations.value + np.sum(np.log(np.diagonal(self.lower))), relations.error)
+    def half_log_ratio(self) -> Estimate:
+        """Half the log ratio of prior to posterior volume, shape ()."""
+        value, error = self.relations.half_log_ratio()
+        return Estimate(value + np.sum(np.log(np.diagonal(self.lower))), error)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseSpace:
+    """The algebra of `relpref.infer.sites` by a sparse posterior precision, on the host; a factor is a `SparsePosterior`."""
+
+    latents: Latents
+    tol: float  # of every solve
+    noise: Noise | None  # None for dense factors
+    last: dict[str, Floats]  # solutions to start from
+
+    def factorise(self, precision: Any, _: Any = None) -> SparsePosterior:
+        weights = np.asarray(precision)
+        if self.noise is None:
+            return SparsePosterior.under(self.latents, Factorised(self.latents, weights), weights)
+        solves = Sampled(self.latents, weights, self.tol, self.last, self.noise)
+        return SparsePosterior.under(self.latents, solves, weights)
+
+    def marginals(self, factor: SparsePosterior, shift: Any, _: Any = None) -> Marginals:
+        """Without the determinant, which is needed once, at the end."""
+        found: Any = Marginals
+        return found(self.response(factor, shift), factor.gap_variances().value, np.zeros(()))
+
+    def response(self, factor: SparsePosterior, shift: Any, _: Any = None) -> Any:
+        """Posterior covariance of the projections times a vector."""
+        projection = self.latents.projection
+        return projection @ np.asarray(sum(factor.by_part(projection.T @ shift, "mean").values()))
+
+    def lasting(self, factor: SparsePosterior) -> SparsePosterior:
+        """Without the random numbers and the solutions that only further sweeps would need."""
+        if self.noise is None:
+            return factor
+        return replace(factor, relations=Iterative(self.latents, factor.weights, self.tol))

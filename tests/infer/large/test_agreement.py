@@ -1,4 +1,4 @@
-"""Every kind of relation and answer, and graphs that are hard: without matrices of all entities as with them."""
+"""Every kind of relation and answer, and graphs that are hard: without matrices of all items as with them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -111,14 +111,14 @@ def agree(data: PreferenceData, fixed: Mapping[str, Any], **kwargs: Any) -> Util
 def test_relations_and_answers_of_every_kind(name: str) -> None:
     relations, table, fixed = CASES[name]
     rng = np.random.default_rng(0)
-    entities = pd.DataFrame(rng.standard_normal((N, 2)), index=LABELS, columns=["x", "y"])
-    data = PreferenceData.from_tables(entities, table(), relations)
+    items = pd.DataFrame(rng.standard_normal((N, 2)), index=LABELS, columns=["x", "y"])
+    data = PreferenceData.from_tables(items, table(), relations)
     found = agree(data, {**ATTRIBUTES, **fixed})
     assert found.info["structure"] == "sparse"
 
 
 @pytest.mark.slow
-def test_two_thousand_entities() -> None:
+def test_two_thousand_items() -> None:
     data = power_law(2000, 10_000, 500, attributes=2).data
     fixed = {**ATTRIBUTES, "links_amplitude": 1.0, "links_range": 1.0}
     agree(data, fixed, normalize=False)
@@ -132,11 +132,11 @@ def test_two_thousand_entities() -> None:
 
 
 @pytest.mark.slow
-def test_isolated_entities_by_the_thousand(oracle: Callable[..., Any]) -> None:
+def test_isolated_items_by_the_thousand(oracle: Callable[..., Any]) -> None:
     labels = [f"e{row}" for row in range(5000)]
     path = pd.DataFrame({"source": labels[:29], "target": labels[1:30]})
     data = PreferenceData.from_tables(labels, answers(labels[:60], 30), {"near": path})
-    with pytest.warns(UserWarning, match="groups of entities"):
+    with pytest.warns(UserWarning, match="groups of items"):
         found = fit(
             data, {"near_amplitude": 1.0, "near_range": 1.0}, "auto", normalize=False, individual=False
         )
@@ -173,7 +173,7 @@ def test_a_hub_that_is_linked_to_everybody(oracle: Callable[..., Any]) -> None:
 @pytest.mark.slow
 def test_a_size_more_than_matrices_are_made_for() -> None:
     data = power_law(4001, 20_000, 30).data
-    with pytest.warns(UserWarning, match="groups of entities"):  # some have no link
+    with pytest.warns(UserWarning, match="groups of items"):  # some have no link
         found = fit(data, None, "auto")
     assert found.info["structure"] == "sparse" and found.info["entities"] == 4001
     assert found.info["searched_answers"] == 30 and found.info["scale_error"] < 0.05

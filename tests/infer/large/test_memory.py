@@ -1,4 +1,4 @@
-"""What a fit of many entities takes, measured in a process of its own."""
+"""What a fit of many items takes, measured in a process of its own."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ print(json.dumps({"before": before, "peak": peak(), "info": posterior.info["stru
 
 @pytest.mark.slow
 @pytest.mark.skipif(not STATUS.exists(), reason="the system does not say how much memory a process had")
-def test_twenty_thousand_entities_stay_below_four_gigabytes() -> None:
+def test_twenty_thousand_items_stay_below_four_gigabytes() -> None:
     # One matrix of all of them would take 3.2 GB.
     done = subprocess.run(
         [sys.executable, "-c", MEASURED], cwd=ROOT, check=True, capture_output=True, text=True

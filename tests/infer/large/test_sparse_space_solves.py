@@ -9,7 +9,7 @@ from relpref.linalg import LaplacianSolver, SparsePrecision
 
 
 def chain(size: int, shift: float, rows: int = 100) -> tuple[Latents, np.random.Generator]:
-    """Entities in a row, the last ten by themselves, and some pairs."""
+    """Items in a row, the last ten by themselves, and some pairs."""
     rng = np.random.default_rng(0)
     step = np.arange(size - 11)
     upper = scipy.sparse.coo_array((np.ones(len(step)), (step, step + 1)), shape=(size, size))
@@ -20,7 +20,7 @@ def chain(size: int, shift: float, rows: int = 100) -> tuple[Latents, np.random.
 
 
 def test_long_chains_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A range of 300 along 3,000 entities: the diagonal alone would take more than a thousand steps."""
+    """A range of 300 along 3,000 items: the diagonal alone would take more than a thousand steps."""
     monkeypatch.setattr("relpref.infer.large.sparse._MOST_STEPS", 150)
     latents, rng = chain(3000, 1e-5)
     weights, rhs = rng.uniform(0.1, 0.5, 100), rng.standard_normal((3000, 2))

@@ -224,14 +224,6 @@ def test_what_suits_the_graph(monkeypatch: Any) -> None:
     assert LaplacianSolver(tree + tree.T).solve(1e-4, rhs).method == "a sparse factorisation"
 
 
-def test_the_slope_by_the_shift(way: str) -> None:
-    adjacency = random_graph(np.random.default_rng(5), 80, 160)
-    positions = np.array([4, 70, 4, 11])
-    expected = np.linalg.matrix_power(inverse(adjacency, 0.4), 2)[np.ix_(positions, positions)]
-    found = LaplacianSolver(adjacency).slope(0.4, positions, tol=1e-11)
-    np.testing.assert_allclose(found, expected, atol=1e-8 * abs(expected).max())
-
-
 def test_what_is_refused() -> None:
     link = scipy.sparse.csr_array(np.array([[0.0, 1.0], [1.0, 0.0]]))
     solver = LaplacianSolver(link)

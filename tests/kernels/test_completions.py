@@ -1,4 +1,4 @@
-"""Means over placements against loops over all of them."""
+"""Means over completions against loops over all of them."""
 
 from itertools import product
 from typing import Any
@@ -12,7 +12,7 @@ from scipy.stats import chi2
 import relpref
 from relpref.errors import DataError
 from relpref.kernels import cut_features
-from relpref.kernels.positions import MOST_STRATA, _round_of_placements
+from relpref.kernels.positions import MAX_STRATA, draw_completions
 
 N = 6
 POSITIONS = np.array(
@@ -61,7 +61,7 @@ def test_raw_gains_in_closed_form() -> None:
 def test_sampling_within_its_standard_error() -> None:
     exact = cut_features(POSITIONS, graph())
     found, error = cut_features(
-        POSITIONS, graph(), placements="sample", tolerance=0.004, key=1, return_error=True
+        POSITIONS, graph(), placements="sample", tol=0.004, rng_key=1, return_error=True
     )
     relative = np.linalg.norm(error, axis=1) / np.maximum(np.linalg.norm(exact, axis=1), 1e-12)
     assert np.all(relative[[0, 1, 3]] <= 0.004)
@@ -80,7 +80,7 @@ def test_standard_errors_are_those_of_many_keys() -> None:
     positions[positions >= 3] = -1
     exact = cut_features(positions, graph())
     runs = [
-        cut_features(positions, graph(), placements="sample", tolerance=1.0, key=key, return_error=True)
+        cut_features(positions, graph(), placements="sample", tol=1.0, rng_key=key, return_error=True)
         for key in range(100)
     ]
     errors = np.array([error for _, error in runs])
@@ -93,9 +93,9 @@ def test_a_ranking_has_its_own_sample() -> None:
     rng = np.random.default_rng(0)
     positions = np.argsort(np.argsort(rng.random((6, 12)), axis=1), axis=1)
     positions[positions >= 6] = -1
-    together = cut_features(positions, graph(12), key=3)
-    np.testing.assert_allclose(cut_features(positions[4:5], graph(12), key=3)[0], together[4], rtol=1e-12)
-    assert np.abs(cut_features(positions[4:5], graph(12), key=4)[0] - together[4]).max() > 1e-6
+    together = cut_features(positions, graph(12), rng_key=3)
+    np.testing.assert_allclose(cut_features(positions[4:5], graph(12), rng_key=3)[0], together[4], rtol=1e-12)
+    assert np.abs(cut_features(positions[4:5], graph(12), rng_key=4)[0] - together[4]).max() > 1e-6
     _, error = cut_features(positions, graph(12), return_error=True)
     assert np.all(np.linalg.norm(error, axis=1) <= 0.05 * np.linalg.norm(together, axis=1))
 
@@ -105,14 +105,14 @@ def test_more_slots_than_strata() -> None:
     row = np.arange(n, dtype=np.int32)
     row[-3:] = -1
     stream = np.random.default_rng(0)
-    drawn = (_round_of_placements(row, stream, 500)[:, -3:] // 2).reshape(500, 2, MOST_STRATA, 3)
+    drawn = (draw_completions(row, stream, 500)[:, -3:] // 2).reshape(500, 2, MAX_STRATA, 3)
     np.testing.assert_array_equal(drawn[:, 0] + drawn[:, 1], n - 3)  # 21 blocks: slots 0 to 21
     # Each slot is as likely as the others: chi-squared with 21 degrees of freedom, false alarms in 1 of 100 000.
     counts = np.bincount(drawn[:, 0, :, 0].ravel(), minlength=22)
-    expected = 500 * MOST_STRATA / 22
+    expected = 500 * MAX_STRATA / 22
     assert np.sum((counts - expected) ** 2 / expected) <= chi2(21).ppf(1 - 1e-5)
     halves = np.sort(drawn[:, 0, :, 0], axis=1)  # stratified: half of them in either half
-    assert np.all(np.abs((halves < 11).sum(axis=1) - MOST_STRATA / 2) <= 1)
+    assert np.all(np.abs((halves < 11).sum(axis=1) - MAX_STRATA / 2) <= 1)
 
 
 def test_errors() -> None:
@@ -120,10 +120,10 @@ def test_errors() -> None:
     few[0, :10] = np.arange(10)
     with pytest.raises(DataError, match=r"10\^31 placements.*sample"):
         cut_features(few, graph(40), placements="all")
-    with pytest.raises(DataError, match="tolerance=1e-09: after .* ask for a tolerance"):
-        cut_features(POSITIONS[:1], graph(), placements="sample", tolerance=1e-9)
+    with pytest.raises(DataError, match="tol=1e-09: after .* ask for a tolerance"):
+        cut_features(POSITIONS[:1], graph(), placements="sample", tol=1e-9)
     with pytest.raises(DataError, match="larger than 0"):
-        cut_features(few, graph(40), tolerance=0.0)
+        cut_features(few, graph(40), tol=0.0)
     with pytest.raises(DataError, match="'some'"):
         cut_features(few, graph(40), placements="some")  # type: ignore[arg-type]
 

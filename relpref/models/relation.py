@@ -1,11 +1,12 @@
-"""A Gaussian process classifier of the edges of a relation, known in part."""
+"""Relations, known in part: conditional ranking (Pahikkala et al. 2010, 2013) as a Gaussian model of all pairs, and a classifier."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro import handlers
@@ -13,15 +14,10 @@ from numpyro import handlers
 from relpref.data import PreferenceData, RelationData
 from relpref.data.relation_data import SIGN
 from relpref.errors import DataError
-from relpref.kernels import (
-    AttributeKernel,
-    EdgeLandmarks,
-    GraphKernel,
-    RegularizedLaplacian,
-    SquaredExponential,
-)
-from relpref.likelihoods.bernoulli import Link
-from relpref.linalg import Covariance, NamedSum, require_memory
+from relpref.kernels import AttributeKernel, EdgeLandmarks, GaussianProcess, GraphKernel, RegularizedLaplacian
+from relpref.likelihoods import CentredNormal
+from relpref.likelihoods.labels import Link
+from relpref.linalg import Kronecker, NamedSum, real, require_memory
 from relpref.models.preference import Hyperparameters, Priors, sample_decisions
 
 
@@ -38,37 +34,16 @@ def node_covariances(
 ) -> tuple[NamedSum, NamedSum]:
     """Covariances of conditioning nodes and of objects: sums of a kernel on attributes and of one on each graph, as in `xpgp`.
 
-    Parameters
-    ----------
-    data : RelationData
-    hyperparameters : Hyperparameters
-        Sites of the objects have ``object_`` in front.
-    node_kernel, object_kernel, graph_kernel : optional
-        `SquaredExponential` and `RegularizedLaplacian` by default.
-    standardize, normalize : bool
-        Attributes; graph kernels.
-    unit : bool
-        The nodes' first part has amplitude 1, as that of the objects always has: in a product another amplitude would be redundant.
+    Sites of the objects have ``object_`` in front. Their first part has amplitude 1, and that of the nodes if ``unit``: in a product
+    another amplitude would be redundant.
     """
 
     def covariance(
         nodes: PreferenceData, kernel: AttributeKernel | None, prefix: str, unit: bool
     ) -> NamedSum:
-        parts: dict[str, Covariance] = {}
-        if nodes.attributes.shape[1] or kernel is not None:
-            parts["attributes"] = hyperparameters.attribute_part(
-                nodes, kernel or SquaredExponential(), standardize, prefix=prefix, unit=unit
-            )
-        for name in nodes.relations:
-            parts[name] = hyperparameters.relation_part(
-                nodes,
-                name,
-                graph_kernel or RegularizedLaplacian(),
-                normalize,
-                prefix=prefix,
-                unit=unit and not parts,
-            )
-        return NamedSum(parts)
+        graphs = dict.fromkeys(nodes.relations, graph_kernel or RegularizedLaplacian())
+        options = {"standardize": standardize, "normalize": normalize, "unit": unit}
+        return NamedSum(hyperparameters.parts(nodes, kernel, graphs, prefix=prefix, **options))
 
     left = covariance(data.nodes, node_kernel, "", unit)
     if data.objects is None:
@@ -78,6 +53,87 @@ def node_covariances(
             )
         return left, left
     return left, covariance(data.objects, object_kernel, "object_", True)
+
+
+# Labels are of the order of 1; half-normal with scale 1 lets noise be anything from nothing to all of them.
+NOISE_PRIOR = dist.HalfNormal(1.0)
+
+
+def conditional_ranking(
+    data: RelationData,
+    *,
+    loss: Literal["ranking", "regression"] = "ranking",
+    node_kernel: AttributeKernel | None = None,
+    object_kernel: AttributeKernel | None = None,
+    graph_kernel: GraphKernel | None = None,
+    priors: Priors | None = None,
+    standardize: bool = True,
+    normalize: bool = True,
+) -> None:
+    """Scores of all pairs from a Kronecker product of node kernels, seen through labels of some pairs.
+
+    The score of (v, w) is a Gaussian field with covariance K(v, v') G(w, w'), where K (and G) is the sum of a kernel on
+    attributes and kernels on graphs, as in `relpref.models.xpgp`. A symmetric or reciprocal relation sees
+    (f(v, w) ± f(w, v))/2, whose covariance is the symmetric or reciprocal Kronecker kernel (CR10 section 3).
+
+    Parameters
+    ----------
+    data : RelationData
+    loss : {"ranking", "regression"}
+        ``"regression"``: labels are scores plus noise. ``"ranking"``: besides, every conditioning node has an unknown offset with
+        a flat prior, so that only differences for one node are informative (CR10 eq. 12).
+    node_kernel, object_kernel : AttributeKernel, optional
+        On the attributes of nodes and of objects; `SquaredExponential` by default.
+    graph_kernel : GraphKernel, optional
+        For relations among nodes and among objects; `RegularizedLaplacian` by default.
+    priors : mapping from site to distribution, optional
+        Replaces the default prior of a hyperparameter. Sites: ``attributes_amplitude``, ``attributes_lengthscale``,
+        ``<relation>_amplitude``, ``<relation>_range``, the same with ``object_`` in front (the objects' first part has amplitude 1, because
+        the two kernels are multiplied), and ``noise``, a standard deviation.
+    standardize, normalize : bool
+        As in `relpref.models.xpgp`.
+
+    Raises
+    ------
+    DataError
+        If a prior is given for a site that does not exist, or an option does not fit the data.
+    """
+    if loss not in ("ranking", "regression"):
+        raise DataError(f"loss is {loss!r}; it is 'ranking' or 'regression'")
+    hyperparameters = Hyperparameters(priors)
+
+    left, right = node_covariances(
+        data,
+        hyperparameters,
+        node_kernel=node_kernel,
+        object_kernel=object_kernel,
+        graph_kernel=graph_kernel,
+        standardize=standardize,
+        normalize=normalize,
+        unit=False,
+    )
+    noise = hyperparameters.sample("noise", NOISE_PRIOR)
+    hyperparameters.check_all_used()
+    field = numpyro.sample("score", GaussianProcess(Kronecker(left, right)))
+    m = data.values.shape[1]
+    sign = SIGN[data.symmetry]
+    rows, columns = jnp.asarray(data.values.rows), jnp.asarray(data.values.columns)
+    labels = jnp.asarray(data.values.values)
+    if loss == "regression" and data.distinct is not None:
+        rows, columns, labels = rows[data.distinct], columns[data.distinct], labels[data.distinct]
+    scores = field[rows * m + columns]
+    if sign:
+        scores = 0.5 * (scores + sign * field[columns * m + rows])
+    observed = real(labels) if data.observed else None
+    if loss == "ranking":
+        # Every edge of a constrained relation is used at both its ends (CR10, end of section 3).
+        numpyro.sample("label", CentredNormal(scores, noise, rows, data.values.shape[0]), obs=observed)
+        return
+    if sign:
+        # A pair read in both directions, each with this noise, is one label with half its variance.
+        noise = noise * jnp.where(jnp.equal(rows, columns), 1.0, np.sqrt(0.5))
+    with numpyro.plate("edge", len(rows)):
+        numpyro.sample("label", dist.Normal(scores, noise), obs=observed)
 
 
 # Sites that change no kernel by more than a factor.
@@ -115,17 +171,13 @@ def kronecker_classifier(
         reciprocal. Edges without a label are what `RelationData.asking` says.
     landmarks : EdgeLandmarks
         See `edge_landmarks`.
-    node_kernel, object_kernel : AttributeKernel, optional
-        On the attributes of nodes and of objects; `SquaredExponential` by default.
-    graph_kernel : GraphKernel, optional
-        For relations among nodes and among objects; `RegularizedLaplacian` by default.
+    node_kernel, object_kernel, graph_kernel, standardize, normalize
+        As in `relpref.models.conditional_ranking`.
     link : {"probit", "logit"}
     priors : mapping from site to distribution, optional
         Replaces the default prior of a hyperparameter. Sites: ``amplitude`` (a), ``attributes_lengthscale``,
         ``<relation>_range``, ``<relation>_amplitude`` where it is not the first part; the same with ``object_`` in front. The latent
         sites are ``weight`` and ``intercept`` (b).
-    standardize, normalize : bool
-        As in `relpref.models.xpgp`.
 
     Raises
     ------
@@ -180,17 +232,6 @@ def edge_landmarks(
         Landmarks are chosen at random, see `EdgeLandmarks.choose`.
     priors, **kernels
         As given to the program: ``node_kernel``, ``object_kernel``, ``graph_kernel``, ``standardize``, ``normalize``.
-
-    Returns
-    -------
-    EdgeLandmarks
-        With the share of the edges' prior variance that they leave out as ``error``, all edges alike.
-
-    Raises
-    ------
-    DataError
-        If labels are not those of two classes, a kernel matrix is none, a hyperparameter does not exist, or memory would not suffice
-        for the classifier.
     """
     rows, columns, labels = _edges(data)
     most = len(rows) if number is None else min(number, len(rows))
@@ -225,18 +266,16 @@ def landmark_error(
 
 def _kernels(data: RelationData, hyperparameters: Hyperparameters, **kernels: Any) -> tuple[Array, Array]:
     """K and G as matrices."""
-    covariances = node_covariances(data, hyperparameters, **kernels)
-    found: list[Array] = []
-    for prefix, nodes, covariance in zip(
-        ("node_", "object_"), (data.nodes, data.objects or data.nodes), covariances, strict=True
-    ):
-        found.append(found[0] if found and covariance is covariances[0] else covariance.dense())
-        if found[-1].shape != (count := nodes.attributes.shape[0], count):
+    left, right = node_covariances(data, hyperparameters, **kernels)
+    first = left.dense()
+    second = first if right is left else right.dense()
+    for prefix, nodes, kernel in (("node_", data.nodes, first), ("object_", data.objects, second)):
+        if nodes is not None and kernel.shape != (count := nodes.attributes.shape[0], count):
             raise DataError(
-                f"{prefix}kernel has the shape {found[-1].shape} for {count} nodes; a matrix that grows with new nodes is given as "
+                f"{prefix}kernel has the shape {kernel.shape} for {count} nodes; a matrix that grows with new nodes is given as "
                 "their attributes, see Precomputed"
             )
-    return found[0], found[1]
+    return first, second
 
 
 def _at(
@@ -275,44 +314,37 @@ def _median(distribution: dist.Distribution) -> Array:
     return jnp.broadcast_to(middle, distribution.shape())
 
 
-class _Edges(NamedTuple):
-    """What the program looks at: the ends of each edge, and its label less the shift."""
+def _edges(data: RelationData) -> tuple[Any, Any, Any]:
+    """Ends and label, less the shift, of the edges that count: each pair once where (v, w) and (w, v) are one.
 
-    rows: Any
-    columns: Any
-    labels: Any
-
-
-def _edges(data: RelationData) -> _Edges:
-    """The edges that count: each pair once where (v, w) and (w, v) are one.
-
-    Raises
-    ------
-    DataError
-        If a label, where it can be looked at (outside of compiled functions), is none of the two classes.
+    Labels are checked where they can be looked at, outside of compiled functions.
     """
-    edges = _Edges(data.values.rows, data.values.columns, data.values.values)
+    rows: Any = data.values.rows
+    columns: Any = data.values.columns
+    labels: Any = data.values.values
     if data.distinct is not None:
         # Where every label is known the ends are NumPy's, even if the data are traced.
         traced = isinstance(data.distinct, jax.Array)
-        edges = _Edges(*((jnp.asarray(end) if traced else end)[data.distinct] for end in edges))
-    if not data.observed or not isinstance(edges.labels, np.ndarray):
-        return edges
-    if not len(edges.labels):
+        rows, columns, labels = (
+            (jnp.asarray(part) if traced else part)[data.distinct] for part in (rows, columns, labels)
+        )
+    if not data.observed or not isinstance(labels, np.ndarray):
+        return rows, columns, labels
+    if not len(labels):
         raise DataError("relation: it says nothing of two different nodes; give labels of such pairs")
     # Reciprocal labels 0 and 1 have been shifted to ∓½, and −1 and 1 are as they were given.
     high = 1.0 - data.shift
     reciprocal = data.symmetry == "reciprocal"
-    wrong = ~np.isin(edges.labels, (-high, high) if reciprocal else (0.0, 1.0))
+    wrong = ~np.isin(labels, (-high, high) if reciprocal else (0.0, 1.0))
     if wrong.any():
         at = int(np.argmax(wrong))
-        where = f"({data.nodes.entities[edges.rows[at]]!r}, {(data.objects or data.nodes).entities[edges.columns[at]]!r})"
+        source, target = data.index[at] if data.distinct is None else data.index[data.distinct[at]]
         raise DataError(
-            f"relation: the label of {where} is {edges.labels[at] + data.shift:g}; a classifier takes 0 and 1"
+            f"relation: the label of ({source!r}, {target!r}) is {labels[at] + data.shift:g}; a classifier takes 0 and 1"
             + (", or -1 and 1; leave ties out" if reciprocal else "")
         )
-    if not reciprocal and np.ptp(edges.labels) == 0:
+    if not reciprocal and np.ptp(labels) == 0:
         raise DataError(
-            f"relation: all labels are {edges.labels[0]:g}; a classifier needs edges of both classes, those without the relation, too"
+            f"relation: all labels are {labels[0]:g}; a classifier needs edges of both classes, those without the relation, too"
         )
-    return edges
+    return rows, columns, labels

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from relpref.errors import DataError, UnknownLabelError
-from relpref.explore import DEFAULT, SCORES, Worth, next_pairs, why, worth
+from relpref.explore import DEFAULT, SCORES, ExpectedGain, expected_gain, next_pairs, why
 from relpref.explore.choose import Asked, Limits, plan
 from relpref.explore.stopping import _wrong
 from relpref.infer import UtilityPosterior
@@ -45,7 +45,7 @@ def test_the_ends_of_the_formula() -> None:
 def test_worth_is_what_simulated_answers_bring(posterior: UtilityPosterior) -> None:
     """Truths drawn from the belief, answers from the truths; each answer moves the belief by its tilted moments."""
     answers, runs = 8, 3000
-    found = worth(posterior, answers, repeats=9)
+    found = expected_gain(posterior, answers, repeats=9)
     questions = plan(posterior, answers, DEFAULT, Limits(repeats=9), None, None).questions
     rng = np.random.default_rng(0)
     start, covariance = posterior.belief.mean(), posterior.belief.covariance()
@@ -83,7 +83,7 @@ def test_the_missing_answers_are_about_those_that_it_takes(make: Callable[..., U
     while True:
         table = pd.DataFrame(rows, columns=["winner", "loser"])
         posterior = make(list(range(n)), mean=mean, covariance=covariance, answers=table)
-        found = worth(posterior, 1, repeats=3)
+        found = expected_gain(posterior, 1, repeats=3)
         said[len(rows)] = found.missing
         if found.enough():
             break
@@ -106,64 +106,66 @@ def test_the_missing_answers_are_about_those_that_it_takes(make: Callable[..., U
 
 
 def test_more_answers_are_worth_more(posterior: UtilityPosterior) -> None:
-    some, many = worth(posterior, 1), worth(posterior, 6)
+    some, many = expected_gain(posterior, 1), expected_gain(posterior, 6)
     assert some.wrong_now == many.wrong_now
     assert 0 < some.gain < many.gain
-    assert worth(posterior, 6, score="random", key=1).gain < many.gain
-    assert many == worth(posterior, 6)
+    assert expected_gain(posterior, 6, score="random", rng_key=1).gain < many.gain
+    assert many == expected_gain(posterior, 6)
 
 
 def test_the_rule_and_its_words(posterior: UtilityPosterior) -> None:
-    found = worth(posterior, 10)
+    found = expected_gain(posterior, 10)
     assert found.sentence.startswith(f"About {found.wrong_now:.1%} of all pairs")
     assert "10 more answers" in found.sentence
-    reached = worth(posterior, 10, goal=found.wrong_now)
+    reached = expected_gain(posterior, 10, goal=found.wrong_now)
     assert reached.enough() and reached.missing == 0 and "you can stop here" in reached.sentence
-    nothing = worth(posterior, pairs=[])
-    assert nothing == Worth(0, found.wrong_now, found.wrong_now, stalled=True)
+    nothing = expected_gain(posterior, pairs=[])
+    assert nothing == ExpectedGain(0, found.wrong_now, found.wrong_now, stalled=True)
     assert not nothing.enough()
     assert "no question is left" in nothing.sentence
     with pytest.raises(DataError, match="answers is 0"):
-        worth(posterior, 0)
+        expected_gain(posterior, 0)
     for goal in (0.0, 0.5, 5):
         with pytest.raises(DataError, match="goal is"):
-            worth(posterior, goal=goal)
+            expected_gain(posterior, goal=goal)
     for top in (0, 9, 2.5):
         with pytest.raises(DataError, match="top is"):
-            worth(posterior, top=top)  # type: ignore[arg-type]
+            expected_gain(posterior, top=top)  # type: ignore[arg-type]
 
 
 def test_little_to_gain_is_not_enough(make: Callable[..., UtilityPosterior]) -> None:
-    """Entities of one utility never settle: a third of the pairs in the wrong order was once called enough."""
+    """Items of one utility never settle: a third of the pairs in the wrong order was once called enough."""
     n = 12
     same = np.full((n, n), 0.9999) + 0.0001 * np.eye(n)  # next to the noise of an answer the gaps are small
-    tied = worth(make(list(range(n)), mean=np.zeros(n), covariance=same))
+    tied = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=same))
     assert tied.gain < 0.005 and tied.wrong_now > 1 / 3
     assert not tied.enough() and tied.stalled and tied.missing is None
     assert "More answers will not reach the goal of 10%." in tied.sentence and "stop" not in tied.sentence
-    apart = worth(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)))
+    apart = expected_gain(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)))
     assert not apart.enough() and not apart.stalled and apart.missing is not None
     assert apart.sentence.endswith("more would reach the goal of 10%.")
-    few = worth(make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)), pairs=[(3, 4), (5, 6)])
+    few = expected_gain(
+        make(list(range(n)), mean=np.zeros(n), covariance=4 * np.eye(n)), pairs=[(3, 4), (5, 6)]
+    )
     assert few.answers == 2 and few.stalled and few.missing is None
 
 
 def test_the_best_may_be_known_when_the_order_is_not(make: Callable[..., UtilityPosterior]) -> None:
     mean = np.array([4.0, 3.8, 0.1, 0.0, -0.1, 0.0, 0.1, 0.0])
     posterior = make(list(range(8)), mean=mean, covariance=0.3 * np.eye(8))
-    assert not worth(posterior).enough()
-    settled = worth(posterior, top=2)
+    assert not expected_gain(posterior).enough()
+    settled = expected_gain(posterior, top=2)
     assert (
         settled.enough() and "of the 2 that lead are expected not to be among the best 2" in settled.sentence
     )
-    assert not worth(posterior, top=1).enough()
+    assert not expected_gain(posterior, top=1).enough()
     rng = np.random.default_rng(0)
     for top in (1, 2, 4):
         leading = np.argsort(-mean, kind="stable")[:top]
         drawn = np.argsort(-rng.multivariate_normal(mean, 0.3 * np.eye(8), 20_000), axis=1)[:, :top]
         wrong = 1 - np.isin(drawn, leading).mean()
         # The boundary is that of the means: an approximation where many are near it.
-        assert worth(posterior, top=top).wrong_now == pytest.approx(wrong, abs=0.06)
+        assert expected_gain(posterior, top=top).wrong_now == pytest.approx(wrong, abs=0.06)
 
 
 def test_questions_that_are_left(make: Callable[..., UtilityPosterior]) -> None:
@@ -177,19 +179,19 @@ def test_questions_that_are_left(make: Callable[..., UtilityPosterior]) -> None:
     assert left(repeats=1) == 2 * 13  # one of them twice, the other five times
     assert left(repeats=2) == 3 * 13 + 1
     assert left(avoid=[(4, 5), (0, 1)]) == 12
-    assert left(entities=[0, 1, 2]) == 2
+    assert left(items=[0, 1, 2]) == 2
     assert left(pairs=[(0, 1), (0, 2), (4, 5)], avoid=[(2, 0)]) == 1
     assert left(most_appearances=2) == 1  # 4 and 5: all others have had theirs
 
 
-def test_of_many_entities_a_sample_stands_for_all(
+def test_of_many_items_a_sample_stands_for_all(
     make: Callable[..., UtilityPosterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relpref.explore.stopping.MAX_FORECAST_ANSWERS", 2)
     posterior = make(list(range(60)))
-    whole = worth(posterior, 2)
-    monkeypatch.setattr("relpref.explore.stopping.MAX_ENTITIES_OF_WORTH", 40)
-    sampled = [worth(posterior, 2, key=key).wrong_now for key in range(12)]
+    whole = expected_gain(posterior, 2)
+    monkeypatch.setattr("relpref.explore.stopping.MAX_ITEMS_OF_GAIN", 40)
+    sampled = [expected_gain(posterior, 2, rng_key=key).wrong_now for key in range(12)]
     assert np.std(sampled) > 0
     # The mean of twelve, each with a standard error of about a twentieth: within 4 of its own.
     assert np.mean(sampled) == pytest.approx(whole.wrong_now, rel=4 * 0.05 / np.sqrt(12))

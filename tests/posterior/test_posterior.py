@@ -47,7 +47,7 @@ def test_utilities(posterior: Any) -> None:
     table = posterior.utilities(interval=0.8)
     assert list(table.columns) == ["mean", "sd", "lower", "upper"]
     assert table.index.name == "entity"
-    assert list(table.index) == list(posterior.data.entities)
+    assert list(table.index) == list(posterior.data.labels)
     np.testing.assert_array_equal(table["mean"], posterior.mean())
     np.testing.assert_array_equal(table["sd"], posterior.sd())
     np.testing.assert_allclose(table["upper"], posterior.mean() + ndtri(0.9) * posterior.sd(), rtol=1e-12)
@@ -59,16 +59,16 @@ def test_ranking_is_relative_to_the_average(posterior: Any) -> None:
     columns = ["mean", "sd", "lower", "upper", "expected_rank", "rank_lower", "rank_upper", "p_best"]
     assert list(table.columns) == columns
     assert table.index.name == "entity"
-    assert sorted(table.index) == sorted(posterior.data.entities)
+    assert sorted(table.index) == sorted(posterior.data.labels)
     assert table["mean"].is_monotonic_decreasing
     centre = np.eye(12) - 1 / 12
     covariance = centre @ posterior.covariance() @ centre
-    by_entity = table.loc[list(posterior.data.entities)]
-    np.testing.assert_allclose(by_entity["mean"], centre @ posterior.mean(), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(by_entity["sd"], np.sqrt(np.diag(covariance)), rtol=1e-10)
-    half = ndtri(0.95) * by_entity["sd"]
-    np.testing.assert_allclose(by_entity["upper"] - by_entity["mean"], half, rtol=1e-9)
-    np.testing.assert_allclose(by_entity["mean"] - by_entity["lower"], half, rtol=1e-9)
+    by_item = table.loc[list(posterior.data.labels)]
+    np.testing.assert_allclose(by_item["mean"], centre @ posterior.mean(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(by_item["sd"], np.sqrt(np.diag(covariance)), rtol=1e-10)
+    half = ndtri(0.95) * by_item["sd"]
+    np.testing.assert_allclose(by_item["upper"] - by_item["mean"], half, rtol=1e-9)
+    np.testing.assert_allclose(by_item["mean"] - by_item["lower"], half, rtol=1e-9)
 
 
 def test_a_ranking_without_ranks(posterior: Any) -> None:
@@ -91,7 +91,7 @@ def test_beliefs_less_their_average_are_a_projection() -> None:
 
 
 def test_ranks(posterior: Any) -> None:
-    table = posterior.ranking().loc[list(posterior.data.entities)]
+    table = posterior.ranking().loc[list(posterior.data.labels)]
     mean, covariance = posterior.mean(), posterior.covariance()
     gap = mean[None, :] - mean[:, None]
     variance = np.diag(covariance)[None, :] + np.diag(covariance)[:, None] - 2 * covariance
@@ -181,7 +181,7 @@ def test_weights(posterior: Any) -> None:
 
 def test_samples_have_the_moments(posterior: Any) -> None:
     number = 20_000
-    draws = posterior.sample(number, key=3)
+    draws = posterior.sample(number, rng_key=3)
     assert draws.shape == (number, 12)
     error = (draws.mean(axis=0) - posterior.mean()) / (posterior.sd() / np.sqrt(number))
     assert np.max(np.abs(error)) <= 5  # 12 numbers: probability 7e-6
@@ -190,7 +190,7 @@ def test_samples_have_the_moments(posterior: Any) -> None:
     assert np.max(np.abs(difference)) <= 5.5 * np.sqrt(2 / number)
     weights = np.eye(12)[:2] - np.eye(12)[5]
     np.testing.assert_allclose(
-        posterior.sample(number, key=3, weights=weights), draws @ weights.T, rtol=0, atol=1e-12
+        posterior.sample(number, rng_key=3, weights=weights), draws @ weights.T, rtol=0, atol=1e-12
     )
     with pytest.raises(DataError, match="num_samples is 0"):
         posterior.sample(0)
@@ -199,12 +199,12 @@ def test_samples_have_the_moments(posterior: Any) -> None:
 def test_keys(posterior: Any, fit: Callable[..., Any], data: PreferenceData) -> None:
     first = posterior.sample(5)
     np.testing.assert_array_equal(posterior.sample(5), first)
-    assert not np.array_equal(posterior.sample(5, key=1), first)
+    assert not np.array_equal(posterior.sample(5, rng_key=1), first)
     np.testing.assert_array_equal(
-        posterior.sample(5, key=jax.random.key(4)), posterior.sample(5, key=jax.random.PRNGKey(4))
+        posterior.sample(5, rng_key=jax.random.key(4)), posterior.sample(5, rng_key=jax.random.PRNGKey(4))
     )
     pd.testing.assert_frame_equal(posterior.ranking(), posterior.ranking())
-    assert not posterior.ranking(key=1)["p_best"].equals(posterior.ranking()["p_best"])
+    assert not posterior.ranking(rng_key=1)["p_best"].equals(posterior.ranking()["p_best"])
     # The stored key is the one that the engine was given; old-style keys do as well.
     other = fit(data, key=1)
     assert not np.array_equal(other.sample(5), first)
@@ -219,9 +219,9 @@ def test_explain_adds_up_and_is_the_conditional_expectation(
     names = ["attributes", "next", "individual"]
     shares = [f"share_{name}" for name in names]
     assert list(table.columns) == [*names, "mean", *shares]
-    assert list(table.index) == list(data.entities)
+    assert list(table.index) == list(data.labels)
     np.testing.assert_allclose(table[names].sum(axis=1), table["mean"], rtol=0, atol=1e-9)
-    # As the ranking has it: relative to the average of all entities.
+    # As the ranking has it: relative to the average of all items.
     ranking = posterior.ranking(ranks=False).loc[table.index]
     np.testing.assert_allclose(table["mean"], ranking["mean"], rtol=0, atol=1e-12)
     np.testing.assert_allclose(table[names].mean(), 0.0, rtol=0, atol=1e-12)

@@ -47,7 +47,7 @@ def test_groups_and_dimensions(tree: Any, data: PreferenceData) -> None:
     assert drawn["utility"].dims == ("chain", "draw", "entity")
     assert drawn["attributes_lengthscale"].dims == ("chain", "draw", "attribute")
     assert drawn["next_range"].dims == ("chain", "draw")
-    assert drawn["entity"].values.tolist() == list(data.entities)
+    assert drawn["entity"].values.tolist() == list(data.labels)
     assert drawn["attribute"].values.tolist() == ["x", "y"]
     for group in ("posterior_predictive", "log_likelihood"):
         assert tree[group]["answer"].dims == ("chain", "draw", "comparison")
@@ -61,7 +61,7 @@ def test_counts_are_laid_out_as_single_answers(tree: Any, data: PreferenceData) 
     assert tree["observed_data"].sizes["comparison"] == data.num_answers
     np.testing.assert_array_equal(tree["observed_data"]["answer"], np.ones(data.num_answers))
     rows = np.repeat(np.arange(data.num_comparisons), data.count)
-    labels = np.array(data.entities)
+    labels = np.array(data.labels)
     np.testing.assert_array_equal(tree["constant_data"]["winner"], labels[data.winner[rows]])
     np.testing.assert_array_equal(tree["constant_data"]["loser"], labels[data.loser[rows]])
 
@@ -106,7 +106,7 @@ def test_no_time_stamp_and_the_seed(tree: Any, native: Any) -> None:
 
 def test_the_same_call_gives_the_same_tree(posterior: Any, tree: Any) -> None:
     assert tree.identical(posterior.to_datatree())
-    assert not tree.identical(posterior.to_datatree(key=3))
+    assert not tree.identical(posterior.to_datatree(rng_key=3))
 
 
 def test_netcdf_round_trip(native: Any, tmp_path: Any) -> None:
@@ -127,7 +127,7 @@ def test_summary_and_loo(native: Any, data: PreferenceData) -> None:
         table = arviz.summary(native, var_names=["utility"])
         loo = arviz.loo(native)
     assert isinstance(table, pd.DataFrame)
-    assert list(table.index) == [f"utility[{label}]" for label in data.entities]
+    assert list(table.index) == [f"utility[{label}]" for label in data.labels]
     assert np.all(table["r_hat"].astype(float) < 1.05)
     estimate = float(loo.elpd if hasattr(loo, "elpd") else loo["elpd_loo"])
     assert -data.num_answers < estimate < 0

@@ -1,4 +1,5 @@
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def check_same(first: Any, second: Any) -> None:
     np.testing.assert_array_equal(first.covariance(), second.covariance(), strict=True)
     np.testing.assert_array_equal(first.sample(3), second.sample(3), strict=True)
     if isinstance(first, UtilityPosterior):
-        assert list(map(repr, first.data.entities)) == list(map(repr, second.data.entities))
+        assert list(map(repr, first.data.labels)) == list(map(repr, second.data.labels))
         assert first.data.notes == second.data.notes
         for left, right in zip(jax.tree.leaves(first.data), jax.tree.leaves(second.data), strict=True):
             np.testing.assert_array_equal(left, right, strict=True)
@@ -358,3 +359,13 @@ def test_an_old_file_saved_again_says_itself_that_it_has_no_individual_parts(tmp
         assert int(file.attrs["relpref_schema"]) == codec.SCHEMA == 3
     new: Any = relpref.load(tmp_path / "new.nc")
     assert new.origin.kwargs["individual"] is False
+
+
+def test_data_and_arrays_among_options_come_back(data: PreferenceData) -> None:
+    kept: dict[str, Any] = {}
+    stored = codec.encode({"other": data, "weights": np.arange(3.0)}, kept)
+    again = codec.decode(json.loads(codec.dump(stored)), kept)
+    assert again["other"].labels == data.labels
+    for one, other in zip(jax.tree.leaves(again["other"]), jax.tree.leaves(data), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+    np.testing.assert_array_equal(again["weights"], np.arange(3.0))

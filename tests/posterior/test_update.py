@@ -14,7 +14,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples
 from relpref.infer import program as padding
 from relpref.models import xpgp
-from relpref.posterior import quick
+from relpref.posterior import update
 
 MORE = pd.DataFrame({"winner": ["e3", "e1", "e3"], "loser": ["e7", "e2", "e7"], "count": [1, 1, 2]})
 
@@ -75,7 +75,7 @@ def test_a_quick_update_is_near_the_full_one_and_undone_exactly(updated: Any, po
 
 def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None:
     """Sites multiplied in and divided out by rank-one changes against the inverse of the sum of precisions."""
-    moving, site = quick.RankOne(posterior.belief), quick.Site(np.array([0.7]), np.array([-0.4]))
+    moving, site = update.RankOne(posterior.belief), np.array([[0.7], [-0.4]])
     moving.add(2, 9, site)
     ends = np.zeros(posterior.belief.size)
     ends[[2, 9]] = 1, -1
@@ -84,7 +84,7 @@ def test_a_quick_update_of_a_sure_gaussian_site_is_exact(posterior: Any) -> None
     np.testing.assert_allclose(moving.belief().covariance(), covariance, atol=1e-9)
     mean = covariance @ (precision @ posterior.belief.mean() - 0.4 * ends)
     np.testing.assert_allclose(moving.belief().mean(), mean, atol=1e-9)
-    moving.remove(2, 9, site)
+    moving.add(2, 9, -site)
     np.testing.assert_allclose(moving.belief().covariance(), posterior.belief.covariance(), atol=1e-12)
 
 
@@ -110,8 +110,8 @@ def plain(number: int) -> list[tuple[str, str]]:
 def test_the_error_of_quick_updates_is_estimated(
     answers: Any, posterior: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relpref.posterior.utility._MAX_ERROR", np.inf)
-    assert quick.quick_error(*_arguments(posterior)) < 1e-6
+    monkeypatch.setattr("relpref.posterior.update._MAX_ERROR", np.inf)
+    assert update.quick_error(*_arguments(posterior)) < 1e-6
     found = posterior
     for answer in answers:
         found = found.update([answer], quick=True)
@@ -148,7 +148,7 @@ def test_quick_updates_settle_before_they_are_off(posterior: Any) -> None:
 def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of JAX runs but the moments of one answer, a program of a single row, and at the end those of all; nor NumPy's factorisations."""
     jaxprs: list[Any] = []
-    moments = quick._matched
+    moments = update._matched
 
     def watched(model: Any, *arguments: Any) -> Any:
         jaxprs.append(jax.make_jaxpr(lambda *a: moments(model, *a))(*arguments))
@@ -157,8 +157,8 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a matrix was factorised")
 
-    monkeypatch.setattr("relpref.posterior.utility._MAX_ERROR", np.inf)
-    monkeypatch.setattr(quick, "_matched", watched)
+    monkeypatch.setattr("relpref.posterior.update._MAX_ERROR", np.inf)
+    monkeypatch.setattr(update, "_matched", watched)
     for module, name in (
         (np.linalg, "cholesky"),
         (np.linalg, "inv"),
@@ -166,7 +166,7 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
         (np.linalg, "eigh"),
     ):
         monkeypatch.setattr(module, name, refuse)
-    monkeypatch.setattr(EP, "_run", refuse)
+    monkeypatch.setattr(EP, "run_from", refuse)
     posterior.update(MORE, quick=True)
     largest = [max(np.size(v.aval) for equation in jaxpr.eqns for v in equation.outvars) for jaxpr in jaxprs]
     assert set(largest[:-1]) == {1} and largest[-1] == padding.room_for(posterior.data.num_comparisons + 2)
@@ -240,8 +240,8 @@ def test_pairs_will_do_for_a_table(posterior: Any) -> None:
 
 def test_a_prior_can_be_updated(make_data: Callable[..., PreferenceData], fit: Callable[..., Any]) -> None:
     """From nothing to one answer and back."""
-    entities, _, relations = make_data(0).to_tables()
-    data = PreferenceData.from_tables(entities, relations=relations)
+    items, _, relations = make_data(0).to_tables()
+    data = PreferenceData.from_tables(items, relations=relations)
     prior = fit(data, padding=True)
     assert np.all(prior.belief.mean() == 0)
     first = prior.update([("e3", "e7")])

@@ -417,11 +417,13 @@ def test_a_kernel_of_ones_own(saved: dict[str, Any]) -> None:
         ("program", "mine", "relpref.models:xpgp", "nobody can call"),
         ("kernel", "mine", own_program, "a dataclass"),
         ("engine", "mine", own_program, "give its class"),
+        ("chapter", "sites.mine", own_program, "names no kind of posterior"),
     ],
 )
 def test_what_cannot_be_registered(kind: Any, name: Any, thing: Any, reason: str) -> None:
     with pytest.raises(DataError, match=reason):
         relpref.register(kind, name, thing)
+    relpref.register("chapter", "program.mine", own_program)
     relpref.register("program", "taken", own_program)
     relpref.register("program", "taken", own_program)  # a module that is imported again
     with pytest.raises(DataError, match="registered already"):
@@ -462,10 +464,10 @@ def test_entry_points_are_for_the_command_line_and_names_it_does_not_know(
     monkeypatch.setitem(registry._added, "program", {})
     fixed = [
         "--hyperparameters",
-        "maximise",
-        "--fix",
+        "maximize",
+        "--fixed",
         "attributes_amplitude=1",
-        "--fix",
+        "--fixed",
         "attributes_lengthscale=1",
     ]
     assert main(["fit", "--folder", ".", "--model", "plugged", "--out", "run", "--quiet", *fixed]) == 0

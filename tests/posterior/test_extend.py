@@ -13,7 +13,7 @@ from relpref.infer import EP, from_samples
 from relpref.kernels import Precomputed
 from relpref.models import xpgp
 
-# One with attributes alone, one with a link to an old entity, two that are linked to each other.
+# One with attributes alone, one with a link to an old item, two that are linked to each other.
 NEWCOMERS = pd.DataFrame({"x": [0.5, -2.0, 1.0], "y": [1.5, 0.0, -3.0]}, index=["alone", "linked", "both"])
 LINKS = pd.DataFrame({"source": ["linked", "both", "e4"], "target": ["e3", "linked", "both"]})
 
@@ -44,11 +44,11 @@ def test_it_is_the_model_fitted_from_the_start(
 
 
 def test_old_answers_and_hyperparameters_stay(extended: Any, posterior: Any) -> None:
-    assert extended.data.entities == (*posterior.data.entities, "alone", "linked", "both")
+    assert extended.data.labels == (*posterior.data.labels, "alone", "linked", "both")
     assert extended.data.num_answers == posterior.data.num_answers
     for name, value in posterior.hyperparameters.items():
         np.testing.assert_array_equal(extended.hyperparameters[name], value)
-    assert list(extended.ranking().index.sort_values()) == sorted(extended.data.entities)
+    assert list(extended.ranking().index.sort_values()) == sorted(extended.data.labels)
     assert len(extended.prefer([("alone", "e0"), ("both", "linked")])) == 2
     # Newcomers are less certain than those who were compared.
     sd = extended.utilities()["sd"]
@@ -113,7 +113,7 @@ def test_data_given_by_keyword_grows_too(
 
 def test_a_given_covariance_has_no_newcomers(data: PreferenceData) -> None:
     alone = data.without_relation("next")
-    kernel = Precomputed(np.eye(data.num_entities))
+    kernel = Precomputed(np.eye(data.num_items))
     engine = EP(xpgp, fixed={"attributes_amplitude": 1.0})
     posterior: Any = engine.run(0, alone, attribute_kernel=kernel, progress_bar=False)
     with pytest.raises(UnsupportedProgramError, match="fit anew with the larger matrix"):

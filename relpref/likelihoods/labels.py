@@ -1,0 +1,153 @@
+"""Likelihoods of labels: classes by a probit or logit link, and values with an offset for each group."""
+
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import constraints
+from numpyro.distributions.util import promote_shapes
+
+from relpref.errors import DataError
+from relpref.likelihoods.comparison import LogisticComparison, ProbitComparison
+from relpref.likelihoods.tilted import TiltedMoments, TreeDistribution
+
+Link = Literal["probit", "logit"]
+
+
+class ProbitBernoulli(TreeDistribution):
+    """1 with probability E Φ(predictor + e), e ~ N(0, spread).
+
+    Parameters
+    ----------
+    predictor : Array, shape (m,) or (m, k)
+    spread : Array, broadcasts to the predictor, or None
+        Variance of Gaussian noise of each row's own; None where there is none.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    leaves: ClassVar[tuple[str, ...]] = ("predictor", "spread")
+    support = constraints.boolean
+    log_concave: ClassVar[bool] = True
+    outcomes: ClassVar[tuple[Any, Any]] = (np.array([0, 1], dtype=np.int32), np.array([0.0, 1.0]))
+    paired: ClassVar[bool] = False  # an answer is yes or no, and compares nothing
+    comparison: ClassVar[type[ProbitComparison] | type[LogisticComparison]] = ProbitComparison
+
+    def __init__(
+        self, predictor: Array, spread: ArrayLike | None = None, *, validate_args: bool | None = None
+    ) -> None:
+        self.predictor = jnp.asarray(predictor)
+        shape = self.predictor.shape
+        self.spread = None if spread is None else jnp.broadcast_to(jnp.asarray(spread), shape)
+        super().__init__(batch_shape=shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Array:
+        return jnp.exp(self.log_prob(jnp.ones_like(self.predictor, jnp.int32)))
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return jax.random.bernoulli(key, self.mean, sample_shape + self.batch_shape).astype(jnp.int32)
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log probability of outcomes."""
+        if self.spread is None:
+            return self.comparison(self.predictor, validate_args=False).log_prob(value)
+        return self.tilted(jnp.asarray(value), self.predictor, jnp.zeros_like(self.predictor)).log_normalizer
+
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """Moments under the cavity N(mean, variance) of the predictor."""
+        noisy = variance if self.spread is None else variance + self.spread
+        return self.comparison(self.predictor, validate_args=False).tilted(value, mean, noisy)
+
+
+class LogitBernoulli(ProbitBernoulli):
+    """1 with probability E σ(predictor + e), σ the logistic function; parameters as in `ProbitBernoulli`."""
+
+    comparison: ClassVar[type[ProbitComparison] | type[LogisticComparison]] = LogisticComparison
+
+
+def bernoulli(link: Link) -> type[ProbitBernoulli]:
+    """The likelihood with this link.
+
+    Raises
+    ------
+    DataError
+        If there is none.
+    """
+    if link not in ("probit", "logit"):
+        raise DataError(f"link is {link!r}; it is 'probit' or 'logit'")
+    return ProbitBernoulli if link == "probit" else LogitBernoulli
+
+
+class CentredNormal(TreeDistribution):
+    """Normal noise around scores plus an unknown offset for each group, with a flat prior.
+
+    The density is that of the labels' contrasts within groups (Pahikkala et al. 2010, eq. 12, as a Gaussian model). Draws have offset 0.
+
+    Parameters
+    ----------
+    loc : array, shape (q,)
+        Scores.
+    scale : array, shape ()
+        Standard deviation of the noise.
+    groups : array of int, shape (q,)
+        Conditioning node of each label.
+    num_groups : int
+        Numbers in ``groups`` are below it.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {
+        "loc": constraints.real_vector,
+        "scale": constraints.positive,
+    }
+    support = constraints.real_vector
+    reparametrized_params: ClassVar[list[str]] = ["loc", "scale"]
+    leaves: ClassVar[tuple[str, ...]] = ("loc", "scale", "groups")
+    static: ClassVar[tuple[str, ...]] = (*TreeDistribution.static, "num_groups")
+
+    def __init__(
+        self,
+        loc: Array,
+        scale: ArrayLike,
+        groups: ArrayLike,
+        num_groups: int,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.loc = loc
+        self.scale = jnp.asarray(scale)
+        self.groups = jnp.asarray(groups)
+        self.num_groups = num_groups
+        super().__init__(event_shape=jnp.shape(loc)[-1:], validate_args=validate_args)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Scores plus noise, shape ``sample_shape + (q,)``."""
+        return self.loc + self.scale * jax.random.normal(
+            key, (*sample_shape, *self.event_shape), self.loc.dtype
+        )
+
+    def log_prob(self, value: Array) -> Array:
+        """Log density of the contrasts."""
+        (error,) = promote_shapes(value - self.loc, shape=self.event_shape)
+        counts = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(1.0)
+        sums = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(error)
+        centred = error - (sums / jnp.maximum(counts, 1.0))[self.groups]
+        contrasts = jnp.sum(jnp.maximum(counts - 1.0, 0.0))
+        spread = jnp.sum(jnp.square(centred / self.scale))
+        return -0.5 * spread - contrasts * (jnp.log(self.scale) + 0.5 * jnp.log(2 * jnp.pi))
+
+    def conditional_log_prob(self, value: Array) -> Array:
+        """Log density of each label given the others of its group, shape (q,); 0 for one that is alone.
+
+        Given k − 1 others the offset is Gaussian around the average of their errors, with variance scale²/(k − 1).
+        """
+        error = value - self.loc
+        counts = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(1.0)[self.groups]
+        sums = jnp.zeros(self.num_groups, error.dtype).at[self.groups].add(error)[self.groups]
+        others = jnp.maximum(counts - 1.0, 1.0)
+        scale = self.scale * jnp.sqrt(1.0 + 1.0 / others)
+        found = dist.Normal((sums - error) / others, scale).log_prob(error)
+        return jnp.where(counts > 1.0, found, 0.0)
