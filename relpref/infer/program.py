@@ -25,7 +25,7 @@ from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Likelihood, as_likelihood
-from relpref.likelihoods.tilted import unwrap
+from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
 from relpref.pytree import reached
 
@@ -690,9 +690,5 @@ def _probe(program: Program, points: Array, seed: Any) -> tuple[Array, Values, A
 
 def median(site: Values) -> Array:
     """Of a site's prior, unconstrained; its value where the prior has no quantile function."""
-    distribution, value = site["fn"], site["value"]
-    try:
-        middle = jnp.broadcast_to(unwrap(distribution).icdf(jnp.asarray(0.5)), jnp.shape(value))
-    except (NotImplementedError, ImportError):
-        middle = value
-    return biject_to(distribution.support).inv(middle)
+    middle = prior_quantile(site["fn"], 0.5)
+    return biject_to(site["fn"].support).inv(site["value"] if middle is None else middle)

@@ -59,7 +59,7 @@ class Search:
         return value if np.isfinite(value) else -np.inf
 
 
-def maximise(
+def maximize(
     evaluate: Callable[[Values, Sites], Any],
     start: Values,
     sites: Sites,
@@ -132,7 +132,7 @@ def expectation_maximization(
     best = Search(start, evaluate(start, sites, whole=True), 1)
     evidence = best.evidence
     while best.evaluations < max_steps and usable(evidence):
-        current = _maximise_bound(program, best.unconstrained, evidence)
+        current = _maximize_bound(program, best.unconstrained, evidence)
         before, evidence = best.objective, evaluate(current, evidence.sites, whole=True)
         best.evaluations += 1
         if not usable(evidence):
@@ -148,7 +148,7 @@ def expectation_maximization(
     return best
 
 
-def _maximise_bound(program: Program, start: Values, evidence: Evidence) -> Values:
+def _maximize_bound(program: Program, start: Values, evidence: Evidence) -> Values:
     from scipy.optimize import minimize
 
     mean, covariance = (jnp.asarray(array) for array in latent_moments(program.layout, evidence))
@@ -265,7 +265,7 @@ def fit_hyperparameters(
     if searching:
         # EM needs the posterior itself, not only its evidence.
         closely = partial(at, tolerance=max(tol, CLOSE if em else SEARCH_TOLERANCE))
-        climb = partial(expectation_maximization, program, closely) if em else partial(maximise, closely)
+        climb = partial(expectation_maximization, program, closely) if em else partial(maximize, closely)
         places = [program.medians | program.unconstrained(at_first) if at_first else program.medians]
         if engine.restarts > 1:
             places += program.prior_draws(key, engine.restarts - 1)

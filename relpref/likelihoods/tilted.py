@@ -63,6 +63,15 @@ def unwrap(distribution: dist.Distribution) -> dist.Distribution:
     return distribution
 
 
+def prior_quantile(distribution: dist.Distribution, probability: float) -> Any:
+    """A quantile of a prior, shape ``distribution.shape()``; None where it has no quantile function."""
+    try:
+        quantile = unwrap(distribution).icdf(jnp.asarray(probability))
+    except (NotImplementedError, ImportError):  # numpyro says it in both ways
+        return None
+    return jnp.broadcast_to(quantile, distribution.shape())
+
+
 class TreeDistribution(dist.Distribution):
     """A distribution that JAX takes apart into its ``leaves``, in this order in every session, and makes again unchecked."""
 

@@ -1,7 +1,6 @@
 """Eigendecompositions and factors of kernel matrices, and what is wrong with a matrix that is not a kernel."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -107,9 +106,11 @@ def nearest_semidefinite(matrix: ArrayLike) -> Floats:
     return root @ root.T
 
 
-# To JAX's default float, float64 inside ``enable_x64`` and float32 outside. The dtype is named because ``jnp.asarray`` alone may hand
-# back the float64 version of an array that was a constant of a program compiled in double precision before.
-real = partial(jnp.asarray, dtype=float)
+def real(values: Any) -> jax.Array:
+    """As an array of JAX's default float: float64 inside ``enable_x64`` and float32 outside."""
+    # The dtype is named because ``jnp.asarray`` alone may hand back the float64 version of an array that was a constant of a program
+    # compiled in double precision before.
+    return jnp.asarray(values, dtype=float)
 
 
 def symmetric_lu(matrix: Any) -> Any:

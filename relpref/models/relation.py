@@ -17,6 +17,7 @@ from relpref.errors import DataError
 from relpref.kernels import AttributeKernel, EdgeLandmarks, GaussianProcess, GraphKernel, RegularizedLaplacian
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.labels import Link
+from relpref.likelihoods.tilted import prior_quantile
 from relpref.linalg import Kronecker, NamedSum, real, require_memory
 from relpref.models.preference import Hyperparameters, Priors, sample_decisions
 
@@ -304,14 +305,8 @@ def _at(
 
 def _median(distribution: dist.Distribution) -> Array:
     """Of a prior; its mean where it has no quantile function."""
-    base = distribution
-    while isinstance(base, dist.ExpandedDistribution | dist.Independent):
-        base = base.base_dist
-    try:
-        middle = base.icdf(jnp.asarray(0.5))
-    except NotImplementedError:
-        middle = base.mean
-    return jnp.broadcast_to(middle, distribution.shape())
+    middle = prior_quantile(distribution, 0.5)
+    return distribution.mean if middle is None else middle
 
 
 def _edges(data: RelationData) -> tuple[Any, Any, Any]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
@@ -140,6 +141,14 @@ def test_the_landmarks_are_those_of_the_kernel_at_the_medians() -> None:
     assert 0 < landmarks.error < 1 and len(landmarks) == 4
     other = edge_landmarks(data, 4, values={name: np.full(2, 0.1) for name in LENGTHSCALES})
     assert other.error > landmarks.error
+
+
+def test_the_landmarks_are_those_at_the_means_where_a_prior_has_no_quantiles() -> None:
+    data = relation()
+    priors = {name: dist.Gamma(2.0, 4.0).expand([2]).to_event(1) for name in LENGTHSCALES}
+    landmarks = edge_landmarks(data, 4, priors=priors)
+    again = edge_landmarks(data, 4, values={name: np.full(2, 0.5) for name in LENGTHSCALES})
+    assert landmarks.rows.tolist() == again.rows.tolist() and landmarks.error == pytest.approx(again.error)
 
 
 def test_labels_of_other_kinds_are_refused_where_they_stand() -> None:

@@ -1,6 +1,7 @@
 """The page of more items than a matrix has room for."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,16 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Show some of the items alone."""
     for name, number in (("_BEST", 8), ("_UNCERTAIN", 4), ("_CANDIDATES", 15)):
         monkeypatch.setattr(utilities, name, number)
+
+
+@pytest.mark.parametrize("space", ["sparse", "sparse entity"])
+def test_a_sparse_precision_is_named_by_what_it_says_of_its_errors(
+    posterior: UtilityPosterior, space: str
+) -> None:
+    """Earlier versions named the space otherwise, and what they saved still opens."""
+    errors = dict.fromkeys(("gap_sd_error", "mean_error", "log_evidence_error"), 0.01)
+    said = answered.approximations(replace(posterior, info={**posterior.info, **errors, "space": space}))
+    assert "by the sparse precision of their posterior" in said[0] and "0.01" in said[1]
 
 
 def plain(page: str) -> str:

@@ -20,7 +20,7 @@ from relpref.infer.exact.structure import ProgramKernel, Structure, find_structu
 from relpref.infer.program import Call, Model, Values, broadcast_fixed
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import CODES, Result, progress_line
-from relpref.infer.search import Search, maximise
+from relpref.infer.search import Search, maximize
 from relpref.infer.sites import Info, Sites
 from relpref.posterior.gaussian import as_key, key_words
 from relpref.posterior.origin import Origin
@@ -136,7 +136,7 @@ class Exact:
             search: Search | None = None
             if structure.program.medians:
                 with progress_line("exact: maximizing the evidence", progress_bar) as report:
-                    search = maximise(
+                    search = maximize(
                         evaluation(structure),
                         structure.program.medians,
                         _NO_SITES,

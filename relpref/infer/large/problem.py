@@ -32,6 +32,7 @@ from relpref.infer.result import Solves
 from relpref.infer.sites import SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.kernels.graph import with_scale
+from relpref.likelihoods.tilted import prior_quantile
 from relpref.limits import MAX_ITEMS_OF_ANSWERS
 from relpref.linalg import Dense, Identity, NamedSum, real
 from relpref.posterior.base import Posterior
@@ -366,11 +367,10 @@ class Learnable(NamedTuple):
 
 def _range(prior: Any) -> tuple[float, float]:
     """Quantiles of a prior; of draws, where it has no quantile function."""
-    try:
-        return float(prior.icdf(_LOWER)), float(prior.icdf(_UPPER))
-    except (NotImplementedError, ImportError):  # numpyro says it in both ways
-        draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)))
-        return float(np.quantile(draws, _LOWER)), float(np.quantile(draws, _UPPER))
+    lower, upper = prior_quantile(prior, _LOWER), prior_quantile(prior, _UPPER)
+    if lower is None:
+        lower, upper = np.quantile(np.asarray(prior.sample(jax.random.key(0), (_DRAWS,))), (_LOWER, _UPPER))
+    return float(lower), float(upper)
 
 
 Asked = TypeVar("Asked", bound=Posterior)
@@ -420,7 +420,7 @@ def approximations(posterior: Posterior) -> list[str]:
     if info.get("structure") != "sparse":
         return []
     number, touched = info["entities"], info["touched"]
-    many = info.get("space") == "sparse"
+    many = "gap_sd_error" in info
     how = (
         "by the sparse precision of their posterior"
         if many

@@ -129,7 +129,7 @@ def fit(
     """
     latents = Latents.of(parts, column, entry)
     exact = latents.copies == 0 or (latents.small if sampled is None else not sampled)
-    require_memory(_bytes(latents, exact, samples), "EP in sparse entity space")
+    require_memory(_bytes(latents, exact, samples), "EP with a sparse precision")
     rows: Any = np.full(len(latents.column), np.nan)
     items = np.full(latents.size, np.nan)
     names = dict.fromkeys([*latents.relations, *latents.factors], items)

@@ -323,7 +323,7 @@ def test_bad_input_is_named(name: str) -> None:
 def test_what_does_not_fit_into_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relpref.limits.available_memory", lambda: 1e5)
     for sampled in (False, True):
-        with pytest.raises(DataError, match="EP in sparse entity space needs"):
+        with pytest.raises(DataError, match="EP with a sparse precision needs"):
             run_sparse(CASES["one relation"](), sampled=sampled)
 
 
