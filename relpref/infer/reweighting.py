@@ -59,9 +59,19 @@ class Target:
                 "this posterior does not know its program, so there is nothing to hold it against; fit with a program of "
                 "relpref.models before saving, or certify in the session of the fit"
             )
-        program = Program.of(origin.program, origin.args, origin.kwargs, hyperparameters)
-        location, covariance = map(np.asarray, _prior(program))
-        return cls(program, location, covariance)
+        return cls._reading(Program.of(origin.program, origin.args, origin.kwargs, hyperparameters))
+
+    @classmethod
+    def _reading(cls, program: Program) -> "Target":
+        return cls(program, *map(np.asarray, _prior(program)))
+
+    def at(self, hyperparameters: Values) -> "Target":
+        """At other values of the same hyperparameters; nothing is traced again."""
+        values = {
+            name: np.broadcast_to(hyperparameters[name], np.shape(v))
+            for name, v in self.program.fixed.items()
+        }
+        return self._reading(self.program.at(values))
 
     @cached_property
     def root(self) -> Floats:
@@ -189,8 +199,8 @@ def weighted_draws(
 def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, float, dict[str, Any]]]:
     """The Gaussian, or some components of a mixture; with what is taken off their log weights, and their hyperparameters.
 
-    The hyperparameters θ of a mixture have the distribution p(θ) Z_q(θ), with the engine's evidence: for the joint posterior the
-    weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
+    A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ) with the engine's evidence: for the
+    joint posterior the weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
     """
     belief: Any = posterior.belief
     if len(belief.components) == 1 and not posterior.hyperparameter_draws:
@@ -202,14 +212,24 @@ def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, f
     # As many places in the cumulative weights, so that each stands for the same share; a heavy component may have several.
     places = (np.arange(total) + 0.5) / total * weights.sum()
     nearest = np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
+    target, log_evidences = None, log_evidences_of(posterior)
     for at, times in zip(*np.unique(nearest, return_counts=True), strict=True):
         moving = {name: draws[at] for name, draws in posterior.hyperparameter_draws.items()}
         values = {**posterior.hyperparameters, **moving}
-        target, origin = Target.of(posterior, values), posterior.origin
+        target = Target.of(posterior, values) if target is None else target.at(values)
+        yield target, belief.components[at], log_evidences[at] - float(np.log(times)), values
+
+
+def log_evidences_of(posterior: Posterior) -> Floats:
+    """The engine's log evidence at each component of a mixture, shape (K,), by its weight; less that of all where it is not known."""
+    prior, weights = posterior.prior_log_weights, np.asarray(posterior.belief.weights)
+    if prior is None:  # files of earlier versions have none: their draws are of equal weight
+        origin = posterior.origin
         assert origin is not None  # or there were no target
-        again = origin.run(None, 0, fixed=values)
-        assert again.log_evidence is not None  # EP and Laplace compute it
-        yield target, belief.components[at], again.log_evidence - float(np.log(times)), values
+        again = origin.engine.run_at_draws(posterior.hyperparameter_draws, 0, *origin.args, **origin.kwargs)
+        prior = again.prior_log_weights
+    log_weights = np.log(weights, out=np.full(len(weights), -np.inf), where=weights > 0)
+    return np.asarray(log_weights - prior + (posterior.log_evidence or 0.0))
 
 
 def reweighted_moments(

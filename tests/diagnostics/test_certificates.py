@@ -21,7 +21,7 @@ from relpref.diagnostics import Certificate, certify
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, RelationPosterior, UtilityPosterior
 from relpref.infer.result import smoothed, threshold
-from relpref.infer.reweighting import reweighted_moments
+from relpref.infer.reweighting import log_evidences_of, reweighted_moments
 from relpref.kernels import Precomputed
 from relpref.models import ranking_classifier, xpgp
 from relpref.posterior.base import Posterior
@@ -218,6 +218,21 @@ def test_few_components_stand_for_all_of_a_mixture(posterior: UtilityPosterior) 
     np.testing.assert_allclose(exact["sd"], both.centred().sd())
     gaps = both.locations[:, 0] - both.locations[:, 1]
     np.testing.assert_allclose(errors["mean"], gaps.std() / 2 / np.sqrt(60))
+
+
+def test_the_weights_of_a_mixture_hold_its_evidence() -> None:
+    """So that nobody runs the engine again; where a file has equal weights and no more, it runs."""
+    fitted: Any = EP(xpgp, tol=1e-10).run(0, two_items(), progress_bar=False, individual=False)
+    origin, draws = fitted.origin, fitted.hyperparameter_draws
+    afresh = [origin.run(None, 0, fixed={n: v[at] for n, v in draws.items()}).log_evidence for at in (0, 1)]
+    np.testing.assert_allclose(log_evidences_of(fitted)[:2], afresh, atol=1e-4)  # points have a tolerance
+    few = {name: value[:2] for name, value in draws.items()}
+    both: Any = fitted.belief
+    belief = MixtureBelief(both.locations[:2], both.scales[:2], np.ones(2) / 2)
+    earlier = replace(
+        fitted, belief=belief, hyperparameter_draws=few, prior_log_weights=None, log_evidence=None
+    )
+    np.testing.assert_allclose(np.diff(log_evidences_of(earlier)), np.diff(afresh), atol=1e-4)
 
 
 def test_a_hopeless_posterior_fails_with_a_sentence(posterior: UtilityPosterior) -> None:
