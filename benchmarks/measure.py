@@ -81,8 +81,12 @@ def alternate(
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a Markdown table."""
-    lines = [list(header), ["---"] * len(header), *[list(row) for row in rows]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join(map(line, (header, ["---"] * len(header), *rows)))
+
+
+def line(cells: Sequence[str]) -> str:
+    """Write a line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
 
 
 def note(text: str) -> None:

@@ -39,11 +39,12 @@ def run(repeats: int) -> str:
     """Time the contestants on the same answers in turn."""
     problem = make(ITEMS, COMPARISONS, 0)
     rng = np.random.default_rng(1)
-    pairs = [tuple(map(int, rng.choice(ITEMS, 2, replace=False))) for _ in range(repeats + 1)]
+    drawn = [rng.choice(ITEMS, 2, replace=False) for _ in range(repeats + 1)]
+    pairs = [(int(first), int(second)) for first, second in drawn]
     more = make(ITEMS, COMPARISONS + 1, 0)
-    contestants, missing = installed(_makers(problem))
+    contestants, missing = installed(makers(problem))
     timings, answers = alternate(contestants, pairs, None, repeats)
-    others, _ = installed(_makers(more))
+    others, _ = installed(makers(more))
     again, _ = alternate(others, pairs[:1] * 2, None, 1)
     truth = _afresh(problem, pairs[0])
     header = [
@@ -64,7 +65,7 @@ def run(repeats: int) -> str:
     return "\n\n".join([table(header, rows), *missing])
 
 
-def _makers(problem: Problem) -> dict[str, Callable[[], Contestant]]:
+def makers(problem: Problem) -> dict[str, Callable[[], Contestant]]:
     return {
         "relpref, quickly": lambda: _ours(problem, _quickly),
         "relpref, quickly, with the next question": lambda: _ours(problem, _next_question),

@@ -15,22 +15,25 @@ Whole = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def fixed() -> Contestant:
-    """EP at the true hyperparameters."""
+    """EP at the true hyperparameters; of a problem with a relation, near those that it was drawn with."""
     import jax
 
     from relpref.infer import EP
     from relpref.kernels import SquaredExponential
-    from relpref.models import preference_gp
+    from relpref.models import preference_gp, xpgp
 
     def run(problem: Problem) -> Answer:
         hyperparameters = {
             "attributes_amplitude": problem.amplitude,
             "attributes_lengthscale": problem.lengthscale,
         }
-        engine = EP(preference_gp, fixed=hyperparameters)
+        program: Any = preference_gp
+        if problem.links is not None:
+            program, hyperparameters = xpgp, hyperparameters | {"near_amplitude": 1.5, "near_range": 2.0}
+        engine = EP(program, fixed=hyperparameters)
         kernel = SquaredExponential(shared_lengthscale=True)
-        data = data_of(problem.attributes, problem.comparisons)
-        options = {"attribute_kernel": kernel, "standardize": False, "individual": False}
+        data = data_of(problem.attributes, problem.comparisons, problem.links)
+        options: dict[str, Any] = {"attribute_kernel": kernel, "standardize": False, "individual": False}
         return _answer(engine.run(jax.random.key(0), data, **options))
 
     return run
@@ -47,7 +50,7 @@ def fitted(*, shared_lengthscale: bool) -> Contestant:
     def run(problem: Problem) -> Answer:
         kernel = SquaredExponential(shared_lengthscale=shared_lengthscale)
         data = data_of(problem.attributes, problem.comparisons)
-        options = {"attribute_kernel": kernel, "standardize": False, "individual": False}
+        options: dict[str, Any] = {"attribute_kernel": kernel, "standardize": False, "individual": False}
         posterior = EP(preference_gp, hyperparameters="maximize").run(jax.random.key(0), data, **options)
         return _answer(posterior, _predictions(posterior, problem))
 
@@ -87,7 +90,7 @@ def gold(engine: str) -> Callable[[Gold], Answer]:
 
     def run(gold: Gold) -> Answer:
         fit = getattr(relpref.infer, engine)(preference_gp, fixed={"attributes_amplitude": 1.0})
-        options = {
+        options: dict[str, Any] = {
             "attribute_kernel": Precomputed(gold.covariance),
             "standardize": False,
             "individual": False,
@@ -110,7 +113,7 @@ def gold_nuts(draws: int = 4000) -> Callable[[Gold], Answer]:
 
     def run(gold: Gold) -> Answer:
         data = _given(gold)
-        options = {
+        options: dict[str, Any] = {
             "attribute_kernel": Precomputed(gold.covariance),
             "standardize": False,
             "individual": False,

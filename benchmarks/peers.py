@@ -111,6 +111,25 @@ def choix_ep() -> Contestant:
     return run
 
 
+def kickscore_ep() -> Contestant:
+    """EP with independent utilities of the true variance that do not move with time."""
+    import kickscore
+
+    now = np.zeros(1)
+
+    def run(problem: Problem) -> Answer:
+        model = kickscore.BinaryModel("probit")
+        for item in range(problem.size):
+            model.add_item(str(item), kickscore.kernel.Constant(var=problem.amplitude**2))
+        for winner, loser in problem.comparisons:
+            model.observe([str(winner)], [str(loser)], t=now[0])
+        model.fit()
+        mean, variance = np.transpose([model.item[str(item)].predict(now) for item in range(problem.size)])[0]
+        return Answer(mean, np.sqrt(variance))
+
+    return run
+
+
 def _at_truth(problem: Problem) -> tuple[Any, Any]:
     """A model at the true hyperparameters, and the attributes of the items."""
     torch, PairwiseGP, _ = _botorch()

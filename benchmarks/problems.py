@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr
 
 Array = NDArray[np.float64]
 
@@ -31,6 +32,21 @@ class Problem:
     def covariance(self) -> Array:
         gaps = self.attributes[:, None, :] - self.attributes[None, :, :]
         return self.amplitude**2 * np.exp(-0.5 * (gaps**2).sum(-1) / self.lengthscale**2)
+
+    def asked_again(self, seed: int) -> Problem:
+        """Other answers about the same items, as many."""
+        answers = _answers(np.random.default_rng(seed), self.utilities, len(self.comparisons))
+        return replace(self, comparisons=answers)
+
+    def save(self, path: Path) -> Path:
+        np.savez(path, **{name: value for name, value in asdict(self).items() if value is not None})
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Problem:
+        with np.load(path) as z:
+            values: dict[str, Any] = {name: z[name] if z[name].ndim else float(z[name]) for name in z.files}
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -94,7 +110,7 @@ def _answers(rng: np.random.Generator, utilities: Array, number: int) -> NDArray
     every = np.stack(np.triu_indices(len(utilities), 1), 1)
     pairs = rng.permuted(every[rng.choice(len(every), number, replace=False)], axis=1)
     first, second = pairs.T
-    wins = rng.uniform(size=number) < norm.cdf(utilities[first] - utilities[second])
+    wins = rng.uniform(size=number) < ndtr(utilities[first] - utilities[second])
     return np.where(wins[:, None], pairs, pairs[:, ::-1])
 
 
@@ -122,5 +138,5 @@ def probabilities(mean: Array, covariance: Array, pairs: NDArray[np.int64]) -> A
     """Return P(first beats second in the next answer) for each pair, from a Gaussian posterior."""
     i, j = pairs.T
     variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
-    result: Array = norm.cdf((mean[i] - mean[j]) / np.sqrt(1 + variance))
+    result: Array = ndtr((mean[i] - mean[j]) / np.sqrt(1 + variance))
     return result
