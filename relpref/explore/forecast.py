@@ -13,7 +13,7 @@ from jax.scipy.special import entr
 from numpy.typing import NDArray
 
 from relpref.data import Comparisons
-from relpref.likelihoods import AnswerModel, Comparison
+from relpref.likelihoods import AnswerModel, Comparison, TiltedMoments
 from relpref.limits import MAX_PAIRS_AT_ONCE
 from relpref.linalg import real
 
@@ -139,8 +139,7 @@ class Pool:
 class Forecast(NamedTuple):
     """The next answer about each of k pairs whose gaps are Gaussian."""
 
-    information: Any  # of answer and gap, in nats, shape (k,)
-    shrinkage: Any  # κ: the gap's variance v is expected to become v − κ v²
+    shrinkage: Any  # κ: the gap's variance v is expected to become v − κ v², shape (k,)
     favoured: Any  # probability that the answer favors the first, a tie counting one half
     # Of each possible outcome, shape (o, k): its probability, and the derivatives of log Ẑ, see `TiltedMoments`.
     probability: Any
@@ -171,24 +170,31 @@ class Answers:
 
     def forecast(self, mean: Floats, variance: Floats) -> Forecast:
         """Forecast the answers about pairs from means and variances of their gaps, shape (k,)."""
+        return Forecast(*self._in_blocks(_forecast, mean, variance))
+
+    def exact_information(self, mean: Floats, variance: Floats) -> Floats:
+        """Mutual information of answer and gap, in nats, shape (k,)."""
+        (found,) = self._in_blocks(_information, mean, variance)
+        return np.asarray(found)
+
+    def _in_blocks(self, function: Callable[..., Any], mean: Floats, variance: Floats) -> Iterator[Any]:
+        """What a compiled function of means and variances returns, of any number of them."""
         parts = []
         with jax.enable_x64(True):
             for start in range(0, len(mean), _BLOCK):
                 size = min(_BLOCK, len(mean) - start)
                 block = np.zeros((2, _BLOCK))
                 block[:, :size] = mean[start : start + size], variance[start : start + size]
-                values = _forecast(self.model, self.asked, dict(self.parameters), block[0], block[1])
-                parts.append(Forecast(*(np.asarray(value)[..., :size] for value in values)))
-        return Forecast(*(np.concatenate(values, axis=-1) for values in zip(*parts, strict=True)))
+                values = function(self.model, self.asked, dict(self.parameters), block[0], block[1])
+                parts.append([np.asarray(value)[..., :size] for value in values])
+        return (np.concatenate(values, axis=-1) for values in zip(*parts, strict=True))
 
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
         """Scale of the noise, the outermost threshold between outcomes, and whether the answer is a Gaussian report."""
         with jax.enable_x64(True):
-            values = {name: real(value) for name, value in self.parameters.items()}
-            distribution = self.model(jnp.zeros(1), self.asked, **values)
-            outermost = float(jnp.max(distribution.outermost))
-            return float(jnp.max(distribution.scale)), outermost, distribution.outcomes is None
+            scale, outermost, is_report = _noise(self.model, self.asked, dict(self.parameters))
+        return float(scale), float(outermost), bool(is_report)
 
     def information(self, gaps: Gaps) -> Floats | Singles:
         """Mutual information of answer and gap, in nats, to about a thousandth of itself."""
@@ -196,7 +202,7 @@ class Answers:
         if is_report:
             return np.asarray(0.5 * np.log1p(gaps.variance / scale**2))
         row, column, share = self._places(gaps)
-        return self._interpolated(0, row, column) * share
+        return _interpolated(self._information_table, row, column) * share
 
     def shrinkage(self, gaps: Gaps) -> Floats:
         """κ of the expected variance v − κ v², to about a thousandth of itself."""
@@ -205,32 +211,42 @@ class Answers:
         if is_report:
             return total
         row, column, _ = self._places(gaps)
-        return self._interpolated(1, row, column) * total
+        return _interpolated(self._forecast_table[0], row, column) * total
 
     def undecided(self, gaps: Gaps) -> Singles:
         """How near to one half the probability of an answer for the first is, a tie counting one half."""
         row, column, _ = self._places(gaps)
-        return self._interpolated(2, row, column)
+        return _interpolated(self._forecast_table[1], row, column)
 
     @property
     def _farthest(self) -> float:
         return _FARTHEST + self._noise[1] / self._noise[0]
 
     @cached_property
-    def _table(self) -> Singles:
-        """Functions of t = |m|/√(c² + v) and s = 1 − c/√(c² + v), which are smooth in both; shape (3, rows · columns)."""
+    def _cells(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of the tables' cells: the gap's mean and variance, variance of gap and noise together, and s.
+
+        Tables are of functions of t = |m|/√(c² + v) and s = 1 − c/√(c² + v), which are smooth in both; shape (rows · columns,).
+        """
         t = np.linspace(0.0, self._farthest, _ROWS)[:, None]
-        s = np.linspace(0.0, _WIDEST, _COLUMNS)[None, :]
-        s[0, 0] = 1e-7  # the information is proportional to s there
+        s = np.linspace(0.0, _WIDEST, _COLUMNS)
+        s[0] = 1e-7  # the information is proportional to s there
+        s = np.tile(s, _ROWS)
         noise = self._noise[0]
-        total = np.broadcast_to((noise / (1 - s)) ** 2, (_ROWS, _COLUMNS))
-        answer = self.forecast((t * np.sqrt(total)).ravel(), (total - noise**2).ravel())
-        channels = (
-            answer.information.reshape(_ROWS, _COLUMNS) / s,
-            answer.shrinkage.reshape(_ROWS, _COLUMNS) * total,
-            np.abs(answer.favoured - 0.5).reshape(_ROWS, _COLUMNS),
-        )
-        return np.stack([channel.astype(np.float32).ravel() for channel in channels])
+        total = (noise / (1 - s)) ** 2
+        return np.repeat(t, _COLUMNS) * np.sqrt(total), total - noise**2, total, s
+
+    @cached_property
+    def _information_table(self) -> Singles:
+        mean, variance, _, s = self._cells
+        return (self.exact_information(mean, variance) / s).astype(np.float32)
+
+    @cached_property
+    def _forecast_table(self) -> Singles:
+        """Of shrinkage, and of how far from one half the probability is."""
+        mean, variance, total, _ = self._cells
+        answer = self.forecast(mean, variance)
+        return np.stack([answer.shrinkage * total, np.abs(answer.favoured - 0.5)]).astype(np.float32)
 
     def _places(self, gaps: Gaps) -> tuple[Singles, Singles, Singles]:
         """Of the gaps in the table: row and column, in fractions of a step, and s."""
@@ -249,26 +265,35 @@ class Answers:
         column *= np.float32((_COLUMNS - 1) / _WIDEST)
         return row, column, ratio
 
-    def _interpolated(self, channel: int, row: Singles, column: Singles) -> Singles:
-        table = self._table[channel]
-        i, j = row.astype(np.int32), column.astype(np.int32)
-        down, right = row - i, column - j
-        i *= _COLUMNS
-        i += j
-        top, bottom = table.take(i), table.take(i + _COLUMNS)
-        i += 1
-        top += right * (table.take(i) - top)
-        bottom += right * (table.take(i + _COLUMNS) - bottom)
-        bottom -= top
-        bottom *= down
-        bottom += top
-        return bottom
+
+def _interpolated(table: Singles, row: Singles, column: Singles) -> Singles:
+    """Between the four cells around each place."""
+    i, j = row.astype(np.int32), column.astype(np.int32)
+    down, right = row - i, column - j
+    i *= _COLUMNS
+    i += j
+    top, bottom = table.take(i), table.take(i + _COLUMNS)
+    i += 1
+    top += right * (table.take(i) - top)
+    bottom += right * (table.take(i + _COLUMNS) - bottom)
+    bottom -= top
+    bottom *= down
+    bottom += top
+    return bottom
 
 
 @lru_cache(maxsize=8)
 def shared(answers: Answers) -> Answers:
     """Equal ones that were used before and have their table."""
     return answers
+
+
+@partial(jax.jit, static_argnums=0)
+def _noise(
+    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
+) -> tuple[Array, Array, bool]:
+    distribution = model(jnp.zeros(1), asked, **{name: real(value) for name, value in parameters.items()})
+    return jnp.max(distribution.scale), jnp.max(distribution.outermost), distribution.outcomes is None
 
 
 @partial(jax.jit, static_argnums=0)
@@ -279,33 +304,19 @@ def _forecast(
     distribution = model(mean, asked, **parameters)
     if distribution.outcomes is None:
         return _of_report(distribution, mean, variance)
-    return _of_outcomes(distribution, lambda gap: model(gap, asked, **parameters), mean, variance)
-
-
-def _of_outcomes(
-    distribution: Comparison, at: Callable[[Array], Comparison], mean: Array, variance: Array
-) -> Forecast:
-    """With H(answer) − E[H(answer | gap)] for the information (Houlsby et al. 2011)."""
-    assert distribution.outcomes is not None
-    values, favours = (jnp.asarray(x) for x in distribution.outcomes)
-    wide = jnp.broadcast_to(values[:, None], (len(values), *mean.shape))
-    moments = distribution.tilted(wide, *(jnp.broadcast_to(x, wide.shape) for x in (mean, variance)))
+    moments = _moments(distribution, mean, variance)
     probability = jnp.exp(moments.log_normalizer)
     possible = probability > 0  # of a tie where there are none, log Ẑ is −∞ and its derivatives mean nothing
     gradient, curvature = (jnp.where(possible, x, 0.0) for x in (moments.gradient, moments.curvature))
+    favoured = jnp.sum(probability * distribution.outcomes[1][:, None], axis=0)
+    return Forecast(jnp.sum(probability * curvature, axis=0), favoured, probability, gradient, curvature)
 
-    def entropy(known: Comparison) -> Array:
-        chances = jax.vmap(lambda value: known.log_prob(jnp.full(known.batch_shape, value)))(values)
-        return jnp.sum(entr(jnp.exp(chances)), axis=0)
 
-    nodes, weights = _quadrature(distribution, mean, variance)
-    # Beyond the nodes only lapses leave an answer open; by how much is known.
-    open_still = entropy(at(jnp.full((1, 1), _FAR) * jnp.max(distribution.scale)))
-    expected = open_still[..., 0] + jnp.sum(weights * (entropy(at(nodes)) - open_still), axis=-1)
-    information = jnp.sum(entr(probability), axis=0) - expected
-    favoured = jnp.sum(probability * favours[:, None], axis=0)
-    shrinkage = jnp.sum(probability * curvature, axis=0)
-    return Forecast(jnp.maximum(information, 0.0), shrinkage, favoured, probability, gradient, curvature)
+def _moments(distribution: Comparison, mean: Array, variance: Array) -> TiltedMoments:
+    """Of every possible outcome, shape (o, k)."""
+    assert distribution.outcomes is not None
+    wide = jnp.broadcast_to(distribution.outcomes[0][:, None], (len(distribution.outcomes[0]), *mean.shape))
+    return distribution.tilted(wide, *(jnp.broadcast_to(x, wide.shape) for x in (mean, variance)))
 
 
 def _of_report(distribution: Comparison, mean: Array, variance: Array) -> Forecast:
@@ -315,13 +326,36 @@ def _of_report(distribution: Comparison, mean: Array, variance: Array) -> Foreca
     shape = (len(nodes), *mean.shape)
     curvature = 1 / total
     return Forecast(
-        0.5 * jnp.log1p(variance / jnp.square(distribution.scale)),
         curvature,
         distribution.predict(mean, variance)["probability"],
         jnp.broadcast_to(jnp.asarray(weights / weights.sum())[:, None], shape),
         jnp.asarray(nodes)[:, None] * jnp.sqrt(curvature),
         jnp.broadcast_to(curvature, shape),
     )
+
+
+@partial(jax.jit, static_argnums=0)
+def _information(
+    model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
+) -> tuple[Array]:
+    """H(answer) − E[H(answer | gap)] (Houlsby et al. 2011)."""
+    mean, variance = real(mean), real(variance)
+    distribution = model(mean, asked, **parameters)
+    if distribution.outcomes is None:
+        return (0.5 * jnp.log1p(variance / jnp.square(distribution.scale)),)
+    values = distribution.outcomes[0]
+
+    def entropy(gap: Array) -> Array:
+        known = model(gap, asked, **parameters)
+        chances = jax.vmap(lambda value: known.log_prob(jnp.full(gap.shape, value)))(values)
+        return jnp.sum(entr(jnp.exp(chances)), axis=0)
+
+    nodes, weights = _quadrature(distribution, mean, variance)
+    # Beyond the nodes only lapses leave an answer open; by how much is known.
+    open_still = entropy(jnp.full((1, 1), _FAR) * jnp.max(distribution.scale))
+    expected = open_still[..., 0] + jnp.sum(weights * (entropy(nodes) - open_still), axis=-1)
+    chances = jnp.exp(_moments(distribution, mean, variance).log_normalizer)
+    return (jnp.maximum(jnp.sum(entr(chances), axis=0) - expected, 0.0),)
 
 
 def _quadrature(distribution: Comparison, mean: Array, variance: Array) -> tuple[Array, Array]:

@@ -106,7 +106,7 @@ class Bald(Score):
     reason = "its answer is expected to tell more about the two than that of any other pair"
 
     def value(self, state: State, pairs: Gaps) -> Floats:
-        return np.asarray(state.answers.forecast(pairs.mean, pairs.variance).information)
+        return state.answers.exact_information(pairs.mean, pairs.variance)
 
     def quick(self, state: State, pairs: Gaps) -> Floats | Singles:
         return state.answers.information(pairs)
@@ -152,7 +152,7 @@ class LookAhead(Bald):
             second = np.array(state.answers.information(after))
             np.fill_diagonal(second, 0.0)  # not the same question again
             expected += probability * second.max(axis=1)
-        return np.asarray(answer.information + expected)
+        return state.answers.exact_information(pairs.mean, pairs.variance) + expected
 
 
 @dataclass(frozen=True)
