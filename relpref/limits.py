@@ -19,6 +19,9 @@ MAX_CELLS_AT_ONCE = 1 << 20  # of a CSV file in memory as text, which takes ten 
 MAX_ROWS_AT_ONCE = 1 << 19  # of a Parquet file in memory
 
 # linalg
+# Jitter on the diagonal of an n x n covariance tried in turn, as multiples of n·eps·mean(diag): rounding alone makes its smallest
+# eigenvalue uncertain by about n·eps times its largest one, so anything below the first step cannot help.
+JITTERS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 MAX_CACHED_POSITIONS = 12_000  # whose covariances are kept: 1.2 GB
 
 # kernels

@@ -1,11 +1,48 @@
-"""Immutable data classes as JAX pytrees, and what of a traced function depends on what."""
+"""Immutable data classes as JAX pytrees, without JAX as long as nobody else imports it.
 
+Tables are read and rankings printed without JAX, whose import takes longer than both. The classes are registered at the moment when
+JAX is imported, by whomever.
+"""
+
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from typing import Any, TypeVar
 
-import jax
-from jax.extend.core import ClosedJaxpr, Literal
+T = TypeVar("T")
+_waiting: list[Callable[[], object]] = []  # until JAX is imported
+
+
+class _AtImportOfJax:
+    """A finder of modules that finds JAX as the others do, once, and then does what waits for it."""
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        if name != "jax":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: Any) -> None:
+                execute(module)
+                while _waiting:
+                    _waiting.pop()()
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
+
+
+sys.meta_path.insert(0, _AtImportOfJax())
+
+
+def _when_jax_is_there(act: Callable[[], object]) -> None:
+    if "jax" in sys.modules:
+        act()
+    else:
+        _waiting.append(act)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -41,8 +78,8 @@ def register(
     ``untraced`` ones never cause a compilation, see `Untraced`. ``restored`` is called with each object that was made again.
     """
 
-    def flatten(data: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, Untraced]]:
-        children = [(jax.tree_util.GetAttrKey(name), getattr(data, name)) for name in leaves]
+    def flatten(data: Any, keys: Sequence[Any]) -> tuple[list[tuple[Any, Any]], tuple[Any, Untraced]]:
+        children = [(key, getattr(data, name)) for key, name in zip(keys, leaves, strict=True)]
         kept = tuple(getattr(data, name) for name in static)
         return children, (kept, Untraced(tuple(getattr(data, name) for name in untraced)))
 
@@ -58,28 +95,22 @@ def register(
             restored(data)
         return data
 
-    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+    def act() -> None:
+        from jax.tree_util import GetAttrKey, register_pytree_with_keys
+
+        keys = [GetAttrKey(name) for name in leaves]
+        register_pytree_with_keys(cls, lambda data: flatten(data, keys), unflatten)
+
+    _when_jax_is_there(act)
 
 
-def reached(jaxpr: Any, inputs: list[bool]) -> list[bool]:
-    """Which outputs of a jaxpr are computed from the marked inputs."""
-    marked = {variable for variable, mark in zip(jaxpr.invars, inputs, strict=True) if mark}
-    for equation in jaxpr.eqns:
-        marks = [not isinstance(v, Literal) and v in marked for v in equation.invars]
-        inner = inlined(equation)
-        found = [any(marks)] * len(equation.outvars) if inner is None else reached(inner.jaxpr, marks)
-        marked |= {variable for variable, mark in zip(equation.outvars, found, strict=True) if mark}
-    return [not isinstance(v, Literal) and v in marked for v in jaxpr.outvars]
+def register_static(cls: type[T]) -> type[T]:
+    """Register a class whose objects are compared and hashed by their values: programs are compiled for each."""
 
+    def act() -> None:
+        from jax.tree_util import register_static
 
-def inlined(equation: Any) -> Any:
-    """The closed jaxpr that an equation calls once with its own operands, if it does."""
-    inner = equation.params.get("jaxpr") or equation.params.get("call_jaxpr")
-    if inner is None or equation.primitive.name in ("scan", "while", "cond"):
-        return None
-    if not hasattr(inner, "jaxpr"):
-        inner = ClosedJaxpr(inner, ())
-    same = len(inner.jaxpr.invars) == len(equation.invars) and len(inner.jaxpr.outvars) == len(
-        equation.outvars
-    )
-    return inner if same else None
+        register_static(cls)
+
+    _when_jax_is_there(act)
+    return cls

@@ -131,6 +131,11 @@ def find(kind: Kind, name: str) -> Any:
     return _added[kind].get(name)
 
 
+def known(kind: Kind, name: str) -> bool:
+    """Whether `find` has such an object; the package's own are not imported for that."""
+    return name in OWN[kind] or find(kind, name) is not None
+
+
 def names(kind: Kind) -> list[str]:
     """What `find` knows: the package's own names, those registered, and those that installed packages offer where these are let in."""
     offered: list[str] = []

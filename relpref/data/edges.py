@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import scipy.io
 import scipy.sparse
 from numpy.typing import NDArray
 
@@ -26,8 +25,6 @@ _BYTES_PER_ENTRY = 28  # of a matrix as it is read (COO), and as it is sorted by
 _LONGEST_LINE = 10_000  # of the header
 _BLOCK = 16_000_000
 _CONTROL = bytes({*range(32)} - {*b"\t\n\r"})
-# Older versions know only matrices, newer ones warn unless told.
-_AS_ARRAY = {"spmatrix": False} if "spmatrix" in signature(scipy.io.mmread).parameters else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +207,8 @@ def read_matrix(path: str | os.PathLike[str]) -> Any:
 
 
 def _matrix_market(file: Path) -> Any:
+    import scipy.io  # takes a moment, which other tables need not wait for
+
     with file.open("rb") as stream:
         _check_lines(decompressed(file, stream) if suffix_of(file).endswith(".gz") else stream)
     _, _, entries, form, *_ = scipy.io.mminfo(file)
@@ -220,7 +219,9 @@ def _matrix_market(file: Path) -> Any:
         )
     # Of a symmetric matrix one triangle is stored.
     require_memory(2.0 * _BYTES_PER_ENTRY * entries, f"{file}: a matrix of {entries} entries")
-    return scipy.io.mmread(file, **_AS_ARRAY)
+    # Older versions know only matrices, newer ones warn unless told.
+    as_array = {"spmatrix": False} if "spmatrix" in signature(scipy.io.mmread).parameters else {}
+    return scipy.io.mmread(file, **as_array)
 
 
 def _check_lines(stream: IO[bytes]) -> None:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import scipy.sparse
@@ -38,10 +37,15 @@ def generator(key: Any) -> np.random.Generator:
     """NumPy's generator for an integer seed or a JAX key."""
     if isinstance(key, int | np.integer) and key >= 0:
         return np.random.default_rng(int(key))
-    if not isinstance(key, jax.Array | np.ndarray):
-        raise DataError(f"key is {shown(key)}; give a whole number from 0 on, or a key: jax.random.key(0)")
-    data = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-    return np.random.default_rng(np.asarray(data).tolist())
+    if not isinstance(key, np.ndarray):
+        import jax
+
+        if not isinstance(key, jax.Array):
+            raise DataError(
+                f"key is {shown(key)}; give a whole number from 0 on, or a key: jax.random.key(0)"
+            )
+        key = jax.random.key_data(key) if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    return np.random.default_rng(np.asarray(key).tolist())
 
 
 def check_number(number: Any, what: str) -> None:

@@ -17,9 +17,9 @@ from jax import Array
 from jax.extend.core import Literal
 
 from relpref.errors import UnsupportedProgramError
+from relpref.infer.jaxprs import inlined, reached
 from relpref.likelihoods.quadrature import ByQuadrature
 from relpref.likelihoods.tilted import unwrap
-from relpref.pytree import inlined, reached
 
 NUTS = "numpyro's MCMC(NUTS(program)) can run it"
 

@@ -22,12 +22,12 @@ from numpyro.distributions.transforms import biject_to
 from relpref.data import Comparisons, PreferenceData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS, AnySite, Doubt
+from relpref.infer.jaxprs import reached
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Likelihood, as_likelihood
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
-from relpref.pytree import reached
 
 Values = dict[str, Any]
 Model = Callable[..., None]  # a numpyro program

@@ -1,25 +1,27 @@
 """Observation models: numpyro distributions that also give an engine their tilted moments."""
 
-from relpref.likelihoods.comparison import (
-    AnswerModel,
-    Comparison,
-    GradedComparison,
-    Logistic,
-    LogisticComparison,
-    Probit,
-    ProbitComparison,
-    SoftComparison,
-    answer_model,
-)
-from relpref.likelihoods.labels import CentredNormal, Link, LogitBernoulli, ProbitBernoulli, bernoulli
-from relpref.likelihoods.tilted import (
-    GaussianLikelihood,
-    GaussianSite,
-    Likelihood,
-    TiltedMoments,
-    as_likelihood,
-    is_log_concave,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from relpref.likelihoods.answers import AnswerModel, Logistic, Probit, answer_model
+
+if TYPE_CHECKING:
+    from relpref.likelihoods.comparison import (
+        Comparison,
+        GradedComparison,
+        LogisticComparison,
+        ProbitComparison,
+        SoftComparison,
+    )
+    from relpref.likelihoods.labels import CentredNormal, Link, LogitBernoulli, ProbitBernoulli, bernoulli
+    from relpref.likelihoods.tilted import (
+        GaussianLikelihood,
+        GaussianSite,
+        Likelihood,
+        TiltedMoments,
+        as_likelihood,
+        is_log_concave,
+    )
 
 __all__ = [
     "AnswerModel",
@@ -43,3 +45,11 @@ __all__ = [
     "bernoulli",
     "is_log_concave",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The distributions are imported when they are first used: they need JAX, and the models of answers do not."""
+    if name not in __all__:
+        raise AttributeError(f"module 'relpref.likelihoods' has no attribute {name!r}")
+    homes = (import_module(f"relpref.likelihoods.{module}") for module in ("comparison", "labels", "tilted"))
+    return next(getattr(home, name) for home in homes if hasattr(home, name))

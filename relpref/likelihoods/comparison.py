@@ -1,13 +1,12 @@
-"""Answers to "which of two is better?": their distributions, and the models that choose one by the columns of the answers."""
+"""Distributions of answers to "which of two is better?"."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
 from relpref.data import Comparisons
-from relpref.description import Description
-from relpref.errors import DataError
+from relpref.likelihoods.chances import graded_chances
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
@@ -248,15 +246,9 @@ class GradedComparison(Comparison):
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next answer: ``probability`` that it favors the first, by whatever strength, and of a ``tie``."""
-        total = jnp.sqrt(jnp.square(self.scale) + variance)
-        ends = [(self.shift + mean + side * self.thresholds[0]) / total for side in (-1, 1)]
-        favoured, not_beaten = map(ndtr, ends)
-        tie = not_beaten - favoured
-        if self.lapse is not None:
-            side, neither = (self.at_random(jnp.asarray(value)) for value in (1, 0))
-            favoured = self.lapse * side * self.strengths + (1 - self.lapse) * favoured
-            tie = self.lapse * neither + (1 - self.lapse) * tie
-        return {"probability": favoured, "tie": tie}
+        return graded_chances(
+            mean, variance, self.scale, self.shift, self.lapse, self.thresholds[0], self.strengths
+        )
 
 
 class LogisticComparison(Comparison):
@@ -322,214 +314,30 @@ class SoftComparison(Comparison):
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next report: ``probability``, its expectation E[Φ(gap + shift + scale·ε)]."""
-        spread = jnp.sqrt(1 + jnp.square(self.scale) + variance)
-        return {"probability": ndtr((mean + self.shift) / spread)}
+        chances = graded_chances(mean, 1 + variance, self.scale, self.shift)
+        return {"probability": chances["probability"]}
 
 
-# Parameters of which there is one for each member of a plate.
-PLATES = {"rater_noise": "rater"}
+@partial(jax.jit, static_argnums=0)
+def predicted(
+    model: Any,
+    asked: Comparisons,
+    parameters: Mapping[str, Array],
+    means: Array,
+    variances: Array,
+    weights: Array,
+) -> dict[str, Array]:
+    """Expectations over the next answers by their distribution, as `AnswerModel.predict` has them of models that know no JAX.
 
-
-@runtime_checkable
-class AnswerModel(Protocol):
-    """How answers come about."""
-
-    def parameters(self, answers: Comparisons) -> Mapping[str, dist.Distribution]:
-        """Its parameters for these columns, by site, and their default priors; those of `PLATES` for one member."""
-
-    def value(self, answers: Comparisons) -> Array:
-        """What was observed, shape (m,)."""
-
-    def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
-        """The distribution of the answers, given the gaps of winner and loser, shape (m,)."""
-
-    # It may also have ``describe(answers=None) -> relpref.description.Description``, where ``answers`` are the columns of the fit, and
-    # ``columns``, the optional columns among "tie", "strength" and "probability" that it has a place for; without it, none.
-
-
-@dataclass(frozen=True)
-class _Noisy:
-    """The columns of answers as parameters and values, whatever the noise on the gap."""
-
-    columns: ClassVar[tuple[str, ...]]
-    noise: ClassVar[str]
-
-    lapse: bool = False
-
-    def parameters(self, answers: Comparisons) -> Mapping[str, dist.Distribution]:
-        """Those of the columns that are there.
-
-        Raises
-        ------
-        DataError
-            If there is a column that the likelihood does not use.
-        """
-        for column in ("tie", "strength", "probability"):
-            random = self.lapse and column == "probability"  # there is no number of outcomes to choose from
-            if getattr(answers, column) is not None and (random or column not in self.columns):
-                raise DataError(
-                    f"the likelihood {type(self).__name__}({'lapse=True' if self.lapse else ''}) does not use the column {column!r} of the "
-                    "answers; use the default likelihood, Probit(), or leave the column out"
-                )
-        found: dict[str, dist.Distribution] = {}
-        if self.lapse:
-            found["lapse"] = dist.Beta(1.0, 19.0)
-        if answers.tie is not None:
-            found["tie_margin"] = dist.HalfNormal(1.0)
-        if answers.strength is not None and answers.strengths > 1:
-            found["strength_steps"] = dist.HalfNormal(1.0).expand([answers.strengths - 1]).to_event(1)
-        if answers.probability is not None:
-            found["soft_noise"] = dist.HalfNormal(1.0)
-        if answers.rater is not None:
-            found["rater_noise"] = dist.LogNormal(0.0, 0.5)
-        if answers.shown_first is not None:
-            found["position_bias"] = dist.Normal(0.0, 0.5)
-        return found
-
-    def value(self, answers: Comparisons) -> Array:
-        """The probability; or the strength, 0 for a tie; or 1."""
-        if answers.probability is not None:
-            return real(answers.probability)
-        if answers.strength is not None:
-            return jnp.asarray(answers.strength)
-        won = jnp.ones(answers.winner.shape, jnp.int32)
-        return won if answers.tie is None else jnp.where(answers.tie, 0, won)
-
-    def seen(self, answers: Comparisons, parameters: Mapping[str, Array]) -> dict[str, Any]:
-        """Scale, shift and lapse of a `Comparison`; neutral where a column is missing."""
-        scale = 1.0 if answers.rater is None else parameters["rater_noise"][answers.rater]
-        bias = answers.shown_first
-        shift = 0.0 if bias is None else parameters["position_bias"] * real(bias)
-        return {"scale": scale, "shift": shift, "lapse": parameters.get("lapse")}
-
-    def described(self, answers: Comparisons | None, sentence: str, citation: str | None) -> Description:
-        """The sentence, with what is said of raters, positions and lapses."""
-        if answers is not None and answers.rater is not None:
-            sentence += f" The {self.noise} noise of each rater has a scale of its own, 1 for a typical one."
-        if answers is not None and answers.shown_first is not None:
-            sentence += " The item that is shown first may gain by it."
-        if self.lapse:
-            sentence += (
-                " Some answers are given at random, whatever the difference; their share is a hyperparameter."
-            )
-        return Description(sentence, citation, _MEANINGS)
-
-
-@jax.tree_util.register_static
-@dataclass(frozen=True)
-class Probit(_Noisy):
-    """Gaussian noise on the gap; what is made of the noisy gap follows from the columns that are there.
-
-    Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities `SoftComparison`. With raters, each has
-    a noise of their own; where the data says which of two was shown first, that one may gain by it.
-
-    Parameters
-    ----------
-    lapse : bool
-        Whether some answers are given at random, each of the K offered outcomes equally often: (1 − ε)·p + ε/K. K is 2, or 3 with ties;
-        with S strengths 2S, or 2S + 1. The share ε is learned. Not of reported probabilities.
-
-    Notes
-    -----
-    ``lapse``: Beta(1, 19): one answer in twenty on average.
-    ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
-    from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
-    ``rater_noise``: log-normal around 1, log-sd ½, so that most raters are within a factor of 2.7 of the typical one; 1 is the unit
-    of the utilities. ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    Gaps are mixtures of s Gaussians: means and variances of shape (s, k), weights of shape (s,), parameters of shape (s, ...) or (1, ...).
     """
 
-    columns: ClassVar[tuple[str, ...]] = ("tie", "strength", "probability")
-    noise: ClassVar[str] = "Gaussian"
+    def one(component: tuple[Mapping[str, Array], Array, Array]) -> dict[str, Array]:
+        parameters, mean, variance = component
+        return model(real(mean), asked, **parameters).predict(real(mean), real(variance))
 
-    def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
-        """The distribution of the answers."""
-        seen = self.seen(answers, parameters)
-        if answers.probability is not None:
-            return SoftComparison(gap, scale=parameters["soft_noise"] * seen["scale"], shift=seen["shift"])
-        if answers.tie is None and answers.strength is None:
-            return ProbitComparison(gap, **seen)
-        zero = jnp.zeros_like(gap, shape=())
-        # A prior of one's own may be that of one step for all.
-        steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
-        thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
-        return GradedComparison(gap, parameters.get("tie_margin", zero) + thresholds, **seen)
-
-    def describe(self, answers: Comparisons | None = None) -> Description:
-        """What is made of the columns of ``answers``; without any, of winners."""
-        citation, kinds = None, []
-        if answers is not None and answers.tie is not None:
-            kinds.append("a tie where it is small")
-        if answers is not None and answers.strength is not None:
-            kinds.append("the stronger the larger it is")
-        if answers is not None and answers.probability is not None:
-            sentence = (
-                "A reported probability is Φ of the difference of two utilities, seen with a Gaussian error."
-            )
-        elif kinds:
-            sentence = f"An answer follows the difference of two utilities, seen with Gaussian noise: {' and '.join(kinds)} (Glenn and David 1960)."
-            citation = (
-                "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller "
-                "Model. Biometrics 16(1)."
-            )
-        else:
-            sentence = "An answer favors the first of two with the probability Φ of the difference of their utilities."
-        return self.described(answers, sentence, citation)
-
-
-@jax.tree_util.register_static
-@dataclass(frozen=True)
-class Logistic(_Noisy):
-    """Logistic noise on the gap, for winners: the model of Bradley & Terry, see `LogisticComparison`.
-
-    Parameters
-    ----------
-    lapse : bool
-        As in `Probit`; so are the priors of ``lapse``, ``rater_noise`` and ``position_bias``.
-    """
-
-    columns: ClassVar[tuple[str, ...]] = ()
-    noise: ClassVar[str] = "logistic"
-
-    def __call__(self, gap: Array, answers: Comparisons, **parameters: Array) -> Comparison:
-        """The distribution of the answers."""
-        return LogisticComparison(gap, **self.seen(answers, parameters))
-
-    def describe(self, answers: Comparisons | None = None) -> Description:
-        return self.described(
-            answers,
-            "An answer favors the first of two with the probability of the logistic function of the difference of their utilities "
-            "(Bradley and Terry 1952).",
-            "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
-            "Biometrika 39(3/4).",
-        )
-
-
-_MEANINGS = {
-    "tie_margin": "Tie margin: an answer is a tie where the difference of utilities, noise included, is smaller than this.",
-    "strength_steps": (
-        "Strength steps: by how much the difference of utilities, noise included, must be larger for an answer one grade stronger."
-    ),
-    "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is the noise of a plain answer.",
-    "rater_noise": (
-        "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
-    ),
-    "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
-    "position_bias": "Position bias: what an item gains by being shown first, in units of utility; negative if it loses.",
-}
-
-
-def answer_model(likelihood: Any) -> AnswerModel:
-    """The model that a program's ``likelihood=`` names: an instance, or None for `Probit`.
-
-    Raises
-    ------
-    DataError
-        If it is anything else.
-    """
-    if likelihood is None:
-        return Probit()
-    if isinstance(likelihood, type) or not isinstance(likelihood, AnswerModel):
-        raise DataError(
-            f"likelihood is {likelihood!r}; give an instance, such as relpref.likelihoods.Logistic(), or leave it out"
-        )
-    return likelihood
+    # A fixed parameter beside draws of the others has one value for all.
+    size = len(means)
+    spread = {site: jnp.broadcast_to(value, (size, *value.shape[1:])) for site, value in parameters.items()}
+    expected = jax.lax.map(one, (spread, means, variances))
+    return {name: jnp.asarray(weights) @ value for name, value in expected.items()}

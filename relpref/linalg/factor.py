@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, svd
 
 from relpref.errors import DataError
-from relpref.limits import require_memory
+from relpref.limits import JITTERS, require_memory
 
 Floats = NDArray[np.float64]
 
@@ -123,11 +123,6 @@ def symmetric_lu(matrix: Any) -> Any:
     )
 
 
-# Jitter tried in turn, as multiples of n·eps·mean(diag K): rounding alone makes the smallest eigenvalue of an
-# n x n covariance uncertain by about n·eps times its largest one, so anything below the first step cannot help.
-_STEPS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
-
-
 class Factor(NamedTuple):
     """A Cholesky factor and the jitter it needed.
 
@@ -158,13 +153,13 @@ def cholesky(matrix: Array) -> Factor:
     n = matrix.shape[-1]
     fixed = jax.lax.stop_gradient(matrix)
     unit = n * np.finfo(matrix.dtype).eps * jnp.mean(jnp.abs(jnp.diagonal(fixed)))
-    steps = jnp.asarray(_STEPS, matrix.dtype)
+    steps = jnp.asarray(JITTERS, matrix.dtype)
 
     identity = jnp.eye(n, dtype=matrix.dtype)
 
     def fails(state: tuple[Array, Array]) -> Array:
         tried, lower = state
-        return ~jnp.all(jnp.isfinite(jnp.diagonal(lower))) & (tried < len(_STEPS))
+        return ~jnp.all(jnp.isfinite(jnp.diagonal(lower))) & (tried < len(JITTERS))
 
     def harder(state: tuple[Array, Array]) -> tuple[Array, Array]:
         tried, _ = state

@@ -22,7 +22,7 @@ from relpref.kernels import (
 )
 from relpref.kernels.graph import AttributeCovariance, Features, GraphCovariance
 from relpref.likelihoods import AnswerModel, answer_model
-from relpref.likelihoods.comparison import PLATES
+from relpref.likelihoods.answers import PLATES
 from relpref.likelihoods.labels import Link, bernoulli
 from relpref.linalg import Covariance, Identity, NamedSum, real
 

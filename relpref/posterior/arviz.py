@@ -6,19 +6,12 @@ the ArviZ that is installed works on.
 
 import json
 import platform
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from relpref._version import __version__
-from relpref.infer.program import Call, Layout, Values
 from relpref.infer.result import CODES
-from relpref.likelihoods import CentredNormal
-from relpref.likelihoods.tilted import unwrap
 from relpref.posterior.gaussian import generator
 
 
@@ -28,52 +21,6 @@ class Groups(NamedTuple):
     groups: dict[str, dict[str, Any]]
     coords: dict[str, Any]
     dims: dict[str, list[str]]
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def answers(
-    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, keys: Array
-) -> tuple[Values, Values, Values]:
-    """Log likelihood and replicates of the observed values at each of s draws, shape (s, m), and these values, shape (m,), by site.
-
-    The likelihood is that of one answer of each row; labels that depend on each other (`CentredNormal`) are each given the others.
-    """
-
-    def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
-        values, key = inputs
-        sites = call.trace(arrays, values)
-        log_likelihood = {name: _pointwise(**sites[name]) for name in layout.observed}
-        keys = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
-        return log_likelihood, {name: sites[name]["fn"].sample(keys[name]) for name in layout.observed}
-
-    first = call.trace(arrays, {name: value[0] for name, value in draws.items()})
-    observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}
-    return *jax.lax.map(one, (draws, keys)), observed
-
-
-def _pointwise(fn: Any, value: Any, **site: Any) -> Array:
-    """Log density of every value by itself."""
-    base = unwrap(fn)
-    if isinstance(base, CentredNormal):
-        return base.conditional_log_prob(value)
-    return jnp.asarray(fn.log_prob(value))
-
-
-def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dict[str, list[str]]:
-    """Names of the plates that a program's sites lie in, axis by axis; of sites whose every axis lies in one."""
-    plates: dict[str, list[str]] = {}
-
-    def look(arrays: tuple[Any, ...], values: Values) -> None:
-        for name, site in call.trace(arrays, values).items():
-            axes = jnp.ndim(site["value"])
-            if site["type"] == "sample" and axes:
-                last = axes - site["fn"].event_dim
-                named = {last + frame.dim: frame.name for frame in site["cond_indep_stack"]}
-                if len(named) == axes:
-                    plates[name] = [named[axis] for axis in range(axes)]
-
-    jax.eval_shape(look, arrays, values)
-    return plates
 
 
 # What numpyro and ArviZ call the same thing.
@@ -116,13 +63,11 @@ def draw_groups(posterior: Any, num_samples: int, rng_key: Any) -> Groups:
     groups: dict[str, Any] = {}
     dims: dict[str, list[str]] = {}
     if posterior.origin is not None:
-        with jax.enable_x64(True):
-            program = posterior.origin.read()
-            call, arrays, layout = program.call, program.arrays, program.layout
-            keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), len(vector))
-            draws |= {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}
-            dims = plate_dimensions(call, arrays, {name: value[0] for name, value in draws.items()})
-            log_likelihood, replicated, observed = jax.device_get(answers(call, layout, arrays, draws, keys))
+        from relpref.infer.replicates import replicates
+
+        draws, dims, (log_likelihood, replicated, observed) = replicates(
+            posterior.origin, draws, int(rng.integers(2**31))
+        )
         groups["posterior_predictive"] = by_chain(replicated)
         groups["log_likelihood"] = by_chain(log_likelihood)
         groups["observed_data"] = observed
@@ -154,6 +99,7 @@ def sample_stats(posterior: Any, chains: int, per_chain: int) -> dict[str, Any]:
 def tree(posterior: Any, content: Groups) -> Any:
     """The DataTree, with versions, seed and engine as attributes; without ArviZ's time stamp, so that equal input gives equal bytes."""
     import arviz_base
+    import jax
     import numpyro
 
     dims = {

@@ -19,6 +19,7 @@ from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
 from relpref.posterior.origin import Origin
 from relpref.registry import find
 
+FITTED = "answers_at_fit"  # of ``info``: how many there were when hyperparameters were last fitted
 _SCORE = "score"  # the site of `relpref.models.conditional_ranking`
 _CONTENT = {
     "kind?": Literal["class"],

@@ -32,7 +32,7 @@ from relpref.data.links import OPTIONS
 from relpref.errors import StorageError
 from relpref.files import replaced
 from relpref.limits import require_memory
-from relpref.registry import EARLIER, Kind, find, name_of
+from relpref.registry import EARLIER, Kind, find, known, name_of
 
 # 2: links and their kinds, columns of answers, likelihood; 3: items have parts of their own unless the program is told otherwise
 SCHEMA, OLDEST = 3, 2
@@ -194,16 +194,21 @@ def sparse_matrix(arrays: Arrays, prefix: str, shape: Sequence[int]) -> Any:
     return matrix
 
 
+def check_registered(kinds: Sequence[Kind], stored: str) -> tuple[Kind, str]:
+    """Kind and name of the registered object that a file names as ``kind:name``, which is not imported for that."""
+    kind, name = EARLIER.get(stored, stored.partition(":")[::2])
+    for one in kinds:
+        if one == kind and known(one, name):
+            return one, name
+    raise StorageError(
+        f"the file needs {shown(stored)}, which is not registered: if it is your own, call relpref.register before relpref.load; "
+        "otherwise the file is damaged, or from a newer relpref"
+    )
+
+
 def registered(kinds: Sequence[Kind], stored: str) -> Any:
     """The registered object that a file names as ``kind:name``."""
-    kind, name = EARLIER.get(stored, stored.partition(":")[::2])
-    named = next((find(known, name) for known in kinds if known == kind), None)
-    if named is None:
-        raise StorageError(
-            f"the file needs {shown(stored)}, which is not registered: if it is your own, call relpref.register before relpref.load; "
-            "otherwise the file is damaged, or from a newer relpref"
-        )
-    return named
+    return find(*check_registered(kinds, stored))
 
 
 _OBJECTS: tuple[Kind, ...] = ("kernel", "likelihood")

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf
 from scipy.special import ndtr, ndtri
 
-from relpref.linalg import cholesky
+from relpref.limits import JITTERS
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.integer[Any]]
@@ -171,13 +171,7 @@ class GaussianBelief(MixtureBelief):
         return self.scale
 
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        """By the Cholesky factor of the covariance; by its eigenvectors, where it is singular up to rounding."""
-        with jax.enable_x64(True):
-            lower = np.asarray(cholesky(jax.numpy.asarray(self.scale)).lower)
-        if not np.all(np.isfinite(lower)) and np.all(np.isfinite(self.scale)):
-            values, vectors = np.linalg.eigh(self.scale)
-            lower = vectors * np.sqrt(np.maximum(values, 0.0))
-        return self.location + rng.standard_normal((number, self.size)) @ lower.T
+        return self.location + rng.standard_normal((number, self.size)) @ _root(self.scale).T
 
     def arrays(self) -> dict[str, Any]:
         return {"mean": self.location, "covariance": self.scale}
@@ -254,6 +248,19 @@ class DrawsBelief:
         return {"draws": self.draws} | {f"sampler/{name}": value for name, value in self.sampler.items()}
 
 
+def _root(covariance: Floats) -> Floats:
+    """L with L Lᵀ = Σ: the Cholesky factor, with a little jitter if need be; by eigenvectors, where that is not enough."""
+    if not np.all(np.isfinite(covariance)):
+        return np.full_like(covariance, np.nan)
+    unit = len(covariance) * np.finfo(np.float64).eps * np.mean(np.abs(np.diagonal(covariance)))
+    for jitter in JITTERS:  # as `relpref.linalg.cholesky` does
+        lower, failed = dpotrf(covariance + jitter * unit * np.eye(len(covariance)), lower=1)
+        if not failed:
+            return np.asarray(lower)
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
 # A distribution of an n-vector that can be asked about any linear functional of it.
 Belief = MixtureBelief | DrawsBelief
 
@@ -281,11 +288,16 @@ def generator(key: Any) -> np.random.Generator:
 
 def as_key(key: Any) -> Any:
     """A JAX key from a seed; a key as it is."""
+    import jax
+
     return jax.random.key(int(key)) if isinstance(key, int | np.integer) else key
 
 
 def key_words(key: Any) -> NDArray[np.uint32]:
     """The raw words of a JAX key of either kind."""
-    if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
-        key = jax.random.key_data(key)
+    if not isinstance(key, np.ndarray):
+        import jax
+
+        if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
+            key = jax.random.key_data(key)
     return np.asarray(key, dtype=np.uint32).reshape(-1)

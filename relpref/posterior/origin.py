@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relpref.infer.program import Program
+from relpref.data.arrays import shown
+from relpref.errors import StorageError
 from relpref.posterior.codec import (
     Arrays,
     Dataset,
     check_arguments,
+    check_registered,
     checked,
     decode,
     dump,
@@ -18,6 +20,9 @@ from relpref.posterior.codec import (
     registered,
 )
 from relpref.registry import name_of
+
+if TYPE_CHECKING:
+    from relpref.infer.program import Program
 
 _CALL = {"program": str, "kwargs": dict[str, Any], "engine": dict[str, Any], "complete": bool}
 
@@ -33,8 +38,9 @@ class Origin:
     program: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    engine: Any = None
-    complete: bool = True
+    # No defaults of the class: `__getattr__` decodes what is missing.
+    engine: Any = field(default_factory=lambda: None)
+    complete: bool = field(default_factory=lambda: True)
 
     @property
     def fixed(self) -> Mapping[str, Any]:
@@ -74,8 +80,10 @@ class Origin:
         engine = self.engine.changed(**changes)
         return engine.run_from(sites, key, *self.args, progress_bar=progress_bar, at=at, **self.kwargs)
 
-    def read(self) -> Program:
+    def read(self) -> "Program":
         """The program as it was called, with no site fixed, also where no engine could treat it; inside ``enable_x64``."""
+        from relpref.infer.program import Program
+
         return Program.for_samples(self.program, self.args, self.kwargs)
 
     def encoded(self) -> tuple[dict[str, Any], str | None]:
@@ -101,16 +109,40 @@ class Origin:
 
     @classmethod
     def decoded(cls, stored: str | None, data: Any, arrays: Arrays, program: Any = None) -> "Origin | None":
-        """The inverse of `encoded`; None where the program is not registered and none of the caller's own is given."""
+        """The inverse of `encoded`; None where the program is not registered and none of the caller's own is given.
+
+        The package's own programs, kernels and engines need JAX, which rankings and predictions do not: arguments are decoded, and
+        refused, when somebody asks for them.
+        """
         if stored is None:
             return None
         content = checked(json.loads(stored), _CALL, "the call of the program")
-        kwargs = checked(decode(content["kwargs"], arrays), dict[str, Any], "the program's arguments")
-        # One that was not registered has no kind before its name.
-        if program is None and ":" in content["program"]:
-            program = registered(("program",), content["program"])
-        if program is None:
+        if program is None and ":" not in content["program"]:  # one that was not registered
             return None
+        kept = {name: arrays[name] for name in arrays if name.startswith("kept")}
+        if program is not None:
+            return cls._read(content, data, kept, program)
+        check_registered(("program",), content["program"])
+        origin = object.__new__(cls)
+        origin.__dict__["_decode"] = partial(cls._read, content, data, kept)
+        return origin
+
+    def __getattr__(self, name: str) -> Any:
+        decode = self.__dict__.get("_decode")
+        if decode is None or name not in {field.name for field in fields(self)}:
+            raise AttributeError(f"an Origin has no attribute {name!r}")
+        try:
+            self.__dict__.update(vars(decode()))
+        except Exception as error:  # of a damaged or forged file any part may be anything
+            what = str(error) if isinstance(error, StorageError) else f"it is incomplete ({shown(error)})"
+            raise StorageError(f"what the file says of the program: {what}; fit again and save") from error
+        del self.__dict__["_decode"]
+        return getattr(self, name)
+
+    @classmethod
+    def _read(cls, content: Mapping[str, Any], data: Any, arrays: Arrays, program: Any = None) -> "Origin":
+        kwargs = checked(decode(content["kwargs"], arrays), dict[str, Any], "the program's arguments")
+        program = program or registered(("program",), content["program"])
         check_arguments(program, kwargs, "the program")
         engine = None
         if options := dict(content["engine"]):

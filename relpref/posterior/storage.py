@@ -5,25 +5,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from relpref.data.arrays import listed, shown
 from relpref.errors import StorageError
-from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
-from relpref.infer.large.fit import low_rank_parts
-from relpref.infer.large.problem import LargeProblem
-from relpref.infer.large.sparse import SparsePosterior
-from relpref.infer.relation_posterior import RelationPosterior
 from relpref.posterior.base import Posterior
-from relpref.posterior.classes import ClassPosterior
-from relpref.posterior.codec import OLDEST, SCHEMA, checksum, dump, positions, read, sparse_matrix
+from relpref.posterior.codec import OLDEST, SCHEMA, checksum, dump, read
 from relpref.posterior.utility import UtilityPosterior
 
+if TYPE_CHECKING:
+    from relpref.infer.relation_posterior import RelationPosterior
 
-def load(path: str | os.PathLike[str], *, program: Any = None) -> Posterior | RelationPosterior:
+
+def load(path: str | os.PathLike[str], *, program: Any = None) -> "Posterior | RelationPosterior":
     """Read a posterior that `Posterior.save` or `RelationPosterior.save` wrote.
 
     Nothing that the file names is imported or called: programs, kernels and likelihoods are those of the package and those given to
@@ -86,19 +82,18 @@ class _Arrays(dict[str, Any]):
 
 def unpack(
     arrays: Mapping[str, Any], text: str, program: Any = None, schema: int = SCHEMA
-) -> Posterior | RelationPosterior:
+) -> "Posterior | RelationPosterior":
     """A posterior from the arrays and the JSON of a file; an error where ``posterior.arrays()`` would not make these."""
     watched = _Arrays(arrays)
     try:
         content = json.loads(text)
         if schema < 3:
             content = _without_individual(content)
-        named = {"relation": RelationPosterior, "class": ClassPosterior}
-        plain = UtilityPosterior if content.get("data") else Posterior
-        kind: type[Posterior | RelationPosterior] = named.get(str(content.get("kind")), plain)
-        posterior: Any = kind.from_arrays(watched, content, program)
+        posterior = _kind(content).from_arrays(watched, content, program)
         if posterior.kind == "utilities" and posterior.belief is None:
-            posterior = replace(posterior, belief=_implicit(watched, posterior))
+            from relpref.infer.large.stored import implicit_belief
+
+            posterior = replace(posterior, belief=implicit_belief(watched, posterior))
     except StorageError:
         raise
     except Exception as error:  # of a damaged or forged file any part may be anything
@@ -106,6 +101,19 @@ def unpack(
     if watched.unused:
         raise StorageError(f"nothing is known of the arrays {listed(sorted(watched.unused))}; it is damaged")
     return posterior
+
+
+def _kind(content: Mapping[str, Any]) -> Any:
+    """The class of the posterior that is in a file. Those that need JAX are imported when there is one."""
+    if content.get("kind") == "relation":
+        from relpref.infer.relation_posterior import RelationPosterior
+
+        return RelationPosterior
+    if content.get("kind") == "class":
+        from relpref.posterior.classes import ClassPosterior
+
+        return ClassPosterior
+    return UtilityPosterior if content.get("data") else Posterior
 
 
 def _without_individual(content: dict[str, Any]) -> dict[str, Any]:
@@ -117,34 +125,3 @@ def _without_individual(content: dict[str, Any]) -> dict[str, Any]:
     if kind and name in ("xpgp", "preference_gp"):
         origin["kwargs"]["mapping"].setdefault("individual", False)
     return {**content, "origin": dump(origin)}
-
-
-def _implicit(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> ImplicitBelief:
-    """The distribution of so many utilities that their covariance is evaluated by the prior of their program."""
-    location, origin = np.asarray(arrays["mean"]), posterior.origin
-    group = "sparse/" if "sparse/weights" in arrays else "dual/"
-    weights = arrays[f"{group}weights"]
-    if group == "dual/":
-        touched = positions(arrays, "dual/touched", len(location))
-        projection = sparse_matrix(arrays, group, (len(weights), len(touched)))
-    if origin is None:
-        return ImplicitBelief(location, Forgotten(len(location)))
-    with jax.enable_x64(True):
-        values = {name: np.asarray(v, dtype=np.float64) for name, v in posterior.hyperparameters.items()}
-        reading = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values)
-        if group == "dual/":
-            return ImplicitBelief(location, Conditioned(reading.prior, touched, projection, weights))
-        parts, _ = low_rank_parts(reading, arrays["key"])
-        sparse = SparsePosterior.at(parts, reading.column, reading.entry, weights)
-        return ImplicitBelief(location, sparse)
-
-
-class Forgotten(Unknown):
-    """The prior of a program of one's own, which no file keeps."""
-
-    def _refuse(self, *_: Any) -> Any:
-        raise StorageError(
-            "the file keeps the means of so many items, but not the program of your own that says how they vary together; fit again"
-        )
-
-    block = matmul = row_means = scaled = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]

@@ -2,14 +2,10 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jax import Array
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
@@ -17,8 +13,7 @@ from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
-from relpref.likelihoods.comparison import PLATES
-from relpref.linalg import real
+from relpref.likelihoods.answers import PLATES
 from relpref.posterior.gaussian import Belief, Margins
 
 Positions = NDArray[np.int32]
@@ -59,7 +54,7 @@ def expectations(
     """Expectations over the next answers, column by column, shape (k,); ``answers`` are those that the posterior comes from."""
     draws = posterior.hyperparameter_draws
     parameters = {}
-    for site in model.parameters(answers):
+    for site in getattr(model, "sites", model.parameters)(answers):
         if site not in posterior.hyperparameters:
             raise DataError(
                 f"the posterior has no hyperparameter {site!r}, so nobody knows what its program makes of the columns of the answers; "
@@ -67,29 +62,22 @@ def expectations(
             )
         parameters[site] = draws[site] if site in draws else np.asarray(posterior.hyperparameters[site])[None]
     asked, parameters = of_one_rater(asked, parameters)
-    with jax.enable_x64(True):
-        expected = _expectations(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
+    predict = getattr(model, "predict", None)
+    expected: dict[str, Any] = {}
+    if predict is None:
+        import jax
+
+        from relpref.likelihoods.comparison import predicted
+
+        with jax.enable_x64(True):
+            expected = predicted(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
+    else:
+        for at, weight in enumerate(gaps.weights):
+            # A fixed parameter beside draws of the others has one value for all.
+            own = {site: value[at if len(value) > 1 else 0] for site, value in parameters.items()}
+            for name, value in predict(asked, gaps.means[at], gaps.variances[at], **own).items():
+                expected[name] = expected.get(name, 0.0) + weight * value
     return {n: np.asarray(v) for n, v in expected.items() if n != "tie" or asked.tie is not None}
-
-
-@partial(jax.jit, static_argnums=0)
-def _expectations(
-    model: AnswerModel,
-    asked: Comparisons,
-    parameters: Mapping[str, Array],
-    means: Array,
-    variances: Array,
-    weights: Array,
-) -> dict[str, Array]:
-    def one(component: tuple[Mapping[str, Array], Array, Array]) -> dict[str, Array]:
-        parameters, mean, variance = component
-        return model(real(mean), asked, **parameters).predict(real(mean), real(variance))
-
-    # A fixed parameter beside draws of the others has one value for all.
-    size = len(means)
-    spread = {site: jnp.broadcast_to(value, (size, *value.shape[1:])) for site, value in parameters.items()}
-    expected = jax.lax.map(one, (spread, means, variances))
-    return {name: jnp.asarray(weights) @ value for name, value in expected.items()}
 
 
 def _rater(answers: Comparisons, rater: Any) -> int:

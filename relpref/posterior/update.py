@@ -23,17 +23,17 @@ from relpref.infer.sampling import DRAWS_INFO
 from relpref.infer.search import MIN_EFFECTIVE, POINTS_INFO, effective
 from relpref.infer.sites import Cavity, Sites, matched
 from relpref.likelihoods import AnswerModel, GaussianSite
-from relpref.likelihoods.comparison import PLATES
+from relpref.likelihoods.answers import PLATES
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import real
+from relpref.posterior.base import FITTED
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
 from relpref.posterior.origin import Origin
 from relpref.posterior.tables import objects, of_one_rater, pairs_of_labels
 
 Hyperparameters = Literal["keep", "refit", "schedule"]
 
-# Of ``info``: answers when hyperparameters were last fitted, and hyperparameters that were never fitted.
-FITTED, GUESSED = "answers_at_fit", "guessed"
+GUESSED = "guessed"  # of ``info``: hyperparameters that were never fitted
 _SITES = ("precision", "shift")
 _MAX_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
 _CHECKED = 4  # heaviest components of a mixture, whose error is estimated

@@ -12,10 +12,9 @@ from relpref.data import PreferenceData
 from relpref.data.preference import induced
 from relpref.errors import DataError, StorageError, UnsupportedProgramError, renamed_keywords
 from relpref.infer.result import warn_user
-from relpref.kernels import Precomputed
 from relpref.likelihoods import AnswerModel, Probit
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
-from relpref.posterior.base import Parts, Posterior
+from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, encode
 from relpref.posterior.gaussian import Belief
 from relpref.posterior.origin import Origin
@@ -30,7 +29,6 @@ from relpref.posterior.tables import (
     ranking_table,
     summaries,
 )
-from relpref.posterior.update import FITTED, Update, kept_info, run_again
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -252,6 +250,8 @@ class UtilityPosterior(Posterior):
             raise DataError(
                 f"hyperparameters is {hyperparameters!r}; quick=True keeps them: leave one of the two out"
             )
+        from relpref.posterior.update import Update
+
         update = Update(self, answers, withdraw)
         return update.quickly() if quick else update.fully(hyperparameters, progress_bar)
 
@@ -297,6 +297,9 @@ class UtilityPosterior(Posterior):
         UnsupportedProgramError
             As for `update`.
         """
+        from relpref.kernels import Precomputed
+        from relpref.posterior.update import kept_info, run_again
+
         origin = self._known_origin("extend")
         origin = origin.with_argument(self.data, self.data.extend(items, relations))
         keywords = origin.keywords

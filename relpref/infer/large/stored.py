@@ -1,0 +1,46 @@
+"""Posteriors of more items than a matrix has room for, from files."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from relpref.errors import StorageError
+from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
+from relpref.infer.large.fit import low_rank_parts
+from relpref.infer.large.problem import LargeProblem
+from relpref.infer.large.sparse import SparsePosterior
+from relpref.posterior.codec import positions, sparse_matrix
+from relpref.posterior.utility import UtilityPosterior
+
+
+def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> ImplicitBelief:
+    """The distribution of so many utilities that their covariance is evaluated by the prior of their program."""
+    location, origin = np.asarray(arrays["mean"]), posterior.origin
+    group = "sparse/" if "sparse/weights" in arrays else "dual/"
+    weights = arrays[f"{group}weights"]
+    if group == "dual/":
+        touched = positions(arrays, "dual/touched", len(location))
+        projection = sparse_matrix(arrays, group, (len(weights), len(touched)))
+    if origin is None:
+        return ImplicitBelief(location, Forgotten(len(location)))
+    with jax.enable_x64(True):
+        values = {name: np.asarray(v, dtype=np.float64) for name, v in posterior.hyperparameters.items()}
+        reading = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values)
+        if group == "dual/":
+            return ImplicitBelief(location, Conditioned(reading.prior, touched, projection, weights))
+        parts, _ = low_rank_parts(reading, arrays["key"])
+        sparse = SparsePosterior.at(parts, reading.column, reading.entry, weights)
+        return ImplicitBelief(location, sparse)
+
+
+class Forgotten(Unknown):
+    """The prior of a program of one's own, which no file keeps."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise StorageError(
+            "the file keeps the means of so many items, but not the program of your own that says how they vary together; fit again"
+        )
+
+    block = matmul = row_means = scaled = average = relative_variance = shares = arrays = _refuse  # type: ignore[assignment]

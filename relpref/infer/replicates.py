@@ -1,0 +1,72 @@
+"""What a program says of observed values at draws of its sites: their likelihood, and values of the same kind."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from relpref.infer.program import Call, Layout, Values
+from relpref.likelihoods import CentredNormal
+from relpref.likelihoods.tilted import unwrap
+
+
+def replicates(
+    origin: Any, draws: dict[str, Any], seed: int
+) -> tuple[dict[str, Any], dict[str, list[str]], tuple[Any, Any, Any]]:
+    """Draws of all sites in the program's shapes, the plates that these lie in, and what `answers` says at each draw."""
+    with jax.enable_x64(True):
+        program = origin.read()
+        call, arrays, layout = program.call, program.arrays, program.layout
+        draws = draws | {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}
+        one = {name: value[0] for name, value in draws.items()}
+        keys = jax.random.split(jax.random.key(seed), len(next(iter(draws.values()))))
+        found = jax.device_get(answers(call, layout, arrays, draws, keys))
+        return draws, plate_dimensions(call, arrays, one), found
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def answers(
+    call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, keys: Array
+) -> tuple[Values, Values, Values]:
+    """Log likelihood and replicates of the observed values at each of s draws, shape (s, m), and these values, shape (m,), by site.
+
+    The likelihood is that of one answer of each row; labels that depend on each other (`CentredNormal`) are each given the others.
+    """
+
+    def one(inputs: tuple[Values, Array]) -> tuple[Values, Values]:
+        values, key = inputs
+        sites = call.trace(arrays, values)
+        log_likelihood = {name: _pointwise(**sites[name]) for name in layout.observed}
+        keys = dict(zip(layout.observed, jax.random.split(key, len(layout.observed)), strict=True))
+        return log_likelihood, {name: sites[name]["fn"].sample(keys[name]) for name in layout.observed}
+
+    first = call.trace(arrays, {name: value[0] for name, value in draws.items()})
+    observed = {name: jnp.asarray(first[name]["value"]) for name in layout.observed}
+    return *jax.lax.map(one, (draws, keys)), observed
+
+
+def _pointwise(fn: Any, value: Any, **site: Any) -> Array:
+    """Log density of every value by itself."""
+    base = unwrap(fn)
+    if isinstance(base, CentredNormal):
+        return base.conditional_log_prob(value)
+    return jnp.asarray(fn.log_prob(value))
+
+
+def plate_dimensions(call: Call, arrays: tuple[Any, ...], values: Values) -> dict[str, list[str]]:
+    """Names of the plates that a program's sites lie in, axis by axis; of sites whose every axis lies in one."""
+    plates: dict[str, list[str]] = {}
+
+    def look(arrays: tuple[Any, ...], values: Values) -> None:
+        for name, site in call.trace(arrays, values).items():
+            axes = jnp.ndim(site["value"])
+            if site["type"] == "sample" and axes:
+                last = axes - site["fn"].event_dim
+                named = {last + frame.dim: frame.name for frame in site["cond_indep_stack"]}
+                if len(named) == axes:
+                    plates[name] = [named[axis] for axis in range(axes)]
+
+    jax.eval_shape(look, arrays, values)
+    return plates

@@ -1,0 +1,269 @@
+"""How answers come about: the models that choose a distribution by the columns of the answers. JAX is imported when that is made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from relpref.data import Comparisons
+from relpref.description import Description
+from relpref.errors import DataError
+from relpref.likelihoods.chances import Floats, expected_sigmoid, graded_chances
+from relpref.pytree import register_static
+
+if TYPE_CHECKING:
+    import numpyro.distributions as dist
+    from jax import Array
+
+    from relpref.likelihoods.comparison import Comparison
+
+# Parameters of which there is one for each member of a plate.
+PLATES = {"rater_noise": "rater"}
+
+
+@runtime_checkable
+class AnswerModel(Protocol):
+    """How answers come about."""
+
+    def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
+        """Its parameters for these columns, by site, and their default priors; those of `PLATES` for one member."""
+
+    def value(self, answers: Comparisons) -> "Array":
+        """What was observed, shape (m,)."""
+
+    def __call__(self, gap: "Array", answers: Comparisons, **parameters: "Array") -> "Comparison":
+        """The distribution of the answers, given the gaps of winner and loser, shape (m,)."""
+
+    # It may also have ``describe(answers=None) -> relpref.description.Description``, where ``answers`` are the columns of the fit, and
+    # ``columns``, the optional columns among "tie", "strength" and "probability" that it has a place for; without it, none. One that
+    # has ``sites(answers)``, the names of its parameters, and ``predict(answers, mean, variance, **parameters)``, which returns what
+    # `Comparison.predict` does, from NumPy's arrays, predicts answers without JAX.
+
+
+@dataclass(frozen=True)
+class _Noisy:
+    """The columns of answers as parameters and values, whatever the noise on the gap."""
+
+    columns: ClassVar[tuple[str, ...]]
+    noise: ClassVar[str]
+
+    lapse: bool = False
+
+    def sites(self, answers: Comparisons) -> list[str]:
+        """Names of the parameters for the columns that are there.
+
+        Raises
+        ------
+        DataError
+            If there is a column that the likelihood does not use.
+        """
+        for column in ("tie", "strength", "probability"):
+            random = self.lapse and column == "probability"  # there is no number of outcomes to choose from
+            if getattr(answers, column) is not None and (random or column not in self.columns):
+                raise DataError(
+                    f"the likelihood {type(self).__name__}({'lapse=True' if self.lapse else ''}) does not use the column {column!r} of the "
+                    "answers; use the default likelihood, Probit(), or leave the column out"
+                )
+        there = {
+            "lapse": self.lapse,
+            "tie_margin": answers.tie is not None,
+            "strength_steps": answers.strength is not None and answers.strengths > 1,
+            "soft_noise": answers.probability is not None,
+            "rater_noise": answers.rater is not None,
+            "position_bias": answers.shown_first is not None,
+        }
+        return [site for site, has in there.items() if has]
+
+    def parameters(self, answers: Comparisons) -> "Mapping[str, dist.Distribution]":
+        """Those of the columns that are there, see `sites`."""
+        import numpyro.distributions as dist
+
+        size = max(answers.strengths - 1, 1)
+        priors = {
+            "lapse": dist.Beta(1.0, 19.0),
+            "tie_margin": dist.HalfNormal(1.0),
+            "strength_steps": dist.HalfNormal(1.0).expand([size]).to_event(1),
+            "soft_noise": dist.HalfNormal(1.0),
+            "rater_noise": dist.LogNormal(0.0, 0.5),
+            "position_bias": dist.Normal(0.0, 0.5),
+        }
+        return {site: priors[site] for site in self.sites(answers)}
+
+    def value(self, answers: Comparisons) -> "Array":
+        """The probability; or the strength, 0 for a tie; or 1."""
+        import jax.numpy as jnp
+
+        from relpref.linalg import real
+
+        if answers.probability is not None:
+            return real(answers.probability)
+        if answers.strength is not None:
+            return jnp.asarray(answers.strength)
+        won = jnp.ones(answers.winner.shape, jnp.int32)
+        return won if answers.tie is None else jnp.where(answers.tie, 0, won)
+
+    def seen(self, answers: Comparisons, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Scale, shift and lapse of a `Comparison`; neutral where a column is missing."""
+        scale = 1.0 if answers.rater is None else parameters["rater_noise"][answers.rater]
+        bias = answers.shown_first
+        shift = 0.0 if bias is None else parameters["position_bias"] * bias
+        return {"scale": scale, "shift": shift, "lapse": parameters.get("lapse")}
+
+    def described(self, answers: Comparisons | None, sentence: str, citation: str | None) -> Description:
+        """The sentence, with what is said of raters, positions and lapses."""
+        if answers is not None and answers.rater is not None:
+            sentence += f" The {self.noise} noise of each rater has a scale of its own, 1 for a typical one."
+        if answers is not None and answers.shown_first is not None:
+            sentence += " The item that is shown first may gain by it."
+        if self.lapse:
+            sentence += (
+                " Some answers are given at random, whatever the difference; their share is a hyperparameter."
+            )
+        return Description(sentence, citation, _MEANINGS)
+
+
+@register_static
+@dataclass(frozen=True)
+class Probit(_Noisy):
+    """Gaussian noise on the gap; what is made of the noisy gap follows from the columns that are there.
+
+    Winners alone are `ProbitComparison`, ties and strengths `GradedComparison`, probabilities `SoftComparison`. With raters, each has
+    a noise of their own; where the data says which of two was shown first, that one may gain by it.
+
+    Parameters
+    ----------
+    lapse : bool
+        Whether some answers are given at random, each of the K offered outcomes equally often: (1 − ε)·p + ε/K. K is 2, or 3 with ties;
+        with S strengths 2S, or 2S + 1. The share ε is learned. Not of reported probabilities.
+
+    Notes
+    -----
+    ``lapse``: Beta(1, 19): one answer in twenty on average.
+    ``tie_margin``: half-normal, scale 1: a gap within it, noise included, is a tie. ``strength_steps``: half-normal, scale 1 each;
+    from one strength to the next. ``soft_noise``: half-normal, scale 1: error of a reported probability, on the probit scale.
+    ``rater_noise``: log-normal around 1, log-sd ½, so that most raters are within a factor of 2.7 of the typical one; 1 is the unit
+    of the utilities. ``position_bias``: normal, sd ½: what an item gains by being shown first.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("tie", "strength", "probability")
+    noise: ClassVar[str] = "Gaussian"
+
+    def __call__(self, gap: "Array", answers: Comparisons, **parameters: "Array") -> "Comparison":
+        """The distribution of the answers."""
+        import jax.numpy as jnp
+
+        from relpref.likelihoods.comparison import GradedComparison, ProbitComparison, SoftComparison
+
+        seen = self.seen(answers, parameters)
+        if answers.probability is not None:
+            return SoftComparison(gap, scale=parameters["soft_noise"] * seen["scale"], shift=seen["shift"])
+        if answers.tie is None and answers.strength is None:
+            return ProbitComparison(gap, **seen)
+        zero = jnp.zeros_like(gap, shape=())
+        # A prior of one's own may be that of one step for all.
+        steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
+        thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
+        return GradedComparison(gap, parameters.get("tie_margin", zero) + thresholds, **seen)
+
+    def predict(
+        self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
+    ) -> dict[str, Floats]:
+        """Of next answers where the gaps are N(mean, variance), shape (k,), see `Comparison.predict`."""
+        seen = self.seen(answers, parameters)
+        if answers.probability is not None:
+            scale = parameters["soft_noise"] * seen["scale"]
+            return graded_chances(mean, 1 + variance, scale, seen["shift"])
+        margin = parameters.get("tie_margin", np.zeros(()))
+        return graded_chances(mean, variance, **seen, margin=margin, strengths=answers.strengths)
+
+    def describe(self, answers: Comparisons | None = None) -> Description:
+        """What is made of the columns of ``answers``; without any, of winners."""
+        citation, kinds = None, []
+        if answers is not None and answers.tie is not None:
+            kinds.append("a tie where it is small")
+        if answers is not None and answers.strength is not None:
+            kinds.append("the stronger the larger it is")
+        if answers is not None and answers.probability is not None:
+            sentence = (
+                "A reported probability is Φ of the difference of two utilities, seen with a Gaussian error."
+            )
+        elif kinds:
+            sentence = f"An answer follows the difference of two utilities, seen with Gaussian noise: {' and '.join(kinds)} (Glenn and David 1960)."
+            citation = (
+                "W. A. Glenn and H. A. David (1960). Ties in Paired-Comparison Experiments Using a Modified Thurstone-Mosteller "
+                "Model. Biometrics 16(1)."
+            )
+        else:
+            sentence = "An answer favors the first of two with the probability Φ of the difference of their utilities."
+        return self.described(answers, sentence, citation)
+
+
+@register_static
+@dataclass(frozen=True)
+class Logistic(_Noisy):
+    """Logistic noise on the gap, for winners: the model of Bradley & Terry, see `LogisticComparison`.
+
+    Parameters
+    ----------
+    lapse : bool
+        As in `Probit`; so are the priors of ``lapse``, ``rater_noise`` and ``position_bias``.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ()
+    noise: ClassVar[str] = "logistic"
+
+    def __call__(self, gap: "Array", answers: Comparisons, **parameters: "Array") -> "Comparison":
+        """The distribution of the answers."""
+        from relpref.likelihoods.comparison import LogisticComparison
+
+        return LogisticComparison(gap, **self.seen(answers, parameters))
+
+    def predict(
+        self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
+    ) -> dict[str, Floats]:
+        """Of next answers where the gaps are N(mean, variance), shape (k,), see `Comparison.predict`."""
+        seen = self.seen(answers, parameters)
+        scale, lapse = seen["scale"], seen["lapse"]
+        chance = expected_sigmoid((mean + seen["shift"]) / scale, variance / np.square(scale))
+        return {"probability": chance if lapse is None else 0.5 * lapse + (1 - lapse) * chance}
+
+    def describe(self, answers: Comparisons | None = None) -> Description:
+        return self.described(
+            answers,
+            "An answer favors the first of two with the probability of the logistic function of the difference of their utilities "
+            "(Bradley and Terry 1952).",
+            "R. A. Bradley and M. E. Terry (1952). Rank Analysis of Incomplete Block Designs: I. The Method of Paired Comparisons. "
+            "Biometrika 39(3/4).",
+        )
+
+
+_MEANINGS = {
+    "tie_margin": "Tie margin: an answer is a tie where the difference of utilities, noise included, is smaller than this.",
+    "strength_steps": (
+        "Strength steps: by how much the difference of utilities, noise included, must be larger for an answer one grade stronger."
+    ),
+    "soft_noise": "Soft noise: the error of a reported probability on the probit scale, where 1 is the noise of a plain answer.",
+    "rater_noise": (
+        "Rater noise: how careless a rater is. 1 is a typical one; at 2, differences must be twice as large to be seen as often."
+    ),
+    "lapse": "Lapse: the share of answers that are given at random, whatever the difference of utilities.",
+    "position_bias": "Position bias: what an item gains by being shown first, in units of utility; negative if it loses.",
+}
+
+
+def answer_model(likelihood: Any) -> AnswerModel:
+    """The model that a program's ``likelihood=`` names: an instance, or None for `Probit`.
+
+    Raises
+    ------
+    DataError
+        If it is anything else.
+    """
+    if likelihood is None:
+        return Probit()
+    if isinstance(likelihood, type) or not isinstance(likelihood, AnswerModel):
+        raise DataError(
+            f"likelihood is {likelihood!r}; give an instance, such as relpref.likelihoods.Logistic(), or leave it out"
+        )
+    return likelihood
