@@ -37,6 +37,7 @@ OPEN = (
     "description",
     "errors",
     "files",
+    "lazy_jit",
     "limits",
     "journal",
     "pytree",

@@ -38,6 +38,7 @@ from relpref.infer.search import (
     most_points,
 )
 from relpref.infer.sites import Sites
+from relpref.lazy_jit import clear
 from relpref.limits import MAX_DENSE_ITEMS, release_memory, resident_memory
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, as_key, generator
@@ -118,6 +119,7 @@ class _Kept:
                 full = now - self._before > 1e6 * _limit()
             if full:
                 # Private caches of JAX hold most of it; nothing public drops the oldest of them alone.
+                clear()
                 jax.clear_caches()
                 release_memory()
                 self._sizes.clear()

@@ -1,0 +1,696 @@
+"""What each operation of JAX is in NumPy and SciPy."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import special
+from scipy.linalg import blas, lapack
+
+from relpref.lazy_jit.writer import Rule, Shape, UntranslatableError, Value, Writer
+
+# Element by element: the expression of arrays, and the nanoseconds for each element that it takes more than XLA.
+_ELEMENTWISE: dict[str, tuple[str, float]] = {
+    **{name: (f"({{}} {sign} {{}})", 1.0) for name, sign in {
+        "add": "+", "add_any": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^",
+        "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "shift_left": "<<",
+        "shift_right_arithmetic": ">>",
+    }.items()},
+    **{name: (f"np.{function}({{}})", weight) for name, function, weight in (
+        ("exp", "exp", 3.0), ("exp2", "exp2", 3.0), ("log", "log", 3.0), ("log1p", "log1p", 8.0), ("expm1", "expm1", 8.0),
+        ("sqrt", "sqrt", 1.0), ("cbrt", "cbrt", 8.0), ("sin", "sin", 5.0), ("cos", "cos", 5.0), ("tan", "tan", 8.0),
+        ("asin", "arcsin", 8.0), ("acos", "arccos", 8.0), ("atan", "arctan", 8.0), ("sinh", "sinh", 8.0),
+        ("cosh", "cosh", 8.0), ("tanh", "tanh", 5.0), ("asinh", "arcsinh", 8.0), ("acosh", "arccosh", 8.0),
+        ("atanh", "arctanh", 8.0), ("is_finite", "isfinite", 1.0), ("floor", "floor", 1.0), ("ceil", "ceil", 1.0),
+        ("sign", "sign", 1.0),
+    )},
+    **{name: (f"special.{function}({{}})", 15.0) for name, function in {
+        "erf": "erf", "erfc": "erfc", "erf_inv": "erfinv", "lgamma": "gammaln", "digamma": "psi", "logistic": "expit",
+        "bessel_i0e": "i0e", "bessel_i1e": "i1e",
+    }.items()},
+    "igamma": ("special.gammainc({}, {})", 30.0),
+    "igammac": ("special.gammaincc({}, {})", 30.0),
+    "regularized_incomplete_beta": ("special.betainc({}, {}, {})", 50.0),
+    "polygamma": ("special.polygamma({}, {})", 50.0),
+    "zeta": ("special.zeta({}, {})", 50.0),
+    "atan2": ("np.arctan2({}, {})", 8.0),
+    "nextafter": ("np.nextafter({}, {})", 3.0),
+    "neg": ("(-{})", 1.0),
+    "not": ("(~{})", 1.0),
+    "abs": ("abs({})", 1.0),
+    "square": ("({0} * {0})", 1.0),
+    "rsqrt": ("(1 / np.sqrt({}))", 2.0),
+    "max": ("np.maximum({}, {})", 1.0),
+    "min": ("np.minimum({}, {})", 1.0),
+    "clamp": ("np.minimum(np.maximum({1}, {0}), {2})", 2.0),
+    "rem": ("np.fmod({}, {})", 5.0),
+}  # fmt: skip
+# Of numbers alone, which functions of arrays take ten times as long for. NaN goes through as in XLA.
+_NUMBERS = {
+    "max": "({0} if {0} >= {1} or {0} != {0} else {1})",
+    "min": "({0} if {0} <= {1} or {0} != {0} else {1})",
+    "is_finite": "({0} - {0} == 0)",
+}
+_SAME = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "pvary", "reduce_precision_p")
+
+
+def _together(values: Sequence[Value]) -> Shape:
+    return np.broadcast_shapes(*(value.shape for value in values))
+
+
+def _padded(value: Value, rank: int) -> Shape:
+    """The shape of a value with a one for each axis that it lacks."""
+    return (1,) * (rank - len(value.shape)) + value.shape
+
+
+def _out(equation: Any) -> Any:
+    return equation.outvars[0].aval
+
+
+def _elementwise(name: str) -> Rule:
+    template, weight = _ELEMENTWISE[name]
+
+    def rule(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+        shape = _together(operands)
+        return writer.emit(_NUMBERS.get(name, template) if shape == () else template, operands, shape, weight)
+
+    return rule
+
+
+def _same(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
+    return operands
+
+
+def _div(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    exact = _out(equation).dtype.kind == "f"
+    return writer.emit("({} / {})" if exact else "quotient({}, {})", operands, _together(operands))
+
+
+def _pow(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    base, exponent = operands
+    if equation.invars[1].aval.dtype != _out(equation).dtype:
+        exponent = writer.emit(f"{{}}.astype('{_out(equation).dtype}')", [exponent], exponent.shape)
+    return writer.emit("({} ** {})", [base, exponent], _together(operands), 10.0)
+
+
+def _integer_pow(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    power, (value,) = equation.params["y"], operands
+
+    def raised(number: int) -> Value:
+        if number == 1:
+            return value
+        half = raised(number // 2)
+        whole = writer.emit("({0} * {0})", [half], value.shape)
+        return whole if number % 2 == 0 else writer.emit("({} * {})", [whole, value], value.shape)
+
+    if power == 0:
+        return writer.constant(np.ones((), _out(equation).dtype))
+    positive = raised(abs(power))
+    return positive if power > 0 else writer.emit("(1 / {})", [positive], value.shape)
+
+
+def _round(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    even = int(equation.params["rounding_method"]) == 1
+    return writer.emit("np.rint({})" if even else "rounded({})", operands, operands[0].shape)
+
+
+def _convert(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    dtype, (value,) = _out(equation).dtype, operands
+    if dtype == equation.invars[0].aval.dtype:
+        return value
+    return writer.emit(f"{{}}.astype('{dtype}')", [value], value.shape)
+
+
+def _select(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    which, *cases = operands
+    if which.known is not None and which.shape == ():
+        return cases[int(which.known)]
+    shape = _together(cases)
+    if which.shape == () and all(case.shape == shape for case in cases):
+        if len(cases) == 2:
+            return writer.emit("({2} if {0} else {1})", operands, shape, 0)
+        places = ", ".join(f"{{{number + 1}}}" for number in range(len(cases)))
+        return writer.emit(f"({places},)[{{0}}]", operands, shape, 0)
+    if len(cases) == 2:
+        return writer.emit("np.where({0}, {2}, {1})", operands, _together(operands), 2.0)
+    full = [writer.full(value, _out(equation).shape) for value in operands]
+    places = ", ".join(f"{{{number + 1}}}" for number in range(len(cases)))
+    return writer.emit(f"np.choose({{0}}, ({places}))", full, _out(equation).shape, 5.0)
+
+
+# Shapes
+
+
+def _reshaped(writer: Writer, value: Value, shape: Shape) -> Value:
+    return value if value.shape in (shape, ()) else writer.emit(f"{{}}.reshape({shape})", [value], shape, 0)
+
+
+def _broadcast(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    value, target = operands[0], [1] * len(_out(equation).shape)
+    places = equation.params["broadcast_dimensions"]
+    for place, size in zip(places, _padded(value, len(places)), strict=True):
+        target[place] = size
+    # NumPy adds axes of length one in front by itself.
+    first = next((number for number, size in enumerate(target) if size != 1), len(target))
+    shape = tuple(target[first:])
+    excess = len(value.shape) - len(shape)
+    same = excess >= 0 and value.shape == (1,) * excess + shape
+    return value if same else _reshaped(writer, value, shape)
+
+
+def _reshape(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    if equation.params.get("dimensions") is not None and equation.primitive.name == "reshape":
+        raise UntranslatableError("reshape with an order of axes")
+    value, shape = operands[0], _out(equation).shape
+    if value.shape == () and math.prod(shape):
+        return value
+    return _reshaped(writer, writer.full(value, equation.invars[0].aval.shape), shape)
+
+
+def _transpose(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    value, order = operands[0], equation.params["permutation"]
+    if value.shape == () or list(order) == sorted(order):
+        return value
+    value = _reshaped(writer, value, _padded(value, len(order)))
+    return writer.emit(
+        f"{{}}.transpose({tuple(order)})", [value], tuple(value.shape[place] for place in order), 0
+    )
+
+
+def _slice(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    parameters = equation.params
+    steps = parameters["strides"] or (1,) * len(parameters["start_indices"])
+    bounds = zip(parameters["start_indices"], parameters["limit_indices"], steps, strict=True)
+    parts = ", ".join(f"{start}:{stop}:{step}" for start, stop, step in bounds)
+    return _piece(writer, equation, operands[0], parts, _out(equation).shape)
+
+
+def _piece(writer: Writer, equation: Any, value: Value, parts: str, shape: Shape) -> Value:
+    if value.shape == ():
+        return value
+    return writer.emit(f"{{}}[{parts}]", [writer.full(value, equation.invars[0].aval.shape)], shape, 0)
+
+
+def _reverse(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    shape = _out(equation).shape
+    parts = ", ".join("::-1" if axis in equation.params["dimensions"] else ":" for axis in range(len(shape)))
+    return _piece(writer, equation, operands[0], parts, shape)
+
+
+def _split(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
+    start, pieces = 0, []
+    for size, variable in zip(equation.params["sizes"], equation.outvars, strict=True):
+        parts = ":, " * equation.params["axis"] + f"{start}:{start + int(size)}"
+        pieces.append(_piece(writer, equation, operands[0], parts, variable.aval.shape))
+        start += int(size)
+    return pieces
+
+
+def _concatenate(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    full = _all_full(writer, equation, operands)
+    places = "{}, " * len(full)
+    return writer.emit(
+        f"np.concatenate(({places}), {equation.params['dimension']})", full, _out(equation).shape
+    )
+
+
+def _stack(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    if equation.params["axis"] == 0:
+        return writer.stack(operands, equation.outvars[0])
+    full, places = _all_full(writer, equation, operands), "{}, " * len(operands)
+    return writer.emit(f"np.stack(({places}), {equation.params['axis']})", full, _out(equation).shape)
+
+
+def _all_full(writer: Writer, equation: Any, operands: Sequence[Value]) -> list[Value]:
+    return [
+        writer.full(value, variable.aval.shape)
+        for value, variable in zip(operands, equation.invars, strict=True)
+    ]
+
+
+def _iota(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    aval, axis = _out(equation), equation.params["dimension"]
+    after = (1,) * (len(aval.shape) - axis - 1)
+    return writer.constant(np.arange(aval.shape[axis], dtype=aval.dtype).reshape((-1, *after)))
+
+
+def _function(template: str, *parameters: str, weight: float = 2.0) -> Rule:
+    """A rule that calls a function with whole arrays and parameters of the operation."""
+
+    def rule(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+        given = {name: repr(_plain(equation.params[name])) for name in parameters}
+        given |= {"dtype": f"'{_out(equation).dtype}'", "shape": repr(_out(equation).shape)}
+        places = {f"x{number}": f"{{{number}}}" for number in range(len(operands))}
+        text = template.format_map(given | places)
+        return writer.emit(text, _all_full(writer, equation, operands), _out(equation).shape, weight)
+
+    return rule
+
+
+def _plain(parameter: Any) -> Any:
+    if isinstance(parameter, tuple | list):
+        return tuple(map(_plain, parameter))
+    return parameter if isinstance(parameter, bool) or parameter is None else int(parameter)
+
+
+# Sums and products
+
+
+def _reduce(function: str, lowest: str | None = None) -> Rule:
+    """A rule for a sum or product, or, with what it is of nothing, for one that repeated numbers do not change."""
+
+    def rule(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+        axes, before, (value,), out = (
+            equation.params["axes"],
+            equation.invars[0].aval,
+            operands,
+            _out(equation),
+        )
+        if not axes or (value.shape == () and lowest is not None and before.size):
+            return value
+        options = "None" if len(axes) == before.ndim else str(tuple(axes))
+        if lowest is None:
+            options += f", '{out.dtype}'"
+        elif not before.size:
+            options += f", initial={lowest}('{out.dtype}')"
+        return writer.emit(
+            f"{function}.reduce({{}}, {options})", [writer.full(value, before.shape)], out.shape, 0.5
+        )
+
+    return rule
+
+
+def _argument(function: str) -> Rule:
+    def rule(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+        (axis,), dtype = equation.params["axes"], equation.params["index_dtype"]
+        value = writer.full(operands[0], equation.invars[0].aval.shape)
+        return writer.emit(
+            f"np.{function}({{}}, {axis}).astype('{np.dtype(dtype)}')", [value], _out(equation).shape
+        )
+
+    return rule
+
+
+def _dot(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    (left, right), (left_batch, right_batch) = equation.params["dimension_numbers"]
+    shape, dtype = _out(equation).shape, _out(equation).dtype
+    first, second = _all_full(writer, equation, operands)
+    one, two = (variable.aval for variable in equation.invars)
+    if dtype.kind == "b":
+        raise UntranslatableError("product of truth values")
+    if one.dtype != dtype:
+        first = writer.emit(f"{{}}.astype('{dtype}')", [first], first.shape)
+    if two.dtype != dtype:
+        second = writer.emit(f"{{}}.astype('{dtype}')", [second], second.shape)
+    if not left_batch and len(left) == 1 and max(one.ndim, two.ndim) <= 2:
+        if one.ndim == 1 and two.ndim == 2:  # a vector may stand on either side
+            first, second, left, right, one, two = second, first, right, left, two, one
+        form = "{}.T" if left[0] == 0 and one.ndim == 2 else "{}"
+        other = "{}.T" if right[0] == 1 else "{}"
+        return writer.emit(f"{form}.dot({other})", [first, second], shape, 0)
+    free_left = [axis for axis in range(one.ndim) if axis not in (*left, *left_batch)]
+    free_right = [axis for axis in range(two.ndim) if axis not in (*right, *right_batch)]
+    batch = tuple(one.shape[axis] for axis in left_batch)
+    inner = math.prod(one.shape[axis] for axis in left)
+    rows = math.prod(one.shape[axis] for axis in free_left)
+    columns = math.prod(two.shape[axis] for axis in free_right)
+    first = writer.emit(
+        f"{{}}.transpose({(*left_batch, *free_left, *left)}).reshape({(*batch, rows, inner)})",
+        [first], (*batch, rows, inner), 0,
+    )  # fmt: skip
+    second = writer.emit(
+        f"{{}}.transpose({(*right_batch, *right, *free_right)}).reshape({(*batch, inner, columns)})",
+        [second], (*batch, inner, columns), 0,
+    )  # fmt: skip
+    return writer.emit(f"({{}} @ {{}}).reshape({shape})", [first, second], shape, 0)
+
+
+# Places
+
+
+def _windows(
+    writer: Writer,
+    index: Value,
+    index_shape: Shape,
+    operand_shape: Shape,
+    sizes: Sequence[int],
+    starts: Sequence[int],
+    batching: Sequence[tuple[int, int]],
+    offsets: dict[int, int],
+    rank: int,
+) -> tuple[Value, Value | None]:
+    """Places in the flattened operand of every element of a result, and whether windows lie inside.
+
+    ``offsets`` maps an axis of the operand to the axis of the result along which its window runs.
+    """
+    outer = [axis for axis in range(rank) if axis not in offsets.values()]
+    batch = index_shape[:-1]
+
+    def along(value: Value) -> Value:
+        """A value of the shape of the indices, in that of the result."""
+        shape = [1] * rank
+        for axis, size in zip(outer, batch, strict=True):
+            shape[axis] = size
+        return _reshaped(writer, value, tuple(shape))
+
+    where: Value | None = None
+    inside: Value | None = None
+    for axis, size in enumerate(operand_shape):
+        terms = []
+        if axis in starts:
+            start = writer.emit(f"{{}}[..., {starts.index(axis)}].astype('intp')", [index], batch)
+            limits = [writer.constant(np.intp(0)), writer.constant(np.intp(size - sizes[axis]))]
+            kept = writer.emit("np.minimum(np.maximum({}, {}), {})", [start, *limits], batch)
+            good = writer.emit("({} == {})", [start, kept], batch)
+            inside = good if inside is None else writer.emit("({} & {})", [inside, good], batch)
+            terms.append(along(kept))
+        for own, its in batching:
+            if own == axis:
+                numbers = np.arange(size).reshape(
+                    [size if number == its else 1 for number in range(len(batch))]
+                )
+                terms.append(along(writer.full(writer.constant(numbers), batch)))
+        if axis in offsets:
+            shape = [1] * rank
+            shape[offsets[axis]] = -1
+            terms.append(writer.constant(np.arange(sizes[axis]).reshape(shape)))
+        stride = writer.constant(np.intp(math.prod(operand_shape[axis + 1 :])))
+        for term in terms:
+            step = writer.emit("({} * {})", [term, stride], term.shape)
+            where = (
+                step if where is None else writer.emit("({} + {})", [where, step], _together([where, step]))
+            )
+    return where or writer.constant(np.intp(0)), None if inside is None else along(inside)
+
+
+def _gather(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    parameters, out = equation.params, _out(equation)
+    numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
+    shapes = [variable.aval.shape for variable in equation.invars]
+    value, index = _all_full(writer, equation, operands)
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    windows = [axis for axis in range(len(shapes[0])) if axis not in gone]
+    offsets = dict(zip(windows, numbers.offset_dims, strict=True))
+    batching = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    starts, fill = numbers.start_index_map, _mode(parameters) == "fill"
+    if len(starts) == 1 and not batching and starts[0] in gone and not fill:
+        axis, batch = starts[0], len(shapes[1]) - 1
+        natural = [one if one < axis else one + batch - 1 for one in windows]
+        if list(numbers.offset_dims) == natural and all(sizes[one] == shapes[0][one] for one in windows):
+            places = writer.emit("{}[..., 0]", [index], shapes[1][:-1], 0)
+            return writer.emit(f"{{}}.take({{}}, {axis}, mode='clip')", [value, places], out.shape)
+    where, inside = _windows(
+        writer, index, shapes[1], shapes[0], sizes, starts, batching, offsets, len(out.shape)
+    )
+    flat = _reshaped(writer, value, (math.prod(shapes[0]),))
+    found = writer.emit("{}.take({})", [flat, writer.full(where, out.shape)], out.shape)
+    if not fill or inside is None or (inside.known is not None and np.all(inside.known)):
+        return found
+    missing = parameters["fill_value"]
+    if missing is None:
+        missing = np.nan if out.dtype.kind == "f" else out.dtype.kind == "b"
+        if out.dtype.kind in "iu":
+            information = np.iinfo(out.dtype)
+            missing = information.min if out.dtype.kind == "i" else information.max
+    return writer.emit(
+        "np.where({}, {}, {})", [inside, found, writer.constant(np.asarray(missing, out.dtype))], out.shape
+    )
+
+
+def _mode(parameters: dict[str, Any]) -> str:
+    text = str(parameters["mode"]).lower()
+    return "fill" if "fill" in text or "drop" in text else "clip"
+
+
+def _scatter(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    parameters, out = equation.params, _out(equation)
+    numbers = parameters["dimension_numbers"]
+    shapes = [variable.aval.shape for variable in equation.invars]
+    value, index, updates = _all_full(writer, equation, operands)
+    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    windows = [axis for axis in range(len(shapes[0])) if axis not in gone]
+    offsets = dict(zip(windows, numbers.update_window_dims, strict=True))
+    sizes = [shapes[2][offsets[axis]] if axis in offsets else 1 for axis in range(len(shapes[0]))]
+    batching = list(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+    where, inside = _windows(
+        writer, index, shapes[1], shapes[0], sizes, numbers.scatter_dims_to_operand_dims, batching, offsets,
+        len(shapes[2]),
+    )  # fmt: skip
+    where = writer.full(where, shapes[2])
+    kind = equation.primitive.name.removeprefix("scatter").strip("-_")
+    template = f"scattered('{kind}', {{}}, {{}}, {{}}, {{}})"
+    if _mode(parameters) != "fill" or inside is None or (inside.known is not None and np.all(inside.known)):
+        return writer.emit(f"scattered('{kind}', {{}}, {{}}, {{}})", [value, where, updates], out.shape, 5.0)
+    return writer.emit(template, [value, where, updates, writer.full(inside, shapes[2])], out.shape, 5.0)
+
+
+def _dynamic_slice(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    value, *starts = operands
+    shape, sizes = equation.invars[0].aval.shape, _out(equation).shape
+    return writer.emit(
+        f"window({{}}, {sizes}, {'{}, ' * len(starts)})", [writer.full(value, shape), *starts], sizes
+    )
+
+
+def _dynamic_update(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    value, update, *starts = operands
+    full = _all_full(writer, equation, [value, update, *starts])
+    return writer.emit(f"updated({'{}, ' * len(full)})", full, _out(equation).shape)
+
+
+def _platform(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    for number, platforms in enumerate(equation.params["platforms"]):
+        if platforms is None or "cpu" in platforms:
+            return writer.constant(np.int32(number))
+    raise UntranslatableError("no branch for this platform")
+
+
+def _sort(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
+    axis, keys = equation.params["dimension"], equation.params["num_keys"]
+    full = _all_full(writer, equation, operands)
+    if len(full) == 1:
+        return [writer.emit(f"np.sort({{}}, {axis}, kind='stable')", full, full[0].shape, 10.0)]
+    places = ", ".join(f"{{{number}}}" for number in reversed(range(keys)))
+    order = writer.emit(f"np.lexsort(({places},), {axis})", full[:keys], full[0].shape, 30.0)
+    return [
+        writer.emit(f"np.take_along_axis({{}}, {{}}, {axis})", [one, order], one.shape, 5.0) for one in full
+    ]
+
+
+def _eigh(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
+    if equation.params.get("subset_by_index") is not None:
+        raise UntranslatableError("eigh of a subset")
+    function = partial(_eigen, lower=equation.params["lower"])
+    return writer.call(
+        function,
+        _all_full(writer, equation, operands),
+        [variable.aval.shape for variable in equation.outvars],
+    )
+
+
+# Functions that the lines call
+
+
+def _spread(array: Any, shape: Shape) -> Any:
+    out = np.empty(shape, array.dtype)
+    out[...] = array
+    return out
+
+
+def _quotient(one: Any, two: Any) -> Any:
+    """Integers divided towards zero."""
+    down = one // two
+    return down + ((down * two != one) & ((one < 0) != (two < 0))).astype(down.dtype)
+
+
+def _rounded(array: Any) -> Any:
+    whole = np.trunc(array)
+    return whole + np.where(abs(array - whole) >= 0.5, np.copysign(1, array), 0).astype(array.dtype)
+
+
+def _cumulated(function: Any, array: Any, axis: int, reverse: bool) -> Any:
+    if reverse:
+        array = np.flip(array, axis)
+    found = function.accumulate(array, axis, array.dtype)
+    return np.flip(found, axis) if reverse else found
+
+
+def _padding(array: Any, value: Any, config: Sequence[tuple[int, int, int]], shape: Shape) -> Any:
+    out = np.empty(shape, array.dtype)
+    out[...] = value
+    to, of = [], []
+    for (low, _, between), size, whole in zip(config, array.shape, shape, strict=True):
+        places = low + np.arange(size) * (between + 1)
+        good = np.flatnonzero((places >= 0) & (places < whole))
+        if not len(good):
+            return out
+        of.append(slice(good[0], good[-1] + 1))
+        to.append(slice(places[good[0]], places[good[-1]] + 1, between + 1))
+    out[tuple(to)] = array[tuple(of)]
+    return out
+
+
+def _scattered(kind: str, array: Any, where: Any, updates: Any, inside: Any = None) -> Any:
+    if inside is not None:
+        where, updates = where[inside], updates[inside]
+    where, updates = where.ravel(), updates.ravel()
+    if kind == "add" and array.dtype == np.float64:
+        return array + np.bincount(where, updates, array.size).reshape(array.shape)
+    flat = array.flatten()
+    if kind == "":
+        flat[where] = updates
+    else:
+        _AT[kind].at(flat, where, updates)
+    return flat.reshape(array.shape)
+
+
+_AT = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _between(starts: Sequence[Any], whole: Shape, sizes: Shape) -> tuple[slice, ...]:
+    places = (
+        min(max(int(start), 0), most - size) for start, most, size in zip(starts, whole, sizes, strict=True)
+    )
+    return tuple(slice(place, place + size) for place, size in zip(places, sizes, strict=True))
+
+
+def _window(array: Any, sizes: Shape, *starts: Any) -> Any:
+    return array[_between(starts, array.shape, sizes)]
+
+
+def _updated(array: Any, update: Any, *starts: Any) -> Any:
+    if not array.shape:
+        return update
+    out = array.copy()
+    out[_between(starts, array.shape, update.shape)] = update
+    return out
+
+
+def _matrices(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of matrices, for stacks of them."""
+
+    def stacked(*arrays: Any, **options: Any) -> Any:
+        if not arrays[-1].size:
+            return arrays[-1].copy()
+        if arrays[0].ndim == 2:
+            return function(*arrays, **options)
+        out = np.empty_like(arrays[-1], order="C")
+        for place in np.ndindex(arrays[-1].shape[:-2]):
+            out[place] = function(*(array[place] for array in arrays), **options)
+        return out
+
+    return stacked
+
+
+@_matrices
+def _cholesky(array: Any) -> Any:
+    """The lower factor; NaN where there is none."""
+    potrf = lapack.dpotrf if array.dtype == np.float64 else lapack.spotrf
+    # LAPACK stores columns one behind the other: to it a matrix of NumPy is its transpose.
+    factor, failed = potrf(array.T, lower=0, clean=1)
+    return factor.T if not failed else np.tril(np.full_like(array, np.nan))
+
+
+@_matrices
+def _solved(matrix: Any, right: Any, *, left: bool, lower: bool, transposed: bool, unit: bool) -> Any:
+    trsm = blas.dtrsm if matrix.dtype == np.float64 else blas.strsm
+    return trsm(
+        1.0, matrix.T, right.T, side=int(left), lower=int(not lower), trans_a=int(transposed), diag=int(unit)
+    ).T
+
+
+def _eigen(array: Any, lower: bool) -> list[Any]:
+    """Eigenvectors and eigenvalues; NaN where LAPACK finds none."""
+    try:
+        values, vectors = np.linalg.eigh(array, "L" if lower else "U")
+    except np.linalg.LinAlgError:
+        return [np.full_like(array, np.nan), np.full_like(array[..., 0], np.nan)]
+    return [vectors, values]
+
+
+def _extreme(infinite: float, which: str, name: str) -> Any:
+    """The least or the greatest number of a type."""
+    dtype = np.dtype(name)
+    if dtype.kind == "b":
+        return infinite > 0
+    return infinite if dtype.kind == "f" else getattr(np.iinfo(dtype), which)
+
+
+NAMES: dict[str, Any] = {
+    "np": np,
+    "special": special,
+    "asarray": np.asarray,
+    "array": np.array,
+    "empty": np.empty,
+    "spread": _spread,
+    "quotient": _quotient,
+    "rounded": _rounded,
+    "cumulated": _cumulated,
+    "padded": _padding,
+    "scattered": _scattered,
+    "window": _window,
+    "updated": _updated,
+    "cholesky": _cholesky,
+    "solved": _solved,
+    "lowest": partial(_extreme, -np.inf, "min"),
+    "highest": partial(_extreme, np.inf, "max"),
+}
+
+RULES: dict[str, Rule] = {
+    **{name: _elementwise(name) for name in _ELEMENTWISE},
+    **dict.fromkeys(_SAME, _same),
+    "div": _div,
+    "pow": _pow,
+    "integer_pow": _integer_pow,
+    "round": _round,
+    "convert_element_type": _convert,
+    "select_n": _select,
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "rev": _reverse,
+    "split": _split,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "iota": _iota,
+    "tile": _function("np.tile({x0}, {reps})", "reps"),
+    "pad": _function("padded({x0}, {x1}, {padding_config}, {shape})", "padding_config"),
+    "reduce_sum": _reduce("np.add"),
+    "reduce_prod": _reduce("np.multiply"),
+    "reduce_max": _reduce("np.maximum", "lowest"),
+    "reduce_min": _reduce("np.minimum", "highest"),
+    "reduce_and": _reduce("np.logical_and", "highest"),
+    "reduce_or": _reduce("np.logical_or", "lowest"),
+    "argmax": _argument("argmax"),
+    "argmin": _argument("argmin"),
+    "cumsum": _function("cumulated(np.add, {x0}, {axis}, {reverse})", "axis", "reverse"),
+    "cumprod": _function("cumulated(np.multiply, {x0}, {axis}, {reverse})", "axis", "reverse"),
+    "cummax": _function("cumulated(np.maximum, {x0}, {axis}, {reverse})", "axis", "reverse"),
+    "cummin": _function("cumulated(np.minimum, {x0}, {axis}, {reverse})", "axis", "reverse"),
+    "cumlogsumexp": _function("cumulated(np.logaddexp, {x0}, {axis}, {reverse})", "axis", "reverse"),
+    "sort": _sort,
+    "dot_general": _dot,
+    "gather": _gather,
+    **dict.fromkeys(
+        ("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter_min", "scatter_max"),
+        _scatter,
+    ),
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update,
+    "platform_index": _platform,
+    "cholesky": _function("cholesky({x0})", weight=0),
+    "triangular_solve": _function(
+        "solved({x0}, {x1}, left={left_side}, lower={lower}, transposed={transpose_a}, unit={unit_diagonal})",
+        "left_side",
+        "lower",
+        "transpose_a",
+        "unit_diagonal",
+        weight=0,
+    ),
+    "eigh": _eigh,
+}
