@@ -177,7 +177,8 @@ class ScaleReference(NamedTuple):
     mean_degree : float64
         Its mean weighted degree over the nodes with an edge.
     component : array of int32, shape (k,)
-        Numbers of its connected components; its nodes are the first k of every graph grown from it.
+        Numbers of its connected components; its nodes are the first k of every graph grown from it. -1 for what is none of its
+        nodes and fills up the array, see `Graph.padded`.
     """
 
     eigenvalues: Any
@@ -392,8 +393,42 @@ class Graph:
         kept: Any = {"frozen_reference": self.reference, "counts_cliques": self.counts_cliques}
         return Graph(num_nodes, *edges, **kept)
 
+    def padded(self, size: int) -> "Graph":
+        """Return the graph with nodes without links up to so many in all.
+
+        Its spectrum and its scale are those that it has, filled up, so that their shapes tell nothing but the size.
+        """
+        more = range(self.num_nodes, size)
+        values, vectors, gap_weights = self.spectrum
+        vectors = _filled(vectors, size)
+        vectors[more, more] = 1.0
+        reference = ScaleReference(
+            _filled(self.reference.eigenvalues, size),
+            _filled(self.reference.gap_weights, size),
+            self.reference.mean_degree,
+            _filled(self.reference.component, size, -1),
+        )
+        graph = object.__new__(Graph)
+        kept = ("source", "target", "weight", "counts_cliques", "completeness")
+        graph.__dict__.update(
+            {name: getattr(self, name) for name in kept},
+            num_nodes=size,
+            frozen_reference=reference,
+            weight_matrix=_filled(self.weight_matrix, size),
+            spectrum=Spectrum(_filled(values, size), vectors, _filled(gap_weights, size)),
+            cliques=None if self.cliques is None else _filled(self.cliques, size),
+        )
+        return graph
+
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges)"
+
+
+def _filled(array: Any, size: int, value: float = 0.0) -> Any:
+    """A copy with so many entries along each axis, or as many as there are."""
+    found = np.full([max(size, length) for length in array.shape], value, array.dtype)
+    found[tuple(map(slice, array.shape))] = array
+    return found
 
 
 register(

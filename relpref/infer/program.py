@@ -19,7 +19,8 @@ from jax import Array
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
-from relpref.data import Comparisons, PreferenceData
+from relpref.data import PreferenceData
+from relpref.data.padding import padded_answers, room_for
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.jaxprs import reached
@@ -41,33 +42,11 @@ _TOLERANCE = 1e-7  # of the affinity check, relative to the predictors probed; t
 # Answers in a row: identical sites that may approximate badly, and that may be far more precise than the prior.
 _MANY, _VERY_MANY = 4, 20
 
-# Rows of a padded table: a power of two from the first on, a multiple of the third above the second.
-_LEAST, _DOUBLING, _STEP = 16, 256, 256
-# A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
-_NEUTRAL = {"probability": 0.5, "strength": 1}
-
 
 def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PreferenceData | None:
     """The preference data among a program's arguments."""
     found = [a for a in (*args, *kwargs.values()) if isinstance(a, PreferenceData)]
     return found[0] if found else None
-
-
-def room_for(rows: int) -> int:
-    """How many rows so many are padded to: a power of two, from 256 on a multiple of 256."""
-    if rows > _DOUBLING:
-        return -(-rows // _STEP) * _STEP
-    return max(_LEAST, 1 << max(rows - 1, 0).bit_length())
-
-
-def padded_answers(answers: Comparisons) -> Comparisons:
-    """The answers with rows of count 0, in which an item is compared with itself."""
-    more = room_for(len(answers.winner)) - len(answers.winner)
-    columns: dict[str, Any] = {
-        name: np.concatenate([column, np.full(more, _NEUTRAL.get(name, 0), column.dtype)])
-        for name, column in answers.columns.items()
-    }
-    return replace(answers, **columns)
 
 
 class Observation(NamedTuple):

@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpy.typing import ArrayLike
 
+from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.linalg import Covariance, Dense, checked_symmetric, real
 
@@ -88,6 +89,7 @@ class Stationary(ABC):
         return f"correlation {correlation:.2f} one standard deviation apart"
 
 
+@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class SquaredExponential(Stationary):
@@ -99,6 +101,7 @@ class SquaredExponential(Stationary):
         return jnp.exp(-0.5 * squared)
 
 
+@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern32(Stationary):
@@ -111,6 +114,7 @@ class Matern32(Stationary):
         return (1 + scaled) * jnp.exp(-scaled)
 
 
+@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Matern52(Stationary):
@@ -123,6 +127,7 @@ class Matern52(Stationary):
         return (1 + scaled + jnp.square(scaled) / 3) * jnp.exp(-scaled)
 
 
+@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Linear:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
 from relpref.data import Graph, ScaleReference
+from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.tilted import TreeDistribution
@@ -265,6 +266,7 @@ class GraphKernel(Protocol):
         """Covariance of the n nodes, from the graph, ``normalize`` and the hyperparameters by name."""
 
 
+@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class RegularizedLaplacian:
@@ -314,6 +316,7 @@ def _pull(value: float, graph: Graph) -> str:
     return f"a typical item leans {100 * pull / (1 + pull):.0f}% on its neighbors"
 
 
+@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class Diffusion:
@@ -365,8 +368,10 @@ def _heat_between(reference: ScaleReference) -> Array:
     Of exp(−tΔ) it is 1/s + 1/s' for components of s and s' nodes.
     """
     component = jnp.asarray(reference.component)
-    size = jnp.bincount(component, length=component.size)[component]
-    others = component.size - size
+    node = component >= 0
+    sizes = jnp.bincount(jnp.where(node, component, 0), node.astype(component.dtype), length=component.size)
+    size = jnp.where(node, sizes[component], 1)
+    others = jnp.where(node, jnp.sum(node) - size, 0)
     mean = 2 * jnp.sum(others / size) / jnp.maximum(jnp.sum(others), 1)
     return jnp.where(jnp.sum(jnp.asarray(reference.gap_weights)) > 0, mean, 0.0)
 
@@ -393,11 +398,12 @@ def rescaled(covariance: Array, graph: Graph, *, negligible: float = 0.0) -> Arr
     ``negligible`` the covariance stays as it is.
     """
     component = jnp.asarray(graph.reference.component)
+    node = component >= 0
     known = covariance[: component.size, : component.size]
-    together = (component[:, None] == component[None, :]).astype(covariance.dtype)
+    together = ((component[:, None] == component[None, :]) & node).astype(covariance.dtype)
     # Σ K_ii + K_jj − 2 K_ij over the ordered pairs; those with i = j add nothing.
     total = 2 * jnp.sum(jnp.diagonal(known) * jnp.sum(together, axis=1)) - 2 * jnp.sum(together * known)
-    pairs = jnp.sum(together) - component.size
+    pairs = jnp.sum(together) - jnp.sum(node)
     return covariance * unit_scale(total / jnp.where(pairs > 0, pairs, 1), negligible)
 
 
@@ -439,6 +445,7 @@ class GaussianProcess(TreeDistribution):
 _NEGLIGIBLE_GAP = 0.02
 
 
+@allows_padding
 @jax.tree_util.register_static
 @dataclass(frozen=True)
 class HiddenCommonCause:

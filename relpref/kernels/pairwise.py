@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from relpref.data import Graph
+from relpref.data.padding import declares_padding
 from relpref.description import Description, describe
 from relpref.errors import DataError
 from relpref.kernels.attribute import AttributeKernel, SquaredExponential
@@ -348,6 +349,11 @@ class RelationVectors:
 
     attribute_kernel: AttributeKernel = field(default=SquaredExponential(shared_lengthscale=True))
 
+    @property
+    def allows_padding(self) -> bool:
+        """Whether columns of zeros change nothing, as for functions of the distance."""
+        return hasattr(self.attribute_kernel, "correlation") and declares_padding(self.attribute_kernel)
+
     def parameters(self, graph: Graph) -> Mapping[str, dist.Distribution]:
         """Those of the attribute kernel, as for one attribute."""
         priors = self.attribute_kernel.parameters(1)
@@ -364,8 +370,8 @@ class RelationVectors:
         rows = real(graph.weight_matrix)
         if not normalize:
             return Dense(self.attribute_kernel(rows, **parameters).dense())
-        known = graph.reference.component.shape[0]
-        lengths = jnp.sum(jnp.square(rows[:known, :known]), axis=1)
+        node = jnp.asarray(graph.reference.component) >= 0
+        lengths = node * (jnp.square(rows[: node.size, : node.size]) @ node)
         mean = jnp.sum(lengths) / jnp.maximum(jnp.sum(lengths > 0), 1)
         covariance = self.attribute_kernel(rows / jnp.sqrt(jnp.where(mean > 0, mean, 1)), **parameters)
         return Dense(rescaled(covariance.dense(), graph))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from relpref.data import Comparisons
+from relpref.data.padding import allows_padding
 from relpref.description import Description
 from relpref.errors import DataError
 from relpref.likelihoods.chances import Floats, expected_sigmoid, graded_chances
@@ -123,6 +124,7 @@ class _Noisy:
         return Description(sentence, citation, _MEANINGS)
 
 
+@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Probit(_Noisy):
@@ -199,6 +201,7 @@ class Probit(_Noisy):
         return self.described(answers, sentence, citation)
 
 
+@allows_padding
 @register_static
 @dataclass(frozen=True)
 class Logistic(_Noisy):

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from numpyro import handlers
 
 from relpref.data import PreferenceData
+from relpref.data.padding import allows_padding
 from relpref.errors import DataError
 from relpref.kernels import (
     AttributeKernel,
@@ -167,6 +168,7 @@ def sample_decisions(
         numpyro.sample("decision", bernoulli(link)(predictor, spread), obs=outcome)
 
 
+@allows_padding
 def xpgp(
     data: PreferenceData,
     *,
@@ -217,6 +219,7 @@ def xpgp(
     sample_preferences(data, hyperparameters, parts, likelihood, individual, remedy)
 
 
+@allows_padding
 def preference_gp(
     data: PreferenceData,
     *,

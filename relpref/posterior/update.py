@@ -16,8 +16,8 @@ from scipy.special import logsumexp
 
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
+from relpref.data.padding import padded_answers
 from relpref.errors import DataError, UnsupportedProgramError
-from relpref.infer.program import padded_answers
 from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.infer.search import MIN_EFFECTIVE, POINTS_INFO, effective

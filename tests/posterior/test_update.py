@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 import relpref
-from relpref.data import PreferenceData
+from relpref.data import PreferenceData, padding
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer import EP, Laplace, from_samples
-from relpref.infer import program as padding
 from relpref.models import xpgp
 from relpref.posterior import update
 
