@@ -41,6 +41,7 @@ OPEN = (
     "limits",
     "journal",
     "pytree",
+    "skeleton",
     "folders",
     "parallel",
     "data_loaders",

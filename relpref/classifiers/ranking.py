@@ -1,5 +1,6 @@
 """Classifying those who give rankings by a Gaussian process, as a scikit-learn estimator."""
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, Self
@@ -27,10 +28,11 @@ from relpref.kernels import (
     kendall_features,
     mallows_landmarks,
 )
-from relpref.kernels.ranking import LandmarkFeatures, SampledMallows
+from relpref.kernels.ranking import LandmarkFeatures, SampledMallows, medians
 from relpref.limits import MAX_LINEAR_EXTENSIONS, MAX_RANKINGS_OF_ERROR
 from relpref.models import ranking_classifier
 from relpref.posterior.tables import objects
+from relpref.skeleton import evaluated
 
 Floats = NDArray[np.float64]
 
@@ -57,6 +59,10 @@ def _left_out(features: Features) -> float:
     """Share of the prior variance that is not in the features."""
     left_out = 0.0 if features.residual is None else float(np.sum(np.asarray(features.residual)))
     return left_out / (left_out + float(np.sum(np.square(features.values)))) if left_out else 0.0
+
+
+def _features(kernel: RankingKernel, rankings: Rankings, values: Mapping[str, Any]) -> Features:
+    return kernel.features(rankings, **values)
 
 
 def _require_exhaustive(data: Rankings, what: str) -> None:
@@ -167,10 +173,9 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
         prepared, self.sampling_error_ = self._treatment.prepare(data)
         options = {"kernel": kernel, "priors": self.priors}
         self.posterior_ = self._run(ranking_classifier, prepared, fixed, progress_bar, **options)
-        with jax.enable_x64(True):
-            learned = self.posterior_.hyperparameters
-            values = {name: np.asarray(learned[name]) for name in kernel.parameters(prepared)}
-            self.landmark_error_ = _left_out(kernel.features(prepared, **values))
+        learned = self.posterior_.hyperparameters
+        values = {name: np.asarray(learned[name]) for name in kernel.parameters(prepared)}
+        self.landmark_error_ = _left_out(evaluated(_features, kernel, prepared, values))
         if self.landmark_error_ > WARN_VARIANCE_SHARE:
             warn_user(
                 f"RankingGPClassifier: the landmarks leave out {100 * self.landmark_error_:.0f} % of the prior variance of the {len(data)} training "
@@ -208,8 +213,7 @@ class RankingGPClassifier(ClassifierMixin, GPClassifier):
             at = {} if concentration is None else {"concentration": concentration}
             return Treatment(data.items, Landmarks.choose(Mallows(), data, most, **at), exhaustive=True)
         if concentration is None:
-            with jax.enable_x64(True):
-                concentration = float(Mallows().parameters(data)["concentration"].icdf(0.5))
+            concentration = float(medians(Mallows(), data)["concentration"])
         few = mallows_landmarks(data, most, concentration=concentration)
         sampled = SampledMallows(concentration, _MIN_SAMPLES, key)
         while True:

@@ -163,7 +163,7 @@ def _sampled(
 @lru_cache(maxsize=8)
 def _model(call: Call) -> Callable[..., Any]:
     def model(arrays: tuple[Any, ...], observed: Values) -> None:
-        args, kwargs = call.arguments(arrays)
+        args, kwargs = call.skeleton.join(arrays)
         with handlers.condition(data=observed):
             call.program(*args, **kwargs)
 

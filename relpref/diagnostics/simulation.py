@@ -109,7 +109,7 @@ class Questions:
 
 @partial(jax.jit, static_argnums=0)
 def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
-    args, kwargs = call.arguments(arrays)
+    args, kwargs = call.skeleton.join(arrays)
 
     def one(key: Array) -> Values:
         model = handlers.seed(handlers.uncondition(call.program), key)

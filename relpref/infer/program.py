@@ -29,11 +29,11 @@ from relpref.kernels import GaussianProcess
 from relpref.likelihoods import Likelihood, as_likelihood
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
+from relpref.skeleton import Skeleton
 
 Values = dict[str, Any]
 Model = Callable[..., None]  # a numpyro program
 Shapes = tuple[Any, ...]  # of jax.ShapeDtypeStruct: arrays before they are looked at
-_ARRAYS = (np.ndarray, np.generic, jax.Array)
 # Whoever runs a program holds it: numpyro's handlers are one stack for all threads.
 running = threading.RLock()
 
@@ -80,10 +80,7 @@ class Call:
     """A program and its arguments without their arrays, so that JAX compiles once for all arguments of equal shape."""
 
     program: Model
-    structure: Any  # of ``(args, kwargs)``
-    # Of its nodes: JAX (0.10 to 0.12) holds the structures of two registered dataclasses for equal if their fields are.
-    kinds: tuple[type, ...]
-    static: tuple[Any, ...]  # the leaves that are not arrays, in place; None where an array belongs
+    skeleton: Skeleton  # of ``(args, kwargs)``
     shapes: Shapes  # of the arrays
 
     @classmethod
@@ -91,31 +88,15 @@ class Call:
         cls, program: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple["Call", tuple[Any, ...]]:
         """Separate the arrays among the arguments, in double precision, from everything else."""
-        nodes: list[Any] = []
-        leaves, structure = jax.tree.flatten(
-            (args, dict(kwargs)),
-            is_leaf=nodes.append,  # type: ignore[arg-type]  # its None means no leaf
-        )
-        kinds = tuple(type(node) for node in nodes if not isinstance(node, _ARRAYS))
-        static = tuple(None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves)
-        arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
-        double = [a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays]
-        shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in double)
-        return cls(program, structure, kinds, static, shapes), tuple(double)
-
-    def arguments(self, arrays: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the program is called with."""
-        stream = iter(arrays)
-        # PyTreeDef leaves are never None, so None marks an array's place.
-        leaves = [next(stream) if leaf is None else leaf for leaf in self.static]
-        args, kwargs = jax.tree.unflatten(self.structure, leaves)
-        return args, kwargs
+        skeleton, arrays = Skeleton.split((args, dict(kwargs)))
+        shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
+        return cls(program, skeleton, shapes), arrays
 
     def trace(
         self, arrays: tuple[Any, ...], values: Values, seed: Any = 0, unconstrained: Values | None = None
     ) -> dict[str, Values]:
         """Every site of a run with given values, on their supports or ``unconstrained``; others are drawn from their priors."""
-        args, kwargs = self.arguments(arrays)
+        args, kwargs = self.skeleton.join(arrays)
         model = handlers.substitute(handlers.seed(self.program, rng_seed=seed), data=values)
         if unconstrained:
 

@@ -12,7 +12,8 @@ from scipy import sparse
 from relpref.errors import DataError
 from relpref.kernels.graph import Features, landmark_features
 from relpref.kernels.pairwise import Floats, Indices, PairwiseKernel, Side, Weights, is_dense
-from relpref.linalg import pivoted_cholesky, real
+from relpref.linalg import pivoted_cholesky
+from relpref.skeleton import evaluated
 
 Positions = NDArray[np.intp]
 Matrix = Any  # an array of NumPy's or of JAX's
@@ -107,14 +108,16 @@ class EdgeLandmarks:
 
     def left_out(self, left: ArrayLike, right: ArrayLike, sign: float, edges: Edges) -> float:
         """Share of the prior variance of some edges that the landmarks leave out, 0 to 1; arguments as for `edge_kernel`."""
-        with jax.enable_x64(True):
-            left, right = real(left), real(right)
-            residual = np.asarray(self.features(left, right, sign, edges).residual)
-        total = float(np.sum(edge_diagonal(np.asarray(left), np.asarray(right), sign, edges)))
-        return float(np.sum(residual)) / total
+        left, right = np.asarray(left), np.asarray(right)
+        residual = evaluated(_residual, self, left, right, sign, edges)
+        return float(np.sum(residual) / np.sum(edge_diagonal(left, right, sign, edges)))
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def _residual(landmarks: EdgeLandmarks, left: Array, right: Array, sign: float, edges: Edges) -> Any:
+    return landmarks.features(left, right, sign, edges).residual
 
 
 @dataclass(frozen=True)

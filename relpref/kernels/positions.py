@@ -145,8 +145,8 @@ def by_rows(
         for first in range(0, max(m, 1), rows):
             part = positions[first : first + rows]
             filled = np.concatenate([part, np.zeros((rows - len(part), n), dtype=positions.dtype)])
-            parts.append(function(jnp.asarray(filled), *arguments)[: len(part)])
-        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+            parts.append(np.asarray(function(filled, *arguments), dtype=np.float64)[: len(part)])
+        return np.concatenate(parts)
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from relpref.kernels.mallows import (
 )
 from relpref.kernels.positions import in_double, partial_in_a_program, traced, with_items_of
 from relpref.linalg import cholesky, pivoted_cholesky, real
+from relpref.skeleton import evaluated
 
 _JIAO_VERT = (
     "Y. Jiao and J.-P. Vert (2015). The Kendall and Mallows Kernels for Permutations. "
@@ -302,13 +303,13 @@ class Landmarks:
         if not len(rankings):
             raise DataError("Landmarks: there are no rankings to choose from")
         plain = _plain(rankings)
-        medians = {name: in_double(prior.icdf, 0.5) for name, prior in kernel.parameters(plain).items()}
-        if unknown := set(parameters) - set(medians):
+        values = medians(kernel, plain)
+        if unknown := set(parameters) - set(values):
             raise DataError(
                 f"Landmarks: {type(kernel).__name__} has no hyperparameter {', '.join(sorted(unknown))}; "
-                f"it has: {', '.join(medians) or 'none'}"
+                f"it has: {', '.join(values) or 'none'}"
             )
-        values = medians | parameters
+        values |= parameters
         columns = getattr(kernel, "columns", None)
         gram = partial(kernel.gram, **values)
         column = columns(plain) if columns else lambda row: in_double(gram, plain, plain[[row]])[:, 0]
@@ -332,6 +333,17 @@ class Landmarks:
         inner = describe(self.kernel)
         number = counted(len(self.rankings), "landmark ranking")
         return replace(inner, sentence=f"{inner.sentence} Its values at {number} stand for the others.")
+
+
+def medians(kernel: GramKernel, rankings: Rankings) -> dict[str, Any]:
+    """The hyperparameters of a kernel at the medians of their priors."""
+    priors = dict(kernel.parameters(rankings))
+    found: dict[str, Any] = evaluated(_medians, priors) if priors else {}
+    return found
+
+
+def _medians(priors: Mapping[str, dist.Distribution]) -> dict[str, Array]:
+    return {name: prior.icdf(jnp.asarray(0.5)) for name, prior in priors.items()}
 
 
 def _plain(rankings: Rankings) -> Rankings:

@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
+from numpy.typing import NDArray
 from numpyro import handlers
 
 from relpref.data import PreferenceData, RelationData
@@ -20,6 +21,9 @@ from relpref.likelihoods.labels import Link
 from relpref.likelihoods.tilted import prior_quantile
 from relpref.linalg import Kronecker, NamedSum, real, require_memory
 from relpref.models.preference import Hyperparameters, Priors, sample_decisions
+from relpref.skeleton import evaluated
+
+Floats = NDArray[np.float64]
 
 
 def node_covariances(
@@ -239,8 +243,7 @@ def edge_landmarks(
     require_memory(
         _TABLES * 8.0 * len(rows) * most, f"a classifier of {len(rows)} edges with up to {most} landmarks"
     )
-    with jax.enable_x64(True):
-        left, right = (np.asarray(kernel) for kernel in _at(data, values or {}, priors, kernels))
+    left, right = _at(data, values or {}, priors, kernels)
     weights = None
     if data.symmetry != "reciprocal":  # there each edge is of both classes
         share = np.mean(labels > 0)
@@ -260,8 +263,7 @@ def landmark_error(
 ) -> float:
     """Share of the known edges' prior variance that landmarks leave out, 0 to 1; arguments as for `edge_landmarks`."""
     rows, columns, _ = _edges(data)
-    with jax.enable_x64(True):
-        left, right = _at(data, values, priors, kernels)
+    left, right = _at(data, values, priors, kernels)
     return landmarks.left_out(left, right, SIGN[data.symmetry], (rows, columns))
 
 
@@ -281,19 +283,27 @@ def _kernels(data: RelationData, hyperparameters: Hyperparameters, **kernels: An
 
 def _at(
     data: RelationData, values: Mapping[str, Any], priors: Priors | None, kernels: dict[str, Any]
-) -> tuple[Array, Array]:
+) -> tuple[Floats, Floats]:
     """K and G at given hyperparameters, and at the medians of the priors of the others."""
+    given = {name: np.asarray(value) for name, value in values.items()}
+    own = {name: prior for name, prior in (priors or {}).items() if name not in _OF_DECISIONS}
+    left, right = evaluated(_kernels_at, data, given, own, kernels)
+    return left, right
+
+
+def _kernels_at(
+    data: RelationData, values: Mapping[str, Array], priors: Priors, kernels: dict[str, Any]
+) -> tuple[Array, Array]:
     sites: list[str] = []
 
     def known(site: dict[str, Any]) -> Any:
         if site["type"] != "sample":
             return None
         sites.append(site["name"])
-        return jnp.asarray(values[site["name"]]) if site["name"] in values else _median(site["fn"])
+        return values[site["name"]] if site["name"] in values else _median(site["fn"])
 
-    own = {name: prior for name, prior in (priors or {}).items() if name not in _OF_DECISIONS}
     with handlers.substitute(substitute_fn=known):
-        hyperparameters = Hyperparameters(own)
+        hyperparameters = Hyperparameters(priors)
         found = _kernels(data, hyperparameters, **kernels)
         hyperparameters.check_all_used()
     if unknown := set(values) - {*sites, *_OF_DECISIONS}:

@@ -294,10 +294,14 @@ def as_key(key: Any) -> Any:
 
 
 def key_words(key: Any) -> NDArray[np.uint32]:
-    """The raw words of a JAX key of either kind."""
+    """The raw words of a JAX key of either kind, or of that of a seed."""
     if not isinstance(key, np.ndarray):
         import jax
 
+        if isinstance(key, int | np.integer):
+            if 0 <= key < 2**31 and jax.config.read("jax_default_prng_impl") == "threefry2x32":
+                return np.array([0, key], dtype=np.uint32)  # as JAX makes them, without compiling that
+            key = as_key(key)
         if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
             key = jax.random.key_data(key)
     return np.asarray(key, dtype=np.uint32).reshape(-1)

@@ -18,7 +18,7 @@ from relpref.infer.exact.solve import EdgeLabels, EdgeScores, RelationProblem, S
 from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import InferenceWarning, warn_user
 from relpref.limits import MAX_EVIDENCE_EDGES
-from relpref.posterior.gaussian import as_key, key_words
+from relpref.posterior.gaussian import key_words
 from relpref.rls.hold_out import RegularizationPath
 from relpref.rls.node_kernels import Kernel, RelationEstimator
 from relpref.rls.spectrum import RidgeSpectrum
@@ -326,7 +326,7 @@ class ConditionalRanker(RelationEstimator, RelationRanker):
             hyperparameters={"regularization": regularization, "scale": scores.scale, "noise": noise},
             log_evidence=scores.log_evidence() if problem.closed else None,
             info=info,
-            key=key_words(as_key(self.random_state)),
+            key=key_words(self.random_state),
         )
         return self
 

@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass
 from inspect import signature
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from relpref.errors import DataError
 from relpref.infer.exact.domain import Domain, numeric
 from relpref.limits import MAX_FACTOR_ENTRY
 from relpref.linalg import checked_symmetric, real, require_memory
+from relpref.skeleton import evaluated
 
 Floats = NDArray[np.float64]
 Kernel = str | Callable[..., Any]
@@ -134,9 +134,8 @@ def _of_attributes(left: Any, right: Any, kernel: Callable[..., Any], params: Ma
     """A kernel of the package on attributes; it knows one set of items, so blocks of both are put together."""
 
     def covariance(attributes: Floats) -> Floats:
-        with jax.enable_x64(True):
-            known = _hyperparameters(kernel, attributes.shape[1], params)
-            return np.asarray(kernel(real(attributes), **known).dense())
+        known = _hyperparameters(kernel, attributes.shape[1], params)
+        return np.asarray(evaluated(_covariance, kernel, attributes, {}, known))
 
     new = dense(left)
     if right is None:
@@ -164,13 +163,17 @@ def _of_graph(
         )
     rows = _node_numbers(left, graph)
     columns = rows if right is None else _node_numbers(right, graph)
-    with jax.enable_x64(True):
-        known = _hyperparameters(kernel, graph, params)
-        covariance = np.asarray(kernel(graph, normalize=normalize, **known).dense())
+    known = _hyperparameters(kernel, graph, params)
+    covariance = np.asarray(evaluated(_covariance, kernel, graph, {"normalize": normalize}, known))
     return covariance[np.ix_(rows, columns)]
 
 
-def _hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dict[str, jax.Array]:
+def _covariance(kernel: Any, domain: Any, options: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    domain = domain if isinstance(domain, Graph) else real(domain)
+    return kernel(domain, **options, **known).dense()
+
+
+def _hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dict[str, Floats]:
     """The hyperparameters of a kernel of the package, if they are those that it has."""
     names = sorted(kernel.parameters(domain))
     if sorted(params) != names:
@@ -178,7 +181,7 @@ def _hyperparameters(kernel: Any, domain: Any, params: Mapping[str, Any]) -> dic
             f"{kernel} has the hyperparameters {', '.join(names) or '(none)'}; "
             f"kernel_params has {', '.join(sorted(params)) or 'none'}"
         )
-    return {name: real(params[name]) for name in names}
+    return {name: np.asarray(params[name], dtype=np.float64) for name in names}
 
 
 def _node_numbers(nodes: Any, graph: Graph) -> NDArray[np.intp]:

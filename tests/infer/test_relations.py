@@ -155,7 +155,7 @@ class Own:
 def test_kernels_of_equal_fields_are_different_calls() -> None:
     @partial(jax.jit, static_argnums=0)
     def kernel_of(call: Call, arrays: Any) -> Any:
-        _, kwargs = jax.tree.unflatten(call.structure, [0.0] * len(arrays))
+        _, kwargs = call.skeleton.join([0.0] * len(arrays))
         names = {Own: 1, Precomputed: 2, Matern52: 3, SquaredExponential: 4}
         return names[type(kwargs["kernel"])]
 

@@ -22,7 +22,7 @@ from relpref.infer.relation_posterior import RelationPosterior
 from relpref.infer.result import CODES, Result, progress_line
 from relpref.infer.search import Search, maximize
 from relpref.infer.sites import Info, Sites
-from relpref.posterior.gaussian import as_key, key_words
+from relpref.posterior.gaussian import key_words
 from relpref.posterior.origin import Origin
 
 _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
@@ -144,7 +144,7 @@ class Exact:
                         report,
                     )
             origin = Origin(self.program, args, kwargs)
-            return self._solve(structure, search, as_key(rng_key), origin, progress_bar)
+            return self._solve(structure, search, rng_key, origin, progress_bar)
 
     def _solve(
         self, structure: Structure, search: Search | None, key: Any, origin: Origin, progress_bar: bool

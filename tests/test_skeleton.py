@@ -1,0 +1,65 @@
+"""Functions of JAX on arguments that are partly no arrays."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from relpref.posterior.gaussian import as_key, key_words
+from relpref.skeleton import evaluated
+
+TRACED: list[str] = []
+
+
+@dataclass(frozen=True)
+class Power:
+    """Of somebody who has not told JAX of it."""
+
+    exponent: int
+
+    def __call__(self, values: Any) -> Any:
+        return jnp.asarray(values) ** self.exponent
+
+
+@dataclass
+class Unhashable:
+    exponent: int
+
+    def __call__(self, values: Any) -> Any:
+        return jnp.asarray(values) ** self.exponent
+
+
+def _applied(kernel: Any, values: Any, options: dict[str, Any]) -> dict[str, Any]:
+    TRACED.append(type(kernel).__name__)
+    found = kernel(values)
+    return {"found": -found if options["negative"] else found}
+
+
+def test_a_function_is_traced_once_for_what_is_no_array() -> None:
+    values = np.array([1.0, 2.0, 1 / 3])
+    for power, negative in ((2, False), (2, False), (3, False), (3, True), (3, True)):
+        found = evaluated(_applied, Power(power), values, {"negative": negative})["found"]
+        assert type(found) is np.ndarray
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, (-1) ** negative * values**power, rtol=1e-15)
+    assert TRACED.count("Power") == 3
+    values = values + 1.0  # other numbers, the same trace
+    np.testing.assert_allclose(
+        evaluated(_applied, Power(2), values, {"negative": False})["found"], values**2, rtol=1e-15
+    )
+    assert TRACED.count("Power") == 3
+
+
+def test_what_cannot_be_hashed_is_called_as_it_is() -> None:
+    kernel = Unhashable(2)
+    for _ in range(2):
+        found = evaluated(_applied, kernel, np.float64(1 / 3), {"negative": True})["found"]
+        kernel.exponent = 3
+    np.testing.assert_allclose(found, -1 / 27, rtol=1e-15)
+
+
+@pytest.mark.parametrize("seed", [0, 5, 2**31 - 1, 2**31, 2**40 + 3, -1, np.int64(7)])
+def test_words_of_a_seed_are_those_of_its_key(seed: Any) -> None:
+    np.testing.assert_array_equal(key_words(seed), key_words(as_key(seed)))
