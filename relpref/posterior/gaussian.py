@@ -299,7 +299,8 @@ def key_words(key: Any) -> NDArray[np.uint32]:
         import jax
 
         if isinstance(key, int | np.integer):
-            if 0 <= key < 2**31 and jax.config.read("jax_default_prng_impl") == "threefry2x32":
+            usual = jax.config.jax_default_prng_impl == "threefry2x32"  # type: ignore[attr-defined]
+            if usual and 0 <= key < 2**31:
                 return np.array([0, key], dtype=np.uint32)  # as JAX makes them, without compiling that
             key = as_key(key)
         if jax.numpy.issubdtype(getattr(key, "dtype", np.uint32), jax.dtypes.prng_key):
