@@ -16,7 +16,7 @@ from relpref.data.labels import LabelIndex, plain_labels
 from relpref.errors import DataError
 from relpref.infer.exact.domain import Domain, numeric
 from relpref.limits import MAX_FACTOR_ENTRY
-from relpref.linalg import checked_symmetric, real, require_memory
+from relpref.linalg import checked_symmetric, require_memory
 from relpref.skeleton import evaluated
 
 Floats = NDArray[np.float64]
@@ -169,7 +169,6 @@ def _of_graph(
 
 
 def _covariance(kernel: Any, domain: Any, options: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    domain = domain if isinstance(domain, Graph) else real(domain)
     return kernel(domain, **options, **known).dense()
 
 
