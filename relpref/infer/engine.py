@@ -10,9 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from scipy.special import logsumexp
 
 from relpref.description import Description
@@ -40,8 +38,9 @@ from relpref.infer.search import (
 from relpref.infer.sites import Sites
 from relpref.lazy_jit import clear
 from relpref.limits import MAX_DENSE_ITEMS, release_memory, resident_memory
+from relpref.linalg.arrays import ravel, threads_for
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import Floats, as_key, generator
+from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin
 
 Strategy = Literal["integrate", "maximize", "maximise", "em", "nuts"]
@@ -84,7 +83,7 @@ def computing(engine: str, *given: Any) -> Iterator[None]:
         )
     # Graphs stay whole: asked for their leaves they would compute spectra, which take hours where they are large.
     leaves = jax.tree.leaves(given, is_leaf=_is_graph)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jnp.add(0, 0))):
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in (*leaves, jax.device_put(np.zeros(())))):
         raise DataError(
             f"{engine} cannot be traced by JAX: a fit looks at the values of its data. Call it outside of jax.jit, jax.vmap and "
             "jax.grad; relpref.infer.fit_many fits many data sets"
@@ -298,7 +297,7 @@ class GaussianEngine:
             Where the first search for hyperparameters starts, instead of their priors' medians.
         """
         with computing(self.name, rng_key, args, kwargs, self.fixed):
-            key = as_key(rng_key)
+            key = key_words(rng_key) if isinstance(rng_key, int | np.integer) else rng_key
             data = preference_data(args, kwargs)
             if self.structure == "sparse" and data is None:
                 raise UnsupportedProgramError(
@@ -308,34 +307,47 @@ class GaussianEngine:
             if self.structure == "sparse" or (self.structure == "auto" and many):
                 return fit(self, sites, key, args, kwargs, progress_bar, at)
             program = Program.of(self.program, args, kwargs, self.fixed, padding=self.padding)
-            layout = program.layout
-            fitted = fit_hyperparameters(self, program, sites, key, progress_bar, at)
-            final, result, info = fitted.evidence, fitted.result, fitted.info
-            if fitted.dual and not positive_definite(final):
-                result = Result.prior_not_positive_definite
-            self.raise_unless_ok(result, info)
-            info |= prior_notes(data, final.blocks)
-            strategy = self.hyperparameters if layout.hyperparameters and not result.empty else None
-            if strategy == "nuts":
-                root = jnp.eye(ravel_pytree(fitted.unconstrained)[0].size)
-                place = (program, fitted.unconstrained, root, final.sites, CLOSE, self.max_sweeps)
-                density = Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
-                draws, more = sample(density, key, self.draws, progress_bar)
-                # Of the search that the sampler started from, what is worth keeping.
-                kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
-                more = {name: info[name] for name in kept if name in info} | more
-                draws = program.constrained(draws)
-                return self.run_at_draws(draws, key, *args, info=more, r_hat=more["r_hat"], **kwargs)
-            origin = Origin(self.program, args, kwargs, self)
-            if strategy == "integrate":
-                coords = coordinates(program, fitted.unconstrained)
-                if not coords.free.size + coords.more.size:
-                    info |= {"integration": _ALL_HELD, "held": coords.held}
-                elif most_points(layout.num_latents) < MIN_POINTS:
-                    info["integration"] = _TOO_LARGE
-                else:
-                    return self._integrated(program, fitted, coords, key, origin, progress_bar)
-            return self._at_maximum(program, final, result, info, key, origin)
+            with threads_for(program.layout.num_latents):
+                return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
+
+    def _fitted(
+        self,
+        program: Program,
+        sites: Mapping[str, Any] | None,
+        key: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        progress_bar: bool,
+        at: Mapping[str, Any] | None,
+    ) -> Posterior:
+        layout = program.layout
+        fitted = fit_hyperparameters(self, program, sites, key, progress_bar, at)
+        final, result, info = fitted.evidence, fitted.result, fitted.info
+        if fitted.dual and not positive_definite(final):
+            result = Result.prior_not_positive_definite
+        self.raise_unless_ok(result, info)
+        info |= prior_notes(preference_data(args, kwargs), final.blocks)
+        strategy = self.hyperparameters if layout.hyperparameters and not result.empty else None
+        if strategy == "nuts":
+            root = np.eye(ravel(fitted.unconstrained)[0].size)
+            place = (program, fitted.unconstrained, root, final.sites, CLOSE, self.max_sweeps)
+            density = Density(self.evaluate, fitted.dual, self.warmup, *place).spread()
+            draws, more = sample(density, key, self.draws, progress_bar)
+            # Of the search that the sampler started from, what is worth keeping.
+            kept = ("evaluations", "failed_evaluations", "equal_priors", "alike_parts")
+            more = {name: info[name] for name in kept if name in info} | more
+            draws = program.constrained(draws)
+            return self.run_at_draws(draws, key, *args, info=more, r_hat=more["r_hat"], **kwargs)
+        origin = Origin(self.program, args, kwargs, self)
+        if strategy == "integrate":
+            coords = coordinates(program, fitted.unconstrained)
+            if not coords.free.size + coords.more.size:
+                info |= {"integration": _ALL_HELD, "held": coords.held}
+            elif most_points(layout.num_latents) < MIN_POINTS:
+                info["integration"] = _TOO_LARGE
+            else:
+                return self._integrated(program, fitted, coords, key, origin, progress_bar)
+        return self._at_maximum(program, final, result, info, key, origin)
 
     @staticmethod
     def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterior:
@@ -380,12 +392,15 @@ class GaussianEngine:
             if prior_log_weights is None:
                 rows = thinned(rows, layout.num_latents)
             dual = use_dual_space(layout, self.space)
-            cold = sites = Sites(*jnp.zeros((2, layout.num_rows)))
+            cold = sites = Sites(*np.zeros((2, layout.num_rows)))
             components, infos = [], []
             for row in rows:
-                here = program.at({name: jnp.asarray(value) for name, value in row.items()})
+                here = program.at(row)
                 for start in (sites, cold):
-                    evidence = self.evaluate(here, dual, False, {}, start, self.tol, self.max_sweeps, True)
+                    with threads_for(layout.num_latents):
+                        evidence = self.evaluate(
+                            here, dual, False, {}, start, self.tol, self.max_sweeps, True
+                        )
                     if int(evidence.info.code) == _CONVERGED:
                         sites = evidence.sites
                         break
@@ -416,7 +431,7 @@ class GaussianEngine:
                 components,
                 result,
                 told,
-                as_key(rng_key),
+                rng_key,
                 Origin(self.program, args, kwargs, self),
                 kept,
                 *weights,
@@ -452,11 +467,10 @@ class GaussianEngine:
     ) -> Posterior:
         """The weighted mixture over importance points around the maximum."""
         layout, best = program.layout, fitted.evidence
-        center, unravel = ravel_pytree(fitted.unconstrained)
-        maximum = np.asarray(center)
+        maximum, unravel = ravel(fitted.unconstrained)
         # The evidence is stationary in the sites, and what a mean is off by is far below the error of few points.
         limits = (max(self.tol, POINT_TOLERANCE), self.max_sweeps)
-        cold = Sites(*jnp.zeros((2, layout.num_rows)))
+        cold = Sites(*np.zeros((2, layout.num_rows)))
         seen, seen_sites = maximum[None], [best.sites]
 
         def at(places: Floats, wanted: bool) -> list[Evaluated | None]:
@@ -464,13 +478,13 @@ class GaussianEngine:
             found: list[Evaluated | None] = []
             for place in places:
                 nearest = seen_sites[int(np.argmin(np.square(seen - place).sum(axis=1)))]
-                unconstrained = unravel(jnp.asarray(place))
+                unconstrained = unravel(place)
                 found.append(None)
                 for start in (nearest, cold):
                     evidence = self.evaluate(
                         program, fitted.dual, True, unconstrained, start, *limits, wanted
                     )
-                    gradient = np.asarray(ravel_pytree(evidence.gradient)[0])
+                    gradient = ravel(evidence.gradient)[0]
                     log_evidence, log_prior = float(evidence.log_evidence), float(evidence.log_prior)
                     numbers = (log_evidence, log_prior, *gradient)
                     if int(evidence.info.code) != _CONVERGED or not np.all(np.isfinite(numbers)):

@@ -1,21 +1,22 @@
 """Sites, evidence and its exact gradient at given hyperparameters; those of expectation propagation."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax.tree_util import Partial
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
 
 from relpref.errors import UnsupportedProgramError
 from relpref.infer.program import Layout, Observation, Program, Reading, Values
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import (
     Cavity,
+    DenseRows,
     DualSpace,
     Fit,
     Info,
@@ -27,7 +28,10 @@ from relpref.infer.sites import (
     cavities,
     run,
 )
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import TiltedMoments, is_log_concave
+from relpref.linalg import Dense
+from relpref.linalg.arrays import Array, block_diagonal, fori_loop, namespace
 
 Floats = NDArray[np.float64]
 
@@ -70,16 +74,30 @@ class Approximation(NamedTuple):
     fit: Fit
     log_evidence: Array
     info: Info
-    # From the program at other hyperparameters to a number, whose derivative is the answers' share of that of the evidence.
-    answers: Callable[[Reading], Array]
+    # From the program at other hyperparameters to a number, whose derivative is the answers' share of that of the evidence; with the
+    # arrays that it needs as arguments, so that it is compiled once.
+    answers: Partial
     repeated: Callable[[], Array] | None = None  # of EP: gives what `Evidence.repeated` holds
 
 
-# From a problem, the program at the same hyperparameters, sites to start from, a tolerance and a number of sweeps.
-Approximate = Callable[[Problem, Reading, Sites, Any, Any], Approximation]
+# From a problem, sites to start from, a tolerance and a number of sweeps.
+Approximate = Callable[[Problem, Sites, Any, Any], Approximation]
 
 
-@partial(jax.jit, static_argnums=(0, 2, 3))
+class Prior(NamedTuple):
+    """What the algebra needs of a program at given hyperparameters."""
+
+    hyperparameters: Values  # as in `Evidence`
+    location: Array
+    offset: Array  # the predictors at the prior mean, shape (m,)
+    log_prior: Array
+    blocks: dict[str, dict[str, Array]]
+    known: Known | None
+    log_concave: Array  # of each row, shape (m,)
+    counts: Array
+    projection: Array | None  # A, shape (m, n), where it is not known already
+
+
 def evaluate(
     approximate: Approximate,
     program: Program,
@@ -95,66 +113,177 @@ def evaluate(
 
     Only where ``whole`` is true are the (n, n) arrays filled in that a posterior is made of, and the gradient left out; a search does
     without. Where it is None, they are empty.
+
+    Where JAX does not trace the call, and computes on CPUs, only the program is compiled: its covariance, the moments of its answers
+    and the derivatives of both. The algebra is NumPy's.
     """
+    if traced(program, unconstrained, sites) or jax.default_backend() != "cpu":
+        given = (approximate, program, dual, with_gradient, unconstrained, sites)
+        return _evaluate(*given, tolerance, max_sweeps, whole)
+    unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))
+    with np.errstate(all="ignore"):
+        its = Prior(*jax.tree.map(np.asarray, _prior(program, unconstrained)))
+        rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
+        # In the order of the layout; JAX sorts dictionaries.
+        covariance = Dense(block_diagonal(total(its.blocks[site]) for site in program.layout.slices))
+        space = (
+            DualSpace.build(covariance, rows)
+            if dual
+            else LatentSpace.build(covariance, rows, accurate=program.layout.precise)
+        )
+
+        def moments(mean: Array, variance: Array) -> TiltedMoments:
+            return TiltedMoments(*map(np.asarray, _tilted(program, unconstrained, mean, variance)))
+
+        def bending(value: Array) -> Array:
+            return np.asarray(_bends(program, unconstrained, value))
+
+        problem = Problem(space, rows, its.counts, moments, its.log_concave, its.known, bending)
+        found = approximate(problem, sites, tolerance, max_sweeps)
+        evidence = concluded(problem, found, its)
+        if whole:
+            evidence = evidence._replace(**whole_arrays(program.layout, problem, found, its))
+        if with_gradient and whole:
+            evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
+        elif with_gradient:
+            pulls = prior_surrogate(program.layout, problem, found.fit, evidence.alpha), found.answers
+            gradient = jax.tree.map(np.asarray, _slope(program, unconstrained, pulls))
+            evidence = evidence._replace(gradient=gradient)
+    return evidence
+
+
+def traced(*trees: Any) -> bool:
+    """Whether JAX traces any of the leaves."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def total(parts: Mapping[str, Any]) -> Any:
+    """The sum of a site's named covariances."""
+    return reduce(add, parts.values())
+
+
+@partial(jax.jit, static_argnums=(0, 2, 3))
+def _evaluate(
+    approximate: Approximate,
+    program: Program,
+    dual: bool,
+    with_gradient: bool,
+    unconstrained: Values,
+    sites: Sites,
+    tolerance: Any,
+    max_sweeps: Any,
+    whole: Any,
+) -> Evidence:
+    """As `evaluate`, all of it compiled."""
     reading = program.read(unconstrained)
     problem = prepared(program, reading, dual)
-    found = approximate(problem, reading, sites, tolerance, max_sweeps)
+    found = approximate(problem, sites, tolerance, max_sweeps)
+    its = prior(program, reading)
+    evidence = concluded(problem, found, its)
+    pulls = prior_surrogate(program.layout, problem, found.fit, evidence.alpha), found.answers
+    slope = partial(_slope, program, unconstrained, pulls)
+    if whole is None:
+        return evidence._replace(gradient=slope()) if with_gradient else evidence
+    arrays = partial(whole_arrays, program.layout, problem, found, its)
+    unfilled = partial(jax.tree.map, jnp.zeros_like, jax.eval_shape(arrays))
+    evidence = evidence._replace(**jax.lax.cond(whole, arrays, unfilled))
+    if not with_gradient:
+        return evidence
+    # Where the arrays of a posterior are filled in, a search is at its end.
+    flat = partial(jax.tree.map, jnp.zeros_like, unconstrained)
+    return evidence._replace(gradient=jax.lax.cond(whole, flat, slope))
+
+
+def prior(program: Program, reading: Reading, projection: bool = False) -> Prior:
+    """What is kept of a reading; with A, if it is wanted as a matrix."""
+    blocks = {}
+    for site, block in zip(program.layout.slices, reading.covariance.blocks, strict=True):
+        parts = getattr(block, "parts", {"": block})
+        blocks[site] = {name: part.dense() for name, part in parts.items()}
+    observations = reading.observations
+    concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in observations]
+    return Prior(
+        hyperparameters=reading.hyperparameters,
+        location=reading.location,
+        offset=reading.offset,
+        log_prior=reading.log_prior,
+        blocks=blocks,
+        known=known_sites(observations, reading.offset),
+        log_concave=np.concatenate(concave),
+        counts=jnp.concatenate([observation.counts for observation in observations]),
+        projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
+    )
+
+
+@lazy_jit
+def _prior(program: Program, unconstrained: Values) -> Prior:
+    return prior(program, program.read(unconstrained), program.rows is None)
+
+
+@lazy_jit
+def _tilted(program: Program, unconstrained: Values, mean: Array, variance: Array) -> TiltedMoments:
+    reading = program.read(unconstrained)
+    return tilted(reading.observations, reading.offset, mean, variance)
+
+
+@lazy_jit
+def _bends(program: Program, unconstrained: Values, value: Array) -> Array:
+    reading = program.read(unconstrained)
+    return bends(reading.observations, reading.offset, value)
+
+
+@lazy_jit
+def _slope(program: Program, unconstrained: Values, pulls: Any) -> Values:
+    """Gradient of the log evidence plus log prior, by functions of the program that have the same derivative."""
+
+    def surrogate(unconstrained: Values) -> Array:
+        moving = program.read(unconstrained)
+        return sum(pull(moving) for pull in pulls) + moving.log_prior
+
+    return jax.grad(surrogate)(unconstrained)
+
+
+def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
+    """The evidence, without its gradient and the (n, n) arrays."""
     space: Any = problem.space
-    fit, projection, known = found.fit, problem.projection, problem.known
-    precision, shift = problem.counts * fit.sites.precision, problem.counts * fit.sites.shift
-    alpha = projection.adjoint(dual_vector(problem, fit))
-
-    def arrays() -> tuple[Array, Array | None, dict[str, dict[str, Array]]]:
-        blocks = {}
-        for site, block in zip(program.layout.slices, reading.covariance.blocks, strict=True):
-            parts = getattr(block, "parts", {"": block})
-            blocks[site] = {name: part.dense() for name, part in parts.items()}
-        weights = space.weights(fit.factor, precision, projection)
-        return weights, fit.factor.white if space.latent else None, blocks
-
-    weights, white, blocks, repeated = jnp.zeros((0, 0)), None, {}, None
-    if whole is not None:
-        unfilled = partial(jax.tree.map, jnp.zeros_like, jax.eval_shape(arrays))
-        weights, white, blocks = jax.lax.cond(whole, arrays, unfilled)
-        if program.layout.repeated and found.repeated is not None:
-            repeated = jax.lax.cond(whole, found.repeated, partial(jnp.array, [0.0, 1.0]))
+    fit, projection, known, xp = found.fit, problem.projection, problem.known, namespace(problem.counts)
     arrived = found.info.code == _CONVERGED
     ending = found.info.code
     if known is not None:  # a Gaussian site may be so precise that rounding shows
+        precision = problem.counts * fit.sites.precision
         variance, most = space.precision_limit()
-        highest = jnp.max(jnp.where(known.rows, precision, 0.0) * variance, initial=0.0)
-        ending = jnp.where((highest > most) & arrived, _TOO_PRECISE, ending)
-    ending = jnp.where(jnp.isfinite(found.log_evidence) | ~arrived, ending, _NONFINITE)
-    evidence = Evidence(
+        highest = xp.max(xp.where(known.rows, precision, 0.0) * variance, initial=0.0)
+        ending = xp.where((highest > most) & arrived, _TOO_PRECISE, ending)
+    ending = xp.where(xp.isfinite(found.log_evidence) | ~arrived, ending, _NONFINITE)
+    return Evidence(
         log_evidence=found.log_evidence,
-        log_prior=reading.log_prior,
+        log_prior=its.log_prior,
         gradient={},
         sites=fit.sites,
         marginals=fit.marginals,
         info=found.info._replace(code=ending),
-        alpha=alpha,
-        weights=weights,
-        white=white,
-        drift=space.latent_mean(fit.factor, shift, projection) if space.latent else None,
-        hyperparameters=reading.hyperparameters,
-        location=reading.location,
-        blocks=blocks,
-        repeated=repeated,
+        alpha=projection.adjoint(dual_vector(problem, fit)),
+        weights=xp.zeros((0, 0)),
+        white=None,
+        drift=space.latent_mean(fit.factor, problem.counts * fit.sites.shift, projection)
+        if space.latent
+        else None,
+        hyperparameters=its.hyperparameters,
+        location=its.location,
+        blocks={},
     )
-    if not with_gradient:
-        return evidence
-    prior = prior_surrogate(program.layout, problem, fit, alpha)
 
-    def surrogate(unconstrained: Values) -> Array:
-        moving = program.read(unconstrained)
-        return prior(moving) + found.answers(moving) + moving.log_prior
 
-    gradient = jax.grad(surrogate)
-    if whole is None:
-        return evidence._replace(gradient=gradient(unconstrained))
-    # Where the arrays of a posterior are filled in, a search is at its end.
-    without = partial(jax.tree.map, jnp.zeros_like)
-    return evidence._replace(gradient=jax.lax.cond(whole, without, gradient, unconstrained))
+def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Prior) -> dict[str, Any]:
+    """The fields of `Evidence` that are filled in if ``whole``."""
+    space: Any = problem.space
+    fit, precision = found.fit, problem.counts * found.fit.sites.precision
+    return {
+        "weights": space.weights(fit.factor, precision, problem.projection),
+        "white": fit.factor.white if space.latent else None,
+        "blocks": its.blocks,
+        "repeated": found.repeated() if layout.repeated and found.repeated is not None else None,
+    }
 
 
 def use_dual_space(layout: Layout, space: str = "auto") -> bool:
@@ -173,7 +302,7 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
 
 
 def prepared(program: Program, reading: Reading, dual: bool) -> Problem:
-    """Set up the algebra for a program at given hyperparameters."""
+    """Set up the algebra for a program that JAX traces."""
     covariance, projection, observations = reading.covariance, reading.projection, reading.observations
     space: DualSpace | LatentSpace
     if dual:
@@ -182,9 +311,10 @@ def prepared(program: Program, reading: Reading, dual: bool) -> Problem:
         space = LatentSpace.build(covariance, projection, program.rows, accurate=program.layout.precise)
     counts = jnp.concatenate([observation.counts for observation in observations])
     concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in observations]
-    answers = partial(tilted, observations, reading.offset)
     known = known_sites(observations, reading.offset)
-    return Problem(space, projection, counts, answers, np.concatenate(concave), known)
+    moments = partial(tilted, observations, reading.offset)
+    bending = partial(bends, observations, reading.offset)
+    return Problem(space, projection, counts, moments, np.concatenate(concave), known, bending)
 
 
 def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
@@ -218,79 +348,95 @@ def tilted(
     return TiltedMoments(*(jnp.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
+def bends(observations: tuple[Observation, ...], offset: Array, value: Array) -> Array:
+    """Derivative of every row's curvature in the projection, at a point."""
+
+    def curvature(at: Array) -> Array:
+        return tilted(observations, offset, at, jnp.zeros_like(at)).curvature
+
+    return jax.jvp(curvature, (value,), (jnp.ones_like(value),))[1]
+
+
 def dual_vector(problem: Problem, fit: Fit) -> Array:
     """β = ν − T·mean: the posterior mean of the projections is their prior covariance times β."""
     pull = fit.sites.shift - fit.sites.precision * fit.marginals.mean
     if problem.known is not None:
         direct = fit.sites.precision * (problem.known.peak - fit.marginals.mean)
-        pull = jnp.where(problem.known.rows, direct, pull)
+        pull = namespace(pull).where(problem.known.rows, direct, pull)
     return problem.counts * pull
 
 
-def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) -> Callable[[Reading], Array]:
+def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) -> Partial:
     """A function of the moving program whose derivative is ½ tr((ββᵀ − M) ∂(A K Aᵀ)), sites held constant.
 
     β is the dual vector and M = T − T A Σ Aᵀ T. With a constant projection A that is ½ tr((ααᵀ − R) ∂K); where A moves, too, in
     latent space, ⟨β μᵀ − T A Σ, ∂A⟩ is added, μ and Σ being the latent vector's posterior mean (less its prior mean) and covariance.
     """
     space: Any = problem.space
-    projection, precision = problem.projection, problem.counts * fit.sites.precision
+    projection, precision, xp = problem.projection, problem.counts * fit.sites.precision, namespace(alpha)
     dual, white = dual_vector(problem, fit), fit.factor.white
     if not space.latent:
-        pull = jnp.outer(dual, dual) - space.dual_weights(fit.factor, precision)
-        return lambda moving: 0.5 * jnp.vdot(pull, moving.covariance.congruence(moving.projection.apply))
+        pull = xp.outer(dual, dual) - space.dual_weights(fit.factor, precision)
+        return Partial(_pull_of_gram, pull)
     weights = space.weights(fit.factor, precision, projection)
-
-    def prior(moving: Reading) -> Array:
-        return 0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
-
     if layout.constant_projection:
-        return prior
+        return Partial(_pull_of_prior, alpha, weights)
     mean = space.latent_mean(fit.factor, problem.counts * fit.sites.shift, projection)
     spread = precision[:, None] * (projection.rows(white) @ white.T)
-    pull = jnp.outer(dual, mean) - spread
-    identity = jnp.eye(len(mean), dtype=mean.dtype)
-    return lambda moving: prior(moving) + jnp.vdot(pull, moving.projection.rows(identity))
+    return Partial(_pull_of_both, alpha, weights, xp.outer(dual, mean) - spread)
 
 
-def expectation_propagation(
-    problem: Problem, reading: Reading, sites: Sites, tolerance: Any, max_sweeps: Any
-) -> Approximation:
+def _pull_of_gram(pull: Array, moving: Reading) -> Array:
+    return 0.5 * jnp.vdot(pull, moving.covariance.congruence(moving.projection.apply))
+
+
+def _pull_of_prior(alpha: Array, weights: Array, moving: Reading) -> Array:
+    return 0.5 * (jnp.vdot(alpha, moving.covariance.matmul(alpha)) - moving.covariance.inner(weights))
+
+
+def _pull_of_both(alpha: Array, weights: Array, pull: Array, moving: Reading) -> Array:
+    matrix = moving.projection.rows(jnp.eye(pull.shape[1], dtype=pull.dtype))
+    return _pull_of_prior(alpha, weights, moving) + jnp.vdot(pull, matrix)
+
+
+def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
     """Run EP from the given sites; its evidence and what the answers do to that."""
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
-    cavity = cavities(problem.counts, fit.sites, fit.marginals)
+    cavity, xp = cavities(problem.counts, fit.sites, fit.marginals), namespace(problem.counts)
     known = problem.known
-    closed = jnp.zeros(problem.counts.shape, bool) if known is None else known.rows
-    counts = jnp.where(closed, 0.0, problem.counts)  # of the rows that are iterated
+    closed = xp.zeros(problem.counts.shape, bool) if known is None else known.rows
+    counts = xp.where(closed, 0.0, problem.counts)  # of the rows that are iterated
     log_evidence = (
         log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
         - fit.marginals.log_determinant
-        + 0.5 * jnp.vdot(counts * fit.sites.shift, fit.marginals.mean)
+        + 0.5 * xp.vdot(counts * fit.sites.shift, fit.marginals.mean)
     )
     if known is not None:
         # A Gaussian's density at its peak, and −½ y β: the quadratic terms −½ τ y² + ½ ν·mean, which would cancel, taken together.
-        height = problem.tilted(known.peak, jnp.zeros_like(known.peak)).log_normalizer
+        height = problem.tilted(known.peak, xp.zeros_like(known.peak)).log_normalizer
         share = problem.counts * height - 0.5 * known.peak * dual_vector(problem, fit)
-        log_evidence = log_evidence + jnp.sum(jnp.where(known.rows, share, 0.0))
-
-    def answers(moving: Reading) -> Array:
-        # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant. Of a Gaussian likelihood
-        # ∂log Ẑ is the derivative of its expectation under the posterior, which does without the cavity.
-        mean = jnp.where(closed, fit.marginals.mean, cavity.mean)
-        found = tilted(moving.observations, moving.offset, mean, jnp.where(closed, 0.0, cavity.variance))
-        spread = jnp.where(closed, 0.5 * fit.marginals.variance * found.curvature, 0.0)
-        return jnp.vdot(problem.counts, found.log_normalizer - spread)
-
+        log_evidence = log_evidence + xp.sum(xp.where(known.rows, share, 0.0))
+    # Of a Gaussian likelihood ∂log Ẑ is the derivative of its expectation under the posterior, which does without the cavity.
+    mean = xp.where(closed, fit.marginals.mean, cavity.mean)
+    variance = xp.where(closed, 0.0, cavity.variance)
+    spread = xp.where(closed, 0.5 * fit.marginals.variance, 0.0)
+    answers = Partial(_pull_of_answers, problem.counts, mean, variance, spread)
     return Approximation(fit, log_evidence, info, answers, partial(error_of_copies, problem, fit))
+
+
+def _pull_of_answers(counts: Array, mean: Array, variance: Array, spread: Array, moving: Reading) -> Array:
+    # ∂log Z = ½ tr((ααᵀ − R) ∂K) + Σ ∂log Ẑ at a fixed point of EP, sites and cavities held constant.
+    found = tilted(moving.observations, moving.offset, mean, variance)
+    return jnp.vdot(counts, found.log_normalizer - spread * found.curvature)
 
 
 def log_evidence_of_sites(counts: Array, log_normalizer: Array, sites: Sites, cavity: Cavity) -> Array:
     """The rows' share of log Z; each of a row's identical sites contributes once."""
-    (mean, variance), (tau, nu) = cavity, sites
+    (mean, variance), (tau, nu), xp = cavity, sites, namespace(counts, log_normalizer)
     # ½ log(1 + τ/t) + ½ (τc²/t − 2νc − ν²)/(τ + t) with t = 1/variance and c = mean/variance, fit for variance = 0.
     quadratic = (tau * mean**2 - 2 * nu * mean - nu**2 * variance) / (1 + tau * variance)
-    correction = 0.5 * (jnp.log1p(tau * variance) + quadratic)
-    return jnp.sum(jnp.where(counts > 0, counts * (log_normalizer + correction), 0.0))
+    correction = 0.5 * (xp.log1p(tau * variance) + quadratic)
+    return xp.sum(xp.where(counts > 0, counts * (log_normalizer + correction), 0.0))
 
 
 def error_of_copies(problem: Problem, fit: Fit) -> Array:
@@ -300,36 +446,36 @@ def error_of_copies(problem: Problem, fit: Fit) -> Array:
     row's projection is integrated numerically; exact where nothing else approximates.
     """
     mean, variance, _ = fit.marginals
-    counts, (tau, nu) = problem.counts, fit.sites
+    counts, (tau, nu), xp = problem.counts, fit.sites, namespace(problem.counts)
     left = 1 - variance * counts * tau
     rows = (counts > 1) & (left > 0) & (variance > 0)
     if problem.known is not None:
         rows &= ~problem.known.rows
-    left = jnp.where(rows, left, 1.0)
-    sd = jnp.sqrt(jnp.where(rows, variance, 1.0))
-    point, slope = left / jnp.square(sd), (mean - jnp.square(sd) * counts * nu) / jnp.square(sd)
+    left = xp.where(rows, left, 1.0)
+    sd = xp.sqrt(xp.where(rows, variance, 1.0))
+    point, slope = left / xp.square(sd), (mean - xp.square(sd) * counts * nu) / xp.square(sd)
 
     def log_density(z: Array) -> Array:
         x = mean + sd * z
-        answers = problem.tilted(x, jnp.zeros_like(x)).log_normalizer
-        return jnp.where(rows, counts * answers - 0.5 * point * jnp.square(x) + slope * x, -0.5 * z**2)
+        answers = problem.tilted(x, xp.zeros_like(x)).log_normalizer
+        return xp.where(rows, counts * answers - 0.5 * point * xp.square(x) + slope * x, -0.5 * z**2)
 
-    nodes = jnp.linspace(-_REACH, _REACH, _NODES)
-    highest = jax.lax.fori_loop(
-        0, _NODES, lambda at, top: jnp.maximum(top, log_density(nodes[at])), jnp.full_like(mean, -jnp.inf)
+    nodes = xp.linspace(-_REACH, _REACH, _NODES)
+    highest = fori_loop(
+        _NODES, lambda at, top: xp.maximum(top, log_density(nodes[at])), xp.full_like(mean, -xp.inf)
     )
 
-    def add(sums: Array, z: Array) -> tuple[Array, None]:
-        weight = jnp.exp(log_density(z) - highest)
-        return sums + weight * jnp.stack([z**0, z, z**2])[:, None], None
+    def add(at: Any, sums: Array) -> Array:
+        z = nodes[at]
+        return sums + xp.exp(log_density(z) - highest) * xp.stack([z**0, z, z**2])[:, None]
 
-    (total, first, second), _ = jax.lax.scan(add, jnp.zeros((3, len(mean))), nodes)
+    total, first, second = fori_loop(_NODES, add, xp.zeros((3, len(mean))))
     centre = first / total
-    spread = jnp.sqrt(second / total - jnp.square(centre))
-    shift = jnp.max(jnp.where(rows, jnp.abs(centre) / spread, 0.0), initial=0.0)
-    log_ratio = jnp.where(rows, -jnp.log(spread), 0.0)
-    worst = log_ratio[jnp.argmax(jnp.abs(log_ratio))]
-    return jnp.stack([shift, jnp.exp(worst)])
+    spread = xp.sqrt(second / total - xp.square(centre))
+    shift = xp.max(xp.where(rows, xp.abs(centre) / spread, 0.0), initial=0.0)
+    log_ratio = xp.where(rows, -xp.log(spread), 0.0)
+    worst = log_ratio[xp.argmax(xp.abs(log_ratio))]
+    return xp.stack([shift, xp.exp(worst)])
 
 
 def latent_moments(layout: Layout, evidence: Evidence) -> tuple[Floats, Floats]:
@@ -339,9 +485,9 @@ def latent_moments(layout: Layout, evidence: Evidence) -> tuple[Floats, Floats]:
         white = np.asarray(evidence.white)
         return location + np.asarray(evidence.drift), white @ white.T
     blocks = (evidence.blocks[site] for site in layout.slices)  # JAX sorts dictionaries
-    total = block_diag(*(np.sum([np.asarray(part) for part in parts.values()], axis=0) for parts in blocks))
-    covariance = total - total @ np.asarray(evidence.weights) @ total
-    return location + total @ np.asarray(evidence.alpha), 0.5 * (covariance + covariance.T)
+    prior = np.asarray(block_diagonal(np.asarray(total(parts)) for parts in blocks))
+    covariance = prior - prior @ np.asarray(evidence.weights) @ prior
+    return location + prior @ np.asarray(evidence.alpha), 0.5 * (covariance + covariance.T)
 
 
 class Component(NamedTuple):

@@ -3,10 +3,9 @@
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax.tree_util import Partial
 
 from relpref.description import Description
 from relpref.infer.engine import GaussianEngine
@@ -14,6 +13,7 @@ from relpref.infer.evidence import Approximation, dual_vector, evaluate, tilted
 from relpref.infer.program import Reading
 from relpref.infer.result import Result
 from relpref.infer.sites import Fit, Info, Problem, Sites, ending, posterior, with_known
+from relpref.linalg.arrays import Array, cond, namespace, while_loop
 
 _SHORTEST = 2.0**-30  # fraction of a Newton step below which no ascent is to be found
 
@@ -39,28 +39,30 @@ class State(NamedTuple):
 
 def sites_at(problem: Problem, value: Array) -> Sites:
     """The Gaussian sites that touch the likelihoods at x; a cavity without variance is a point."""
-    moments = problem.tilted(value, jnp.zeros_like(value))
+    moments = problem.tilted(value, namespace(value).zeros_like(value))
     return with_known(problem.known, Sites(moments.curvature, moments.gradient + moments.curvature * value))
 
 
 def climbing(sites: Sites, value: Array) -> Sites:
     """Sites of the same slope at x, those of a negative curvature without it."""
-    precision = jnp.maximum(sites.precision, 0.0)
+    precision = namespace(sites.precision).maximum(sites.precision, 0.0)
     return Sites(precision, sites.shift + (precision - sites.precision) * value)
 
 
 def log_likelihood(problem: Problem, value: Array) -> Array:
     """Σ log p at x, every row counted as often as it was answered."""
-    return jnp.sum(problem.counts * problem.tilted(value, jnp.zeros_like(value)).log_normalizer)
+    xp = namespace(problem.counts, value)
+    return xp.sum(problem.counts * problem.tilted(value, xp.zeros_like(value)).log_normalizer)
 
 
 def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int | Array) -> tuple[Fit, Info]:
     """Climb from the mean under the given sites until a full step moves nothing; the residual is its largest move, in posterior sds."""
+    xp = namespace(problem.counts, sites.precision)
 
     def point(fit: Fit) -> Point:
         value = fit.marginals.mean
         dual = dual_vector(problem, fit)
-        return Point(value, dual, log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value))
+        return Point(value, dual, log_likelihood(problem, value) - 0.5 * xp.vdot(dual, value))
 
     def step(state: State) -> State:
         here = state.point
@@ -68,30 +70,30 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
         fit = posterior(problem, sites)
         if not concave:
             # Away from a mode the curvature may leave nothing proper; without its negative part the step still climbs.
-            proper = jnp.all(jnp.isfinite(fit.marginals.mean)) & jnp.all(fit.marginals.variance >= 0)
-            fit = jax.lax.cond(proper, lambda: fit, lambda: posterior(problem, climbing(sites, here.value)))
+            proper = xp.all(xp.isfinite(fit.marginals.mean)) & xp.all(fit.marginals.variance >= 0)
+            fit = cond(proper, lambda: fit, lambda: posterior(problem, climbing(sites, here.value)))
         there = point(fit)
-        sd = jnp.sqrt(fit.marginals.variance)
-        move = jnp.abs(there.value - here.value) / jnp.where(sd == 0, 1.0, sd)
-        residual = jnp.max(move, initial=0.0)
+        sd = xp.sqrt(fit.marginals.variance)
+        move = xp.abs(there.value - here.value) / xp.where(sd == 0, 1.0, sd)
+        residual = xp.max(move, initial=0.0)
 
         def blend(fraction: Array) -> Point:
             value = here.value + fraction * (there.value - here.value)
             dual = here.dual + fraction * (there.dual - here.dual)
-            return Point(value, dual, log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value))
+            return Point(value, dual, log_likelihood(problem, value) - 0.5 * xp.vdot(dual, value))
 
         def too_long(carry: tuple[Array, Point]) -> Array:
             fraction, reached = carry
-            slack = 1e-12 * (1 + jnp.abs(here.height))  # rounding, near the top
+            slack = 1e-12 * (1 + xp.abs(here.height))  # rounding, near the top
             higher = reached.height >= here.height - slack
             return ~higher & (fraction > _SHORTEST)
 
-        fraction, reached = jax.lax.while_loop(
-            too_long, lambda carry: (0.5 * carry[0], blend(0.5 * carry[0])), (jnp.ones(()), there)
+        fraction, reached = while_loop(
+            too_long, lambda carry: (0.5 * carry[0], blend(0.5 * carry[0])), (xp.ones(()), there)
         )
-        finite = jnp.isfinite(residual) & jnp.all(jnp.isfinite(fit.sites.precision))
-        positive = jnp.all((fit.sites.precision >= 0) | ~jnp.asarray(problem.log_concave)) | ~finite
-        usable = finite + 2 * positive + 4 * jnp.all(jnp.isfinite(fit.marginals.variance))
+        finite = xp.isfinite(residual) & xp.all(xp.isfinite(fit.sites.precision))
+        positive = xp.all((fit.sites.precision >= 0) | ~xp.asarray(problem.log_concave)) | ~finite
+        usable = finite + 2 * positive + 4 * xp.all(xp.isfinite(fit.marginals.variance))
         return State(reached, fit, residual, fraction, usable, state.steps + 1)
 
     def unfinished(state: State) -> Array:
@@ -100,9 +102,9 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
 
     concave = bool(np.all(problem.log_concave))
     first = posterior(problem, with_known(problem.known, sites))
-    nowhere = jnp.full((), jnp.inf)
-    start = State(point(first), first, nowhere, jnp.ones(()), jnp.asarray(7), jnp.asarray(0))
-    state = jax.lax.while_loop(unfinished, step, start)
+    nowhere = xp.full((), xp.inf)
+    start = State(point(first), first, nowhere, xp.ones(()), xp.asarray(7), xp.asarray(0))
+    state = while_loop(unfinished, step, start)
     outcome = ending(
         [
             (state.usable & 4 == 0, Result.prior_not_positive_definite),
@@ -115,39 +117,36 @@ def run(problem: Problem, sites: Sites, tolerance: float | Array, max_steps: int
     return state.fit, Info(state.steps, state.residual, state.fraction, outcome, problem.space.jitter)
 
 
-def laplace(
-    problem: Problem, reading: Reading, sites: Sites, tolerance: Any, max_sweeps: Any
-) -> Approximation:
+def laplace(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
     """Find the mode; Laplace's evidence and what the answers do to it (Rasmussen & Williams 2006, eq. 3.32 and 5.21-5.24)."""
     fit, info = run(problem, sites, tolerance, max_sweeps)
-    counts, value, dual = problem.counts, fit.marginals.mean, dual_vector(problem, fit)
-    height = log_likelihood(problem, value) - 0.5 * jnp.vdot(dual, value)
-
+    assert problem.bends is not None
+    space, counts, value, xp = problem.space, problem.counts, fit.marginals.mean, namespace(problem.counts)
+    dual = dual_vector(problem, fit)
+    height = log_likelihood(problem, value) - 0.5 * xp.vdot(dual, value)
     # The log determinant depends on the mode through the curvatures there. slope = its derivative in x, pulled back through
     # dx = (I + GT)⁻¹ (dG β + G dg), with G the prior covariance of the projections and g the slopes of the log likelihoods.
-    def curvature(at: Array) -> Array:
-        return problem.tilted(at, jnp.zeros_like(at)).curvature
-
-    _, steeper = jax.jvp(curvature, (value,), (jnp.ones_like(value),))
     spread = counts * fit.marginals.variance
-    slope = -0.5 * spread * steeper
-    response = problem.space.response(fit.factor, slope, problem.projection)
+    slope = -0.5 * spread * problem.bends(value)
+    response = space.response(fit.factor, slope, problem.projection)
     pulled = slope - counts * fit.sites.precision * response
-
-    def answers(moving: Reading) -> Array:
-        found = tilted(moving.observations, moving.offset, value, jnp.zeros_like(value))
-        # G dg: what the moving slopes do to x, the prior held still.
-        drift = reading.projection.apply(
-            reading.covariance.matmul(reading.projection.adjoint(counts * found.gradient))
-        )
-        moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
-        return (
-            jnp.vdot(counts, found.log_normalizer)
-            - 0.5 * jnp.vdot(spread, found.curvature)
-            + jnp.vdot(pulled, moved + drift)
-        )
-
+    # G times what was pulled back is the posterior covariance times the slope: ΣA = G (I + TG)⁻¹.
+    answers = Partial(_pull_of_answers, counts, value, spread, dual, pulled, response)
     return Approximation(fit, height - fit.marginals.log_determinant, info, answers)
+
+
+def _pull_of_answers(
+    counts: Array, value: Array, spread: Array, dual: Array, pulled: Array, response: Array, moving: Reading
+) -> Array:
+    found = tilted(moving.observations, moving.offset, value, jnp.zeros_like(value))
+    moved = moving.projection.apply(moving.covariance.matmul(moving.projection.adjoint(dual)))
+    return (
+        jnp.vdot(counts, found.log_normalizer)
+        - 0.5 * jnp.vdot(spread, found.curvature)
+        + jnp.vdot(pulled, moved)
+        # G dg: what the moving slopes do to x, the prior held still.
+        + jnp.vdot(response, counts * found.gradient)
+    )
 
 
 class Laplace(GaussianEngine):

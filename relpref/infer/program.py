@@ -26,6 +26,7 @@ from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.jaxprs import reached
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import Likelihood, as_likelihood
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
@@ -182,7 +183,7 @@ class Program:
     fixed: Values  # hyperparameters that are known, in the shapes of their sites
     # Of their priors, unconstrained; a draw where the prior has no quantile function.
     medians: Values = field(default_factory=dict)
-    # The projection, where it is constant, has more rows than columns, and no predictor takes more than two latents.
+    # The projection, where it is constant and no predictor takes more than two latents.
     rows: SparseRows | None = None
     counts: Any = ()  # how many answers each row stands for, shape (m,)
     answered: int = 0  # how many of the rows, from the first on, are answers; all where none were added
@@ -329,7 +330,7 @@ class Program:
         draws = _draw(self, jax.random.split(key, number))
         return [{name: value[row] for name, value in draws.items()} for row in range(number)]
 
-    @jax.jit
+    @lazy_jit
     def constrained(self, draws: Values) -> Values:
         """Unconstrained hyperparameters on their supports, draw by draw."""
 
@@ -359,7 +360,7 @@ def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
     return total
 
 
-@jax.jit
+@lazy_jit
 def _draw(program: Program, keys: Array) -> Values:
     def draw(key: Array) -> Values:
         sites = program.call.trace(program.arrays, program.fixed, key)
@@ -542,14 +543,13 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
         repeated=most > _MANY,
     )
     rows = None
-    # Latent space is for more rows than latents, and for precise sites.
-    if layout.constant_projection and (layout.num_rows > layout.num_latents or layout.precise):
+    if layout.constant_projection:
         rows = SparseRows.find(partial(_image, program), (layout.num_rows, layout.num_latents))
-    medians = {name: program.medians[name] for name, _ in hyperparameters}
+    medians = {name: np.asarray(program.medians[name]) for name, _ in hyperparameters}
     return replace(program, layout=layout, medians=medians, rows=rows, answered=layout.num_rows)
 
 
-@jax.jit
+@lazy_jit
 def _image(program: Program, vector: Array) -> Array:
     """The linear part of the predictors, of a latent vector."""
     return jax.jvp(partial(program.predictors, key=0), (jnp.zeros_like(vector),), (vector,))[1]
@@ -613,7 +613,7 @@ def _probed(
     return replace(program, layout=layout, medians=medians, counts=np.asarray(counts)), problem
 
 
-@jax.jit
+@lazy_jit
 def _probe(program: Program, points: Array, seed: Any) -> tuple[Array, Values, Array, dict[str, Doubt], bool]:
     """Predictors at latent vectors, medians of the hyperparameters' priors, counts of the rows, and what is doubtful.
 

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 from numpyro.distributions.transforms import biject_to
@@ -26,8 +25,10 @@ from relpref.infer.evidence import Evidence, latent_moments, tilted, use_dual_sp
 from relpref.infer.program import Program, Values, survey
 from relpref.infer.result import CODES, InferenceWarning, Result, progress_line, smoothed, warn_user
 from relpref.infer.sites import Sites
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.limits import MAX_NUMBERS_OF_POINTS
+from relpref.linalg.arrays import ravel
 
 Floats = NDArray[np.float64]
 
@@ -73,13 +74,13 @@ def maximize(
     """
     from scipy.optimize import minimize
 
-    vector, unravel = ravel_pytree(start)
+    vector, unravel = ravel(start)
     best: Search | None = None
     highest, count, failures = -np.inf, 0, 0
 
     def objective(x: Floats) -> tuple[float, Floats]:
         nonlocal best, highest, count, failures
-        unconstrained = unravel(jnp.asarray(x))
+        unconstrained = unravel(x)
         evidence = evaluate(unconstrained, sites if best is None else best.evidence.sites)
         if not usable(evidence):
             evidence = evaluate(unconstrained, sites)
@@ -88,7 +89,7 @@ def maximize(
             failures += 1
             return _UNUSABLE, np.zeros_like(x)
         value = float(evidence.log_evidence + evidence.log_prior)
-        gradient = np.asarray(ravel_pytree(evidence.gradient)[0])
+        gradient = ravel(evidence.gradient)[0]
         if best is None or value > highest:
             highest = value
             best = Search(unconstrained, evidence, gradient_norm=float(np.abs(gradient).max(initial=0.0)))
@@ -96,7 +97,7 @@ def maximize(
         return -value, -gradient
 
     options: Any = {"maxfun": max_evaluations, "gtol": 3e-3, "ftol": 1e-8, "maxls": 20}
-    outcome = minimize(objective, np.asarray(vector), jac=True, method="L-BFGS-B", options=options)
+    outcome = minimize(objective, vector, jac=True, method="L-BFGS-B", options=options)
     if best is None:
         return Search(start, evaluate(start, sites), count, failures=failures)
     best.evaluations, best.failures = count, failures
@@ -144,26 +145,26 @@ def expectation_maximization(
             best.converged = True
             break
     gradient = evaluate(best.unconstrained, best.evidence.sites, whole=False).gradient
-    best.gradient_norm = float(np.abs(np.asarray(ravel_pytree(gradient)[0])).max(initial=0.0))
+    best.gradient_norm = float(np.abs(ravel(gradient)[0]).max(initial=0.0))
     return best
 
 
 def _maximize_bound(program: Program, start: Values, evidence: Evidence) -> Values:
     from scipy.optimize import minimize
 
-    mean, covariance = (jnp.asarray(array) for array in latent_moments(program.layout, evidence))
-    vector, unravel = ravel_pytree(start)
+    mean, covariance = latent_moments(program.layout, evidence)
+    vector, unravel = ravel(start)
 
     def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
-        at = unravel(jnp.asarray(x))
+        at = unravel(x)
         value, slope = _lower_bound(program, at, mean, covariance, evidence.marginals)
-        return -float(value), -np.asarray(ravel_pytree(slope)[0])
+        return -float(value), -ravel(slope)[0]
 
-    found = minimize(objective, np.asarray(vector), jac=True, method="L-BFGS-B", options={"maxiter": 50})
-    return unravel(jnp.asarray(found.x))
+    found = minimize(objective, vector, jac=True, method="L-BFGS-B", options={"maxiter": 50})
+    return unravel(found.x)
 
 
-@jax.jit
+@lazy_jit
 def _lower_bound(
     program: Program, unconstrained: Values, mean: Array, covariance: Array, marginals: Any
 ) -> tuple[Array, Values]:
@@ -244,10 +245,10 @@ def fit_hyperparameters(
             "hyperparameters is 'em', but hyperparameters change what the answers look at, which EM holds fixed; "
             "use 'maximize' or 'nuts'"
         )
-    cold = first = Sites(*jnp.zeros((2, layout.num_rows)))
+    cold = first = Sites(*np.zeros((2, layout.num_rows)))
     if start is not None:
         spare = (0, layout.num_rows - len(start["precision"]))
-        first = Sites(*(jnp.asarray(np.pad(start[name], spare)) for name in ("precision", "shift")))
+        first = Sites(*(np.pad(start[name], spare) for name in ("precision", "shift")))
     searching = bool(layout.hyperparameters)
 
     def at(
@@ -391,7 +392,7 @@ class Coordinates:
 
 def coordinates(program: Program, maximum: Values) -> Coordinates:
     """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
-    values = {name: jnp.asarray(value) for name, value in maximum.items()}
+    values = {name: np.asarray(value) for name, value in maximum.items()}
     plated = {site.name for site in survey(program.call) if site.plated}
     densities = _prior_densities(program, tuple(sorted(set(values) - plated)), values)
     names: list[tuple[str, int]] = []
@@ -417,7 +418,7 @@ def coordinates(program: Program, maximum: Values) -> Coordinates:
     return Coordinates(names, scales, np.array(free, np.int64), np.array(more, np.int64), held)
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(lazy_jit, static_argnums=1)
 def _prior_densities(program: Program, names: tuple[str, ...], values: Values) -> dict[str, Array]:
     """Log densities of unconstrained hyperparameters around the medians of their priors, of those with independent coordinates."""
     sites, found = program.sites(jnp.zeros(program.layout.num_latents), values), {}

@@ -4,46 +4,85 @@ A sweep is *fresh* when it factorizes the posterior anew, O(n³), and *held* whe
 only the means follow the new sites, O(n²). Means need many sweeps to settle and variances few, so a few held sweeps after each fresh
 one halve the number of factorizations (Seeger & Nickisch 2011, "Fast convergent algorithms for expectation propagation approximate
 Bayesian inference"). Convergence is judged at fresh sweeps only.
+
+On arrays of NumPy nothing is compiled, and the same code runs step by step; on arrays of JAX it can be compiled and mapped.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+import scipy.sparse
 from jax.lax import optimization_barrier
-from jax.lax.linalg import triangular_solve
-from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 
 from relpref.infer.result import CODES, Result
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, LinearMap
+from relpref.linalg.arrays import (
+    Array,
+    choose,
+    cond,
+    factorize,
+    fori_loop,
+    namespace,
+    on_host,
+    solve_lower,
+    while_loop,
+)
+
+
+class _Written:
+    """What is common to projections that are written out."""
+
+    rows: Callable[[Array], Array]
+
+    def congruence(self, covariance: Covariance) -> Array:
+        """A K Aᵀ, shape (m, m)."""
+        return self.rows(self.rows(covariance.dense()).T)
+
+    def written(self, size: int, dtype: Any) -> "Rows":
+        """The projection as its rows."""
+        return self  # type: ignore[return-value]
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class DenseRows:
+class DenseRows(_Written):
     """Any projection, as a matrix of shape (m, n)."""
 
     matrix: Array
+
+    def rows(self, vectors: Array) -> Array:
+        """A times an array of shape (n,) or (n, k)."""
+        return self.matrix @ vectors
+
+    def back(self, vectors: Array) -> Array:
+        """Aᵀ times an array of shape (m,) or (m, k)."""
+        return self.matrix.T @ vectors
+
+    apply, adjoint = rows, back
 
     def gram(self, precision: Array) -> Array:
         """AᵀTA, shape (n, n)."""
         return self.matrix.T @ (precision[:, None] * self.matrix)
 
+    def times_gram(self, precision: Array, matrix: Array) -> Array:
+        """AᵀTA times an (n, k) array."""
+        return self.gram(precision) @ matrix
+
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
-        return jnp.sum(jnp.square(self.matrix @ white), axis=1)
+        return namespace(white).sum(namespace(white).square(self.matrix @ white), axis=1)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class SparseRows:
+class SparseRows(_Written):
     """A projection with at most two entries in each row."""
 
     column: Array  # shape (m, 2)
@@ -84,25 +123,62 @@ class SparseRows:
             return None
         ahead = two & (columns[0] > columns[1])
         columns[:, ahead], entries[:, ahead] = columns[::-1, ahead], entries[::-1, ahead]
-        return cls(jnp.asarray(columns.T), jnp.asarray(entries.T), jnp.zeros(size))
+        return cls(np.ascontiguousarray(columns.T), np.ascontiguousarray(entries.T), np.zeros(size))
+
+    @cached_property
+    def matrix(self) -> Any:
+        """A as a sparse matrix of SciPy, shape (m, n)."""
+        number, size = len(self.column), len(self.size)
+        starts = np.arange(0, 2 * number + 1, 2)
+        return scipy.sparse.csr_array((self.entry.ravel(), self.column.ravel(), starts), shape=(number, size))
+
+    def apply(self, vector: Array) -> Array:
+        """A times a vector."""
+        return namespace(vector, self.column).sum(self.entry * vector[self.column], axis=1)
+
+    def adjoint(self, vector: Array) -> Array:
+        """Aᵀ times a vector; of NumPy."""
+        shares = (self.entry * vector[:, None]).ravel()
+        return np.bincount(self.column.ravel(), shares, len(self.size))
+
+    def rows(self, matrix: Array) -> Array:
+        """A times an (n, k) array."""
+        first, second = (self.entry[:, k, None] * matrix[self.column[:, k]] for k in (0, 1))
+        return first + second
+
+    def back(self, matrix: Array) -> Array:
+        """Aᵀ times an (m, k) array; of NumPy."""
+        return self.matrix.T @ matrix
 
     def gram(self, precision: Array) -> Array:
         """AᵀTA, shape (n, n)."""
-        size = self.size.shape[0]
+        xp, size = namespace(precision, self.column), self.size.shape[0]
         products = precision[:, None, None] * self.entry[:, :, None] * self.entry[:, None, :]
+        if xp is np:
+            places = size * self.column[:, :, None] + self.column[:, None, :]
+            return np.bincount(places.ravel(), products.ravel(), size**2).reshape(size, size)
         rows = jnp.broadcast_to(self.column[:, :, None], products.shape)
         columns = jnp.broadcast_to(self.column[:, None, :], products.shape)
         return jnp.zeros((size, size), products.dtype).at[rows, columns].add(products)
 
+    def times_gram(self, precision: Array, matrix: Array) -> Array:
+        """AᵀTA times an (n, k) array."""
+        if namespace(precision, self.column) is np and len(self.size) > _SPARSE:
+            return (self.matrix.T @ (precision[:, None] * self.matrix)) @ matrix
+        return self.gram(precision) @ matrix
+
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
-        # Not from the entries of VVᵀ, which would cancel for two items that are nearly the same. The barrier keeps XLA from fusing
-        # the gather of rows into the sum of squares, which is four times slower.
-        first, second = (self.entry[:, k, None] * white[self.column[:, k]] for k in (0, 1))
-        return jnp.sum(jnp.square(optimization_barrier(first + second)), axis=1)
+        # Not from the entries of VVᵀ, which would cancel for two items that are nearly the same.
+        seen = self.rows(white)
+        if namespace(seen) is np:
+            return np.einsum("ij,ij->i", seen, seen)
+        # The barrier keeps XLA from fusing the gather of rows into the sum of squares, which is four times slower.
+        return jnp.sum(jnp.square(optimization_barrier(seen)), axis=1)
 
 
 Rows = DenseRows | SparseRows
+_SPARSE = 200  # columns above which SciPy's sparse products are faster than those of matrices
 
 
 class Marginals(NamedTuple):
@@ -137,6 +213,18 @@ class Map(NamedTuple):
         """Aᵀ times an (m, k) array."""
         return jax.vmap(self.adjoint, in_axes=1, out_axes=1)(matrix)
 
+    def congruence(self, covariance: Covariance) -> Array:
+        """A K Aᵀ, shape (m, m)."""
+        return covariance.congruence(self.apply)
+
+    def written(self, size: int, dtype: Any) -> Rows:
+        """The projection as its rows."""
+        return DenseRows(self.rows(jnp.eye(size, dtype=dtype)))
+
+
+# How a projection is given: of a program that JAX traces as maps, otherwise as its rows.
+Projection = Map | Rows
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -149,48 +237,50 @@ class DualSpace:
     jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½
 
     @classmethod
-    def build(cls, covariance: Covariance, projection: Map) -> "DualSpace":
-        gram = covariance.congruence(projection.apply)
-        return cls(gram, jnp.zeros((), gram.dtype))
+    def build(cls, covariance: Covariance, projection: Projection) -> "DualSpace":
+        gram = projection.congruence(covariance)
+        return cls(gram, namespace(gram).zeros((), gram.dtype))
 
-    def factorise(self, precision: Array, projection: Map) -> Factorised:
+    def factorise(self, precision: Array, projection: Projection) -> Factorised:
         """Factorise B = I + T^½ G T^½."""
-        root = jnp.sqrt(precision)
+        xp = namespace(precision, self.gram)
+        root = xp.sqrt(precision)
         half = root[:, None] * self.gram
-        gram = jnp.eye(len(root), dtype=root.dtype) + half * root
-        lower = jnp.linalg.cholesky(gram, symmetrize_input=False)
-        return Factorised(lower, solve_triangular(lower, half, lower=True), precision)
+        lower = factorize(xp.eye(len(root), dtype=root.dtype) + half * root)
+        return Factorised(lower, solve_lower(lower, half), precision)
 
-    def marginals(self, factor: Factorised, shift: Array, projection: Map) -> Marginals:
-        before = jnp.diagonal(self.gram)
-        variance = before - jnp.sum(jnp.square(factor.white), axis=0)
+    def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
+        xp = namespace(shift, self.gram)
+        before = xp.diagonal(self.gram)
+        variance = before - xp.sum(xp.square(factor.white), axis=0)
         # Two items that are the same to the prior have a gap variance of 0 but for rounding, of either sign.
-        rounding = 10 * np.finfo(before.dtype).eps * jnp.max(before, initial=0.0)
-        variance = jnp.where(jnp.abs(variance) <= rounding, 0.0, variance)
+        rounding = 10 * np.finfo(before.dtype).eps * xp.max(before, initial=0.0)
+        variance = xp.where(xp.abs(variance) <= rounding, 0.0, variance)
         mean = self.response(factor, shift, projection)
         # Prior and sites cancel where both are large; the mean solves m = G(h − T m), which says what is left.
         for _ in range(_REFINEMENTS):
             left = self.gram @ (shift - factor.precision * mean) - mean
-            half = solve_triangular(factor.lower, jnp.sqrt(factor.precision) * left, lower=True)
+            half = solve_lower(factor.lower, xp.sqrt(factor.precision) * left)
             mean = mean + left - factor.white.T @ half
-        return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(factor.lower))))
+        return Marginals(mean, variance, xp.sum(xp.log(xp.diagonal(factor.lower))))
 
-    def response(self, factor: Factorised, shift: Array, projection: Map) -> Array:
+    def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
         """Posterior covariance of the projections times a vector."""
         return self.gram @ shift - factor.white.T @ (factor.white @ shift)
 
     def dual_weights(self, factor: Factorised, precision: Array) -> Array:
         """M = T^½ B⁻¹ T^½; the posterior covariance is K − K AᵀMA K."""
-        half = solve_triangular(factor.lower, jnp.diag(jnp.sqrt(precision)), lower=True)
+        xp = namespace(precision, self.gram)
+        half = solve_lower(factor.lower, xp.diag(xp.sqrt(precision)))
         return half.T @ half
 
-    def weights(self, factor: Factorised, precision: Array, projection: Map) -> Array:
+    def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = AᵀMA, shape (n, n)."""
         return projection.back(projection.back(self.dual_weights(factor, precision)).T)
 
     def precision_limit(self) -> tuple[Array, float]:
         """Prior variances of the projections, and the largest product of these with precisions that does not cancel."""
-        return jnp.diagonal(self.gram), _MOST_IN_DUAL_SPACE
+        return namespace(self.gram).diagonal(self.gram), _MOST_IN_DUAL_SPACE
 
 
 @jax.tree_util.register_dataclass
@@ -210,74 +300,68 @@ class LatentSpace:
     def build(
         cls,
         covariance: Covariance,
-        projection: Map,
+        projection: Projection,
         rows: Rows | None = None,
         accurate: bool = False,
     ) -> "LatentSpace":
         """Factorise the prior; without sparse rows the projection is written out."""
         root, jitter = covariance.root()
-        if rows is None:
-            rows = DenseRows(projection.rows(jnp.eye(root.shape[0], dtype=root.dtype)))
-        return cls(root, rows, jitter, accurate)
+        return cls(root, rows or projection.written(root.shape[0], root.dtype), jitter, accurate)
 
-    def factorise(self, precision: Array, projection: Map) -> Factorised:
+    def factorise(self, precision: Array, projection: Projection) -> Factorised:
         """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
-        pulled = self.rows.gram(precision) @ self.root  # Q L
-        gram = jnp.eye(self.root.shape[1], dtype=self.root.dtype) + lower_of_product(self.root, pulled)
-        by_cholesky = partial(jnp.linalg.cholesky, gram, symmetrize_input=False)
+        xp = namespace(precision, self.root)
+        pulled = self.rows.times_gram(precision, self.root)  # Q L
+        gram = xp.eye(self.root.shape[1], dtype=self.root.dtype) + lower_of_product(self.root, pulled)
 
         def by_qr() -> Array:
             # chol(B)ᵀ is the R of [T^½ A L; I], whose condition number is the root of that of B.
-            half = jnp.sqrt(precision)[:, None] * projection.rows(self.root)
-            upper = jnp.linalg.qr(jnp.concatenate([half, jnp.eye(half.shape[1])]), mode="r")
-            return jnp.sign(jnp.diagonal(upper)) * upper.T
+            half = xp.sqrt(precision)[:, None] * projection.rows(self.root)
+            upper = xp.linalg.qr(xp.concatenate([half, xp.eye(half.shape[1])]), mode="r")
+            return xp.sign(xp.diagonal(upper)) * upper.T
 
         if self.accurate:
-            stiff = (jnp.max(jnp.diagonal(gram), initial=0.0) > _STIFF) & jnp.all(precision >= 0)
-            lower = jax.lax.cond(stiff, by_qr, by_cholesky)
+            stiff = (xp.max(xp.diagonal(gram), initial=0.0) > _STIFF) & xp.all(precision >= 0)
+            lower = cond(stiff, by_qr, partial(factorize, gram))
         else:
-            lower = by_cholesky()
-        white = triangular_solve(lower, self.root, left_side=False, lower=True, transpose_a=True)
-        return Factorised(lower, white, precision)
+            lower = factorize(gram)
+        return Factorised(lower, solve_lower(lower, self.root.T).T, precision)
 
-    def marginals(self, factor: Factorised, shift: Array, projection: Map) -> Marginals:
+    def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
+        xp = namespace(shift, self.root)
         variance = self.rows.variances(factor.white)
         mean = projection.apply(self.latent_mean(factor, shift, projection))
-        return Marginals(mean, variance, jnp.sum(jnp.log(jnp.diagonal(factor.lower))))
+        return Marginals(mean, variance, xp.sum(xp.log(xp.diagonal(factor.lower))))
 
-    def response(self, factor: Factorised, shift: Array, projection: Map) -> Array:
+    def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
         """Posterior covariance of the projections times a vector."""
         return projection.apply(factor.white @ (factor.white.T @ projection.adjoint(shift)))
 
-    def latent_mean(self, factor: Factorised, shift: Array, projection: Map) -> Array:
+    def latent_mean(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
         """Posterior mean of the latent vector."""
         if not self.accurate:
             return factor.white @ (factor.white.T @ projection.adjoint(shift))
-
-        def solve(vector: Array) -> Array:
-            half = solve_triangular(factor.lower, vector, lower=True)
-            return solve_triangular(factor.lower, half, lower=True, trans=1)
 
         # In coordinates w with mean L w: B w = Lᵀ Aᵀ h. What rounding leaves in directions that no answer sees, the next round removes,
         # as long as both ends of a row see the same number in h − T A L w: carried by a loop, it is not computed and rounded twice.
         def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             white, left = carry
-            white = white + solve(self.root.T @ projection.adjoint(left) - white)
+            half = solve_lower(factor.lower, self.root.T @ projection.adjoint(left) - white)
+            white = white + solve_lower(factor.lower, half, transposed=True)
             return white, shift - factor.precision * projection.apply(self.root @ white)
 
-        start = (jnp.zeros(self.root.shape[1], self.root.dtype), shift)
-        white, _ = jax.lax.fori_loop(0, _REFINEMENTS, refined, start)
+        start = (namespace(shift, self.root).zeros(self.root.shape[1], self.root.dtype), shift)
+        white, _ = fori_loop(_REFINEMENTS, refined, start)
         return self.root @ white
 
-    def weights(self, factor: Factorised, precision: Array, projection: Map) -> Array:
+    def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = Q − QΣQ, shape (n, n)."""
-        gram = self.rows.gram(precision)
-        cross = gram @ factor.white  # Q V
-        return gram - cross @ cross.T
+        cross = self.rows.times_gram(precision, factor.white)  # Q V
+        return self.rows.gram(precision) - cross @ cross.T
 
     def precision_limit(self) -> tuple[Array, float]:
         """As in observation space; of variances of at most 1, for noise/√count below 1e-5 and below 1e-5 prior sds."""
-        return jnp.minimum(1.0, self.rows.variances(self.root)), _MOST_PRECISE
+        return namespace(self.root).minimum(1.0, self.rows.variances(self.root)), _MOST_PRECISE
 
 
 Space = DualSpace | LatentSpace
@@ -300,7 +384,7 @@ def lower_of_product(root: Array, right: Array) -> Array:
     top = lower_of_product(upper, right[:half, :half]) + corner.T @ right[half:, :half]
     left = lower.T @ right[half:, :half]
     bottom = lower_of_product(lower, right[half:, half:])
-    return jnp.block([[top, jnp.zeros((half, n - half), root.dtype)], [left, bottom]])
+    return namespace(root, right).block([[top, np.zeros((half, n - half), root.dtype)], [left, bottom]])
 
 
 # The damping shrinks by _BRAKE when a fresh sweep finds a larger residual and recovers by _RELAX when it finds a smaller one.
@@ -338,7 +422,7 @@ class Problem(NamedTuple):
     """What EP needs to know."""
 
     space: Space
-    projection: Map
+    projection: Projection
     # How many identical answers each row stands for; 0 for a row that was not answered, which changes nothing, shape (m,).
     counts: Array
     # From cavity mean and variance, shape (m,) each, to `TiltedMoments`.
@@ -346,6 +430,8 @@ class Problem(NamedTuple):
     # Whether each row's likelihood is log-concave, so that a negative site precision is an error, shape (m,).
     log_concave: Any = True
     known: Known | None = None
+    # From the projections to the derivatives of the curvatures there, shape (m,) each; for those who touch the likelihoods at a point.
+    bends: Callable[[Array], Array] | None = None
 
 
 class Fit(NamedTuple):
@@ -387,14 +473,15 @@ class Info(NamedTuple):
 
 def begin(sites: Sites, fit: Fit) -> State:
     """The state before the first sweep; the fit is there for its shapes."""
-    one = jnp.ones((), sites.precision.dtype)
-    mean, nowhere = fit.marginals.mean, one * jnp.inf
-    return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, jnp.asarray(-1))
+    xp = namespace(sites.precision)
+    one = xp.ones((), sites.precision.dtype)
+    mean, nowhere = fit.marginals.mean, one * xp.inf
+    return State(sites, fit, mean, sites, sites, one, mean, nowhere, nowhere, xp.asarray(-1))
 
 
 def with_known(known: Known | None, sites: Sites) -> Sites:
     """The sites, those of Gaussian likelihoods in closed form."""
-    return sites if known is None else _choose(known.rows, known.sites, sites)
+    return sites if known is None else choose(known.rows, known.sites, sites)
 
 
 def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
@@ -402,7 +489,7 @@ def cavities(counts: Array, sites: Sites, marginals: Marginals) -> Cavity:
 
     Written so, it holds for v = 0, too: two items that are one and the same to the prior.
     """
-    removed = marginals.variance * jnp.minimum(counts, 1.0)
+    removed = marginals.variance * namespace(marginals.variance).minimum(counts, 1.0)
     left = 1 - removed * sites.precision
     mean = (marginals.mean - removed * sites.shift) / left
     return Cavity(mean, marginals.variance / left)
@@ -434,47 +521,45 @@ def advance(
     usable : Array
         Bit field of a fresh sweep, 7 of a held one: 1 = finite, 2 = no negative precision, 4 = the marginals were finite.
     """
-    sites = state.sites
+    sites, xp = state.sites, namespace(counts, marginals.mean)
     fresh = state.held < 0
     cavity = cavities(counts, sites, marginals)
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
     target = with_known(known, matched(cavity, moments))
     sought = counts > 0 if known is None else (counts > 0) & ~known.rows
     tilted_mean = cavity.mean + cavity.variance * moments.gradient
-    spread = jnp.where(marginals.variance == 0, 1.0, jnp.sqrt(marginals.variance))
-    mean_error = jnp.abs(tilted_mean - marginals.mean) / spread
-    variance_error = jnp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
-    residual = jnp.max(jnp.where(sought, jnp.maximum(mean_error, variance_error), 0.0), initial=0.0)
+    spread = xp.where(marginals.variance == 0, 1.0, xp.sqrt(marginals.variance))
+    mean_error = xp.abs(tilted_mean - marginals.mean) / spread
+    variance_error = xp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
+    residual = xp.max(xp.where(sought, xp.maximum(mean_error, variance_error), 0.0), initial=0.0)
 
-    prior_ok = jnp.all(jnp.isfinite(marginals.variance)) & jnp.all(jnp.isfinite(marginals.mean))
+    prior_ok = xp.all(xp.isfinite(marginals.variance)) & xp.all(xp.isfinite(marginals.mean))
     finite = (
-        prior_ok
-        & jnp.isfinite(residual)
-        & jnp.all(jnp.isfinite(target.shift) & jnp.isfinite(target.precision))
+        prior_ok & xp.isfinite(residual) & xp.all(xp.isfinite(target.shift) & xp.isfinite(target.precision))
     )
     # Without log-concavity a site may be negative, as long as cavities and posterior are proper; else the step is taken again, shorter.
     proper = (cavity.variance >= 0) | ~sought
-    finite &= jnp.all(log_concave | proper)
-    positive = jnp.all(~jnp.asarray(log_concave) | ((target.precision >= 0) & proper) | ~sought) | ~finite
-    usable = jnp.where(fresh, finite + 2 * positive + 4 * prior_ok, 7)
+    finite &= xp.all(log_concave | proper)
+    positive = xp.all(~xp.asarray(log_concave) | ((target.precision >= 0) & proper) | ~sought) | ~finite
+    usable = xp.where(fresh, finite + 2 * positive + 4 * prior_ok, 7)
     good = finite & positive
     accepted = fresh & good
 
     shrinking = residual < state.residual
-    adapted = jnp.where(
-        shrinking, jnp.minimum(1.0, _RELAX * state.damping), jnp.maximum(_BRAKE * state.damping, _SMALLEST)
+    adapted = xp.where(
+        shrinking, xp.minimum(1.0, _RELAX * state.damping), xp.maximum(_BRAKE * state.damping, _SMALLEST)
     )
-    damping = jnp.where(fresh, jnp.where(good, adapted, 0.5 * state.damping), state.damping)
-    base, aim = _choose(accepted, (sites, target), (state.base, state.aim))
+    damping = xp.where(fresh, xp.where(good, adapted, 0.5 * state.damping), state.damping)
+    base, aim = choose(accepted, (sites, target), (state.base, state.aim))
     # A held sweep that went wrong moves nothing; the fresh one after it finds out where that is.
-    start, end = _choose(
-        good | fresh, (_choose(fresh, base, sites), _choose(fresh, aim, target)), (sites, sites)
+    start, end = choose(
+        good | fresh, (choose(fresh, base, sites), choose(fresh, aim, target)), (sites, sites)
     )
     moved = Sites(*(old + damping * (new - old) for old, new in zip(start, end, strict=True)))
 
     settled = residual < _SETTLED * state.residual
     hold_on = good & (residual < state.held_residual) & ~settled & (state.held < _MOST_HELD)
-    hold = jnp.where(fresh, good & (residual < _HOLD_BELOW), hold_on)
+    hold = xp.where(fresh, good & (residual < _HOLD_BELOW), hold_on)
     return State(
         sites=moved,
         fit=fit,
@@ -482,10 +567,10 @@ def advance(
         base=base,
         aim=aim,
         damping=damping,
-        log_normalizer=jnp.where(fresh, moments.log_normalizer, state.log_normalizer),
-        residual=jnp.where(accepted, residual, state.residual),
+        log_normalizer=xp.where(fresh, moments.log_normalizer, state.log_normalizer),
+        residual=xp.where(accepted, residual, state.residual),
         held_residual=residual,
-        held=jnp.where(hold, jnp.maximum(state.held, 0) + 1, -1),
+        held=xp.where(hold, xp.maximum(state.held, 0) + 1, -1),
     ), usable
 
 
@@ -509,11 +594,16 @@ def posterior(problem: Problem, sites: Sites) -> Fit:
 
 
 def run(
-    problem: Problem, sites: Sites, tolerance: float | Array, max_sweeps: int | Array
+    problem: Problem,
+    sites: Sites,
+    tolerance: float | Array,
+    max_sweeps: int | Array,
+    progress: Callable[[int, float], object] | None = None,
 ) -> tuple[Fit, Array, Info]:
     """Sweep from given sites until the residual is within the tolerance, the sweeps are used up, or no damping helps.
 
-    Returns the fit of the last fresh sweep, log Ẑ of every row there, and how it went.
+    Returns the fit of the last fresh sweep, log Ẑ of every row there, and how it went. ``progress``, of NumPy alone, is told the number
+    of each fresh sweep and its residual.
     """
     space, projection, counts = problem.space, problem.projection, problem.counts
 
@@ -531,15 +621,22 @@ def run(
 
     def sweep(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
         state, sweeps, _ = carry
-        fit, marginals = jax.lax.cond(state.held < 0, fresh, hold, state)
+        fit, marginals = cond(state.held < 0, fresh, hold, state)
         moments = problem.tilted(*cavities(counts, state.sites, marginals))
         after, usable = advance(counts, state, fit, marginals, moments, problem.log_concave, problem.known)
-        return after, sweeps + (state.held < 0), usable
+        sweeps = sweeps + (state.held < 0)
+        if progress is not None and state.held < 0:
+            progress(int(sweeps), float(after.held_residual))
+        return after, sweeps, usable
 
     sites = with_known(problem.known, sites)
-    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(posterior, problem), sites))
-    start = (begin(sites, nothing), jnp.asarray(0), jnp.asarray(7))
-    state, sweeps, usable = jax.lax.while_loop(more, sweep, start)
+    if on_host(sites):
+        number: Array = np.asarray(0)
+        nothing: Any = Fit(sites, None, Marginals(sites.shift, sites.shift, None))  # type: ignore[arg-type]
+    else:
+        number = jnp.asarray(0)
+        nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(posterior, problem), sites))
+    state, sweeps, usable = while_loop(more, sweep, (begin(sites, nothing), number, number + 7))
     ending = outcome(state, usable, tolerance)
     return state.fit, state.log_normalizer, Info(sweeps, state.residual, state.damping, ending, space.jitter)
 
@@ -547,14 +644,15 @@ def run(
 def unfinished(state: State, usable: Array, tolerance: float | Array) -> Array:
     """Whether another sweep may bring the sites nearer to a fixed point."""
     stuck = state.damping < _HOPELESS
-    hopeless = (usable != 7) & ~jnp.isfinite(state.residual)
+    hopeless = (usable != 7) & ~namespace(state.residual).isfinite(state.residual)
     arrived = (state.residual <= tolerance) & (usable == 7)
     return ~arrived & ~stuck & ~hopeless
 
 
 def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
     """How sweeps that ended so ended: an index into `relpref.infer.result.CODES`."""
-    no_step = (state.damping < _HOPELESS) & jnp.isfinite(state.residual) & (usable & 2 != 0)
+    finite = namespace(state.residual).isfinite(state.residual)
+    no_step = (state.damping < _HOPELESS) & finite & (usable & 2 != 0)
     return ending(
         [
             (state.residual <= tolerance, Result.converged),
@@ -569,9 +667,6 @@ def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
 
 def ending(reasons: list[tuple[Array, Result]]) -> Array:
     """The number of the first result whose reason holds; that of ``max_iterations`` where none does."""
-    reasons = [*reasons, (jnp.asarray(True), Result.max_iterations)]
-    return jnp.select([reason for reason, _ in reasons], [CODES.index(result) for _, result in reasons])
-
-
-def _choose(condition: Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(partial(jnp.where, condition), yes, no)
+    xp = namespace(*(reason for reason, _ in reasons))
+    reasons = [*reasons, (xp.asarray(True), Result.max_iterations)]
+    return xp.select([reason for reason, _ in reasons], [CODES.index(result) for _, result in reasons])

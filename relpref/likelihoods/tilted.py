@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax import Array
 from jax.scipy.special import erfc, erfcx
 
 from relpref.errors import UnsupportedProgramError
+from relpref.linalg.arrays import Array
 
 
 class TiltedMoments(NamedTuple):

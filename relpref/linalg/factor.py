@@ -13,6 +13,7 @@ from scipy.linalg import eigh, svd
 
 from relpref.errors import DataError
 from relpref.limits import JITTERS, require_memory
+from relpref.linalg.arrays import factorize
 
 Floats = NDArray[np.float64]
 
@@ -138,8 +139,7 @@ class Factor(NamedTuple):
     jitter: Array
 
 
-@jax.jit
-def cholesky(matrix: Array) -> Factor:
+def cholesky(matrix: Any) -> Factor:
     """Factorise a covariance, adding the smallest jitter of a fixed ladder that makes it positive definite.
 
     The ladder is 0, then 1 to 1e5 times ``n * eps * mean(diag)``, with eps that of the matrix's dtype. The search is
@@ -147,9 +147,21 @@ def cholesky(matrix: Array) -> Factor:
 
     Parameters
     ----------
-    matrix : Array, shape (n, n)
-        Symmetric; only the lower triangle is read.
+    matrix : array, shape (n, n)
+        Symmetric; only the lower triangle is read. Of NumPy, so is the factor.
     """
+    if isinstance(matrix, jax.Array):
+        return _cholesky(matrix)
+    unit = len(matrix) * np.finfo(matrix.dtype).eps * np.mean(np.abs(np.diagonal(matrix)))
+    for step in JITTERS:
+        lower = factorize(matrix + step * unit * np.eye(len(matrix)) if step else matrix)
+        if np.all(np.isfinite(np.diagonal(lower))):
+            break
+    return Factor(lower, step * unit)
+
+
+@jax.jit
+def _cholesky(matrix: Array) -> Factor:
     n = matrix.shape[-1]
     fixed = jax.lax.stop_gradient(matrix)
     unit = n * np.finfo(matrix.dtype).eps * jnp.mean(jnp.abs(jnp.diagonal(fixed)))

@@ -29,7 +29,7 @@ _STEEP = 1e-3  # largest gradient at a maximum, relative to the objective
 _FLOOR = 1e-14  # noise that rounding adds to every label, relative to the size of the kernel of pairs
 
 _NOT_INTEGRATED = "hyperparameters are at their maximum, where all scores have one closed form; EP on the same program averages over them"
-_NO_SITES = Sites(np.zeros(0), np.zeros(0))  # type: ignore[arg-type]  # of the search, which knows EP
+_NO_SITES = Sites(np.zeros(0), np.zeros(0))  # of the search, which knows EP
 
 
 class ExactEvidence(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
@@ -475,6 +475,8 @@ class SparsePosterior(PosteriorCovariance):
 class SparseSpace:
     """The algebra of `relpref.infer.sites` by a sparse posterior precision, on the host; a factor is a `SparsePosterior`."""
 
+    jitter: ClassVar[float] = 0.0
+
     latents: Latents
     tol: float  # of every solve
     noise: Noise | None  # None for dense factors
@@ -492,10 +494,10 @@ class SparseSpace:
         found: Any = Marginals
         return found(self.response(factor, shift), factor.gap_variances().value, np.zeros(()))
 
-    def response(self, factor: SparsePosterior, shift: Any, _: Any = None) -> Any:
+    def response(self, factor: SparsePosterior, shift: Any, projection: Any = None) -> Any:
         """Posterior covariance of the projections times a vector."""
-        projection = self.latents.projection
-        return projection @ np.asarray(sum(factor.by_part(projection.T @ shift, "mean").values()))
+        rows = self.latents.projection
+        return rows @ np.asarray(sum(factor.by_part(rows.T @ shift, "mean").values()))
 
     def lasting(self, factor: SparsePosterior) -> SparsePosterior:
         """Without the random numbers and the solutions that only further sweeps would need."""

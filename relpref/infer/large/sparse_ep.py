@@ -1,37 +1,20 @@
 """Expectation propagation with a sparse posterior precision: the sweeps of `relpref.infer.sites`, driven from the host."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import ArrayLike, NDArray
 
 from relpref.errors import InferenceError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse import Latents, SparsePosterior, SparseSpace
 from relpref.infer.result import CODES, Result
-from relpref.infer.sites import (
-    Fit,
-    Marginals,
-    Problem,
-    Sites,
-    State,
-    advance,
-    begin,
-    cavities,
-    held,
-    matched,
-    outcome,
-    posterior,
-    unfinished,
-)
+from relpref.infer.sites import Fit, Problem, Sites, cavities, matched, run
 from relpref.likelihoods import TiltedMoments
 from relpref.linalg import Covariance, require_memory
-from relpref.posterior.gaussian import as_key
+from relpref.posterior.gaussian import key_words
 
 Floats = NDArray[np.float64]
 Tilted = Callable[[Any, Any], TiltedMoments]
@@ -138,18 +121,25 @@ def fit(
     ended = SparseFit(Sites(rows, rows), items, items, names, rows, rows, rows, nan, nan, None, method)
     with jax.enable_x64(True):
         noise, no_map = None, None  # type: Any, Any
+
+        def on_host(mean: Floats, variance: Floats) -> TiltedMoments:
+            return TiltedMoments(*map(np.asarray, tilted(mean, variance)))
+
         if not exact:
-            words = np.asarray(jax.random.key_data(as_key(key)))
+            words = key_words(key)
             noise = latents.noise(np.random.default_rng(words), samples)
         space: Any = SparseSpace(latents, 0.01 * tol, noise, {})
         nothing: Any = np.zeros(len(rows))
         number: Any = np.asarray(counts, dtype=np.float64)
-        problem = Problem(space, no_map, number, tilted)
+        problem = Problem(space, no_map, number, on_host)
         first = _on_host(Sites(nothing, nothing) if start is None else start)
         try:
-            found, state, ended = _swept(problem, first, tol, max_sweeps, progress, ended)
-            if ended.sweeps and not ended.result.empty:
-                ended = _concluded(problem, found, state, ended)
+            found, log_normalizer, info = run(problem, first, tol, max_sweeps, progress)
+            result, sweeps = CODES[int(info.code)], int(info.sweeps)
+            residual, damping = float(info.residual), float(info.damping)
+            ended = ended._replace(result=result, sweeps=sweeps, residual=residual, damping=damping)
+            if sweeps and not result.empty:
+                ended = _concluded(problem, found, log_normalizer, ended)
         except InferenceError as error:
             ended = ended._replace(result=Result.iterations_not_converged, detail=str(error))
         except np.linalg.LinAlgError as error:
@@ -171,46 +161,7 @@ def _on_host(sites: Sites) -> Sites:
     return found(*(np.asarray(one, np.float64) for one in sites))
 
 
-def _swept(
-    problem: Problem, sites: Sites, tol: float, most: int, progress: Progress | None, ended: SparseFit
-) -> tuple[Fit, State, SparseFit]:
-    """As `relpref.infer.sites.run`: the last fresh sweep, the state after it, and how it ended."""
-    counts, space, no_factor = problem.counts, problem.space, ()  # type: Any, Any, Any
-    nothing: Any = np.zeros(np.shape(counts))
-    fit = Fit(sites, no_factor, Marginals(nothing, nothing, nothing[:0].sum()))
-    state, usable, more, number = begin(sites, fit), jnp.asarray(7), True, 0
-    while more and number < most:
-        here, fresh = _on_host(state.sites), bool(state.held < 0)
-        if fresh:
-            fit = posterior(problem, here)
-            now = fit.marginals
-        else:
-            now = held(partial(space.response, fit.factor), counts, fit, here, state.mean)
-        moments = problem.tilted(*_cavities(counts, here, now))
-        state, usable, going = _advance(counts, state, fit._replace(factor=no_factor), now, moments, tol)
-        more, number = bool(going), number + fresh
-        if progress is not None and fresh:
-            progress(number, float(state.held_residual))
-    result = CODES[int(_outcome(state._replace(fit=no_factor), usable, tol))]
-    residual, damping = float(state.residual), float(state.damping)
-    return fit, state, ended._replace(result=result, sweeps=number, residual=residual, damping=damping)
-
-
-_cavities = jax.jit(cavities)
-_matched = jax.jit(matched)
-_outcome = jax.jit(outcome)
-_log_evidence_of_sites = jax.jit(log_evidence_of_sites)
-
-
-@jax.jit
-def _advance(
-    counts: Array, state: State, fit: Fit, now: Marginals, moments: TiltedMoments, tol: Array
-) -> tuple[State, Array, Array]:
-    state, usable = advance(counts, state, fit, now, moments)
-    return state, usable, unfinished(state, usable, tol)
-
-
-def _concluded(problem: Problem, fit: Fit, state: State, ended: SparseFit) -> SparseFit:
+def _concluded(problem: Problem, fit: Fit, log_normalizer: Any, ended: SparseFit) -> SparseFit:
     """The posterior of the last fresh sweep, and its evidence (`relpref.infer.evidence`)."""
     space: Any = problem.space
     factor: Any = fit.factor
@@ -221,8 +172,8 @@ def _concluded(problem: Problem, fit: Fit, state: State, ended: SparseFit) -> Sp
     gap_mean = projection @ mean
     variance, variance_error = factor.gap_variances()
     half, half_error = factor.half_log_ratio()
-    cavity = _cavities(counts, fit.sites, fit.marginals)
-    rows = _log_evidence_of_sites(counts, state.log_normalizer, fit.sites, cavity)
+    cavity = cavities(counts, fit.sites, fit.marginals)
+    rows = log_evidence_of_sites(counts, log_normalizer, fit.sites, cavity)
     # The errors of the variances move the means, to first order by the change of each row's pull.
     deviations, error = factor.relations.deviations, np.zeros(len(mean))
     if deviations.size:
@@ -247,8 +198,8 @@ def _slope_of_pull(problem: Problem, fit: Fit) -> Floats:
     counts, (mean, variance, _) = problem.counts, fit.marginals
 
     def pull(factor: float) -> Any:
-        cavity = _cavities(counts, fit.sites, fit.marginals._replace(variance=factor * variance))
-        precision, shift = _matched(cavity, problem.tilted(*cavity))
+        cavity = cavities(counts, fit.sites, fit.marginals._replace(variance=factor * variance))
+        precision, shift = matched(cavity, problem.tilted(*cavity))
         return np.asarray(counts * (shift - precision * mean))
 
     change = 2 * _STEP * np.asarray(variance)

@@ -1,0 +1,122 @@
+"""One code for NumPy's arrays and for JAX's: control flow and factorizations that follow what they are given.
+
+On JAX's arrays, traced or not, everything is a JAX operation; on NumPy's nothing is traced or compiled.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cache
+from typing import Any, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+from threadpoolctl import ThreadpoolController
+
+Array: TypeAlias = Any  # of NumPy or of JAX
+Carry = TypeVar("Carry")
+_ALONE = 500  # rows below which threads of BLAS wait for each other longer than they work
+
+
+def on_host(*trees: Any) -> bool:
+    """Whether none of the leaves is an array of JAX."""
+    return not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees))
+
+
+def namespace(*arrays: Any) -> Any:
+    """``numpy``, or ``jax.numpy`` where one of the arrays is JAX's."""
+    return jnp if any(isinstance(array, jax.Array) for array in arrays) else np
+
+
+def while_loop(more: Callable[[Carry], Any], step: Callable[[Carry], Carry], start: Carry) -> Carry:
+    """As ``jax.lax.while_loop``."""
+    if not on_host(start):
+        return jax.lax.while_loop(more, step, start)
+    state = start
+    with np.errstate(all="ignore"):  # as in JAX, numbers that are not finite are looked at afterwards
+        while more(state):
+            state = step(state)
+    return state
+
+
+def fori_loop(number: int, step: Callable[[Any, Carry], Carry], start: Carry) -> Carry:
+    """As ``jax.lax.fori_loop`` from 0 on."""
+    if not on_host(start):
+        return jax.lax.fori_loop(0, number, step, start)
+    state = start
+    for at in range(number):
+        state = step(at, state)
+    return state
+
+
+def cond(predicate: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
+    """As ``jax.lax.cond``."""
+    if isinstance(predicate, jax.Array):
+        return jax.lax.cond(predicate, yes, no, *operands)
+    return yes(*operands) if predicate else no(*operands)
+
+
+def choose(condition: Any, yes: Any, no: Any) -> Any:
+    """``where`` on all leaves of two trees of arrays; of two trees of NumPy, for a number, one of them itself."""
+    if not isinstance(condition, jax.Array) and np.ndim(condition) == 0:
+        return yes if condition else no
+    return jax.tree.map(
+        lambda one, other: namespace(condition, one, other).where(condition, one, other), yes, no
+    )
+
+
+@cache
+def _pools() -> Any:
+    return ThreadpoolController()
+
+
+def threads_for(size: int) -> Any:
+    """A context in which products and factorizations of matrices of this size use as many threads as pay off."""
+    return _pools().limit(limits=1, user_api="blas") if size < _ALONE else nullcontext()
+
+
+def factorize(matrix: Any) -> Any:
+    """L, lower triangular, with L Lᵀ = matrix, shape (n, n); not finite where there is none. Only the lower triangle is read."""
+    if isinstance(matrix, jax.Array):
+        return jnp.linalg.cholesky(matrix, symmetrize_input=False)
+    if not len(matrix):
+        return np.zeros_like(matrix)
+    # LAPACK reads columns first: the transpose of what lies in memory.
+    upper, failed = lapack.dpotrf(matrix.T, lower=False, clean=True)
+    return np.full_like(matrix, np.nan) if failed else upper.T
+
+
+def solve_lower(lower: Any, right: Any, *, transposed: bool = False) -> Any:
+    """L⁻¹ times ``right``, or L⁻ᵀ times it, for a lower triangular matrix; shape of ``right``, (n,) or (n, k)."""
+    if isinstance(lower, jax.Array) or isinstance(right, jax.Array):
+        return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
+    if not right.size:
+        return np.array(right)
+    if right.ndim == 1:
+        return blas.dtrsv(lower.T, right, lower=False, trans=not transposed)
+    # Rows of ``right`` are columns of LAPACK's: X Lᵀ = R for L Xᵀ = Rᵀ.
+    return blas.dtrsm(1.0, lower.T, right.T, side=1, lower=False, trans_a=transposed).T
+
+
+def ravel(values: Mapping[str, Any]) -> tuple[NDArray[np.float64], Callable[[Any], dict[str, Any]]]:
+    """Arrays as one vector, by their names' order, and the way back; of NumPy."""
+    shapes = {name: np.shape(values[name]) for name in sorted(values)}
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+
+    def back(vector: Any) -> dict[str, Any]:
+        pieces = zip(shapes.items(), [0, *ends], ends, strict=False)
+        return {name: np.reshape(vector[start:stop], shape) for (name, shape), start, stop in pieces}
+
+    flat = [np.ravel(np.asarray(values[name], np.float64)) for name in shapes]
+    return np.concatenate([np.empty(0), *flat]), back
+
+
+def block_diagonal(blocks: Any) -> Any:
+    """The matrix with these blocks, one after the other."""
+    blocks = list(blocks)
+    if len(blocks) == 1:
+        return blocks[0]
+    return (jax.scipy.linalg if namespace(*blocks) is jnp else scipy.linalg).block_diag(*blocks)
