@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,13 +15,13 @@ _waiting: list[Callable[[], object]] = []  # until JAX is imported
 
 
 class _AtImportOfJax:
-    """A finder of modules that finds JAX as the others do, once, and then does what waits for it."""
+    """A finder of modules that finds JAX where the others do; when it has been imported, what waits for it is done."""
 
-    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "jax":
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in others if spec is not None), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
@@ -30,6 +29,8 @@ class _AtImportOfJax:
                 execute(module)
                 while _waiting:
                     _waiting.pop()()
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
 
             spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
         return spec

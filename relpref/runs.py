@@ -16,15 +16,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relpref.data.relation import Files, path_and_kind
 from relpref.data.tables import suffix_of
 from relpref.errors import DataError, StorageError
 from relpref.files import file_digest, previous, replaced_folder
-from relpref.infer import Posterior, RelationPosterior
 from relpref.parallel import versions
 from relpref.posterior.codec import conform
+
+if TYPE_CHECKING:
+    from relpref.infer import Posterior, RelationPosterior
 
 SCHEMA = 1
 RECORD, POSTERIOR, REPORT = "run.json", "posterior.nc", "report.html"
@@ -84,7 +86,7 @@ class Run:
     """A run read back; the metadata are the content of ``run.json``."""
 
     folder: Path
-    posterior: Posterior | RelationPosterior
+    posterior: "Posterior | RelationPosterior"
     metadata: Mapping[str, Any]
 
 
@@ -154,7 +156,7 @@ def is_run_of(folder: str | os.PathLike[str], command: str) -> bool:
 
 def save_run(
     folder: str | os.PathLike[str],
-    posterior: Posterior | RelationPosterior,
+    posterior: "Posterior | RelationPosterior",
     tables: tuple[Copy, ...],
     *,
     command: str,

@@ -3,8 +3,21 @@
 The page (`relpref.ask.web`) needs the extra ``web``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from relpref.ask.items import Item
-from relpref.ask.loop import Loop, Progress
 from relpref.ask.store import AnswerStore, Question
 
+if TYPE_CHECKING:
+    from relpref.ask.loop import Loop, Progress
+
 __all__ = ["AnswerStore", "Item", "Loop", "Progress", "Question"]
+
+
+def __getattr__(name: str) -> Any:
+    """What chooses questions is imported when it is first used: it needs JAX, and the store of answers does not."""
+    if name not in __all__:
+        raise AttributeError(f"module 'relpref.ask' has no attribute {name!r}")
+    from relpref.ask import loop
+
+    return getattr(loop, name)

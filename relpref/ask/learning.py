@@ -16,8 +16,9 @@ import pandas as pd
 from relpref.ask.store import AnswerStore, Changes, write_answers
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
-from relpref.infer import Posterior, UtilityPosterior
 from relpref.limits import MAX_QUICK_ANSWERS
+from relpref.posterior.base import Posterior
+from relpref.posterior.utility import UtilityPosterior
 from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, read_record, record_text
 
 

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,27 +12,15 @@ import pandas as pd
 
 from relpref.ask.items import Item, item, read_items
 from relpref.ask.learning import askable, check_known, known_version, learnt, publish
-from relpref.ask.store import AnswerStore, Question, export_answers, import_answers
-from relpref.data.arrays import counted, shown
+from relpref.ask.store import AnswerStore, Question, export_answers, import_answers, rater_name
+from relpref.data.arrays import counted
 from relpref.errors import DataError, RelprefError, renamed_keywords
 from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
 from relpref.explore.stopping import GOAL, ExpectedGain, check_goal, check_top, expected_gain, why
 from relpref.infer import UtilityPosterior
-from relpref.limits import MAX_INTERVALS, MAX_NAME_LENGTH
+from relpref.limits import MAX_INTERVALS
 from relpref.runs import ANSWERS, Run, load_run
-
-
-def rater_name(given: Any) -> str:
-    """A rater's name as it is kept: white space is one space, characters are composed (NFC); a `DataError` if nobody can see it."""
-    if isinstance(given, str):
-        name = unicodedata.normalize("NFC", " ".join(given.split()))
-        if 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable():
-            return name
-    raise DataError(
-        f"rater is {shown(given)}; give a name of 1 to {MAX_NAME_LENGTH} characters, all of which can be seen, such as 'ann'"
-    )
-
 
 _OLD = 5  # answers and skips after which it is said how old an outlook is
 

@@ -10,6 +10,7 @@ import os
 import secrets
 import sqlite3
 import tempfile
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -39,11 +40,23 @@ from relpref.data.labels import LabelIndex, is_missing, label_column
 from relpref.data.tables import read_table
 from relpref.errors import DataError, StorageError
 from relpref.files import flush, replaced
+from relpref.limits import MAX_NAME_LENGTH
 from relpref.posterior.codec import decode_label, encode_label
 from relpref.posterior.tables import objects
 
 # Of an answer, in the table ``event``.
 COLUMNS = ("winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first")
+
+
+def rater_name(given: Any) -> str:
+    """A rater's name as it is kept: white space is one space, characters are composed (NFC); a `DataError` if nobody can see it."""
+    if isinstance(given, str):
+        name = unicodedata.normalize("NFC", " ".join(given.split()))
+        if 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable():
+            return name
+    raise DataError(
+        f"rater is {shown(given)}; give a name of 1 to {MAX_NAME_LENGTH} characters, all of which can be seen, such as 'ann'"
+    )
 
 
 @dataclass(frozen=True)

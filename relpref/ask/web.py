@@ -33,8 +33,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relpref.ask.items import PAGE, TOP, TYPES, View, card, is_picture, name, standings, visible
 from relpref.ask.learning import Refiner
-from relpref.ask.loop import Loop, rater_name
-from relpref.ask.store import Question
+from relpref.ask.loop import Loop
+from relpref.ask.store import Question, rater_name
 from relpref.errors import DataError, StorageError
 from relpref.limits import MAX_REQUEST_BYTES
 

@@ -7,18 +7,19 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from relpref.ask import Loop
 from relpref.ask.learning import Unfinished, export_known, lost
-from relpref.ask.loop import rater_name
-from relpref.ask.terminal import Keys, Session
+from relpref.ask.store import rater_name
 from relpref.cli.entry import INTERRUPTED
 from relpref.cli.output import say
 from relpref.cli.rank import labels
 from relpref.data.arrays import counted
 from relpref.errors import DataError
-from relpref.runs import ANSWERS, load_run
+from relpref.runs import ANSWERS, load_run, read_record
+
+if TYPE_CHECKING:
+    from relpref.ask import Loop
 
 _LATER = "; the next command brings the ranking up to date"
 
@@ -68,13 +69,16 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
             _terminal(loop, chosen)
 
 
-def _opened(chosen: argparse.Namespace) -> Loop:
+def _opened(chosen: argparse.Namespace) -> "Loop":
     items = None
+    read_record(Path(chosen.run))  # refuses what is no run before anything heavy is imported
     if chosen.items is not None:
         posterior: Any = load_run(chosen.run).posterior
         items = labels(posterior.data.labels, next(csv.reader([chosen.items])))
     same = ("score", "seed", "goal", "top", "show", "most_appearances", "hardest", "repeats")
     options: dict[str, Any] = {name: getattr(chosen, name) for name in same}
+    from relpref.ask import Loop
+
     return Loop.open(chosen.run, ties=not chosen.no_ties, items=items, **options)
 
 
@@ -90,7 +94,9 @@ def _page() -> Any:
     return serve
 
 
-def _terminal(loop: Loop, chosen: argparse.Namespace) -> None:
+def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:
+    from relpref.ask.terminal import Keys, Session
+
     session = Session(loop, "me" if chosen.rater is None else chosen.rater, Keys())
     interrupted, later = False, ""
     try:

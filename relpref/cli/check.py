@@ -3,25 +3,28 @@
 import argparse
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from relpref.cli.fit import ENGINES
 from relpref.cli.output import document, formatted, say
 from relpref.cli.rank import opened
-from relpref.diagnostics import Certificate, Check, calibrate, certify, check
-from relpref.diagnostics.certificate import CHECK
-from relpref.diagnostics.sbc import simulated
 from relpref.errors import DataError
 from relpref.files import made
-from relpref.infer import Exact
+from relpref.registry import find
+
+if TYPE_CHECKING:
+    from relpref.diagnostics import Certificate, Check
 
 _SHOWN = 10  # rows, the ones that are off most
 
 
 def run(chosen: argparse.Namespace) -> None:
     posterior = opened(chosen.run)
+    from relpref.diagnostics import certify, check
+    from relpref.diagnostics.certificate import CHECK
+
     certificate = certify(posterior, rng_key=chosen.seed)
     if not chosen.json:
         # What the sentence may advise is on its way.
@@ -64,7 +67,7 @@ _COLUMNS = (
 )
 
 
-def _document(chosen: argparse.Namespace, certificate: Certificate, found: Check) -> None:
+def _document(chosen: argparse.Namespace, certificate: "Certificate", found: "Check") -> None:
     first = ("verdict", "sentence", "k_hat", "ess", "efficiency", "num_samples", "log_evidence")
     second = ("verdict", "sentence", "r_hat", "ess", "divergences", "probability_shift")
     tables = {"table": _rows(found.table), "hyperparameters": _rows(found.hyperparameters)}
@@ -83,7 +86,6 @@ def _rows(differences: pd.DataFrame | None) -> list[dict[str, Any]] | None:
     return [{"label": at, **row} for at, row in rows]
 
 
-_ENGINES: dict[str, Any] = {**ENGINES, "exact": Exact, "nuts": "nuts", "svi": "svi"}
 _SIMULATIONS, _PICTURE, _SUMMARY = "simulations.jsonl", "ecdf.svg", "summary.csv"
 
 
@@ -91,7 +93,7 @@ def sbc_run(chosen: argparse.Namespace) -> None:
     """Simulate and fit, and say what it means."""
     posterior = opened(chosen.run, "utilities", "relation")
     own = posterior.engine.lower()
-    engine = chosen.engine or (own if own in _ENGINES else "ep")
+    engine = chosen.engine or (own if own in (*ENGINES, "exact") else "ep")
     if posterior.kind == "relation":
         if chosen.engine not in (None, "exact") or chosen.hyperparameters != "given":
             raise DataError(
@@ -99,6 +101,12 @@ def sbc_run(chosen: argparse.Namespace) -> None:
                 "leave --engine and --hyperparameters out"
             )
         engine = "exact"
+    from relpref.diagnostics import calibrate
+    from relpref.diagnostics.sbc import simulated
+    from relpref.infer import Exact
+
+    engines: dict[str, Any] = {word: find("engine", name) for word, name in ENGINES.items()}
+    engines |= {"exact": Exact, "nuts": "nuts", "svi": "svi"}
     program, args, options = simulated(posterior)
     run_folder = Path(chosen.run).absolute()
     # Beside the run and not in it, so that the run can be replaced.
@@ -110,7 +118,7 @@ def sbc_run(chosen: argparse.Namespace) -> None:
         found = calibrate(
             program,
             *args,
-            engine=_ENGINES[engine],
+            engine=engines[engine],
             hyperparameters=chosen.hyperparameters,
             simulations=chosen.simulations,
             rng_key=chosen.seed,

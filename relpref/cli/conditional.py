@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -13,10 +13,11 @@ from relpref.data.arrays import counted, listed, nearest, shown
 from relpref.data.items import read_item_table
 from relpref.data.tables import read_table
 from relpref.errors import DataError, InferenceError
-from relpref.infer import RelationPosterior
-from relpref.infer.exact.domain import Domain
-from relpref.rls import ConditionalRanker, ConditionalRankerCV
 from relpref.runs import check_target, copied, save_run
+
+if TYPE_CHECKING:
+    from relpref.infer import RelationPosterior
+    from relpref.infer.exact.domain import Domain
 
 _FOLDS = 5
 
@@ -32,6 +33,9 @@ def _fit(chosen: argparse.Namespace) -> None:
     given = copied({name: Path(file) for name, file in files.items() if file is not None})
     nodes = _table(chosen.nodes, chosen.kernel)
     objects = None if chosen.objects is None else _table(chosen.objects, chosen.kernel)
+    table = read_table(chosen.relation)
+    from relpref.rls import ConditionalRanker, ConditionalRankerCV
+
     same = ("kernel", "gamma", "degree", "loss", "symmetry", "condition")
     ranker = ConditionalRanker(
         **{name: getattr(chosen, name) for name in same},
@@ -39,7 +43,6 @@ def _fit(chosen: argparse.Namespace) -> None:
         regularization=chosen.regularization[0] if chosen.regularization else None,
         random_state=chosen.seed,
     )
-    table = read_table(chosen.relation)
     problem = ranker.problem(nodes, table, objects)  # refuses what does not fit before anything is said
     described = _description(nodes, objects, len(table.frame), chosen.kernel)
     if speaks:
@@ -121,7 +124,7 @@ def _rank(chosen: argparse.Namespace) -> None:
     show(chosen, ranking, ("object", "score"), query=chosen.query, interval=chosen.interval)
 
 
-def _query(chosen: argparse.Namespace, posterior: RelationPosterior) -> Any:
+def _query(chosen: argparse.Namespace, posterior: "RelationPosterior") -> Any:
     """A known label, or the one row of a new node."""
     known = posterior.nodes.labels
     new = None if chosen.new is None else _new(chosen.new, posterior.nodes)
@@ -139,7 +142,7 @@ def _query(chosen: argparse.Namespace, posterior: RelationPosterior) -> Any:
     )
 
 
-def _new(file: str, domain: Domain) -> pd.DataFrame:
+def _new(file: str, domain: "Domain") -> pd.DataFrame:
     """Features of new nodes, in the columns of the known ones."""
     if getattr(domain.kernel, "kernel", None) == "precomputed":
         raise DataError(

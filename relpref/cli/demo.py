@@ -10,9 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
-import jax
 import numpy as np
-import numpyro.distributions as dist
 import pandas as pd
 from scipy.special import ndtri
 
@@ -22,19 +20,13 @@ from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.data_loaders import ModeChoice, load_modechoice
 from relpref.data_loaders.bundled import MODES
-from relpref.infer import EP, UtilityPosterior
-from relpref.kernels import SquaredExponential
-from relpref.models import xpgp
-from relpref.models.preference import ADDED_AMPLITUDE_PRIOR
-from relpref.report import Section, write
+from relpref.posterior.utility import UtilityPosterior
 from relpref.runs import REPORT, TABLES, Copy, check_target, is_run_of, save_run
 
 HELD_OUT = 0.25
 INTERVAL = 0.9
 ALONE, RELATION, SHUFFLED = "attributes alone", "attributes and relation", "attributes and shuffled relation"
 _NOTHING = 1e-6
-# One lengthscale: the attributes are those of four modes on two kinds of trips, eight points that cannot tell three.
-KERNEL = SquaredExponential(shared_lengthscale=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +116,16 @@ def prepare(seed: int = 0) -> Experiment:
 
 def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
     """Fit the three models."""
+    import jax
+    import numpyro.distributions as dist
+
+    from relpref.infer import EP
+    from relpref.kernels import SquaredExponential
+    from relpref.models import xpgp
+    from relpref.models.preference import ADDED_AMPLITUDE_PRIOR
+
+    # One lengthscale: the attributes are those of four modes on two kinds of trips, eight points that cannot tell three.
+    kernel = SquaredExponential(shared_lengthscale=True)
     posteriors = {}
     for name, data in experiment.data.items():
         # Leaving the relation out and holding its amplitude at nothing come to the same. This way all three are one program
@@ -134,7 +136,7 @@ def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> 
             jax.random.key(seed),
             data,
             progress_bar=progress_bar,
-            attribute_kernel=KERNEL,
+            attribute_kernel=kernel,
             priors={"mode_amplitude": dist.HalfNormal(scale)},
         )
         posteriors[name] = cast(UtilityPosterior, fitted)
@@ -157,6 +159,8 @@ def run(chosen: argparse.Namespace) -> None:
         _paragraph(f"{ABOUT} {split(experiment)}")
         say(f"Read: {experiment.data[RELATION].describe()}\n")
     outcome = fit(experiment, chosen.seed, progress_bar=not chosen.quiet)
+    assert outcome.posterior.origin is not None  # it was just fitted
+    kernel = outcome.posterior.origin.keywords["attribute_kernel"]
     save_run(
         out,
         outcome.posterior,
@@ -164,7 +168,7 @@ def run(chosen: argparse.Namespace) -> None:
         command="demo",
         model="xpgp",
         seed=chosen.seed,
-        options={"restarts": 1, "attribute_kernel": repr(KERNEL), "held_out": HELD_OUT},
+        options={"restarts": 1, "attribute_kernel": repr(kernel), "held_out": HELD_OUT},
         replace=replace,
         report=lambda path: _report(outcome, path),
     )
@@ -200,6 +204,8 @@ def _paragraph(text: str) -> None:
 
 
 def _report(outcome: Outcome, path: Path) -> None:
+    from relpref.report import Section, write
+
     numbers, modes = outcome.table().reset_index(), outcome.modes().reset_index()
     numbers.columns = pd.Index(
         ["Model", "Log loss, held out", "Gain over attributes", "Its standard error", "Log evidence"]

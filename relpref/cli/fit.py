@@ -8,48 +8,35 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import jax
-
 from relpref.cli.output import document, say
 from relpref.data import PreferenceData, Relation
 from relpref.data.relation import KIND_WORDS, Files, find_files, path_and_kind, says_kind, with_kind
 from relpref.description import describe
 from relpref.errors import DataError
-from relpref.infer import Posterior
-from relpref.infer.large.problem import approximations
-from relpref.kernels import (
-    Diffusion,
-    HiddenCommonCause,
-    Linear,
-    Matern32,
-    Matern52,
-    RegularizedLaplacian,
-    RelationVectors,
-    SquaredExponential,
-)
-from relpref.likelihoods import Logistic, Probit
-from relpref.models import preference_gp, xpgp
-from relpref.registry import OWN, Kind, find, names
+from relpref.posterior.base import Posterior
+from relpref.registry import OWN, Kind, find, known, names
 from relpref.runs import check_target, copies, save_run
 
 # Bytes of a file from which on reading takes more than a moment.
 LARGE = 20_000_000
 
-MODELS: dict[str, Any] = {"xpgp": xpgp, "preference_gp": preference_gp}
-ENGINES: dict[str, Any] = {name.lower(): find("engine", name) for name in OWN["engine"]}
-LIKELIHOODS: dict[str, Any] = {"probit": Probit, "logistic": Logistic}
-ATTRIBUTE_KERNELS: dict[str, Any] = {
-    "squared-exponential": SquaredExponential,
-    "matern32": Matern32,
-    "matern52": Matern52,
-    "linear": Linear,
+# Words and the names of what is registered.
+MODELS = {name: name for name in ("xpgp", "preference_gp")}
+ENGINES = {name.lower(): name for name in OWN["engine"]}
+LIKELIHOODS = {"probit": "Probit", "logistic": "Logistic"}
+ATTRIBUTE_KERNELS = {
+    "squared-exponential": "SquaredExponential",
+    "matern32": "Matern32",
+    "matern52": "Matern52",
+    "linear": "Linear",
 }
-GRAPH_KERNELS: dict[str, Any] = {
-    "regularized-laplacian": RegularizedLaplacian(),
-    "diffusion": Diffusion(),
-    "hidden-common-cause": HiddenCommonCause(),
-    "hidden-common-cause-cliques": HiddenCommonCause(method="cliques"),
-    "relation-vectors": RelationVectors(),
+_CLIQUES = "hidden-common-cause-cliques"
+GRAPH_KERNELS = {
+    "regularized-laplacian": "RegularizedLaplacian",
+    "diffusion": "Diffusion",
+    "hidden-common-cause": "HiddenCommonCause",
+    _CLIQUES: "HiddenCommonCause",
+    "relation-vectors": "RelationVectors",
 }
 
 
@@ -64,7 +51,10 @@ def run(chosen: argparse.Namespace) -> None:
     check_target(chosen.out, replace=chosen.force, how="--force replaces it")
     if not chosen.quiet:
         _say_what_takes_long(tables)
-    data, keywords = _with_kernels(chosen, words, PreferenceData.from_files(*tables, columns=columns))
+    registered_name("--model", "program", chosen.model, MODELS)
+    registered_name("--engine", "engine", chosen.engine, ENGINES)
+    data = PreferenceData.from_files(*tables, columns=columns)
+    data, keywords = _with_kernels(chosen, words, data)
     program = named("--model", "program", chosen.model, MODELS)
     try:
         signature(program).bind(None, **keywords)
@@ -72,6 +62,8 @@ def run(chosen: argparse.Namespace) -> None:
         raise DataError(
             f"--model {chosen.model}: the program cannot be called with the data and these options ({error})"
         ) from None
+    import jax
+
     # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
     engine = named("--engine", "engine", chosen.engine, ENGINES)(program, padding=True, **options)
     given = copies(tables)
@@ -107,21 +99,28 @@ def run(chosen: argparse.Namespace) -> None:
         say(f"Fitted {chosen.model}: {sentence(posterior)}")
         for text in _described(chosen, keywords, engine, data):
             say(f"  {text}")
+        from relpref.infer.large.problem import approximations
+
         for line in approximations(posterior):
             say(f"  {line}")
         command = "rank" if data.num_answers else "ask"
         say(f"The run is in {chosen.out}: try relpref {command} {quote(chosen.out)}")
 
 
-def named(option: str, kind: Kind, word: str, own: Mapping[str, Any]) -> Any:
-    """The program, kernel, likelihood or engine of a word: the package's own, or one that is registered or offered by another."""
-    value = own.get(word) or (None if word in OWN[kind] else find(kind, word))
-    if value is None:
+def registered_name(option: str, kind: Kind, word: str, own: Mapping[str, str]) -> str:
+    """The name of what a word stands for: the package's own, or one that is registered or offered by another."""
+    name = own.get(word, word)
+    if (word not in own and word in OWN[kind]) or not known(kind, name):
         words = [*own, *(name for name in names(kind) if name not in OWN[kind])]
         raise DataError(
             f"{option} {word}: there is no such {kind}; use {' or '.join(words)}, or install the package that offers it"
         )
-    return value
+    return name
+
+
+def named(option: str, kind: Kind, word: str, own: Mapping[str, str]) -> Any:
+    """The program, kernel, likelihood or engine of a word."""
+    return find(kind, registered_name(option, kind, word, own))
 
 
 def assigned(option: str, texts: Iterable[str], form: str) -> dict[str, str]:
@@ -144,7 +143,7 @@ def _kernel_words(chosen: argparse.Namespace) -> dict[str, str]:
     former = {"vectors": "relation-vectors"}
     words = {name: former.get(word, word) for name, word in words.items()}
     for word in words.values():
-        named("--kernel", "kernel", word, GRAPH_KERNELS)
+        registered_name("--kernel", "kernel", word, GRAPH_KERNELS)
     if words and chosen.model != "xpgp":
         raise DataError(
             f"--kernel: {chosen.model} does not look at relations; leave --kernel out, or use xpgp"
@@ -157,7 +156,9 @@ def _with_kernels(
 ) -> tuple[PreferenceData, dict[str, Any]]:
     """The data with what its kernels need, and the keywords of the program, its likelihood among them."""
     likelihood = _made("--likelihood", "likelihood", chosen.likelihood, LIKELIHOODS, lapse=chosen.lapse)
-    likelihood.parameters(data.comparisons)  # refuses columns that it does not use
+    getattr(likelihood, "sites", likelihood.parameters)(
+        data.comparisons
+    )  # refuses columns that it does not use
     keywords: dict[str, Any] = {"likelihood": likelihood}
     if chosen.attribute_kernel is not None or chosen.shared_lengthscale:
         if not data.attribute_names:
@@ -172,14 +173,15 @@ def _with_kernels(
         keywords["individual"] = False
     for name, word in words.items():
         data.parts_of(name)  # refuses a relation that is not there
-        if word == "hidden-common-cause-cliques":
-            data = data.with_cliques(name)
+        options = {}
+        if word == _CLIQUES:
+            data, options = data.with_cliques(name), {"method": "cliques"}
         kernel = named("--kernel", "kernel", word, GRAPH_KERNELS)
-        keywords.setdefault("relation_kernels", {})[name] = kernel() if isinstance(kernel, type) else kernel
+        keywords.setdefault("relation_kernels", {})[name] = kernel(**options)
     return data, keywords
 
 
-def _made(option: str, kind: Kind, word: str, own: Mapping[str, Any], **switches: bool) -> Any:
+def _made(option: str, kind: Kind, word: str, own: Mapping[str, str], **switches: bool) -> Any:
     """An instance of what was chosen, with those options that were switched on."""
     wanted = {name: value for name, value in switches.items() if value}
     try:

@@ -10,7 +10,6 @@ from typing import Any
 from relpref.ask.learning import up_to_date
 from relpref.cli.output import document, document_of_rows, formatted, records, say
 from relpref.errors import DataError
-from relpref.report import write
 from relpref.runs import REPORT, load_run
 
 
@@ -110,9 +109,12 @@ def prefer_run(chosen: argparse.Namespace) -> None:
 
 
 def report_run(chosen: argparse.Namespace) -> None:
+    posterior = opened(chosen.run)
+    from relpref.report import write
+
     path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
     evidence = True if chosen.evidence else None
-    write(opened(chosen.run), path, title=chosen.title, relations_evidence=evidence)
+    write(posterior, path, title=chosen.title, relations_evidence=evidence)
     if chosen.json:
         document(chosen, report=str(path))
     else:

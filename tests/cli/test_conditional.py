@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import relpref.cli.conditional
+import relpref.rls
 from relpref.cli import main
 from relpref.data_loaders import play_rock_paper_scissors
 from relpref.rls import ConditionalRanker, ConditionalRankerCV
@@ -238,7 +238,7 @@ def test_queries_that_cannot_be_answered(
 
 @pytest.mark.filterwarnings("default::relpref.infer.InferenceWarning")
 def test_a_fit_that_does_not_converge_is_none(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relpref.cli.conditional, "ConditionalRanker", partial(ConditionalRanker, max_iter=2))
+    monkeypatch.setattr(relpref.rls, "ConditionalRanker", partial(ConditionalRanker, max_iter=2))
     said = ask(*fit_games("--kernel", "gaussian", "--regularization", "1e-6"))
     assert said.code == 1 and "did not converge" in said.err and "take a larger --regularization" in said.err
     assert not (place / "run").exists()

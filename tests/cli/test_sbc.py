@@ -36,7 +36,7 @@ def test_interrupted_it_says_what_is_kept(
         file.write_text("settings\nfirst\nsecond\nhal", encoding="utf-8")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relpref.cli.check.calibrate", interrupted)
+    monkeypatch.setattr("relpref.diagnostics.calibrate", interrupted)
     said = ask("sbc", "run")
     kept = Path("run-sbc").absolute() / "simulations.jsonl"
     assert said.code == 130

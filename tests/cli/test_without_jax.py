@@ -1,0 +1,102 @@
+"""What people wait for and JAX has no part in: rankings, preferences, help, and what is wrong with arguments and files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import relpref
+from relpref.cli.parser import _COMMANDS
+
+BEGIN = """
+import contextlib, io, json, sys
+
+def loaded():
+    return [name for name in ("jax", "numpyro") if name in sys.modules]
+"""
+# Command by command in one process, until one of them imports what it should not.
+COMMANDS = """
+from relpref.cli import main
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    print(json.dumps([arguments, code, out.getvalue() + err.getvalue(), loaded()]))
+    if loaded():
+        break
+"""
+PYTHON = """
+import relpref
+posterior = relpref.load(sys.argv[1])
+posterior.ranking(), posterior.prefer([("tea", "water")]), posterior.utilities(), posterior.explain(), posterior.shares()
+posterior.mean(), posterior.sd(), posterior.sample(3), posterior.about(["tea", "water"]).ranking(), repr(posterior)
+posterior.info, posterior.hyperparameters, posterior.origin is None, posterior.data.describe()
+print(json.dumps(loaded()))
+posterior.update([("tea", "water")])
+print(json.dumps(loaded()))
+"""
+
+
+def lines(script: str, *arguments: str) -> list[Any]:
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    settings |= {"PYTHONPATH": str(Path(relpref.__file__).parents[1])}
+    command = [sys.executable, "-W", "error", "-c", BEGIN + script, *arguments]
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_commands_that_need_no_jax(place: Path) -> None:
+    (place / "bad.csv").write_text("winner,looser\ntea,water\n")
+    (place / "odd.csv").write_text("name,size\ntea,large\n")
+    tables = ["--items", "tables/entities.csv", "--answers", "tables/comparisons.csv", "--out", "other"]
+    fine = [
+        ["rank", "run"],
+        ["rank", "run", "--json"],
+        ["rank", "run", "--csv", "--top", "2"],
+        ["prefer", "run", "tea", "water"],
+        ["data", "list"],
+        ["--help"],
+        ["--version"],
+        *([name, "--help"] for name in _COMMANDS),
+        *([name, action, "--help"] for name, command in _COMMANDS.items() for action in command.actions),
+    ]
+    wrong = [
+        [],
+        ["rank"],
+        ["rank", "run", "--top", "many"],
+        ["rank", "nowhere"],
+        ["rank", "tables"],
+        ["prefer", "run", "tea"],
+        ["prefer", "run", "tea", "milk"],
+        ["prefer", "run", "tea", "water", "--rater", "ann"],
+        ["fit", "--out", "other"],
+        ["fit", *tables[:3], "nowhere.csv", *tables[4:]],
+        ["fit", *tables[:3], "bad.csv", *tables[4:]],
+        ["fit", "--items", "odd.csv", *tables[2:]],
+        ["fit", *tables[:5], "run"],
+        *(
+            ["fit", *tables, option, "nothing"]
+            for option in ("--engine", "--model", "--likelihood", "--fixed", "--columns")
+        ),
+        ["fit", *tables, "--kernel", "hot=nothing"],
+        ["fit", *tables, "--relation", "hot=nowhere.csv"],
+        ["conditional", "fit", "--nodes", "nowhere.csv", "--relation", "bad.csv", "--out", "other"],
+        ["conditional", "rank", "run", "tea"],
+        ["ask", "run", "--port", "8000"],
+        ["ask", "run", "--rater", ""],
+        *([command, "nowhere"] for command in ("prefer", "report", "check", "sbc", "ask")[1:]),
+        ["demo", "--out", "run"],
+        ["data", "get", "nothing"],
+    ]
+    found = lines(COMMANDS, json.dumps(fine + wrong))
+    assert [(arguments, heavy) for arguments, _, _, heavy in found if heavy] == []
+    codes = [code for _, code, _, _ in found]
+    assert codes == [0] * len(fine) + [2] * len(wrong), found
+    assert not (place / "other").exists()
+
+
+def test_posteriors_that_are_read_and_asked_need_no_jax(place: Path) -> None:
+    assert lines(PYTHON, "run/posterior.nc") == [[], ["jax", "numpyro"]]

@@ -1,0 +1,93 @@
+"""What models predict from NumPy's arrays, against the distributions that they make and against integrals."""
+
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from relpref.data import Comparisons
+from relpref.likelihoods import Logistic, Probit
+from relpref.likelihoods.chances import expected_sigmoid
+
+_RNG = np.random.default_rng(2)
+SIZE = 24
+MEANS = np.r_[-40.0, 40, 0, _RNG.normal(0, 3, SIZE - 3)]
+VARIANCES = np.r_[0.0, 900, 0, np.exp(_RNG.uniform(-5, 6, SIZE - 3))]
+COLUMNS: dict[str, Any] = {
+    "tie": np.zeros(SIZE, bool),
+    "strength": np.ones(SIZE, np.int32),
+    "probability": np.full(SIZE, 0.5),
+    "rater": np.tile([0, 1, 2], SIZE // 3).astype(np.int32),
+    "shown_first": np.tile([0, 1, -1, 1], SIZE // 4).astype(np.int8),
+}
+PARAMETERS = {
+    "lapse": np.float64(0.07),
+    "tie_margin": np.float64(0.4),
+    "strength_steps": np.array([0.3, 0.8]),
+    "soft_noise": np.float64(0.6),
+    "rater_noise": np.array([1.0, 0.5, 2.0]),
+    "position_bias": np.float64(0.3),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "columns"),
+    [
+        *(
+            (Probit(lapse), columns)
+            for lapse in (False, True)
+            for columns in ("", "rater shown_first", "tie")
+        ),
+        (Probit(), "strength rater"),
+        (Probit(True), "tie strength rater shown_first"),
+        (Probit(True), "strength"),
+        (Probit(), "probability"),
+        (Probit(), "probability rater shown_first"),
+        *((Logistic(lapse), columns) for lapse in (False, True) for columns in ("", "rater shown_first")),
+    ],
+    ids=str,
+)
+def test_a_model_predicts_what_its_distribution_does(model: Any, columns: str) -> None:
+    first = np.zeros(SIZE, np.int32)
+    given = {name: COLUMNS[name] for name in columns.split()}
+    strengths = 3 if "strength" in columns else 1
+    raters = ("x", "y", "z") if "rater" in columns else ()
+    answers = Comparisons(first, first + 1, np.ones(SIZE), **given, raters=raters, strengths=strengths)
+    sites = model.sites(answers)
+    assert sites == list(model.parameters(answers))
+    parameters = {name: PARAMETERS[name] for name in sites}
+    found = model.predict(answers, MEANS, VARIANCES, **parameters)
+    with jax.enable_x64(True):
+        made = model(jnp.asarray(MEANS), answers, **{name: jnp.asarray(v) for name, v in parameters.items()})
+        expected = made.predict(jnp.asarray(MEANS), jnp.asarray(VARIANCES))
+    for name in expected:
+        np.testing.assert_allclose(found[name], np.asarray(expected[name]), rtol=1e-9, atol=1e-10)
+    if "tie" not in expected:
+        np.testing.assert_allclose(found.get("tie", 0.0), 0.0, atol=1e-15)
+    assert all(isinstance(value, np.ndarray) and value.dtype == np.float64 for value in found.values())
+
+
+def test_an_expected_sigmoid() -> None:
+    means, variances = (
+        value.ravel()
+        for value in np.meshgrid([-30.0, -4, -0.5, 0, 2, 9, 60], [0.0, 0.01, 2, 30, 48.9, 49.1, 400, 1e4])
+    )
+    found = expected_sigmoid(means, variances)
+    for mean, variance, value in zip(means, variances, found, strict=True):
+        expected = special.expit(mean)
+        if variance:
+            sd = np.sqrt(variance)
+            ends = np.unique(
+                np.clip([-40.0, 0, 40, mean, mean - 10 * sd, mean + 10 * sd], mean - 10 * sd, mean + 10 * sd)
+            )
+            expected = sum(
+                integrate.quad(lambda z: special.expit(z) * stats.norm.pdf(z, mean, sd), a, b, epsabs=1e-14)[
+                    0
+                ]
+                for a, b in pairwise(ends)
+            )
+        assert value == pytest.approx(expected, abs=1e-11), (mean, variance)
