@@ -56,7 +56,9 @@ def test_a_model_predicts_what_its_distribution_does(model: Any, columns: str) -
     given = {name: COLUMNS[name] for name in columns.split()}
     strengths = 3 if "strength" in columns else 1
     raters = ("x", "y", "z") if "rater" in columns else ()
-    answers = Comparisons(first, first + 1, np.ones(SIZE, np.int32), **given, raters=raters, strengths=strengths)
+    answers = Comparisons(
+        first, first + 1, np.ones(SIZE, np.int32), **given, raters=raters, strengths=strengths
+    )
     sites = model.sites(answers)
     assert sites == list(model.parameters(answers))
     parameters = {name: PARAMETERS[name] for name in sites}
