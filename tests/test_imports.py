@@ -34,6 +34,7 @@ LEVEL = {
 }
 OPEN = (
     "_version",
+    "compiled",
     "description",
     "errors",
     "files",

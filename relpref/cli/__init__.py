@@ -4,10 +4,7 @@ Exit codes: 0; 1 if the inference failed; 2 for input or storage that cannot be 
 stderr. What a command found out goes to stdout, with ``--json`` as exactly one JSON document. Nothing is written when a
 command fails.
 
-The program keeps what JAX compiled in ``$XDG_CACHE_HOME/relpref/jax`` (``~/.cache/relpref/jax``), so that the second fit of tables
-of the same size starts sooner. ``RELPREF_CACHE=off`` switches that off, ``RELPREF_CACHE=/some/folder`` puts it elsewhere; the
-folder can be deleted at any time. OpenBLAS is held to one thread; ``OPENBLAS_NUM_THREADS`` says otherwise. Importing relpref does
-none of this.
+OpenBLAS is held to one thread; ``OPENBLAS_NUM_THREADS`` says otherwise. Importing relpref does nothing of the kind.
 """
 
 from relpref.cli.entry import main

@@ -1,15 +1,12 @@
 """Runs a command and turns whatever happens into an exit code."""
 
-import hashlib
 import os
-import platform
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 from relpref.cli.parser import parse
@@ -25,8 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        By default those of the program. Only then is the process set up as that of a program: compiled code is cached, OpenBLAS
-        works in one thread, and characters that a terminal cannot show are escaped.
+        By default those of the program. Only then is the process set up as that of a program: OpenBLAS works in
+        one thread, and characters that a terminal cannot show are escaped.
     """
     try:
         try:
@@ -63,7 +60,6 @@ def _fail(code: int, message: str) -> int:
 
 def _set_up() -> None:
     hear_interrupts()
-    keep_compiled_code()
     # OpenBLAS does the Cholesky factors. Its threads wait for each other without sleeping: up to a thousand items two of them
     # are no faster than one on idle processors, and take three times as long where others work, too. JAX keeps its own threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -107,64 +103,3 @@ def hear_interrupts() -> None:
         again.start()
 
     sys.unraisablehook = remember
-
-
-SETTING = "RELPREF_CACHE"
-_JAX_SETTING = "JAX_COMPILATION_CACHE_DIR"
-_MOST_BYTES = 500_000_000
-
-
-def keep_compiled_code() -> None:
-    """Switch JAX's persistent compilation cache on, unless the user said ``RELPREF_CACHE=off`` or the folder cannot be used."""
-    folder = cache_folder()
-    if folder is None or _JAX_SETTING in os.environ:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    if not os.access(folder, os.W_OK | os.X_OK | os.R_OK):
-        return
-    _shrink(folder)
-    # Settings by environment variables: JAX reads them when it is imported, which a command may not need.
-    os.environ[_JAX_SETTING] = str(folder)
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-    warnings.filterwarnings("ignore", message=".*persistent compilation cache.*")
-
-
-def cache_folder() -> Path | None:
-    """The folder of the cache; None where it is switched off or the user has no home."""
-    setting = os.environ.get(SETTING, "").strip()
-    if setting.lower() in ("off", "0", "no", "false"):
-        return None
-    if setting:
-        return Path(setting).absolute() / _processor()
-    # A relative XDG_CACHE_HOME is to be ignored (XDG base directory specification).
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute():
-        try:
-            base = Path.home() / ".cache"
-        except RuntimeError:
-            return None
-    return base / "relpref" / "jax" / _processor()
-
-
-def _processor() -> str:
-    """A name for this kind of processor: a home may be shared by machines that cannot run each other's code."""
-    features = ""
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # of Linux
-        features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:12]
-
-
-def _shrink(folder: Path) -> None:
-    """Delete the oldest entries of a cache that has grown too large."""
-    with suppress(OSError):  # another process was faster
-        entries = [(entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder)]
-        size = sum(entry[1] for entry in entries)
-        for _, own, path in sorted(entries):
-            if size <= _MOST_BYTES:
-                return
-            os.unlink(path)
-            size -= own

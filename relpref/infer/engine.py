@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from relpref.compiled import float64
 from relpref.description import Description
 from relpref.errors import ClusterError, DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.assemble import assemble, positive_definite, prior_notes, thinned
@@ -89,7 +90,7 @@ def computing(engine: str, *given: Any) -> Iterator[None]:
             "jax.grad; relpref.infer.fit_many fits many data sets"
         )
     _KEPT.note(tuple(leaf.shape for leaf in leaves if hasattr(leaf, "shape")))
-    with jax.enable_x64(True):
+    with float64():
         yield
 
 

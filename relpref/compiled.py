@@ -1,0 +1,192 @@
+"""What JAX compiles for the package is kept on disk, so that the next process need not compile it again.
+
+The folder is ``relpref`` in the user's folder of caches: ``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches`` on macOS, ``%LOCALAPPDATA%``
+on Windows. ``RELPREF_CACHE=off`` switches it off, ``RELPREF_CACHE=/some/folder`` puts it elsewhere, and it can be deleted at any time.
+Where the user has configured JAX's own cache, that one is used and this one is not.
+
+Entries are code that runs: the folder must be the user's and closed to others, or it is not used. JAX's configuration stays as it
+is. Nothing public of JAX keeps what some calls compile and nothing else, so `kept` is the one place that looks at its private state; where
+that has changed, and wherever a folder cannot be used, everything is compiled as if there was no cache.
+"""
+
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jax
+from jaxlib.version import __version__ as jaxlib_version
+
+from relpref.limits import MAX_COMPILED_BYTES
+
+_jax: Any = None
+_least_seconds: Any = None
+with suppress(ImportError):
+    _jax = import_module("jax._src.compilation_cache")
+    _least_seconds = getattr(import_module("jax._src.config"), "persistent_cache_min_compile_time_secs", None)
+
+SETTING = "RELPREF_CACHE"
+_DIGEST_BYTES = 16
+_PREFIX = "jax-"  # of names of folders
+_lock = threading.Lock()
+_thread = threading.local()  # ``inside``: whether this thread is in `kept`
+_threads = 0  # that are in `kept`
+
+
+@contextmanager
+def float64() -> Iterator[None]:
+    """Compute in float64, and keep what is compiled."""
+    with kept(), jax.enable_x64(True):
+        yield
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Keep what this thread compiles, and look up what was kept."""
+    global _threads
+    if _inside() or not _install():
+        yield
+        return
+    _thread.inside = True
+    try:
+        with _least_seconds(0.0):
+            yield
+    finally:
+        _thread.inside = False
+        with _lock:
+            _threads -= 1
+            if not _threads and isinstance(_jax._cache, Entries):
+                _jax._cache = None  # the next one is made from the user's configuration
+
+
+def _inside() -> bool:
+    return getattr(_thread, "inside", False)
+
+
+def _install() -> bool:
+    """Put our entries where JAX looks for its cache, unless the user has one; whether they are there."""
+    global _threads
+    if not hasattr(_jax, "_cache") or _least_seconds is None or jax.config.values.get("jax_compilation_cache_dir"):
+        return False
+    folder = _usable(cache_folder())
+    if folder is None:
+        return False
+    with _lock:
+        if _jax._cache is None:
+            _jax._cache = Entries(folder)
+        elif not isinstance(_jax._cache, Entries):
+            return False
+        _threads += 1
+    return True
+
+
+class Entries:
+    """Files of a folder, as what JAX calls a cache: those used last stay, and nothing that goes wrong with one is an error."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder  # JAX's name
+        self._written = MAX_COMPILED_BYTES  # since the size of the folder was looked at
+
+    def get(self, key: str) -> bytes | None:
+        """What was put there, if it is whole."""
+        if not _inside():
+            return None  # somebody else's thread compiles meanwhile
+        file = self._path / key
+        with suppress(OSError):
+            content = file.read_bytes()
+            value = content[_DIGEST_BYTES:]
+            if _digest(value) == content[:_DIGEST_BYTES]:
+                os.utime(file)
+                return value
+        return None
+
+    def put(self, key: str, value: bytes) -> None:
+        """Write an entry, or write it anew where it was of no use."""
+        if not _inside():
+            return
+        with suppress(OSError):
+            self._written += len(value)
+            if self._written > MAX_COMPILED_BYTES / 10:
+                shrink(self._path)
+                self._written = 0
+            handle, part = tempfile.mkstemp(prefix=".", dir=self._path)
+            try:
+                with open(handle, "wb") as file:
+                    file.write(_digest(value) + value)
+                os.replace(part, self._path / key)
+            except OSError:
+                os.unlink(part)
+
+
+def _digest(value: bytes) -> bytes:
+    return hashlib.blake2b(value, digest_size=_DIGEST_BYTES).digest()
+
+
+def shrink(folder: Path) -> None:
+    """Delete the entries used longest ago, those of other versions and processors among them, until there is room for more."""
+    entries = []
+    for other in folder.parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another process was faster
+            for entry in os.scandir(other):
+                known = entry.stat(follow_symlinks=False)
+                entries.append((known.st_mtime, known.st_size, entry.path))
+    size = sum(entry[1] for entry in entries)
+    for _, own, path in sorted(entries):
+        if size <= 0.8 * MAX_COMPILED_BYTES:
+            return
+        with suppress(OSError):
+            os.unlink(path)
+        size -= own
+
+
+def cache_folder() -> Path | None:
+    """The folder of the cache; None where it is switched off or the user has no home."""
+    setting = os.environ.get(SETTING, "").strip()
+    if setting.lower() in ("off", "0", "no", "false"):
+        return None
+    base = Path(setting).absolute() if setting else _user_caches()
+    return None if base is None else base / _name()
+
+
+def _user_caches() -> Path | None:
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not home.is_absolute():  # a relative one is to be ignored (XDG base directory specification)
+        try:
+            home = Path.home() / (".cache" if sys.platform != "darwin" else "Library/Caches")
+        except RuntimeError:
+            return None
+        if sys.platform == "win32":
+            home = Path(os.environ.get("LOCALAPPDATA", home))
+    return home / "relpref"
+
+
+@lru_cache(maxsize=1)
+def _name() -> str:
+    """A folder for these versions and this kind of processor: a home may be shared by machines that cannot run each other's code."""
+    features = ""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # of Linux
+        features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    kind = f"{jaxlib_version} {platform.machine()} {platform.processor()} {features}"
+    return f"{_PREFIX}{jax.__version__}-{hashlib.sha256(kind.encode()).hexdigest()[:12]}"
+
+
+def _usable(folder: Path | None) -> Path | None:
+    """The folder, made where it does not exist; None if others could write into it, or nobody can."""
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = folder.stat()
+    except OSError:
+        return None
+    if hasattr(os, "geteuid") and (known.st_uid != os.geteuid() or known.st_mode & 0o077):
+        return None
+    return folder if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else None
