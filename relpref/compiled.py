@@ -18,20 +18,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import jax
-from jaxlib.version import __version__ as jaxlib_version
+from typing import Any, NamedTuple
 
 from relpref.limits import MAX_COMPILED_BYTES
-
-_jax: Any = None
-_least_seconds: Any = None
-with suppress(ImportError):
-    _jax = import_module("jax._src.compilation_cache")
-    _least_seconds = getattr(import_module("jax._src.config"), "persistent_cache_min_compile_time_secs", None)
 
 SETTING = "RELPREF_CACHE"
 _DIGEST_BYTES = 16
@@ -39,11 +29,14 @@ _PREFIX = "jax-"  # of names of folders
 _lock = threading.Lock()
 _thread = threading.local()  # ``inside``: whether this thread is in `kept`
 _threads = 0  # that are in `kept`
+_entries: "Entries | None" = None  # that they share
 
 
 @contextmanager
 def float64() -> Iterator[None]:
     """Compute in float64, and keep what is compiled."""
+    import jax  # not before it is needed: who reads this module may need none of it
+
     with kept(), jax.enable_x64(True):
         yield
 
@@ -52,37 +45,56 @@ def float64() -> Iterator[None]:
 def kept() -> Iterator[None]:
     """Keep what this thread compiles, and look up what was kept."""
     global _threads
-    if _inside() or not _install():
+    private = None if _inside() else _private()
+    if private is None or not _install(private):
         yield
         return
     _thread.inside = True
     try:
-        with _least_seconds(0.0):
+        with private.config.persistent_cache_min_compile_time_secs(0.0):  # a fit has twenty small functions
             yield
     finally:
         _thread.inside = False
         with _lock:
             _threads -= 1
-            if not _threads and isinstance(_jax._cache, Entries):
-                _jax._cache = None  # the next one is made from the user's configuration
+            if not _threads and private.cache._cache is _entries:
+                private.cache._cache = None  # JAX makes the next one from the user's configuration
+
+
+class Private(NamedTuple):
+    """JAX's modules."""
+
+    cache: Any
+    config: Any
+
+
+@lru_cache(maxsize=1)
+def _private() -> Private | None:
+    """None where what is wanted of them is no longer there."""
+    try:
+        from jax._src import compilation_cache, config
+    except ImportError:
+        return None
+    wanted = hasattr(compilation_cache, "_cache"), hasattr(config, "persistent_cache_min_compile_time_secs")
+    return Private(compilation_cache, config) if all(wanted) else None
 
 
 def _inside() -> bool:
     return getattr(_thread, "inside", False)
 
 
-def _install() -> bool:
+def _install(private: Private) -> bool:
     """Put our entries where JAX looks for its cache, unless the user has one; whether they are there."""
-    global _threads
-    if not hasattr(_jax, "_cache") or _least_seconds is None or jax.config.values.get("jax_compilation_cache_dir"):
-        return False
-    folder = _usable(cache_folder())
+    global _threads, _entries
+    import jax
+
+    folder = None if getattr(jax.config, "jax_compilation_cache_dir", None) else _usable(cache_folder())
     if folder is None:
         return False
     with _lock:
-        if _jax._cache is None:
-            _jax._cache = Entries(folder)
-        elif not isinstance(_jax._cache, Entries):
+        if private.cache._cache is None:
+            private.cache._cache = _entries = Entries(folder)
+        elif private.cache._cache is not _entries:
             return False
         _threads += 1
     return True
@@ -171,6 +183,9 @@ def _user_caches() -> Path | None:
 @lru_cache(maxsize=1)
 def _name() -> str:
     """A folder for these versions and this kind of processor: a home may be shared by machines that cannot run each other's code."""
+    import jax
+    from jaxlib.version import __version__ as jaxlib_version
+
     features = ""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:  # of Linux
         features = next((line for line in lines if line.startswith(("flags", "Features"))), "")

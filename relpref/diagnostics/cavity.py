@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from scipy import sparse
 
+from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.evidence import known_sites
 from relpref.infer.program import Observation, Program, Reading, Values
@@ -94,7 +95,7 @@ class Question:
         draws = {n: v for n, v in posterior.hyperparameter_draws.items() if n not in values}
         held = {n: v for n, v in posterior.hyperparameters.items() if n not in draws}
         fixed = {name: np.asarray(value) for name, value in (held | values).items()}
-        with jax.enable_x64(True):
+        with float64():
             first = {**fixed, **{name: value[0] for name, value in draws.items()}}
             program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
             self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
@@ -116,7 +117,7 @@ class Question:
         """Ask every component, weighted row by row, shape (K, m), or as in the posterior."""
         if weights is None:
             weights = np.repeat(self.weights[:, None], self.components.precision.shape[1], axis=1)
-        with jax.enable_x64(True):
+        with float64():
             found = _ask(self._program, self._classes, self.components, weights)
         return Predictive(*map(np.asarray, found))
 
@@ -133,7 +134,7 @@ class Question:
             rows = np.repeat(np.arange(len(columns)), 2)
             shape = len(columns), program.layout.num_latents
             return sparse.csr_array((entries.ravel(), (rows, columns.ravel())), shape=shape)
-        with jax.enable_x64(True):
+        with float64():
             return np.asarray(_projection(program.at({n: jnp.asarray(v[0]) for n, v in moving.items()})))
 
 

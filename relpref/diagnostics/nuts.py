@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
+from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.arrays import counted
 from relpref.diagnostics.certificate import called, comparison, off
@@ -148,7 +149,7 @@ def check(
         covariance = weight * covariance + (1 - weight) * np.diag(np.diagonal(covariance))
     near = GaussianBelief(belief.mean(), covariance)
     settings: dict[str, Any] = {"draws": draws, "chains": chains, "warmup": warmup}
-    with jax.enable_x64(True):
+    with float64():
         nuts = sample(posterior, chosen, near, free, rng_key, **settings, progress_bar=progress_bar)
     return _compared(posterior, chosen, belief, nuts, note)
 

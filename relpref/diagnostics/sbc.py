@@ -17,6 +17,7 @@ import pandas as pd
 from jax import Array
 from numpyro import handlers
 
+from relpref.compiled import float64
 from relpref.data import PreferenceData, RelationData
 from relpref.diagnostics.calibration import Calibration
 from relpref.diagnostics.simulation import (
@@ -149,7 +150,7 @@ def _sampled(
 ) -> Posterior:
     """By numpyro's NUTS, or by its SVI with a normal guide for every entry by itself."""
     call, arrays = Call.split(questions.program, questions.args, questions.kwargs)
-    with jax.enable_x64(True), running:  # the samplers run the program by themselves
+    with float64(), running:  # the samplers run the program by themselves
         run = _nuts if engine == "nuts" else _svi
         samples, result = run(call, (arrays, {**answers, **given}), key, **options)
         samples = {name: np.asarray(value) for name, value in samples.items()}
@@ -300,7 +301,7 @@ def calibrate(
         called = f"{engine.__module__}.{engine.__qualname__}"  # type: ignore[union-attr]
     what = getattr(inner, "__name__", type(inner).__name__)
     name = f"{what}, {called}, hyperparameters {_WORDS[hyperparameters]}"
-    with jax.enable_x64(True):
+    with float64():
         if fixed:
             known = broadcast_fixed(Call.split(program, args, kwargs)[0], dict(fixed))
             program, args = Known(program), (known, *args)
@@ -346,7 +347,7 @@ class _Simulator:
     def __call__(self, start: int) -> list[dict[str, Any]]:
         """The block of simulations that begins there."""
         numbers = range(start, start + self.size)
-        with jax.enable_x64(True):
+        with float64():
             root = jax.random.wrap_key_data(jnp.asarray(self.key, np.uint32))
             keys = jax.vmap(lambda number: jax.random.fold_in(root, number))(np.asarray(numbers))
             if self.together:
@@ -363,7 +364,7 @@ class _Simulator:
         return Asked(self.questions, self.quantity, truth, self.quantity.pick(rng), rng)
 
     def _one(self, number: int, key: Array) -> dict[str, Any]:
-        with jax.enable_x64(True):
+        with float64():
             asked = self._asked(number, self.questions.draw(key[None]).one(0))
         fit: Any
         options = (self.hyperparameters, self.options, self.questions, asked.truth)
@@ -372,7 +373,7 @@ class _Simulator:
         true = self._scalars(asked.truth.hyperparameters) if averaged else {}
         pits: dict[str, Any] = dict.fromkeys([self.quantity.name, *true])
         if fit is not None:
-            with jax.enable_x64(True):
+            with float64():
                 pits[self.quantity.name] = asked.below(fit)
             draws = self._scalars(fit.hyperparameter_draws) if averaged else {}
             for title, values in draws.items():

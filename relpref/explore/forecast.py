@@ -12,6 +12,7 @@ from jax import Array
 from jax.scipy.special import entr
 from numpy.typing import NDArray
 
+from relpref.compiled import float64
 from relpref.data import Comparisons
 from relpref.likelihoods import AnswerModel, Comparison, TiltedMoments
 from relpref.limits import MAX_PAIRS_AT_ONCE
@@ -180,7 +181,7 @@ class Answers:
     def _in_blocks(self, function: Callable[..., Any], mean: Floats, variance: Floats) -> Iterator[Any]:
         """What a compiled function of means and variances returns, of any number of them."""
         parts = []
-        with jax.enable_x64(True):
+        with float64():
             for start in range(0, len(mean), _BLOCK):
                 size = min(_BLOCK, len(mean) - start)
                 block = np.zeros((2, _BLOCK))
@@ -192,7 +193,7 @@ class Answers:
     @cached_property
     def _noise(self) -> tuple[float, float, bool]:
         """Scale of the noise, the outermost threshold between outcomes, and whether the answer is a Gaussian report."""
-        with jax.enable_x64(True):
+        with float64():
             scale, outermost, is_report = _noise(self.model, self.asked, dict(self.parameters))
         return float(scale), float(outermost), bool(is_report)
 

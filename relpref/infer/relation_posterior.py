@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from scipy.special import ndtr
 
+from relpref.compiled import float64
 from relpref.data import PreferenceData, RelationData
 from relpref.data.relation_data import Symmetry
 from relpref.errors import DataError, StorageError, renamed_keywords
@@ -244,7 +245,7 @@ class RelationPosterior(PosteriorBase):
 
     def log_likelihood(self, scores: Floats, labels: Floats) -> Floats:
         """Log density of labels (l,) of one conditioning node at scores (..., l), one by one; with the ranking loss given the others."""
-        with jax.enable_x64(True):
+        with float64():
             noise = np.sqrt(self.label_variance)
             if self.loss == "regression":
                 return np.asarray(dist.Normal(scores, noise).log_prob(labels))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from relpref.compiled import float64
 from relpref.infer.program import Call, Layout, Values
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap
@@ -16,7 +17,7 @@ def replicates(
     origin: Any, draws: dict[str, Any], seed: int
 ) -> tuple[dict[str, Any], dict[str, list[str]], tuple[Any, Any, Any]]:
     """Draws of all sites in the program's shapes, the plates that these lie in, and what `answers` says at each draw."""
-    with jax.enable_x64(True):
+    with float64():
         program = origin.read()
         call, arrays, layout = program.call, program.arrays, program.layout
         draws = draws | {name: draws[name].reshape(-1, *shape) for name, shape in layout.latents}

@@ -16,6 +16,7 @@ import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
 
+from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
 from relpref.infer.large.problem import answered
 from relpref.infer.program import Program, Values
@@ -173,11 +174,11 @@ def weighted_draws(
     """Twice as many draws each time, until 16 times ``num_samples`` or as many as there is memory for."""
     most = MAX_NUMBERS_OF_DRAWS // max(posterior.belief.size, 1)
     parts: list[tuple[Floats, Floats]] = []
-    with jax.enable_x64(True):
+    with float64():
         proposals = list(_proposals(posterior))
     each = 2 * -(-num_samples // (2 * len(proposals)))  # pairs
     for rounds in _ROUNDS:
-        with jax.enable_x64(True):
+        with float64():
             for _ in range(rounds):
                 for target, belief, log_scale, _ in proposals:
                     draws, log_weights = target.weigh(belief, each, rng, wider)

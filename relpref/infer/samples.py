@@ -13,6 +13,7 @@ from jax import Array
 from numpyro import handlers
 from numpyro.infer.reparam import Reparam
 
+from relpref.compiled import float64
 from relpref.errors import DataError
 from relpref.infer.assemble import choose
 from relpref.infer.program import MATRICES, Call, Layout, Model, Values, gaussian_parts
@@ -99,7 +100,7 @@ def from_samples(
     not move. Where that does not fit into memory, and the sites were not sampled whitened, the posterior has no parts.
     """
     told = {name: np.asarray(value, np.float64) for name, value in (extra_fields or {}).items()}
-    with jax.enable_x64(True):
+    with float64():
         origin = Origin(program, args, kwargs)
         given = origin.read()
         call, arrays, layout = given.call, given.arrays, given.layout

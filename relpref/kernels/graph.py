@@ -17,6 +17,7 @@ from jax.scipy.linalg import solve_triangular
 from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
+from relpref.compiled import float64
 from relpref.data import Graph, ScaleReference
 from relpref.data.padding import allows_padding
 from relpref.description import Description
@@ -173,7 +174,7 @@ class AttributeCovariance(KernelCovariance):
         compiled = jax.jit(cross)
 
         def some(rows: Floats, columns: Floats) -> Floats:
-            with jax.enable_x64(True):
+            with float64():
                 found = compiled(_filled(rows), _filled(columns), **self.values)
                 return np.asarray(found)[: len(rows), : len(columns)]
 

@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from relpref.compiled import float64
 from relpref.data import Rankings
 from relpref.data.arrays import shown
 from relpref.data.ranking_tables import generator
@@ -154,7 +155,7 @@ def _now() -> Iterator[None]:
     """Compute in float64, and at once, also where what is known stands beside what is traced."""
     # Only there, because at compile time JAX computes every constant of a function by itself.
     beside = jax.ensure_compile_time_eval() if traced(jnp.zeros(())) else nullcontext()
-    with beside, jax.enable_x64(True):
+    with beside, float64():
         yield
 
 

@@ -14,6 +14,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import ArrayLike
 
+from relpref.compiled import float64
 from relpref.errors import DataError, RelprefError
 from relpref.linalg.cg import CGResult, Floats, block_cg, check_finite
 from relpref.linalg.graph_solver import LaplacianSolver, Positions, Solution
@@ -110,7 +111,7 @@ class Shards:
         """Double precision, and a RelprefError that says what happened where one of several processes is lost."""
         processes = len({device.process_index for device in self.mesh.devices.flat})
         try:
-            with jax.enable_x64(True):
+            with float64():
                 yield
         except jax.errors.JaxRuntimeError as error:
             if processes == 1:
@@ -260,7 +261,7 @@ class ShardedEdges:
         self._system = _System(shards, _SIGN.get(swap, 0.0), centred)
         share = np.zeros((block * shards.count, 1))
         share[:p, 0] = 1.0 / np.maximum(np.bincount(rows, minlength=p), 1)
-        with jax.enable_x64(True):
+        with float64():
             self._operands = _Operands(
                 shards.place_matrix(left),
                 None if right is left else shards.place_matrix(right),
@@ -362,7 +363,7 @@ class ShardedLaplacian(LaplacianSolver):
         filled = -entries.nnz % shards.count
         links = (np.pad(part, (0, filled)) for part in (*entries.coords, entries.data))
         component = np.repeat(np.arange(len(sizes)), sizes)
-        with jax.enable_x64(True):
+        with float64():
             spread = [shards.place_values(part) for part in links]
             whole = [shards.place_values(part, spread=False) for part in (component, 1.0 / sizes[:, None])]
             self._links = _Links(*spread, *whole)

@@ -11,6 +11,7 @@ import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
 
+from relpref.compiled import float64
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Layout, Values
@@ -141,7 +142,7 @@ class ClassPosterior(Posterior):
         for start in range(0, number, size):
             rows = np.minimum(np.arange(start, start + size), number - 1)
             origin = self.origin.with_argument(self.data, asked[rows])
-            with jax.enable_x64(True):
+            with float64():
                 call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
                 fixed = {n: jnp.asarray(v) for n, v in self.hyperparameters.items() if n not in draws}
                 some = _decisions(call, layout, arrays, fixed, draws, belief.locations, belief.scales)

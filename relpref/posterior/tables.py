@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.arrays import listed, nearest, shown
 from relpref.errors import DataError, UnknownLabelError
@@ -65,11 +66,9 @@ def expectations(
     predict = getattr(model, "predict", None)
     expected: dict[str, Any] = {}
     if predict is None:
-        import jax
-
         from relpref.likelihoods.comparison import predicted
 
-        with jax.enable_x64(True):
+        with float64():
             expected = predicted(model, asked, parameters, gaps.means, gaps.variances, gaps.weights)
     else:
         for at, weight in enumerate(gaps.weights):

@@ -14,6 +14,7 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
 from relpref.data.padding import padded_answers
@@ -308,7 +309,7 @@ def match(
     """One answer's site, shape (2, K), whose cavity is the gap's N(mean, variance) (XPGP section 4.1), and its log probability."""
     columns: dict[str, Any] = {name: column[row : row + 1] for name, column in answers.columns.items()}
     one, own = of_one_rater(replace(answers, **columns), parameters)
-    with jax.enable_x64(True):
+    with float64():
         sites, log_probability = _matched(model, one, own, *(value[:, None] for value in gap))
         return np.stack(sites)[:, :, 0], np.asarray(log_probability)[:, 0]
 
@@ -337,7 +338,7 @@ def quick_error(
         return np.inf
     with_room = padded_answers(answers)
     spare = (0, len(with_room.winner) - len(mean))
-    with jax.enable_x64(True):
+    with float64():
         alone = {name: np.asarray(value)[None] for name, value in parameters.items()}
         after, _ = _matched(model, with_room, alone, *(np.pad(each, spare)[None] for each in cavity))
         stiffer = count * (np.asarray(after.precision)[0, : len(mean)] - precision)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 import pandas as pd
 
+from relpref.compiled import float64
 from relpref.diagnostics import Certificate, HeldOut, certify, influence, leave_one_out, raters
 from relpref.errors import RelprefError
 from relpref.infer import Posterior
@@ -71,7 +71,7 @@ class Checked:
         refused = self._refused(_MOST_CERTIFIED, answers=False) if single else "the prior is a mixture"
 
         def centred() -> Floats:
-            with jax.enable_x64(True):
+            with float64():
                 root = Target.of(posterior, dict(posterior.hyperparameters)).root
             return np.sqrt(np.square(root - root.mean(axis=0)).sum(axis=1))
 

@@ -12,6 +12,7 @@ import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
 
+from relpref.compiled import float64
 from relpref.data import RelationData
 from relpref.data.relation_data import SIGN, RelationValues, Symmetry
 from relpref.errors import UnsupportedProgramError
@@ -289,7 +290,7 @@ class ProgramKernel:
         table = pd.DataFrame(attributes, columns=list(domain.attribute_names), index=labels)
         extended = data.extended(**{"nodes": None, "objects": None, self.side: table})
         origin = self.origin.with_argument(data, extended)
-        with jax.enable_x64(True):
+        with float64():
             call, arrays = Call.split(origin.program, origin.args, origin.kwargs)
             scores = jnp.zeros(extended.values.shape[0] * extended.values.shape[1])
             sites = call.trace(arrays, {**self.values, self.field: scores})

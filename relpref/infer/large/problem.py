@@ -13,6 +13,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from numpyro.primitives import Messenger
 
+from relpref.compiled import float64
 from relpref.data import PreferenceData
 from relpref.data.preference import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
@@ -399,7 +400,7 @@ def answered(posterior: Asked) -> Asked:
             "answers about fewer (data.select_comparisons), or look at beliefs alone, without answers: posterior.about(labels)"
         )
     problem = LargeProblem.of(origin.program, origin.args, origin.kwargs)
-    with jax.enable_x64(True):
+    with float64():
         reading = problem.read(problem.known(posterior.hyperparameters))
         blocks = reading.blocks(positions)
     program, args, kwargs = problem.reduced(positions, blocks)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from relpref.compiled import float64
 from relpref.errors import InferenceError
 from relpref.infer.evidence import log_evidence_of_sites
 from relpref.infer.large.sparse import Latents, SparsePosterior, SparseSpace
@@ -119,7 +120,7 @@ def fit(
     method = "factorised" if exact else "sampled"
     nan = float("nan")
     ended = SparseFit(Sites(rows, rows), items, items, names, rows, rows, rows, nan, nan, None, method)
-    with jax.enable_x64(True):
+    with float64():
         noise, no_map = None, None  # type: Any, Any
 
         def on_host(mean: Floats, variance: Floats) -> TiltedMoments:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
+from relpref.compiled import float64
 from relpref.errors import StorageError
 from relpref.infer.large.covariance import Conditioned, ImplicitBelief, Unknown
 from relpref.infer.large.fit import low_rank_parts
@@ -25,7 +25,7 @@ def implicit_belief(arrays: Mapping[str, Any], posterior: UtilityPosterior) -> I
         projection = sparse_matrix(arrays, group, (len(weights), len(touched)))
     if origin is None:
         return ImplicitBelief(location, Forgotten(len(location)))
-    with jax.enable_x64(True):
+    with float64():
         values = {name: np.asarray(v, dtype=np.float64) for name, v in posterior.hyperparameters.items()}
         reading = LargeProblem.of(origin.program, origin.args, origin.kwargs).read(values)
         if group == "dual/":
