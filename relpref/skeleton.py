@@ -8,6 +8,8 @@ from typing import Any, Self
 import jax
 import numpy as np
 
+from relpref.compiled import float64
+
 _ARRAYS = (np.ndarray, np.generic, jax.Array)
 
 
@@ -49,7 +51,7 @@ def evaluated(function: Callable[..., Any], *args: Any) -> Any:
     object from call to call.
     """
     skeleton, arrays = Skeleton.split(args)
-    with jax.enable_x64(True):
+    with float64():
         try:
             hash(skeleton)
         except TypeError:  # somebody's own kernel

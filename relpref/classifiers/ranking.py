@@ -5,13 +5,13 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple, Self
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from relpref.classifiers.base import WARN_VARIANCE_SHARE, GPClassifier
+from relpref.compiled import float64
 from relpref.data import PreferenceData, Rankings
 from relpref.data.arrays import shown
 from relpref.errors import DataError, renamed_keywords
@@ -308,7 +308,7 @@ class CutFeatures(RankingTransformer):
 
     def _learn(self, X: Any) -> Rankings:
         data = super()._learn(X)
-        with jax.enable_x64(True):
+        with float64():
             self.graph_: Floats = np.asarray(Cut(self.graph, self.lengthscale, keep=self.keep).weights(data))
         return data
 
