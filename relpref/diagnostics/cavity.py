@@ -6,7 +6,6 @@ normalizer of its tilted distribution there.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.evidence import known_sites
 from relpref.infer.program import Observation, Program, Reading, Values
 from relpref.infer.sites import SparseRows
+from relpref.lazy_jit import lazy_jit
 from relpref.limits import MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
@@ -157,7 +157,7 @@ def _usable(posterior: Posterior) -> Origin:
     return posterior.origin
 
 
-@partial(jax.jit, static_argnums=1)
+@lazy_jit(static_argnums=1)
 def _ask(program: Program, classes: bool, components: Components, weights: Array) -> Predictive:
     def one(part: Components, weight: Array) -> tuple[dict[str, Any], tuple[Array, Array]]:
         """What is summed over the components, each with its weight; and what is kept of each: log scores and steps."""
@@ -216,7 +216,7 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
     )
 
 
-@jax.jit
+@lazy_jit
 def _projection(program: Program) -> Array:
     return _matrix(program.read())
 

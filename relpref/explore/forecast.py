@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from relpref.compiled import float64
 from relpref.data import Comparisons
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, Comparison, TiltedMoments
 from relpref.limits import MAX_PAIRS_AT_ONCE
 from relpref.linalg import real
@@ -289,7 +290,7 @@ def shared(answers: Answers) -> Answers:
     return answers
 
 
-@partial(jax.jit, static_argnums=0)
+@lazy_jit(static_argnums=0)
 def _noise(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array]
 ) -> tuple[Array, Array, bool]:
@@ -297,7 +298,7 @@ def _noise(
     return jnp.max(distribution.scale), jnp.max(distribution.outermost), distribution.outcomes is None
 
 
-@partial(jax.jit, static_argnums=0)
+@lazy_jit(static_argnums=0)
 def _forecast(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
 ) -> Forecast:
@@ -335,7 +336,7 @@ def _of_report(distribution: Comparison, mean: Array, variance: Array) -> Foreca
     )
 
 
-@partial(jax.jit, static_argnums=0)
+@lazy_jit(static_argnums=0)
 def _information(
     model: AnswerModel, asked: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
 ) -> tuple[Array]:

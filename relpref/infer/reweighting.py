@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
+from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, InferenceError, UnsupportedProgramError
@@ -22,10 +23,10 @@ from relpref.infer.large.problem import answered
 from relpref.infer.program import Program, Values
 from relpref.infer.result import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
+from relpref.lazy_jit import lazy_jit
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
-from relpref.linalg import cholesky
 from relpref.posterior.base import Posterior
-from relpref.posterior.gaussian import Floats, GaussianBelief, generator
+from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_of
 
 MIN_DRAWS = 100  # from which a tail can be fitted
 MIN_EFFECTIVE = 100  # effective draws: below, a tail that looks light may look so by luck
@@ -79,23 +80,27 @@ class Target:
         """R with R Rᵀ = covariance, shape (n, r)."""
         return directions(self.covariance)
 
-    def weigh(
-        self, belief: GaussianBelief, number: int, rng: np.random.Generator, wider: float
-    ) -> tuple[Floats, Floats]:
-        """Pairs of antithetic draws of a Gaussian with ``wider`` sds, and their log weights, whose mean estimates the evidence.
+    def proposal(self, belief: GaussianBelief) -> tuple[Floats, Floats]:
+        """Mean and root of the covariance of a Gaussian, in coordinates w with u = location + root w, whose prior is N(0, I).
 
-        In coordinates w with u = location + root w the prior is N(0, I): directions in which it does not vary have no part in it.
+        Directions in which the prior does not vary have no part in it.
         """
         mean, covariance = whitened(self.root, belief.location - self.location, belief.scale)
-        lower = wider * np.asarray(cholesky(jnp.asarray(covariance)).lower)
+        return mean, root_of(covariance)
+
+    def weigh(
+        self, proposal: tuple[Floats, Floats], number: int, rng: np.random.Generator, wider: float
+    ) -> tuple[Floats, Floats]:
+        """Pairs of antithetic draws of a `proposal` with ``wider`` sds, and their log weights, whose mean estimates the evidence."""
+        mean, lower = proposal[0], wider * proposal[1]
         half = rng.standard_normal((number // 2, len(mean)))
         noise = np.concatenate([half, -half])
         white = mean + noise @ lower.T
         draws = self.location + white @ self.root.T
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
-        log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.sum(np.log(np.diagonal(lower)))
+        log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.linalg.slogdet(lower)[1]
         block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(self.program.layout.num_rows, 1)), number)
-        log_likelihoods = _log_likelihoods(self.program, block, jnp.asarray(draws))
+        log_likelihoods = _log_likelihoods(self.program, block, draws)
         return draws, np.asarray(log_likelihoods) + log_prior - log_proposal
 
 
@@ -113,13 +118,13 @@ def whitened(root: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Fl
     return inverse @ mean, 0.5 * (found + found.T)
 
 
-@jax.jit
+@lazy_jit
 def _prior(program: Program) -> tuple[Array, Array]:
     reading = program.read()
     return reading.location, reading.covariance.dense()
 
 
-@partial(jax.jit, static_argnums=1)
+@lazy_jit(static_argnums=1)
 def _log_likelihoods(program: Program, block: int, draws: Array) -> Array:
     return jax.lax.map(partial(log_likelihood, program), draws, batch_size=block)
 
@@ -142,7 +147,7 @@ class WeightedDraws(NamedTuple):
     log_weights: Floats  # as they are; their mean estimates the evidence, shape (s,)
     smoothed: Smoothed
     groups: NDArray[np.intp]  # from 0 on; draws of different groups are independent, shape (s,)
-    proposal: NDArray[np.intp]  # component of each draw, shape (s,)
+    component: NDArray[np.intp]  # of each draw, shape (s,)
     values: list[dict[str, Any]]  # hyperparameters of each component
 
     @property
@@ -180,25 +185,27 @@ def weighted_draws(
     for rounds in _ROUNDS:
         with float64():
             for _ in range(rounds):
-                for target, belief, log_scale, _ in proposals:
-                    draws, log_weights = target.weigh(belief, each, rng, wider)
+                for target, proposal, log_scale, _ in proposals:
+                    draws, log_weights = target.weigh(proposal, each, rng, wider)
                     parts.append((draws, log_weights - log_scale))
         draws, log_weights = (np.concatenate(part) for part in zip(*parts, strict=True))
         repeats, number = len(parts) // len(proposals), len(log_weights)
-        proposal = np.tile(np.repeat(np.arange(len(proposals)), each), repeats)
+        component = np.tile(np.repeat(np.arange(len(proposals)), each), repeats)
         # Of a mixture the draws of one component may know of one another, of a Gaussian the pairs.
         pairs = np.tile(np.arange(each // 2) % _GROUPS, 2 * repeats)
-        groups = proposal if len(proposals) > 1 else pairs
+        groups = component if len(proposals) > 1 else pairs
         values = [each[3] for each in proposals]
-        found = WeightedDraws(draws, log_weights, smoothed(log_weights), groups, proposal, values)
+        found = WeightedDraws(draws, log_weights, smoothed(log_weights), groups, component, values)
         yield found
         hopeless = float(found.smoothed.ess) / number * sum(_ROUNDS) * num_samples < MIN_EFFECTIVE
         if (hopeless and not found.reliable) or 2 * number > most:
             return
 
 
-def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, float, dict[str, Any]]]:
-    """The Gaussian, or some components of a mixture; with what is taken off their log weights, and their hyperparameters.
+def _proposals(
+    posterior: Posterior,
+) -> Iterator[tuple[Target, tuple[Floats, Floats], float, dict[str, Any]]]:
+    """Of the Gaussian, or of some components of a mixture; with what is taken off their log weights, and their hyperparameters.
 
     A mixture draws its hyperparameters θ by the weights of its components, which are p(θ) Z_q(θ) with the engine's evidence: for the
     joint posterior the weight of θ and u together is p(answers | u) p(u | θ) / (q(u | θ) Z_q(θ)).
@@ -206,19 +213,22 @@ def _proposals(posterior: Posterior) -> Iterator[tuple[Target, GaussianBelief, f
     belief: Any = posterior.belief
     if len(belief.components) == 1 and not posterior.hyperparameter_draws:
         values = dict(posterior.hyperparameters)
-        yield Target.of(posterior, values), belief.components[0], 0.0, values
+        target = Target.of(posterior, values)
+        yield target, target.proposal(belief.components[0]), 0.0, values
         return
     weights = belief.weights
     total = min(len(weights), _COMPONENTS)
     # As many places in the cumulative weights, so that each stands for the same share; a heavy component may have several.
     places = (np.arange(total) + 0.5) / total * weights.sum()
     nearest = np.minimum(np.searchsorted(np.cumsum(weights), places), len(weights) - 1)
-    target, log_evidences = None, log_evidences_of(posterior)
+    first, log_evidences = None, log_evidences_of(posterior)
     for at, times in zip(*np.unique(nearest, return_counts=True), strict=True):
         moving = {name: draws[at] for name, draws in posterior.hyperparameter_draws.items()}
         values = {**posterior.hyperparameters, **moving}
-        target = Target.of(posterior, values) if target is None else target.at(values)
-        yield target, belief.components[at], log_evidences[at] - float(np.log(times)), values
+        target = Target.of(posterior, values) if first is None else first.at(values)
+        first = first or target
+        log_scale = float(log_evidences[at] - np.log(times))
+        yield target, target.proposal(belief.components[at]), log_scale, values
 
 
 def log_evidences_of(posterior: Posterior) -> Floats:
@@ -243,30 +253,11 @@ def reweighted_moments(
     """
     # Weighted draws are at no hyperparameters of their own: a classifier's features are taken at the averages.
     held, reported = replace(posterior, hyperparameter_draws={}), posterior.reported()
-    several = []  # of the weighted and of the plain draws
-    for each in (weights, np.full(len(draws), 1 / len(draws))):
-        center = each @ draws
-        several.append(
-            (each, center, draws - center, ((each[:, None] * (draws - center)).T @ (draws - center)))
-        )
-
-    def change(left_out: Any) -> Floats:
-        """Of means, and of the logarithms of sds, without some draws; shape (2, rows)."""
-        tables = []
-        for each, center, centered, squares in several:
-            some, those = each[left_out], centered[left_out]
-            total = 1 - some.sum()
-            shift = -(some @ those) / total
-            squares = (squares - (some[:, None] * those).T @ those) / total
-            tables.append(held.reported(GaussianBelief(center + shift, squares - np.outer(shift, shift))))
-        after, before = tables
-        log_sd = [np.log(table["sd"].where(table["sd"] > 0, 1.0)) for table in tables]
-        return np.stack([after["mean"] - before["mean"], log_sd[0] - log_sd[1]])
-
-    number = int(groups.max()) + 1
-    without = np.stack([change(groups == group) for group in range(number)])
-    mean, log_sd = change(np.zeros(len(draws), bool))
-    mean_error, log_sd_error = np.sqrt((number - 1) * without.var(axis=0))
+    plain = np.full(len(draws), 1 / len(draws))
+    seen = held.seen(draws)
+    after, before = (_without_each(held, draws, seen, each, groups) for each in (weights, plain))
+    mean, log_sd = (after - before)[0]
+    mean_error, log_sd_error = np.sqrt((len(after) - 2) * (after - before)[1:].var(axis=0))
     belief: Any = posterior.belief
     if len(belief.components) > 1 and not np.ptp(belief.weights):
         # Components of equal weight are a sample, whose mean is itself known up to an error; weighted ones are the points of an
@@ -278,6 +269,35 @@ def reweighted_moments(
         mean_error = np.hypot(mean_error, np.sqrt(np.maximum(spread**2 - nothing**2, 0.0) / components))
     exact = pd.DataFrame({"mean": reported["mean"] + mean, "sd": reported["sd"] * np.exp(log_sd)})
     return exact, pd.DataFrame({"mean": mean_error, "sd": exact["sd"] * log_sd_error}, index=exact.index)
+
+
+def _without_each(
+    held: Posterior, draws: Floats, seen: Floats | None, weights: Floats, groups: NDArray[np.intp]
+) -> Floats:
+    """Means, and logarithms of sds, as reported: by all draws, and without each group of them; shape (1 + groups, 2, rows)."""
+    number = int(groups.max()) + 1
+    left = 1 - np.append(0.0, np.bincount(groups, weights, number))
+    if seen is None:
+        center = weights @ draws
+        several = [(weights[groups == group], draws[groups == group] - center) for group in range(number)]
+        nothing = np.zeros_like(center)
+        shifts = [nothing, *(-(some @ those) for some, those in several)]
+        squares = [np.multiply.outer(nothing, nothing)]
+        squares += [(some[:, None] * those).T @ those for some, those in several]
+        whole, tables = np.sum(squares, axis=0), []
+        for share, shift, square in zip(left, np.array(shifts) / left[:, None], squares, strict=True):
+            scale = (whole - square) / share - np.outer(shift, shift)
+            tables.append(held.reported(GaussianBelief(center + shift, scale)))
+        mean, sd = (np.stack([table[name] for table in tables]) for name in ("mean", "sd"))
+    else:
+        center = weights @ seen
+        values = seen - center
+        by_group = sparse.csr_array((weights, (groups, np.arange(len(draws)))), shape=(number, len(draws)))
+        first, second = by_group @ values, by_group @ np.square(values, out=values)
+        shift = -np.pad(first, ((1, 0), (0, 0))) / left[:, None]
+        variance = (second.sum(axis=0) - np.pad(second, ((1, 0), (0, 0)))) / left[:, None]
+        mean, sd = center + shift, np.sqrt(np.maximum(variance - np.square(shift), 0.0))
+    return np.stack([mean, np.log(np.where(sd > 0, sd, 1.0))], axis=1)
 
 
 def require_draws(num_samples: int) -> None:
@@ -315,7 +335,7 @@ def reweighted(posterior: Posterior, num_samples: int, rng_key: Any) -> Posterio
     total = np.cumsum(np.exp(found.smoothed.log_weights))
     places = (np.arange(num_samples) + rng.random()) / num_samples * total[-1]
     kept = rng.permutation(np.minimum(np.searchsorted(total, places), number - 1))
-    values = [found.values[at] for at in found.proposal[kept]]
+    values = [found.values[at] for at in found.component[kept]]
     samples = {name: np.stack([np.asarray(value[name]) for value in values]) for name in found.values[0]}
     samples |= {site: found.draws[kept][:, its] for site, its in posterior.slices.items()}
     origin = posterior.origin

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from jax.extend.core import find_top_trace
 
 from relpref.lazy_jit.steps import Steps, translate
 from relpref.lazy_jit.writer import TooLongError, UntranslatableError
+
+Result = TypeVar("Result")
 
 # Steps kept in all, of all functions and signatures: one takes some 2 kB with what JAX keeps of its trace.
 _MOST_STEPS = 100_000
@@ -81,6 +83,16 @@ def _keep(key: tuple[Any, ...], entry: _Entry) -> None:
             break
         excess -= one.size
         del _kept[old]
+
+
+@overload
+def lazy_jit(function: Callable[..., Result]) -> Callable[..., Result]: ...
+
+
+@overload
+def lazy_jit(
+    *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]: ...
 
 
 def lazy_jit(

@@ -339,9 +339,17 @@ class Posterior(PosteriorBase):
         """
         belief = self.belief if belief is None else belief
         places = [(site, row) for site, rows in self.slices.items() for row in range(rows.stop - rows.start)]
-        order = np.concatenate([np.arange(rows.start, rows.stop) for rows in self.slices.values()])
         index = pd.MultiIndex.from_tuples(places, names=["site", "position"])
-        return pd.DataFrame({"mean": belief.mean()[order], "sd": belief.sd()[order]}, index=index)
+        return pd.DataFrame({"mean": belief.mean()[self._order], "sd": belief.sd()[self._order]}, index=index)
+
+    @property
+    def _order(self) -> NDArray[np.intp]:
+        """Positions of the sites' values, site by site."""
+        return np.concatenate([np.arange(rows.start, rows.stop) for rows in self.slices.values()])
+
+    def seen(self, draws: Floats) -> Floats | None:
+        """What `reported` is about, draw by draw, shape (s, rows); None where it is more than a linear function of the draws."""
+        return draws[:, self._order]
 
     @renamed_keywords(key="rng_key")
     def to_datatree(self, num_samples: int = 1000, rng_key: Any = None) -> Any:

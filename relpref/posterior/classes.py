@@ -46,6 +46,9 @@ class ClassPosterior(Posterior):
         table = (self if belief is None else replace(self, belief=belief)).latent()
         return table if table.columns.nlevels == 1 else table.stack(level=1, future_stack=True)
 
+    def seen(self, draws: Floats) -> None:
+        """Features of examples may leave some of a latent function's variance out."""
+
     @property
     def classes(self) -> tuple[Any, ...]:
         """Labels of the classes, in the order of the columns of `predict_proba`."""

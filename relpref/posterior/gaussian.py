@@ -171,7 +171,7 @@ class GaussianBelief(MixtureBelief):
         return self.scale
 
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        return self.location + rng.standard_normal((number, self.size)) @ _root(self.scale).T
+        return self.location + rng.standard_normal((number, self.size)) @ root_of(self.scale).T
 
     def arrays(self) -> dict[str, Any]:
         return {"mean": self.location, "covariance": self.scale}
@@ -248,7 +248,7 @@ class DrawsBelief:
         return {"draws": self.draws} | {f"sampler/{name}": value for name, value in self.sampler.items()}
 
 
-def _root(covariance: Floats) -> Floats:
+def root_of(covariance: Floats) -> Floats:
     """L with L Lᵀ = Σ: the Cholesky factor, with a little jitter if need be; by eigenvectors, where that is not enough."""
     if not np.all(np.isfinite(covariance)):
         return np.full_like(covariance, np.nan)

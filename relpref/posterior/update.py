@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -23,6 +22,7 @@ from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.infer.search import MIN_EFFECTIVE, POINTS_INFO, effective
 from relpref.infer.sites import Cavity, Sites, matched
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import AnswerModel, GaussianSite
 from relpref.likelihoods.answers import PLATES
 from relpref.likelihoods.tilted import unwrap
@@ -364,7 +364,7 @@ def quick_error(
     return worst if np.isfinite(worst) else np.inf
 
 
-@partial(jax.jit, static_argnums=0)
+@lazy_jit(static_argnums=0)
 def _matched(
     model: AnswerModel, one: Comparisons, parameters: Mapping[str, Array], mean: Array, variance: Array
 ) -> tuple[Sites, Array]:

@@ -16,7 +16,7 @@ from relpref.likelihoods import AnswerModel, Probit
 from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, encode
-from relpref.posterior.gaussian import Belief
+from relpref.posterior.gaussian import Belief, Floats
 from relpref.posterior.origin import Origin
 from relpref.posterior.tables import (
     check_interval,
@@ -55,6 +55,9 @@ class UtilityPosterior(Posterior):
     ) -> pd.DataFrame:
         centred = (self.belief if belief is None else belief).centred()
         return pd.DataFrame({"mean": centred.mean(), "sd": centred.sd()}, index=self._labels()[chosen])
+
+    def seen(self, draws: Floats) -> Floats:
+        return draws - draws.mean(axis=1, keepdims=True)
 
     @renamed_keywords(key="rng_key")
     def ranking(
