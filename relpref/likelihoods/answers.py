@@ -1,6 +1,6 @@
 """How answers come about: the models that choose a distribution by the columns of the answers. JAX is imported when that is made."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -81,15 +81,16 @@ class _Noisy:
         import numpyro.distributions as dist
 
         size = max(answers.strengths - 1, 1)
-        priors = {
-            "lapse": dist.Beta(1.0, 19.0),
-            "tie_margin": dist.HalfNormal(1.0),
-            "strength_steps": dist.HalfNormal(1.0).expand([size]).to_event(1),
-            "soft_noise": dist.HalfNormal(1.0),
-            "rater_noise": dist.LogNormal(0.0, 0.5),
-            "position_bias": dist.Normal(0.0, 0.5),
+        # A distribution checks its parameters by operations of JAX, so only those that are there are made.
+        priors: dict[str, Callable[[], dist.Distribution]] = {
+            "lapse": lambda: dist.Beta(1.0, 19.0),
+            "tie_margin": lambda: dist.HalfNormal(1.0),
+            "strength_steps": lambda: dist.HalfNormal(1.0).expand([size]).to_event(1),
+            "soft_noise": lambda: dist.HalfNormal(1.0),
+            "rater_noise": lambda: dist.LogNormal(0.0, 0.5),
+            "position_bias": lambda: dist.Normal(0.0, 0.5),
         }
-        return {site: priors[site] for site in self.sites(answers)}
+        return {site: priors[site]() for site in self.sites(answers)}
 
     def value(self, answers: Comparisons) -> "Array":
         """The probability; or the strength, 0 for a tie; or 1."""
