@@ -581,11 +581,11 @@ def _probed(
     y = -x * generator.uniform(0.3, 3.0, layout.num_latents)
     points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
     try:
-        first, medians, counts, doubts, moves = _probe(program, points, 0)
-        second = _probe(program, points, 1)[0]
+        one, medians, counts, doubts, moves = _probe(program, points, 0)
+        other = _probe(program, points, 1)[0]
     except UnsupportedProgramError as error:
         return program, str(error)
-    first, second = np.asarray(first), np.asarray(second)
+    first, second = np.asarray(one), np.asarray(other)
     slack = _TOLERANCE * (1 + np.abs(first).max(initial=0.0))
     errors = (first[3] - first[1] - first[2] + first[0], first[5] - first[1] - first[4] + first[0])
     latent = f"the latent site{'s' if len(names) > 1 else ''} {' and '.join(map(repr, names))}"
