@@ -73,7 +73,7 @@ def _below_truths(
     for row, asked in enumerate(each):
         evidence: Evidence = jax.tree.map(lambda leaf, row=row: leaf[row], fits)
         result = CODES[int(evidence.info.code)]
-        belief = GaussianBelief(*latent_moments(program.layout, evidence))
+        belief = GaussianBelief(*latent_moments(evidence))
         below = asked.below_belief(belief, asked.truth.hyperparameters)
         yield (None if result.empty else below), result.name
 

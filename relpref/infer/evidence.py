@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from relpref.errors import UnsupportedProgramError
+from relpref.infer.host_space import HostSpace
 from relpref.infer.program import Layout, Observation, Program, Reading, Values
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import (
@@ -55,11 +56,11 @@ class Evidence(NamedTuple):
     marginals: Marginals  # of the predictors less their prior means
     info: Info  # with what the prior's root needed as jitter
     alpha: Array  # α, shape (n,): the posterior mean is the prior mean plus K α
-    weights: Array  # R, shape (n, n): the posterior covariance is K − K R K. Zeros unless ``whole``
-    # V, shape (n, r): the posterior covariance is VVᵀ. Zeros unless ``whole``, None in observation space.
-    white: Array | None
-    # Posterior mean of the latent vector less its prior mean, shape (n,); None in observation space.
+    # Of the latent vector, unless ``whole`` zeros or None: its posterior mean less that of the prior, shape (n,), its posterior covariance
+    # Σ = K − K R K and R K, shape (n, n) each.
     drift: Array | None
+    covariance: Array | None
+    pulled: Array | None
     hyperparameters: Values  # on their supports
     location: Array  # prior mean of the latent vector, shape (n,)
     # Prior covariance of each site's named parts; of a site without, the whole under the empty name. Zeros unless ``whole``.
@@ -129,7 +130,7 @@ def evaluate(
         space = (
             DualSpace.build(covariance, rows)
             if dual
-            else LatentSpace.build(covariance, rows, accurate=program.layout.precise)
+            else HostSpace.of(covariance, rows, program.layout.precise)
         )
 
         def moments(mean: Array, variance: Array) -> TiltedMoments:
@@ -263,11 +264,9 @@ def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
         marginals=fit.marginals,
         info=found.info._replace(code=ending),
         alpha=projection.adjoint(dual_vector(problem, fit)),
-        weights=xp.zeros((0, 0)),
-        white=None,
-        drift=space.latent_mean(fit.factor, problem.counts * fit.sites.shift, projection)
-        if space.latent
-        else None,
+        drift=None,
+        covariance=None,
+        pulled=None,
         hyperparameters=its.hyperparameters,
         location=its.location,
         blocks={},
@@ -277,10 +276,22 @@ def concluded(problem: Problem, found: Approximation, its: Prior) -> Evidence:
 def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Prior) -> dict[str, Any]:
     """The fields of `Evidence` that are filled in if ``whole``."""
     space: Any = problem.space
-    fit, precision = found.fit, problem.counts * found.fit.sites.precision
+    fit, projection = found.fit, problem.projection
+    precision, shift = problem.counts * fit.sites.precision, problem.counts * fit.sites.shift
+    if space.latent:
+        drift = space.latent_mean(fit.factor, shift, projection)
+        covariance = space.covariance(fit.factor)
+        pulled = space.rows.times_gram(precision, covariance)  # R K = Q Σ
+    else:
+        before = block_diagonal(total(its.blocks[site]) for site in layout.slices)
+        drift = before @ projection.adjoint(dual_vector(problem, fit))
+        pulled = projection.back(space.dual_weights(fit.factor, precision) @ projection.rows(before))
+        covariance = before - before @ pulled
+        covariance = 0.5 * (covariance + covariance.T)
     return {
-        "weights": space.weights(fit.factor, precision, problem.projection),
-        "white": fit.factor.white if space.latent else None,
+        "drift": drift,
+        "covariance": covariance,
+        "pulled": pulled,
         "blocks": its.blocks,
         "repeated": found.repeated() if layout.repeated and found.repeated is not None else None,
     }
@@ -478,16 +489,9 @@ def error_of_copies(problem: Problem, fit: Fit) -> Array:
     return xp.stack([shift, xp.exp(worst)])
 
 
-def latent_moments(layout: Layout, evidence: Evidence) -> tuple[Floats, Floats]:
+def latent_moments(evidence: Evidence) -> tuple[Floats, Floats]:
     """Posterior mean, shape (n,), and covariance, shape (n, n), of the joint latent vector."""
-    location = np.asarray(evidence.location)
-    if evidence.white is not None:
-        white = np.asarray(evidence.white)
-        return location + np.asarray(evidence.drift), white @ white.T
-    blocks = (evidence.blocks[site] for site in layout.slices)  # JAX sorts dictionaries
-    prior = np.asarray(block_diagonal(np.asarray(total(parts)) for parts in blocks))
-    covariance = prior - prior @ np.asarray(evidence.weights) @ prior
-    return location + prior @ np.asarray(evidence.alpha), 0.5 * (covariance + covariance.T)
+    return np.asarray(evidence.location) + np.asarray(evidence.drift), np.asarray(evidence.covariance)
 
 
 class Component(NamedTuple):
@@ -503,7 +507,7 @@ class Component(NamedTuple):
     @classmethod
     def of(cls, layout: Layout, evidence: Evidence, answered: int) -> "Component":
         """Of an evaluation with its whole arrays; the first ``answered`` rows are answers."""
-        mean, covariance = latent_moments(layout, evidence)
+        mean, covariance = latent_moments(evidence)
         alpha, found = np.asarray(evidence.alpha), {}
         for site, rows in layout.slices.items():
             named = {part: np.asarray(matrix) for part, matrix in evidence.blocks[site].items() if part}
@@ -511,10 +515,9 @@ class Component(NamedTuple):
             if len(named) <= 1:
                 shares = {part: np.array(np.diagonal(covariance[rows, rows])) for part in named}
             else:
-                total = np.sum(list(named.values()), axis=0)
-                pulled = total @ np.asarray(evidence.weights)[rows, rows]
+                pulled = np.asarray(evidence.pulled)[rows, rows]
                 shares = {
-                    part: np.diagonal(matrix) - np.sum(matrix * pulled, axis=1)
+                    part: np.diagonal(matrix) - np.einsum("ij,ji->i", matrix, pulled)
                     for part, matrix in named.items()
                 }
             found[site] = means, shares

@@ -152,7 +152,7 @@ def expectation_maximization(
 def _maximize_bound(program: Program, start: Values, evidence: Evidence) -> Values:
     from scipy.optimize import minimize
 
-    mean, covariance = latent_moments(program.layout, evidence)
+    mean, covariance = latent_moments(evidence)
     vector, unravel = ravel(start)
 
     def objective(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:

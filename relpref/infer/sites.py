@@ -71,6 +71,10 @@ class DenseRows(_Written):
         """AᵀTA, shape (n, n)."""
         return self.matrix.T @ (precision[:, None] * self.matrix)
 
+    def add_gram(self, precision: Any, matrix: Any) -> None:
+        """Add AᵀTA to an (n, n) array of NumPy."""
+        matrix += self.gram(precision)
+
     def times_gram(self, precision: Array, matrix: Array) -> Array:
         """AᵀTA times an (n, k) array."""
         return self.gram(precision) @ matrix
@@ -132,6 +136,22 @@ class SparseRows(_Written):
         starts = np.arange(0, 2 * number + 1, 2)
         return scipy.sparse.csr_array((self.entry.ravel(), self.column.ravel(), starts), shape=(number, size))
 
+    @cached_property
+    def places(self) -> tuple[Any, Any, Any, Any]:
+        """Rows and columns of the entries of AᵀTA, row by row; and what each row of A adds, to which of them, at precision 1."""
+        places = len(self.size) * self.column[:, :, None] + self.column[:, None, :]
+        found, which = np.unique(places, return_inverse=True)
+        return (
+            *np.divmod(found, len(self.size)),
+            which.ravel(),
+            self.entry[:, :, None] * self.entry[:, None, :],
+        )
+
+    def entries(self, precision: Any) -> Any:
+        """The entries of AᵀTA, of NumPy, at their ``places``."""
+        rows, _, which, shares = self.places
+        return np.bincount(which, (precision[:, None, None] * shares).ravel(), len(rows))
+
     def apply(self, vector: Array) -> Array:
         """A times a vector."""
         return namespace(vector, self.column).sum(self.entry * vector[self.column], axis=1)
@@ -143,6 +163,8 @@ class SparseRows(_Written):
 
     def rows(self, matrix: Array) -> Array:
         """A times an (n, k) array."""
+        if namespace(matrix, self.column) is np:
+            return self.matrix @ matrix
         first, second = (self.entry[:, k, None] * matrix[self.column[:, k]] for k in (0, 1))
         return first + second
 
@@ -150,22 +172,30 @@ class SparseRows(_Written):
         """Aᵀ times an (m, k) array; of NumPy."""
         return self.matrix.T @ matrix
 
+    def add_gram(self, precision: Any, matrix: Any) -> None:
+        """Add AᵀTA to an (n, n) array of NumPy."""
+        matrix[self.places[:2]] += self.entries(precision)
+
     def gram(self, precision: Array) -> Array:
         """AᵀTA, shape (n, n)."""
-        xp, size = namespace(precision, self.column), self.size.shape[0]
+        size = self.size.shape[0]
+        if namespace(precision, self.column) is np:
+            found = np.zeros((size, size))
+            self.add_gram(precision, found)
+            return found
         products = precision[:, None, None] * self.entry[:, :, None] * self.entry[:, None, :]
-        if xp is np:
-            places = size * self.column[:, :, None] + self.column[:, None, :]
-            return np.bincount(places.ravel(), products.ravel(), size**2).reshape(size, size)
         rows = jnp.broadcast_to(self.column[:, :, None], products.shape)
         columns = jnp.broadcast_to(self.column[:, None, :], products.shape)
         return jnp.zeros((size, size), products.dtype).at[rows, columns].add(products)
 
     def times_gram(self, precision: Array, matrix: Array) -> Array:
         """AᵀTA times an (n, k) array."""
-        if namespace(precision, self.column) is np and len(self.size) > _SPARSE:
-            return (self.matrix.T @ (precision[:, None] * self.matrix)) @ matrix
-        return self.gram(precision) @ matrix
+        size = len(self.size)
+        if namespace(precision, self.column) is not np or size <= _SPARSE:
+            return self.gram(precision) @ matrix
+        starts = np.searchsorted(self.places[0], np.arange(size + 1))
+        gram = scipy.sparse.csr_array((self.entries(precision), self.places[1], starts), shape=(size, size))
+        return gram @ matrix
 
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
@@ -186,7 +216,7 @@ class Marginals(NamedTuple):
 
     mean: Array  # shape (m,)
     variance: Array  # shape (m,)
-    log_determinant: Array  # Σ log diag chol(B): half the log ratio of prior to posterior volume
+    log_determinant: Array  # half the log ratio of prior to posterior volume
 
 
 class Factorised(NamedTuple):
@@ -197,6 +227,7 @@ class Factorised(NamedTuple):
     # In latent space V = L chol(B)⁻ᵀ, shape (n, r): the posterior covariance of the latent vector is VVᵀ.
     white: Array
     precision: Array
+    log_determinant: Array  # Σ log diag chol(B)
 
 
 class Map(NamedTuple):
@@ -247,7 +278,7 @@ class DualSpace:
         root = xp.sqrt(precision)
         half = root[:, None] * self.gram
         lower = factorize(xp.eye(len(root), dtype=root.dtype) + half * root)
-        return Factorised(lower, solve_lower(lower, half), precision)
+        return Factorised(lower, solve_lower(lower, half), precision, _log_determinant(lower))
 
     def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
         xp = namespace(shift, self.gram)
@@ -262,7 +293,7 @@ class DualSpace:
             left = self.gram @ (shift - factor.precision * mean) - mean
             half = solve_lower(factor.lower, xp.sqrt(factor.precision) * left)
             mean = mean + left - factor.white.T @ half
-        return Marginals(mean, variance, xp.sum(xp.log(xp.diagonal(factor.lower))))
+        return Marginals(mean, variance, factor.log_determinant)
 
     def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
         """Posterior covariance of the projections times a vector."""
@@ -312,7 +343,7 @@ class LatentSpace:
         """Factorise B = I + Lᵀ Q L with Q = AᵀTA."""
         xp = namespace(precision, self.root)
         pulled = self.rows.times_gram(precision, self.root)  # Q L
-        gram = xp.eye(self.root.shape[1], dtype=self.root.dtype) + lower_of_product(self.root, pulled)
+        gram = xp.eye(self.root.shape[1], dtype=self.root.dtype) + self.product(pulled)
 
         def by_qr() -> Array:
             # chol(B)ᵀ is the R of [T^½ A L; I], whose condition number is the root of that of B.
@@ -325,13 +356,20 @@ class LatentSpace:
             lower = cond(stiff, by_qr, partial(factorize, gram))
         else:
             lower = factorize(gram)
-        return Factorised(lower, solve_lower(lower, self.root.T).T, precision)
+        return Factorised(lower, self.quotient(lower), precision, _log_determinant(lower))
+
+    def product(self, right: Array) -> Array:
+        """The lower triangle of Lᵀ times an (n, r) array, where that is symmetric; above it anything."""
+        return lower_of_product(self.root, right)
+
+    def quotient(self, lower: Array) -> Array:
+        """L times the transposed inverse of a lower triangular matrix."""
+        return solve_lower(lower, self.root.T).T
 
     def marginals(self, factor: Factorised, shift: Array, projection: Projection) -> Marginals:
-        xp = namespace(shift, self.root)
         variance = self.rows.variances(factor.white)
         mean = projection.apply(self.latent_mean(factor, shift, projection))
-        return Marginals(mean, variance, xp.sum(xp.log(xp.diagonal(factor.lower))))
+        return Marginals(mean, variance, factor.log_determinant)
 
     def response(self, factor: Factorised, shift: Array, projection: Projection) -> Array:
         """Posterior covariance of the projections times a vector."""
@@ -354,6 +392,10 @@ class LatentSpace:
         white, _ = fori_loop(_REFINEMENTS, refined, start)
         return self.root @ white
 
+    def covariance(self, factor: Factorised) -> Array:
+        """Σ = V Vᵀ, of the latent vector, shape (n, n)."""
+        return factor.white @ factor.white.T
+
     def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = Q − QΣQ, shape (n, n)."""
         cross = self.rows.times_gram(precision, factor.white)  # Q V
@@ -365,6 +407,12 @@ class LatentSpace:
 
 
 Space = DualSpace | LatentSpace
+
+
+def _log_determinant(lower: Array) -> Array:
+    xp = namespace(lower)
+    return xp.sum(xp.log(xp.diagonal(lower)))
+
 
 _MOST_PRECISE = 1.0001e10  # of a Gaussian site: noise/√count = 1e-5, and rounding of the square
 _MOST_IN_DUAL_SPACE = 1e7  # times the prior variance: 3e-4 prior sds

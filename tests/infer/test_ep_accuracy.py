@@ -27,7 +27,7 @@ def test_the_residual_bounds_means_and_variances(gradient: float, curvature: flo
         nothing, one = jnp.zeros(2), jnp.ones(2)
         sites = Sites(nothing, nothing)
         marginals = Marginals(nothing, 4 * one, jnp.zeros(()))
-        fit = Fit(sites, Factorised(jnp.eye(2), jnp.eye(2), nothing), marginals)
+        fit = Fit(sites, Factorised(jnp.eye(2), jnp.eye(2), nothing, jnp.zeros(())), marginals)
         moments = TiltedMoments(nothing, jnp.array([gradient, 9.0]), jnp.array([curvature, 0.1]))
         state, _ = advance(jnp.array([1.0, 0.0]), begin(sites, fit), fit, marginals, moments)
     np.testing.assert_allclose(state.residual, expected)  # the second row was not answered
