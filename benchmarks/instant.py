@@ -6,6 +6,7 @@ python -m benchmarks.instant [start twenty warm commands calls estimators memory
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib.util
 import json
 import os
@@ -342,6 +343,8 @@ def run(repeats: int) -> str:
 
 def rows(sections: Sequence[str], repeats: int, largest: bool = False) -> Iterator[list[str]]:
     """The cells of each line as soon as they are known."""
+    for room in ("relpref", "benchmarks"):
+        compileall.compile_dir(ROOT / room, quiet=2)  # as an installation does
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), repeats, largest)
         for section in sections:

@@ -75,6 +75,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
+def inside(action: Callable[[], Any]) -> Any:
+    """As a thread that may use the cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled._thread, "inside", True, raising=False)
+        return action()
+
+
 def functions(folder: Path) -> set[str]:
     return {path.name.split("-")[0] for path in folder.rglob("*") if path.is_file()}
 
@@ -90,11 +97,11 @@ def test_a_damaged_entry_is_replaced(run: Callable[..., Any], folder: Path) -> N
     run()
     (entry,) = folder.iterdir()
     whole = entry.read_bytes()
-    entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[: len(whole) // 2], b""):
+        entry.write_bytes(damaged)
+        assert inside(lambda: Entries(folder).get(entry.name)) is None
     assert run()["misses"] == 1
-    entry.write_bytes(whole[: len(whole) // 2])
-    assert run()["misses"] == 1
-    assert run()["hits"] == 1
+    assert len(inside(lambda: Entries(folder).get(entry.name))) == len(whole) - 16
 
 
 def test_a_cache_of_the_user_is_used_and_ours_is_not(
