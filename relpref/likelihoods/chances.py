@@ -36,25 +36,31 @@ def graded_chances(
     return {"probability": favoured, "tie": tie}
 
 
-# σ is known at steps of 0.11 sds up to an sd of _WIDE, see `relpref.likelihoods.tilted`; the Gaussian between 0 and 60 beyond.
-_WIDE = 7.0
-_STEPS = np.arange(-76, 77) * 0.11
-_WEIGHTS = 0.11 * np.exp(-0.5 * np.square(_STEPS)) / np.sqrt(2 * np.pi)
-_NODES, _LEGENDRE = np.polynomial.legendre.leggauss(64)
-_NODES, _LEGENDRE = 30 * (_NODES + 1), 30 * _LEGENDRE
+# For an sd up to WIDE a trapezoidal rule converges geometrically (the poles of σ, at ±iπ, are π/sd away in units of the sd); beyond,
+# e^(−v/2) is negligible.
+WIDE = 7.0
+STEPS = np.arange(-76, 77) * 0.11
+_DENSITY = 0.11 * np.exp(-0.5 * np.square(STEPS)) / np.sqrt(2 * np.pi)
+# For wide Gaussians σ is a step and a remainder that falls like e^(−t/2) at least; Gauss-Legendre on (0, 60).
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
+NODES, WEIGHTS = 30 * (NODES + 1), 30 * WEIGHTS
+_AT_ONCE = 4096  # integrals: 5 MB
 
 
 def expected_sigmoid(mean: Floats, variance: Floats) -> Floats:
     """E[σ(z)], z ~ N(mean, variance), shape (k,), within 1e-12.
 
-    By the trapezoidal rule, which converges geometrically; where the Gaussian is wide, σ is a step and an odd remainder,
+    By the trapezoidal rule; where the Gaussian is wide, σ is a step and an odd remainder,
     E[σ] = Φ(m/√v) + ∫ σ(−t) (N(−t; m, v) − N(t; m, v)) dt, t from 0 to ∞.
     """
+    if len(mean) > _AT_ONCE:
+        blocks = (slice(start, start + _AT_ONCE) for start in range(0, len(mean), _AT_ONCE))
+        return np.concatenate([expected_sigmoid(mean[rows], variance[rows]) for rows in blocks])
     sd = np.sqrt(variance)
-    narrow = expit(mean[:, None] + np.minimum(sd, _WIDE)[:, None] * _STEPS) @ _WEIGHTS
-    wide = np.maximum(sd, _WIDE)
+    narrow = expit(mean[:, None] + np.minimum(sd, WIDE)[:, None] * STEPS) @ _DENSITY
+    wide = np.maximum(sd, WIDE)
     left, right = (
-        np.exp(-0.5 * np.square((side * _NODES - mean[:, None]) / wide[:, None])) for side in (-1, 1)
+        np.exp(-0.5 * np.square((side * NODES - mean[:, None]) / wide[:, None])) for side in (-1, 1)
     )
-    remainder = (left - right) @ (_LEGENDRE * expit(-_NODES)) / (np.sqrt(2 * np.pi) * wide)
-    return np.where(sd > _WIDE, ndtr(mean / wide) + remainder, narrow)
+    remainder = (left - right) @ (WEIGHTS * expit(-NODES)) / (np.sqrt(2 * np.pi) * wide)
+    return np.where(sd > WIDE, ndtr(mean / wide) + remainder, narrow)

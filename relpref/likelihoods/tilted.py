@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from jax.scipy.special import erfc, erfcx
 
 from relpref.errors import UnsupportedProgramError
+from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE
 from relpref.linalg.arrays import Array
 
 
@@ -242,15 +243,6 @@ def interval_moments(lower: Array, width: Array) -> TiltedMoments:
     )
 
 
-# For an sd up to _WIDE a trapezoidal rule around the mode converges geometrically (the poles of σ, at ±iπ, are π/sd away in units
-# of the sd); beyond, e^(−v/2) is negligible.
-_WIDE = 7.0
-_STEPS = np.arange(-76, 77) * 0.11
-# For wide Gaussians σ is a step and a remainder that falls like e^(−t/2) at least; Gauss-Legendre on (0, 60).
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-_NODES, _WEIGHTS = 30 * (_NODES + 1), 30 * _WEIGHTS
-
-
 @jax.custom_jvp
 def log_expected_sigmoid(mean: Array, variance: Array) -> Array:
     """L(mean, variance) = log E[σ(z)], z ~ N(mean, variance); ∂L/∂v = ½ (g² + L''), the heat equation of E[σ]."""
@@ -269,9 +261,9 @@ def sigmoid_moments(mean: Array, variance: Array) -> TiltedMoments:
     Within 1e-9 (relative, where they exceed 1) in float64 up to means of 60 and variances of 1e4.
     """
     lower = jnp.where(mean > 0, -mean, mean)
-    wide = variance > _WIDE**2
+    wide = variance > WIDE**2
     narrow = _by_trapezoid(lower, jnp.where(wide, 1.0, variance))
-    broad = _by_parts(lower, jnp.where(wide, variance, 2 * _WIDE**2))
+    broad = _by_parts(lower, jnp.where(wide, variance, 2 * WIDE**2))
     below = _choose(wide, broad, narrow)
     value, gradient, curvature = _choose(mean > 0, _flipped(below), below)
     return TiltedMoments(value, gradient, jnp.maximum(curvature, 0.0))
@@ -282,7 +274,7 @@ def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
     # Of the mode from the mean, in sds, roughly: 0 clipped to [m, m + v]. The integral does not depend on it.
     offset = jax.lax.stop_gradient(jnp.minimum(sd, -mean / jnp.maximum(sd, 1e-30)))
-    x = offset[..., None] + jnp.asarray(_STEPS, mean.dtype)
+    x = offset[..., None] + jnp.asarray(STEPS, mean.dtype)
     z = mean[..., None] + sd[..., None] * x
     log_weights = jax.nn.log_sigmoid(z) - 0.5 * jnp.square(x)
     total = jax.nn.logsumexp(log_weights, axis=-1)
@@ -290,7 +282,7 @@ def _by_trapezoid(mean: Array, variance: Array) -> TiltedMoments:
     up, down = jax.nn.sigmoid(z), jax.nn.sigmoid(-z)
     gradient = jnp.sum(weights * down, axis=-1)
     spread = jnp.sum(weights * jnp.square(down - gradient[..., None]), axis=-1)
-    step = float(np.log(_STEPS[1] - _STEPS[0]) - 0.5 * np.log(2 * np.pi))
+    step = float(np.log(STEPS[1] - STEPS[0]) - 0.5 * np.log(2 * np.pi))
     return TiltedMoments(total + step, gradient, jnp.sum(weights * up * down, axis=-1) - spread)
 
 
@@ -315,7 +307,7 @@ def _step_and_remainder(mean: Array, variance: Array) -> TiltedMoments:
     E[σ']/N₀  = ∫ σ'(t) 2 cosh(bt) e^(−t²/2v) dt,    E[σ'']/N₀ = −∫ σ''(t) 2 sinh(bt) e^(−t²/2v) dt,    t from 0 to ∞.
     """
     sd = jnp.sqrt(variance)
-    t, weights = jnp.asarray(_NODES, mean.dtype), jnp.asarray(_WEIGHTS, mean.dtype)
+    t, weights = jnp.asarray(NODES, mean.dtype), jnp.asarray(WEIGHTS, mean.dtype)
     tilt = (-mean / variance)[..., None] * t
     weights = 2 * weights * jnp.exp(-0.5 * jnp.square(t) / variance[..., None])
     up, down = jax.nn.sigmoid(t), jax.nn.sigmoid(-t)

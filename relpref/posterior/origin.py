@@ -136,7 +136,7 @@ class Origin:
         except Exception as error:  # of a damaged or forged file any part may be anything
             what = str(error) if isinstance(error, StorageError) else f"it is incomplete ({shown(error)})"
             raise StorageError(f"what the file says of the program: {what}; fit again and save") from error
-        del self.__dict__["_decode"]
+        self.__dict__.pop("_decode", None)  # gone, where another thread was faster
         return getattr(self, name)
 
     @classmethod

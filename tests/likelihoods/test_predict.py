@@ -79,6 +79,8 @@ def test_an_expected_sigmoid() -> None:
         for value in np.meshgrid([-30.0, -4, -0.5, 0, 2, 9, 60], [0.0, 0.01, 2, 30, 48.9, 49.1, 400, 1e4])
     )
     found = expected_sigmoid(means, variances)
+    many = expected_sigmoid(np.tile(means, 200), np.tile(variances, 200))
+    np.testing.assert_allclose(many, np.tile(found, 200), rtol=1e-14)
     for mean, variance, value in zip(means, variances, found, strict=True):
         sd = np.sqrt(variance)
 
