@@ -1,8 +1,12 @@
 """A mixture of Gaussians against a large sample of itself."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from relpref.posterior.gaussian import MixtureBelief
+from relpref.linalg import cholesky
+from relpref.posterior.gaussian import GaussianBelief, MixtureBelief
 
 _RNG = np.random.default_rng(0)
 _ROOTS = _RNG.normal(0, 0.7, (3, 2, 2))
@@ -47,3 +51,25 @@ def test_a_single_draw_may_come_from_any_component() -> None:
 
 def test_draws_follow_the_weights() -> None:
     assert np.bincount(BELIEF.draw_components(1000, np.random.default_rng(0))).tolist() == [200, 500, 300]
+
+
+@pytest.mark.parametrize("rank", [30, 29, 12, 1])
+def test_draws_are_those_of_the_factor_that_programs_use(rank: int) -> None:
+    """Full rank, less an average, and singular, where both add the same jitter; up to rounding, whose root is seen."""
+    root = np.random.default_rng(rank).normal(size=(30, rank))
+    covariance = root @ root.T
+    with jax.enable_x64(True):
+        lower = np.asarray(cholesky(jnp.asarray(covariance)).lower)
+    mean = np.arange(30.0)
+    draws = GaussianBelief(mean, covariance).draw(5, np.random.default_rng(1))
+    expected = mean + np.random.default_rng(1).standard_normal((5, 30)) @ lower.T
+    np.testing.assert_allclose(draws, expected, atol=1e-12 if rank == 30 else 1e-6)
+
+
+def test_draws_of_what_no_jitter_mends() -> None:
+    indefinite = np.diag([1.0, 2.0, -1e-3])
+    draws = GaussianBelief(np.zeros(3), indefinite).draw(100_000, np.random.default_rng(0))
+    np.testing.assert_allclose(np.cov(draws.T), np.diag([1.0, 2.0, 0.0]), atol=0.02)
+    assert np.all(
+        np.isnan(GaussianBelief(np.zeros(2), np.full((2, 2), np.nan)).draw(3, np.random.default_rng(0)))
+    )
