@@ -8,17 +8,31 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from relpref._version import __version__
 from relpref.errors import ClusterError, DataError
 
+_ALONE = 500  # rows of a matrix below which threads of BLAS wait for each other longer than they work
 _lock = threading.Lock()
 _inside = 0  # how many are within the block, in any thread: the setting belongs to the process
 _limits: Any = None
+
+
+@cache
+def _pools() -> Any:
+    import scipy.linalg  # noqa: F401  # with NumPy's its BLAS, which JAX uses, too: only what is loaded is held
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def threads_for(size: int) -> AbstractContextManager[None]:
+    """A block in which products and factorizations of matrices of so many rows take as many threads as pay off."""
+    return one_thread() if size < _ALONE else nullcontext()
 
 
 @contextmanager
@@ -29,12 +43,9 @@ def one_thread() -> Iterator[None]:
     """
     global _inside, _limits
 
-    import scipy.linalg  # noqa: F401  # with NumPy's its BLAS, which JAX uses, too: only what is loaded is held
-    from threadpoolctl import threadpool_limits
-
     with _lock:
         if not _inside:
-            _limits = threadpool_limits(1, user_api="blas")
+            _limits = _pools().limit(limits=1, user_api="blas")
         _inside += 1
     try:
         yield

@@ -39,7 +39,8 @@ from relpref.infer.search import (
 from relpref.infer.sites import Sites
 from relpref.lazy_jit import clear
 from relpref.limits import MAX_DENSE_ITEMS, release_memory, resident_memory
-from relpref.linalg.arrays import ravel, threads_for
+from relpref.linalg.arrays import ravel
+from relpref.parallel import threads_for
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, generator, key_words
 from relpref.posterior.origin import Origin

@@ -4,8 +4,6 @@ On JAX's arrays, traced or not, everything is a JAX operation; on NumPy's nothin
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 import jax
@@ -14,11 +12,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
-from threadpoolctl import ThreadpoolController
 
 Array: TypeAlias = Any  # of NumPy or of JAX
 Carry = TypeVar("Carry")
-_ALONE = 500  # rows below which threads of BLAS wait for each other longer than they work
 
 
 def on_host(*trees: Any) -> bool:
@@ -66,16 +62,6 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
     return jax.tree.map(
         lambda one, other: namespace(condition, one, other).where(condition, one, other), yes, no
     )
-
-
-@cache
-def _pools() -> Any:
-    return ThreadpoolController()
-
-
-def threads_for(size: int) -> Any:
-    """A context in which products and factorizations of matrices of this size use as many threads as pay off."""
-    return _pools().limit(limits=1, user_api="blas") if size < _ALONE else nullcontext()
 
 
 def factorize(matrix: Any) -> Any:

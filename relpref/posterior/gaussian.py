@@ -11,6 +11,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.special import ndtr, ndtri
 
 from relpref.limits import JITTERS
+from relpref.parallel import threads_for
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.integer[Any]]
@@ -171,7 +172,8 @@ class GaussianBelief(MixtureBelief):
         return self.scale
 
     def draw(self, number: int, rng: np.random.Generator) -> Floats:
-        return self.location + rng.standard_normal((number, self.size)) @ root_of(self.scale).T
+        with threads_for(self.size):
+            return self.location + rng.standard_normal((number, self.size)) @ root_of(self.scale).T
 
     def arrays(self) -> dict[str, Any]:
         return {"mean": self.location, "covariance": self.scale}
