@@ -53,6 +53,7 @@ _NUMBERS = {
     "min": "({0} if {0} <= {1} or {0} != {0} else {1})",
     "is_finite": "({0} - {0} == 0)",
 }
+_NEUTRAL = {"add": 0, "add_any": 0, "mul": 1}  # numbers that change nothing
 _SAME = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "pvary", "reduce_precision_p")
 
 
@@ -74,6 +75,9 @@ def _elementwise(name: str) -> Rule:
 
     def rule(writer: Writer, equation: Any, operands: list[Value]) -> Value:
         shape = _together(operands)
+        for number in (0, 1) if name in _NEUTRAL else ():
+            if _is(operands[number], _NEUTRAL[name]):
+                return operands[1 - number]
         return writer.emit(_NUMBERS.get(name, template) if shape == () else template, operands, shape, weight)
 
     return rule
@@ -83,7 +87,13 @@ def _same(writer: Writer, equation: Any, operands: list[Value]) -> list[Value]:
     return operands
 
 
+def _is(value: Value, number: float) -> bool:
+    return value.known is not None and value.shape == () and bool(value.known == number)
+
+
 def _div(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    if _is(operands[1], 1):
+        return operands[0]
     exact = _out(equation).dtype.kind == "f"
     return writer.emit("({} / {})" if exact else "quotient({}, {})", operands, _together(operands))
 
@@ -236,7 +246,7 @@ def _iota(writer: Writer, equation: Any, operands: list[Value]) -> Value:
     return writer.constant(np.arange(aval.shape[axis], dtype=aval.dtype).reshape((-1, *after)))
 
 
-def _function(template: str, *parameters: str, weight: float = 2.0) -> Rule:
+def _function(template: str, *parameters: str, weight: float | None = 2.0) -> Rule:
     """A rule that calls a function with whole arrays and parameters of the operation."""
 
     def rule(writer: Writer, equation: Any, operands: list[Value]) -> Value:
@@ -309,7 +319,7 @@ def _dot(writer: Writer, equation: Any, operands: list[Value]) -> Value:
             first, second, left, right, one, two = second, first, right, left, two, one
         form = "{}.T" if left[0] == 0 and one.ndim == 2 else "{}"
         other = "{}.T" if right[0] == 1 else "{}"
-        return writer.emit(f"{form}.dot({other})", [first, second], shape, 0)
+        return writer.emit(f"{form}.dot({other})", [first, second], shape, None)
     free_left = [axis for axis in range(one.ndim) if axis not in (*left, *left_batch)]
     free_right = [axis for axis in range(two.ndim) if axis not in (*right, *right_batch)]
     batch = tuple(one.shape[axis] for axis in left_batch)
@@ -324,126 +334,114 @@ def _dot(writer: Writer, equation: Any, operands: list[Value]) -> Value:
         f"{{}}.transpose({(*right_batch, *right, *free_right)}).reshape({(*batch, inner, columns)})",
         [second], (*batch, inner, columns), 0,
     )  # fmt: skip
-    return writer.emit(f"({{}} @ {{}}).reshape({shape})", [first, second], shape, 0)
+    return writer.emit(f"({{}} @ {{}}).reshape({shape})", [first, second], shape, None)
 
 
 # Places
 
 
-def _windows(
-    writer: Writer,
-    index: Value,
-    index_shape: Shape,
-    operand_shape: Shape,
-    sizes: Sequence[int],
-    starts: Sequence[int],
-    batching: Sequence[tuple[int, int]],
-    offsets: dict[int, int],
-    rank: int,
-) -> tuple[Value, Value | None]:
-    """Places in the flattened operand of every element of a result, and whether windows lie inside.
+class _Windows:
+    """Which elements of an operand, flattened, a gather reads or a scatter writes."""
 
-    ``offsets`` maps an axis of the operand to the axis of the result along which its window runs.
-    """
-    outer = [axis for axis in range(rank) if axis not in offsets.values()]
-    batch = index_shape[:-1]
+    def __init__(
+        self, equation: Any, rank: int, gone: Sequence[int], offsets: Sequence[int], starts: Sequence[int]
+    ) -> None:
+        self.operand, self.index = (variable.aval.shape for variable in equation.invars[:2])
+        self.rank, self.starts = rank, tuple(starts)
+        windows = [axis for axis in range(len(self.operand)) if axis not in gone]
+        # From axes of the operand to the axes of the result along which windows run.
+        self.offsets = dict(zip(windows, offsets, strict=True))
+        self.outer = [axis for axis in range(rank) if axis not in offsets]
+        # What lies outside is left out; otherwise windows are moved inside.
+        self.drop = "fill" in str(equation.params["mode"]).lower()
 
-    def along(value: Value) -> Value:
-        """A value of the shape of the indices, in that of the result."""
-        shape = [1] * rank
-        for axis, size in zip(outer, batch, strict=True):
-            shape[axis] = size
-        return _reshaped(writer, value, tuple(shape))
+    def places(
+        self, writer: Writer, index: Value, sizes: Sequence[int], batching: Sequence[tuple[int, int]]
+    ) -> tuple[Value, Value | None]:
+        """Places of all elements of the result, and where they are inside, if that matters."""
+        batch = self.index[:-1]
 
-    where: Value | None = None
-    inside: Value | None = None
-    for axis, size in enumerate(operand_shape):
-        terms = []
-        if axis in starts:
-            start = writer.emit(f"{{}}[..., {starts.index(axis)}].astype('intp')", [index], batch)
-            limits = [writer.constant(np.intp(0)), writer.constant(np.intp(size - sizes[axis]))]
-            kept = writer.emit("np.minimum(np.maximum({}, {}), {})", [start, *limits], batch)
-            good = writer.emit("({} == {})", [start, kept], batch)
-            inside = good if inside is None else writer.emit("({} & {})", [inside, good], batch)
-            terms.append(along(kept))
-        for own, its in batching:
-            if own == axis:
-                numbers = np.arange(size).reshape(
-                    [size if number == its else 1 for number in range(len(batch))]
-                )
-                terms.append(along(writer.full(writer.constant(numbers), batch)))
-        if axis in offsets:
-            shape = [1] * rank
-            shape[offsets[axis]] = -1
-            terms.append(writer.constant(np.arange(sizes[axis]).reshape(shape)))
-        stride = writer.constant(np.intp(math.prod(operand_shape[axis + 1 :])))
-        for term in terms:
-            step = writer.emit("({} * {})", [term, stride], term.shape)
-            where = (
-                step if where is None else writer.emit("({} + {})", [where, step], _together([where, step]))
-            )
-    return where or writer.constant(np.intp(0)), None if inside is None else along(inside)
+        def along(value: Value) -> Value:
+            """A value of the shape of the indices, in that of the result."""
+            shape = [1] * self.rank
+            for axis, size in zip(self.outer, batch, strict=True):
+                shape[axis] = size
+            return _reshaped(writer, value, tuple(shape))
+
+        where, inside = writer.constant(np.intp(0)), writer.constant(np.True_)
+        for axis, size in enumerate(self.operand):
+            terms = []
+            if axis in self.starts:
+                start = writer.emit(f"{{}}[..., {self.starts.index(axis)}].astype('intp')", [index], batch)
+                limits = [writer.constant(np.intp(0)), writer.constant(np.intp(size - sizes[axis]))]
+                kept = writer.emit("np.minimum(np.maximum({}, {}), {})", [start, *limits], batch)
+                if self.drop:
+                    good = along(writer.emit("({} == {})", [start, kept], batch))
+                    inside = writer.emit("({} & {})", [inside, good], good.shape)
+                terms.append(along(kept))
+            for own, its in batching:
+                if own == axis:
+                    numbers = np.arange(size).reshape([-1 if one == its else 1 for one in range(len(batch))])
+                    terms.append(along(writer.full(writer.constant(numbers), batch)))
+            if axis in self.offsets:
+                shape = [1] * self.rank
+                shape[self.offsets[axis]] = -1
+                terms.append(writer.constant(np.arange(sizes[axis]).reshape(shape)))
+            stride = writer.constant(np.intp(math.prod(self.operand[axis + 1 :])))
+            for term in terms:
+                step = writer.emit("({} * {})", [term, stride], term.shape)
+                where = writer.emit("({} + {})", [where, step], _together([where, step]))
+        return where, None if inside.known is not None and np.all(inside.known) else inside
 
 
 def _gather(writer: Writer, equation: Any, operands: list[Value]) -> Value:
-    parameters, out = equation.params, _out(equation)
-    numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
-    shapes = [variable.aval.shape for variable in equation.invars]
+    numbers, sizes, out = equation.params["dimension_numbers"], equation.params["slice_sizes"], _out(equation)
     value, index = _all_full(writer, equation, operands)
-    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-    windows = [axis for axis in range(len(shapes[0])) if axis not in gone]
-    offsets = dict(zip(windows, numbers.offset_dims, strict=True))
-    batching = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    starts, fill = numbers.start_index_map, _mode(parameters) == "fill"
-    if len(starts) == 1 and not batching and starts[0] in gone and not fill:
-        axis, batch = starts[0], len(shapes[1]) - 1
-        natural = [one if one < axis else one + batch - 1 for one in windows]
-        if list(numbers.offset_dims) == natural and all(sizes[one] == shapes[0][one] for one in windows):
-            places = writer.emit("{}[..., 0]", [index], shapes[1][:-1], 0)
-            return writer.emit(f"{{}}.take({{}}, {axis}, mode='clip')", [value, places], out.shape)
-    where, inside = _windows(
-        writer, index, shapes[1], shapes[0], sizes, starts, batching, offsets, len(out.shape)
+    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    starts, batching = (
+        numbers.start_index_map,
+        (numbers.operand_batching_dims, numbers.start_indices_batching_dims),
     )
-    flat = _reshaped(writer, value, (math.prod(shapes[0]),))
+    windows = _Windows(equation, out.ndim, gone, numbers.offset_dims, starts)
+    if len(starts) == 1 and starts == gone and not windows.drop:  # whole rows along one axis
+        axis, more = starts[0], len(windows.index) - 2
+        whole = all(sizes[one] == windows.operand[one] for one in windows.offsets)
+        if whole and all(its == one + more * (one > axis) for one, its in windows.offsets.items()):
+            rows = writer.emit("{}[..., 0]", [index], windows.index[:-1], 0)
+            return writer.emit(f"{{}}.take({{}}, {axis}, mode='clip')", [value, rows], out.shape)
+    where, inside = windows.places(writer, index, sizes, list(zip(*batching, strict=True)))
+    flat = _reshaped(writer, value, (math.prod(windows.operand),))
     found = writer.emit("{}.take({})", [flat, writer.full(where, out.shape)], out.shape)
-    if not fill or inside is None or (inside.known is not None and np.all(inside.known)):
+    if inside is None:
         return found
-    missing = parameters["fill_value"]
+    missing = equation.params["fill_value"]
     if missing is None:
-        missing = np.nan if out.dtype.kind == "f" else out.dtype.kind == "b"
-        if out.dtype.kind in "iu":
-            information = np.iinfo(out.dtype)
-            missing = information.min if out.dtype.kind == "i" else information.max
+        kind = out.dtype.kind
+        missing = np.nan if kind == "f" else _extreme(np.inf, "min" if kind == "i" else "max", out.dtype)
     return writer.emit(
         "np.where({}, {}, {})", [inside, found, writer.constant(np.asarray(missing, out.dtype))], out.shape
     )
 
 
-def _mode(parameters: dict[str, Any]) -> str:
-    text = str(parameters["mode"]).lower()
-    return "fill" if "fill" in text or "drop" in text else "clip"
-
-
 def _scatter(writer: Writer, equation: Any, operands: list[Value]) -> Value:
-    parameters, out = equation.params, _out(equation)
-    numbers = parameters["dimension_numbers"]
-    shapes = [variable.aval.shape for variable in equation.invars]
-    value, index, updates = _all_full(writer, equation, operands)
-    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    windows = [axis for axis in range(len(shapes[0])) if axis not in gone]
-    offsets = dict(zip(windows, numbers.update_window_dims, strict=True))
-    sizes = [shapes[2][offsets[axis]] if axis in offsets else 1 for axis in range(len(shapes[0]))]
-    batching = list(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
-    where, inside = _windows(
-        writer, index, shapes[1], shapes[0], sizes, numbers.scatter_dims_to_operand_dims, batching, offsets,
-        len(shapes[2]),
-    )  # fmt: skip
-    where = writer.full(where, shapes[2])
+    numbers, updates = equation.params["dimension_numbers"], equation.invars[2].aval.shape
+    full = _all_full(writer, equation, operands)
+    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    batching = (numbers.operand_batching_dims, numbers.scatter_indices_batching_dims)
+    starts = numbers.scatter_dims_to_operand_dims
+    windows = _Windows(equation, len(updates), gone, numbers.update_window_dims, starts)
+    sizes = [
+        updates[windows.offsets[axis]] if axis in windows.offsets else 1
+        for axis in range(len(windows.operand))
+    ]
+    where, inside = windows.places(writer, full[1], sizes, list(zip(*batching, strict=True)))
+    given = [full[0], writer.full(where, updates), full[2]]
+    if inside is not None:
+        given.append(writer.full(inside, updates))
     kind = equation.primitive.name.removeprefix("scatter").strip("-_")
-    template = f"scattered('{kind}', {{}}, {{}}, {{}}, {{}})"
-    if _mode(parameters) != "fill" or inside is None or (inside.known is not None and np.all(inside.known)):
-        return writer.emit(f"scattered('{kind}', {{}}, {{}}, {{}})", [value, where, updates], out.shape, 5.0)
-    return writer.emit(template, [value, where, updates, writer.full(inside, shapes[2])], out.shape, 5.0)
+    return writer.emit(
+        f"scattered('{kind}', {', '.join(['{}'] * len(given))})", given, _out(equation).shape, 5.0
+    )
 
 
 def _dynamic_slice(writer: Writer, equation: Any, operands: list[Value]) -> Value:
@@ -533,7 +531,7 @@ def _padding(array: Any, value: Any, config: Sequence[tuple[int, int, int]], sha
 
 
 def _scattered(kind: str, array: Any, where: Any, updates: Any, inside: Any = None) -> Any:
-    if inside is not None:
+    if inside is not None and not inside.all():
         where, updates = where[inside], updates[inside]
     where, updates = where.ravel(), updates.ravel()
     if kind == "add" and array.dtype == np.float64:
@@ -610,7 +608,7 @@ def _eigen(array: Any, lower: bool) -> list[Any]:
     return [vectors, values]
 
 
-def _extreme(infinite: float, which: str, name: str) -> Any:
+def _extreme(infinite: float, which: str, name: Any) -> Any:
     """The least or the greatest number of a type."""
     dtype = np.dtype(name)
     if dtype.kind == "b":
@@ -683,14 +681,14 @@ RULES: dict[str, Rule] = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update,
     "platform_index": _platform,
-    "cholesky": _function("cholesky({x0})", weight=0),
+    "cholesky": _function("cholesky({x0})", weight=None),
     "triangular_solve": _function(
         "solved({x0}, {x1}, left={left_side}, lower={lower}, transposed={transpose_a}, unit={unit_diagonal})",
         "left_side",
         "lower",
         "transpose_a",
         "unit_diagonal",
-        weight=0,
+        weight=None,
     ),
     "eigh": _eigh,
 }

@@ -19,6 +19,7 @@ Shape = tuple[int, ...]
 
 # Estimates in seconds: to run an operation on numbers and on arrays, and for each element.
 _ON_NUMBERS, _ON_ARRAYS, _ELEMENT = 2e-7, 1.2e-6, 1e-9
+_CHEAP = 1e-4  # of a line that may be computed in vain
 _FOLDED = 50_000  # elements of a constant
 _UNROLLED = 16  # repetitions of a short loop
 _LARGE = 10_000  # elements of an array that is dropped as soon as it is not needed
@@ -96,10 +97,12 @@ class Writer:
             self._constants[key] = Value(name, value.shape, 0, value)
         return self._constants[key]
 
-    def emit(self, template: str, operands: Sequence[Value], shape: Shape, weight: float = 1.0) -> Value:
+    def emit(
+        self, template: str, operands: Sequence[Value], shape: Shape, weight: float | None = 1.0
+    ) -> Value:
         """The value of an expression of operands; of the given shape.
 
-        ``weight`` is the number of nanoseconds for each element that XLA would not take.
+        ``weight`` is the number of nanoseconds for each element that XLA would not take; None of long work that takes XLA as long.
         """
         text = template.format(*(operand.text for operand in operands))
         size = max((math.prod(one) for one in (shape, *(operand.shape for operand in operands))), default=1)
@@ -107,10 +110,10 @@ class Writer:
             with np.errstate(all="ignore"):
                 known = np.asarray(eval(text, self.names))
             return self.constant(known)
-        target = self.block
-        needed = max((operand.block for operand in operands), default=0)
-        while target.loop and target.depth > needed and target.parent is not None:
-            target = target.parent
+        cost = _ON_NUMBERS if size == 1 else _ON_ARRAYS + (weight or 0) * size * _ELEMENT
+        target = self._place(
+            max((operand.block for operand in operands), default=0), np.inf if weight is None else cost
+        )
         block: _Block | None = self.block
         while block is not None:
             if text in block.seen:
@@ -118,10 +121,19 @@ class Writer:
             block = block.parent
         name = self.fresh()
         target.lines.append((f"{name} = {text}", math.prod(shape)))
-        target.cost += _ON_NUMBERS if size == 1 else _ON_ARRAYS + weight * size * _ELEMENT
+        target.cost += cost
         self.number += 1
         found = target.seen[text] = Value(name, shape, target.depth)
         return found
+
+    def _place(self, needed: int, cost: float) -> _Block:
+        """Where a line stands: before loops in which nothing that it needs changes, unless only a branch has it and it is dear."""
+        target = block = self.block
+        while block.depth > needed and block.parent is not None and (block.loop or cost < _CHEAP):
+            inside, block = block, block.parent
+            if inside.loop:
+                target = block
+        return target
 
     def call(
         self, function: Callable[..., Any], operands: Sequence[Value], shapes: Sequence[Shape]

@@ -64,7 +64,7 @@ STRANGE = st.sampled_from([0.0, 1.0, -1.0, 0.5, np.inf, -np.inf, np.nan])
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_functions_of_one_array(function: Any, data: st.DataObject) -> None:
-    shape = data.draw(st.sampled_from([(), (1,), (5,), (2, 3)]))
+    shape = data.draw(st.sampled_from([(), (7,)]))
     x = data.draw(hnp.arrays(np.float64, shape, elements=ORDINARY | STRANGE))
     with jax.enable_x64(True):
         check(function, x, tolerance=1e-11)
@@ -80,9 +80,9 @@ BINARY = [
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_functions_of_two_arrays(function: Any, data: st.DataObject) -> None:
-    shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=2, max_side=3)).input_shapes
+    shapes = data.draw(st.sampled_from([((), (3,)), ((2, 1), (3,)), ((2, 3), (2, 3))]))
     if function is lax.rem:
-        shapes = (shapes[0], shapes[0])
+        shapes = (shapes[1], shapes[1])
     x, y = (data.draw(hnp.arrays(np.float64, shape, elements=ORDINARY | STRANGE)) for shape in shapes)
     with jax.enable_x64(True):
         check(
