@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 Shape = tuple[int, ...]
 
 # Estimates in seconds: to run an operation on numbers and on arrays, and for each element.
-_ON_NUMBERS, _ON_ARRAYS, _ELEMENT = 2e-7, 1.2e-6, 1e-9
+_ON_NUMBERS, _ON_ARRAYS, _ELEMENT = 2e-7, 0.6e-6, 1e-9
 _CHEAP = 1e-4  # of a line that may be computed in vain
 _FOLDED = 50_000  # elements of a constant
 _UNROLLED = 16  # repetitions of a short loop
