@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.exact.structure import find_structure
 from relpref.infer.program import Call, Layout, Model, Values, discover, running
 from relpref.infer.relation_posterior import RelationPosterior
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import as_likelihood
 from relpref.posterior.base import Posterior
 from relpref.posterior.classes import DECISION
@@ -107,7 +107,7 @@ class Questions:
         return Call.split(Answered(self.program), (answers, *self.args), self.kwargs)
 
 
-@partial(jax.jit, static_argnums=0)
+@lazy_jit(static_argnums=0)
 def _draw(call: Call, arrays: tuple[Any, ...], keys: Array) -> Values:
     args, kwargs = call.skeleton.join(arrays)
 
@@ -274,7 +274,7 @@ class Asked(NamedTuple):
         return np.asarray(mean), np.asarray(variance)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@lazy_jit(static_argnums=(0, 1, 2))
 def _moments(
     quantity: Quantity, call: Call, layout: Layout, given: Any, known: Values, means: Any, covariances: Any
 ) -> tuple[Array, Array]:

@@ -1,7 +1,6 @@
 """From the samples of numpyro's own inference (NUTS, SVI, anything) to the same posterior surface as the engines'."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ from relpref.errors import DataError
 from relpref.infer.assemble import choose
 from relpref.infer.program import MATRICES, Call, Layout, Model, Values, gaussian_parts
 from relpref.kernels import GaussianProcess
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import fits, require_memory
 from relpref.posterior.base import Parts, Posterior
@@ -152,7 +152,7 @@ def from_samples(
     return choose(origin, layout.slices, common)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 4))
+@lazy_jit(static_argnums=(0, 1, 4))
 def _latent_parts(
     call: Call, layout: Layout, arrays: tuple[Any, ...], draws: Values, fixed: bool = False
 ) -> tuple[Values, dict[str, dict[str, Array]]]:

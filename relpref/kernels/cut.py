@@ -28,6 +28,7 @@ from relpref.kernels.positions import (
     traced,
     with_items_of,
 )
+from relpref.lazy_jit import lazy_jit
 from relpref.linalg import real, require_memory
 
 
@@ -80,7 +81,7 @@ def _of_any_kind(function: Callable[..., Array], positions: Any, *arguments: Any
     return mean_over_completions(positions, lambda rows: by_rows(function, rows, *arguments), **options)
 
 
-@partial(jax.jit, static_argnums=0)
+@lazy_jit(static_argnums=0)
 def _by_function(function: SubmodularFunction, positions: Array) -> Array:
     """With what each block adds to F of the blocks before it, shared evenly by its items (GCK eq. 11)."""
     own, other = positions[:, :, None], positions[:, None, :]
@@ -181,7 +182,7 @@ def item_graph(
     return in_double(partial(similarity, keep=keep), attributes, scale)
 
 
-@partial(jax.jit, static_argnames="keep")
+@lazy_jit(static_argnames="keep")
 def similarity(attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float | None = None) -> Array:
     """`item_graph` without checks; a lengthscale of None is the median."""
     points = real(attributes)
@@ -191,7 +192,7 @@ def similarity(attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float
     return weights if keep is None else heaviest(weights, keep)
 
 
-@jax.jit
+@lazy_jit
 def median_distance(attributes: ArrayLike) -> Array:
     points = real(attributes)
     rows, columns = np.triu_indices(points.shape[0], 1)
@@ -367,7 +368,7 @@ def cut_scale(weights: Any) -> Any:
     return in_double(_scale, checked_weights(weights))
 
 
-@jax.jit
+@lazy_jit
 def _scale(weights: ArrayLike) -> Array:
     matrix = real(weights)
     largest = jax.lax.stop_gradient(jnp.max(matrix, initial=0.0))
@@ -378,7 +379,7 @@ def _scale(weights: ArrayLike) -> Array:
     return jnp.where(linked, unit * jnp.sqrt(squared), 1.0)
 
 
-@jax.jit
+@lazy_jit
 def exhaustive_features(positions: Array, weights: Array) -> Array:
     """Cut features of exhaustive rankings, shape (m, n), from positions of any numbering and checked weights."""
     weights = real(weights)
@@ -391,7 +392,7 @@ def exhaustive_features(positions: Array, weights: Array) -> Array:
     return pooled(over_items(jax.checkpoint(add), nothing, positions, weights[:, None]), positions)
 
 
-@jax.jit
+@lazy_jit
 def _mean_gains(positions: Array, weights: Array) -> Array:
     """Mean raw gains over all completions, shape (m, n): a missing item is as likely in each of the l + 1 slots between l blocks."""
     weights = real(weights)

@@ -25,6 +25,7 @@ from relpref.kernels.positions import (
     position_pair,
     traced,
 )
+from relpref.lazy_jit import lazy_jit
 from relpref.linalg import real, require_memory
 
 Floats = NDArray[np.float64]
@@ -128,7 +129,7 @@ def mallows_variances(rankings: Any, *, concentration: ArrayLike, samples: int =
     return result
 
 
-@jax.jit
+@lazy_jit
 def _mean_within(concentration: Any, draws: Array) -> Array:
     """Mean kernel of the draws of each ranking with each other and themselves, from shape (m, samples, n)."""
     return jax.lax.map(lambda part: jnp.mean(jnp.exp(_log_mallows(concentration, part, part))), draws)
@@ -149,7 +150,7 @@ def _derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Ar
     return value, slope * tangents[0]
 
 
-@jax.jit
+@lazy_jit
 def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
     strength = real(concentration)
     left, right = jnp.asarray(left), jnp.asarray(right)
@@ -174,7 +175,7 @@ def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
     return own - cells - strength * discordant
 
 
-@jax.jit
+@lazy_jit
 def mallows_diagonal(concentration: Any, positions: Array) -> Array:
     """Kernel of each exhaustive ranking with itself, shape (m,): Π_b ρ(|A_b|); 1 for full rankings."""
     positions = jnp.asarray(positions)
@@ -340,7 +341,7 @@ def kendall_columns(rankings: Any) -> Callable[[int], NDArray[np.float64]]:
     return lambda row: (signs @ signs[row]).astype(np.float64) / number
 
 
-@jax.jit
+@lazy_jit
 def kendall_diagonal(positions: Array) -> Array:
     """Kernel of each ranking with itself, shape (m,): 1 for full rankings."""
     positions = jnp.asarray(positions)
@@ -352,13 +353,13 @@ def kendall_diagonal(positions: Array) -> Array:
     return over_items(add, jnp.zeros(len(positions), lead.dtype), positions, lead) / (n * (n - 1))
 
 
-@jax.jit
+@lazy_jit
 def _features(positions: Array) -> Array:
     first, second = np.triu_indices(positions.shape[1], 1)
     return _signs(positions, first, second) / np.sqrt(first.size)
 
 
-@partial(jax.jit, static_argnames="whole")
+@lazy_jit(static_argnames="whole")
 def _gram(left: Array, right: Array, whole: bool) -> Array:
     """Of all pairs of items, some at a time; where all items are ranked, signs are whole numbers, exact in single precision."""
     signs = _whole_signs if whole else _signs

@@ -1,7 +1,6 @@
 """Distributions of answers to "which of two is better?"."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import constraints
 
 from relpref.data import Comparisons
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.chances import graded_chances
 from relpref.likelihoods.tilted import (
     TiltedMoments,
@@ -318,7 +318,7 @@ class SoftComparison(Comparison):
         return {"probability": chances["probability"]}
 
 
-@partial(jax.jit, static_argnums=0)
+@lazy_jit(static_argnums=0)
 def predicted(
     model: Any,
     asked: Comparisons,

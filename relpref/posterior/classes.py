@@ -1,7 +1,6 @@
 """The posterior of classifiers: probabilities of classes, with the user's own labels."""
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -15,6 +14,7 @@ from relpref.compiled import float64
 from relpref.data import Rankings, RelationData
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import Call, Layout, Values
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import ProbitBernoulli, as_likelihood
 from relpref.posterior.arviz import Groups, plain_coordinates
 from relpref.posterior.base import Posterior
@@ -173,7 +173,7 @@ class ClassPosterior(Posterior):
         return f"ClassPosterior({self.data.describe()}; {self.engine}{self._evidence_in_words()})"
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@lazy_jit(static_argnums=(0, 1))
 def _decisions(
     call: Call,
     layout: tuple[tuple[str, int], ...],

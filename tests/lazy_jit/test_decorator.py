@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -124,7 +123,7 @@ def test_trees_go_in_and_come_out() -> None:
 
 
 def test_static_arguments_by_place_and_by_name() -> None:
-    @partial(lazy_jit, static_argnums=(1,), static_argnames="mode")
+    @lazy_jit(static_argnums=(1,), static_argnames="mode")
     def f(x: Any, power: int, y: Any = 1.0, mode: str = "a") -> Any:
         return x**power + (y if mode == "a" else -y)
 
@@ -138,7 +137,7 @@ def test_methods() -> None:
     class Thing:
         scale = 3.0
 
-        @partial(lazy_jit, static_argnums=0)
+        @lazy_jit(static_argnums=0)
         def times(self, x: Any) -> Any:
             return self.scale * x
 
@@ -250,7 +249,7 @@ def test_the_number_of_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     class Result:
         pass
 
-    @partial(lazy_jit, static_argnums=1)
+    @lazy_jit(static_argnums=1)
     def f(x: Any, result: Any) -> Any:
         return x + 1
 

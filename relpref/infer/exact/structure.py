@@ -1,7 +1,7 @@
 """A program as a relation: its kernels, which pairs its labels are about, and their noise."""
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from relpref.infer.exact.domain import Domain
 from relpref.infer.exact.solve import RelationProblem
 from relpref.infer.program import Call, Layout, Program, Shapes, Values, log_prior, median, survey
 from relpref.infer.sites import SparseRows
+from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import CentredNormal
 from relpref.likelihoods.tilted import unwrap
 from relpref.linalg import Kronecker
@@ -82,7 +83,7 @@ class Structure:
         return gradient
 
 
-@partial(jax.jit, static_argnums=1)
+@lazy_jit(static_argnums=1)
 def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
     ((field, _),), (label,) = program.layout.latents, program.layout.observed
     sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained)
@@ -93,7 +94,7 @@ def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
     return Reading(factors.left.dense(), right, noise, log_prior(sites, unconstrained), values)
 
 
-@partial(jax.jit, static_argnums=1)
+@lazy_jit(static_argnums=1)
 def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: Any) -> Any:
     def read(unconstrained: Values) -> Any:
         return tuple(_read(program, one_domain, unconstrained)[:4])
@@ -101,7 +102,7 @@ def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: 
     return jax.vjp(read, unconstrained)[1](cotangent)[0]
 
 
-@jax.jit
+@lazy_jit
 def _observed(program: Program, scores: Array) -> tuple[Array, Array, Array, Any, Values]:
     """Predictors and values of the labels, the sd of their noise, their groups, and the medians of the hyperparameters."""
     (label,) = program.layout.observed
