@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import jax
 import numpy as np
 
 from relpref.compiled import float64
+from relpref.lazy_jit import lazy_jit
 
 _ARRAYS = (np.ndarray, np.generic, jax.Array)
 
@@ -61,6 +61,6 @@ def evaluated(function: Callable[..., Any], *args: Any) -> Any:
         return jax.tree.map(np.asarray, found)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@lazy_jit(static_argnums=(0, 1))
 def _evaluated(function: Callable[..., Any], skeleton: Skeleton, arrays: tuple[Any, ...]) -> Any:
     return function(*skeleton.join(arrays))

@@ -154,7 +154,7 @@ def by_rows(
 def _now() -> Iterator[None]:
     """Compute in float64, and at once, also where what is known stands beside what is traced."""
     # Only there, because at compile time JAX computes every constant of a function by itself.
-    beside = jax.ensure_compile_time_eval() if traced(jnp.zeros(())) else nullcontext()
+    beside = jax.ensure_compile_time_eval() if traced(jax.device_put(0.0)) else nullcontext()
     with beside, float64():
         yield
 

@@ -382,7 +382,7 @@ class LandmarkFeatures:
         rankings = with_items_of(self.landmarks, rankings)
         cross = in_double(self.kernel.gram, rankings, self.landmarks)
         diagonal = in_double(self.kernel.diagonal, rankings)
-        return Features(*in_double(jax.jit(factored_features), cross, self._factor, diagonal)), 0.0
+        return evaluated(factored_features, cross, self._factor, diagonal), 0.0
 
 
 @renamed_keywords(key="rng_key")
