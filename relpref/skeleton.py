@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import jax
@@ -61,6 +62,6 @@ def evaluated(function: Callable[..., Any], *args: Any) -> Any:
         return jax.tree.map(np.asarray, found)
 
 
-@lazy_jit(static_argnums=(0, 1))
+@partial(lazy_jit, static_argnums=(0, 1))
 def _evaluated(function: Callable[..., Any], skeleton: Skeleton, arrays: tuple[Any, ...]) -> Any:
     return function(*skeleton.join(arrays))

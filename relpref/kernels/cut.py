@@ -81,7 +81,7 @@ def _of_any_kind(function: Callable[..., Array], positions: Any, *arguments: Any
     return mean_over_completions(positions, lambda rows: by_rows(function, rows, *arguments), **options)
 
 
-@lazy_jit(static_argnums=0)
+@partial(lazy_jit, static_argnums=0)
 def _by_function(function: SubmodularFunction, positions: Array) -> Array:
     """With what each block adds to F of the blocks before it, shared evenly by its items (GCK eq. 11)."""
     own, other = positions[:, :, None], positions[:, None, :]
@@ -182,7 +182,7 @@ def item_graph(
     return in_double(partial(similarity, keep=keep), attributes, scale)
 
 
-@lazy_jit(static_argnames="keep")
+@partial(lazy_jit, static_argnames="keep")
 def similarity(attributes: ArrayLike, lengthscale: ArrayLike | None, keep: float | None = None) -> Array:
     """`item_graph` without checks; a lengthscale of None is the median."""
     points = real(attributes)

@@ -359,7 +359,7 @@ def _features(positions: Array) -> Array:
     return _signs(positions, first, second) / np.sqrt(first.size)
 
 
-@lazy_jit(static_argnames="whole")
+@partial(lazy_jit, static_argnames="whole")
 def _gram(left: Array, right: Array, whole: bool) -> Array:
     """Of all pairs of items, some at a time; where all items are ranked, signs are whole numbers, exact in single precision."""
     signs = _whole_signs if whole else _signs

@@ -1,6 +1,7 @@
 """The posterior of classifiers: probabilities of classes, with the user's own labels."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -173,7 +174,7 @@ class ClassPosterior(Posterior):
         return f"ClassPosterior({self.data.describe()}; {self.engine}{self._evidence_in_words()})"
 
 
-@lazy_jit(static_argnums=(0, 1))
+@partial(lazy_jit, static_argnums=(0, 1))
 def _decisions(
     call: Call,
     layout: tuple[tuple[str, int], ...],

@@ -1,7 +1,7 @@
 """A program as a relation: its kernels, which pairs its labels are about, and their noise."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -83,7 +83,7 @@ class Structure:
         return gradient
 
 
-@lazy_jit(static_argnums=1)
+@partial(lazy_jit, static_argnums=1)
 def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
     ((field, _),), (label,) = program.layout.latents, program.layout.observed
     sites = program.sites(jnp.zeros(program.layout.num_latents), unconstrained)
@@ -94,7 +94,7 @@ def _read(program: Program, one_domain: bool, unconstrained: Values) -> Reading:
     return Reading(factors.left.dense(), right, noise, log_prior(sites, unconstrained), values)
 
 
-@lazy_jit(static_argnums=1)
+@partial(lazy_jit, static_argnums=1)
 def _pull(program: Program, one_domain: bool, unconstrained: Values, cotangent: Any) -> Any:
     def read(unconstrained: Values) -> Any:
         return tuple(_read(program, one_domain, unconstrained)[:4])
