@@ -3,9 +3,10 @@
 Nothing but what is registered is reachable from a file, and nothing is imported because a file says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal, get_args
 
@@ -164,3 +165,12 @@ def entry_points_for_unknown_names() -> Iterator[None]:
         yield
     finally:
         _with_entry_points = before
+
+
+def unbound(
+    program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The same call with what was bound by ``functools.partial`` among the arguments."""
+    while isinstance(program, partial):
+        program, args, kwargs = program.func, (*program.args, *args), {**program.keywords, **kwargs}
+    return program, args, dict(kwargs)

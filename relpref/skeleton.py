@@ -34,7 +34,9 @@ class Skeleton:
         kinds = tuple(type(node) for node in nodes if not isinstance(node, _ARRAYS))
         static = tuple(None if isinstance(leaf, _ARRAYS) else leaf for leaf in leaves)
         arrays = [leaf for leaf in leaves if isinstance(leaf, _ARRAYS)]
-        double = (a.astype(np.float64) if np.issubdtype(a.dtype, np.floating) else a for a in arrays)
+        double = (
+            a.astype(np.float64, copy=False) if np.issubdtype(a.dtype, np.floating) else a for a in arrays
+        )
         return cls(structure, kinds, static), tuple(double)
 
     def join(self, arrays: Sequence[Any]) -> Any:

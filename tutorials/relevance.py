@@ -115,7 +115,7 @@ answers.head(3)
 
 # %%
 words_alike = SquaredExponential(shared_lengthscale=True)
-engines = {"words": EP(preference_gp, padding=True), "words and citations": EP(xpgp, padding=True)}
+engines = {"words": EP(preference_gp), "words and citations": EP(xpgp)}
 
 
 def fit(name, answers):

@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace) -> None:
     import jax
 
     # Padded, tables with a few answers more or less share what is compiled, and so do the updates of relpref ask.
-    engine = named("--engine", "engine", chosen.engine, ENGINES)(program, padding=True, **options)
+    engine = named("--engine", "engine", chosen.engine, ENGINES)(program, **options)
     given = copies(tables)
     unused = chosen.model == "preference_gp" and bool(data.relations)
     notes = [*data.notes, *[f"{chosen.model} does not look at relations"] * unused]

@@ -33,8 +33,8 @@ def allows_padding(declared: Declared) -> Declared:
 
     What it says of items must depend on their own attributes and links, and on what data and graphs keep of the true items alone
     (``attribute_center``, ``attribute_scale``, ``graph.reference``), not on how many there are or on means over all of them; what it
-    says of an answer must depend on its own columns. The utilities of a program are one vector whose site names its axis, by
-    ``infer={"event_dims": ["entity"]}``. A subclass declares it for itself.
+    says of an answer must depend on its own columns. The utilities are the only Gaussian vector of a program, and its answers one
+    site that counts rows as ``data.count`` says. A subclass declares it for itself.
     """
     setattr(declared, _NAME, True)
     return declared

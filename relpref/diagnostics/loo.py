@@ -327,7 +327,7 @@ def _predict(
 ) -> Predictive:
     """What a fit to the answers at some positions says of all."""
     less = origin.with_argument(data, data.select_answers(trained))
-    options: dict[str, Any] = {"fixed": fixed, "padding": True}
+    options: dict[str, Any] = {"fixed": fixed}
     if draws:
         weights = {"prior_log_weights": posterior.prior_log_weights, **less.kwargs}
         fitted = less.engine.changed(**options).run_at_draws(draws, posterior.key, *less.args, **weights)

@@ -1,7 +1,6 @@
 """From an engine's arrays to a posterior, whose class follows from the data that the program was given."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -39,10 +38,7 @@ def choose(origin: Origin, slices: dict[str, slice], common: dict[str, Any]) -> 
     data = preference_data(origin.args, origin.kwargs)
     if data is not None and list(slices) == [_UTILITY] and slices[_UTILITY].stop == data.num_items:
         common["info"] = {**common["info"], **group_notes(data), **composed_note(data)}
-        keywords, program = origin.kwargs, origin.program
-        while "likelihood" not in keywords and isinstance(program, partial):
-            keywords, program = program.keywords, program.func
-        model = keywords.get("likelihood")
+        model = origin.keywords.get("likelihood")
         # A program of one's own may mean something else by the word.
         own = isinstance(model, AnswerModel) and not isinstance(model, type)
         likelihood: Any = model if own else Probit()

@@ -5,9 +5,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
+from warnings import warn
 
 import jax
 import numpy as np
@@ -192,9 +193,9 @@ class GaussianEngine:
     structure : {"auto", "dense", "sparse"}
         How covariances of items are kept: as matrices, or, of preference programs, as sparse graphs and functions of attributes that
         are evaluated where they are wanted, see `relpref.infer.large`; "auto" takes the second above 4000 items.
-    padding : bool
-        Let rows that stand for no answer fill the answers up to a round number, so that fits to a growing number of answers share
-        what JAX compiles. Of no effect for a program that would make something of such rows.
+    padding : bool, optional
+        Of no effect any more: whatever allows it is compiled for round numbers of items and answers, see
+        `relpref.data.padding.allows_padding`.
     throw : bool
         Raise where the result is not ``converged``; otherwise the posterior carries the code and its answers warn.
     """
@@ -219,10 +220,16 @@ class GaussianEngine:
     max_evaluations: int = 200
     space: Literal["auto", "latent", "observation", "entity", "gap"] = "auto"
     structure: Literal["auto", "dense", "sparse"] = "auto"
-    padding: bool = False
+    padding: InitVar[bool | None] = None
     throw: bool = True
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, padding: bool | None) -> None:
+        if padding is not None:
+            warn(
+                f"{self.name}(padding=) has no effect any more and goes with the next release; leave it out",
+                DeprecationWarning,
+                stacklevel=3,
+            )
         if not callable(self.program):
             raise DataError(
                 f"program is {self.program!r}; {self.name} takes a numpyro program, such as relpref.models.xpgp"
@@ -308,7 +315,7 @@ class GaussianEngine:
             many = data is not None and data.num_items > MAX_DENSE_ITEMS and len(data.winner)
             if self.structure == "sparse" or (self.structure == "auto" and many):
                 return fit(self, sites, key, args, kwargs, progress_bar, at)
-            program = Program.of(self.program, args, kwargs, self.fixed, padding=self.padding)
+            program = Program.of(self.program, args, kwargs, self.fixed, padding=True)
             with threads_for(program.layout.num_latents):
                 return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
 
@@ -387,7 +394,7 @@ class GaussianEngine:
             number = len(next(iter(draws.values())))
             rows = [{name: value[row] for name, value in draws.items()} for row in range(number)]
             known = {**(self.fixed or {}), **rows[0]}
-            program = Program.of(self.program, args, kwargs, known, padding=self.padding)
+            program = Program.of(self.program, args, kwargs, known, padding=True)
             layout = program.layout
             if layout.hyperparameters:
                 raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")
@@ -407,7 +414,7 @@ class GaussianEngine:
                         sites = evidence.sites
                         break
                 infos.append(evidence.info)
-                components.append(Component.of(layout, evidence, program.answered))
+                components.append(Component.of(layout, evidence))
             codes = [CODES[int(one.code)] for one in infos]
             result = max(codes, key=lambda code: (code.empty, not code.ok))
             if result.ok and r_hat is not None and r_hat > UNMIXED:
@@ -448,7 +455,7 @@ class GaussianEngine:
         key: Any,
         origin: Origin,
     ) -> Posterior:
-        component = Component.of(program.layout, found, program.answered)
+        component = Component.of(program.layout, found)
         values = program.fixed | found.hyperparameters
         return assemble(program.layout, values, [component], result, info, key, origin)
 
@@ -496,7 +503,7 @@ class GaussianEngine:
                     result = None
                     if wanted:
                         values = jax.tree.map(np.asarray, evidence.hyperparameters)
-                        result = (Component.of(layout, evidence, program.answered), values)
+                        result = (Component.of(layout, evidence), values)
                     found[-1] = Evaluated(log_evidence, log_prior, gradient, result)
                     break
             return found

@@ -123,7 +123,9 @@ def evaluate(
         return _evaluate(*given, tolerance, max_sweeps, whole)
     unconstrained, sites = jax.tree.map(np.asarray, (unconstrained, sites))
     with np.errstate(all="ignore"):
-        its = Prior(*jax.tree.map(np.asarray, _prior(program, unconstrained)))
+        shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
+        room = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
+        its = cut(Prior(*jax.tree.map(np.asarray, _prior(shape, unconstrained))), n, m)
         rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(block_diagonal(total(its.blocks[site]) for site in program.layout.slices))
@@ -134,10 +136,11 @@ def evaluate(
         )
 
         def moments(mean: Array, variance: Array) -> TiltedMoments:
-            return TiltedMoments(*map(np.asarray, _tilted(program, unconstrained, mean, variance)))
+            cavity = (filled(array, room["m"]) for array in (mean, variance))
+            return TiltedMoments(*(np.asarray(found)[:m] for found in _tilted(shape, unconstrained, *cavity)))
 
         def bending(value: Array) -> Array:
-            return np.asarray(_bends(program, unconstrained, value))
+            return np.asarray(_bends(shape, unconstrained, filled(value, room["m"])))[:m]
 
         problem = Problem(space, rows, its.counts, moments, its.log_concave, its.known, bending)
         found = approximate(problem, sites, tolerance, max_sweeps)
@@ -148,7 +151,8 @@ def evaluate(
             evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
         elif with_gradient:
             pulls = prior_surrogate(program.layout, problem, found.fit, evidence.alpha), found.answers
-            gradient = jax.tree.map(np.asarray, _slope(program, unconstrained, pulls))
+            wide = tuple(filled_pull(pull, room) for pull in pulls)
+            gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
             evidence = evidence._replace(gradient=gradient)
     return evidence
 
@@ -161,6 +165,43 @@ def traced(*trees: Any) -> bool:
 def total(parts: Mapping[str, Any]) -> Any:
     """The sum of a site's named covariances."""
     return reduce(add, parts.values())
+
+
+def cut(its: Prior, n: int, m: int) -> Prior:
+    """What is known of the first n latents and m rows."""
+    projection = its.projection
+    return its._replace(
+        location=its.location[:n],
+        offset=its.offset[:m],
+        blocks=its.blocks
+        if len(its.location) == n
+        else {
+            site: {name: np.ascontiguousarray(matrix[:n, :n]) for name, matrix in parts.items()}
+            for site, parts in its.blocks.items()
+        },
+        known=jax.tree.map(lambda array: array[:m], its.known),
+        log_concave=its.log_concave[:m],
+        counts=its.counts[:m],
+        projection=None if projection is None else projection[:m, :n],
+    )
+
+
+def filled(array: Array, *shape: int) -> Array:
+    """An array with zeros after what is there, up to a shape."""
+    if array.shape == shape:
+        return array
+    found = np.zeros(shape)
+    found[tuple(map(slice, array.shape))] = array
+    return found
+
+
+def filled_pull(pull: Partial, room: Mapping[str, int]) -> Partial:
+    """A function for `_slope`, of a program with more latents and rows."""
+    axes = _AXES.get(pull.func, ("m",) * len(pull.args))
+    arrays = (
+        filled(array, *(room[axis] for axis in each)) for array, each in zip(pull.args, axes, strict=True)
+    )
+    return Partial(pull.func, *arrays)
 
 
 @partial(jax.jit, static_argnums=(0, 2, 3))
@@ -410,6 +451,14 @@ def _pull_of_both(alpha: Array, weights: Array, pull: Array, moving: Reading) ->
     return _pull_of_prior(alpha, weights, moving) + jnp.vdot(pull, matrix)
 
 
+# Whether the axes of what a function is given are latents (n) or rows (m); those of functions not named here are rows.
+_AXES: dict[Any, tuple[str, ...]] = {
+    _pull_of_gram: ("mm",),
+    _pull_of_prior: ("n", "nn"),
+    _pull_of_both: ("n", "nn", "mn"),
+}
+
+
 def expectation_propagation(problem: Problem, sites: Sites, tolerance: Any, max_sweeps: Any) -> Approximation:
     """Run EP from the given sites; its evidence and what the answers do to that."""
     fit, log_normalizer, info = run(problem, sites, tolerance, max_sweeps)
@@ -505,8 +554,8 @@ class Component(NamedTuple):
     log_evidence: float
 
     @classmethod
-    def of(cls, layout: Layout, evidence: Evidence, answered: int) -> "Component":
-        """Of an evaluation with its whole arrays; the first ``answered`` rows are answers."""
+    def of(cls, layout: Layout, evidence: Evidence) -> "Component":
+        """Of an evaluation with its whole arrays."""
         mean, covariance = latent_moments(evidence)
         alpha, found = np.asarray(evidence.alpha), {}
         for site, rows in layout.slices.items():
@@ -521,5 +570,5 @@ class Component(NamedTuple):
                     for part, matrix in named.items()
                 }
             found[site] = means, shares
-        sites = {name: np.asarray(value)[:answered] for name, value in evidence.sites._asdict().items()}
+        sites = {name: np.asarray(value) for name, value in evidence.sites._asdict().items()}
         return cls(mean, covariance, found, sites, float(evidence.log_evidence))

@@ -20,7 +20,7 @@ from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
 from relpref.data import PreferenceData
-from relpref.data.padding import padded_answers, room_for
+from relpref.data.padding import declares_padding, padded
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS, AnySite, Doubt
 from relpref.infer.jaxprs import reached
@@ -30,6 +30,7 @@ from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods import Likelihood, as_likelihood
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
+from relpref.registry import unbound
 from relpref.skeleton import Skeleton
 
 Values = dict[str, Any]
@@ -48,6 +49,23 @@ def preference_data(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Prefere
     """The preference data among a program's arguments."""
     found = [a for a in (*args, *kwargs.values()) if isinstance(a, PreferenceData)]
     return found[0] if found else None
+
+
+def may_be_padded(
+    model: Model, data: PreferenceData, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """Whether a program, and whatever else it is given, declares that it may be given data that were filled up."""
+    leaves = jax.tree.leaves((args, kwargs), is_leaf=lambda value: not isinstance(value, dict | list | tuple))
+    harmless = (bool, int, float, str, dist.Distribution)
+    return declares_padding(model) and all(
+        value is data or value is None or isinstance(value, harmless) or declares_padding(value)
+        for value in leaves
+    )
+
+
+def require_memory_for(size: int) -> None:
+    """Refuse more latent values than there is memory for."""
+    require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
 
 
 class Observation(NamedTuple):
@@ -186,7 +204,9 @@ class Program:
     # The projection, where it is constant and no predictor takes more than two latents.
     rows: SparseRows | None = None
     counts: Any = ()  # how many answers each row stands for, shape (m,)
-    answered: int = 0  # how many of the rows, from the first on, are answers; all where none were added
+    # The same of data that were filled up, see `relpref.data.padding`, so that other sizes share what JAX compiles; what it says of
+    # items and answers beyond those of this program is not to be looked at.
+    filled: "Program | None" = None
 
     @classmethod
     def of(
@@ -211,7 +231,7 @@ class Program:
             Of the program.
         fixed : mapping from site to value, optional
         padding : bool
-            Whether to add rows that stand for no answer, if the program makes nothing of them.
+            Whether JAX may compile it for data that were filled up, if it allows that, see `relpref.data.padding.allows_padding`.
         dense : bool
             Whether the covariance will be written out: then there must be memory for it.
 
@@ -222,23 +242,52 @@ class Program:
         DataError
             If ``fixed`` does not fit the program's sites, or the prior covariance would not fit into memory.
         """
-        data = preference_data(args, kwargs or {}) if padding else None
-        if data is not None:
-            longer = replace(data, comparisons=padded_answers(data.comparisons))
-            more = [longer if value is data else value for value in args]
-            named = {name: longer if value is data else value for name, value in (kwargs or {}).items()}
-            found = cls.of(model, tuple(more), named, fixed, dense=dense)
-            known, counts = data.num_comparisons, found.counts
-            # A program may look at more than the counts of its answers: then rows that were added would change it.
-            same = len(counts) == room_for(known) and np.array_equal(counts[:known], data.count)
-            if same and not counts[known:].any():
-                return replace(found, answered=known)
+        if padding and (found := cls._padded(model, args, dict(kwargs or {}), dict(fixed or {}))) is not None:
+            require_memory_for(found.layout.num_latents)
+            return found
         call, arrays = Call.split(model, args, kwargs or {})
         found = discover(call, arrays, broadcast_fixed(call, dict(fixed)) if fixed else {})
-        size = found.layout.num_latents
         if dense:
-            require_memory(MATRICES * 8.0 * size**2, f"the prior covariance of {size} values")
+            require_memory_for(found.layout.num_latents)
         return found
+
+    @classmethod
+    def _padded(
+        cls, model: Model, args: tuple[Any, ...], kwargs: dict[str, Any], fixed: Values
+    ) -> "Program | None":
+        """The program, found out by way of data that were filled up; None where it does not allow that."""
+        model, args, kwargs = unbound(model, args, kwargs)
+        data = preference_data(args, kwargs)
+        if data is None or not may_be_padded(model, data, args, kwargs):
+            return None
+        filled = padded(data)
+        args_of_filled = tuple(filled if value is data else value for value in args)
+        call, arrays = Call.split(
+            model,
+            args_of_filled,
+            {name: filled if value is data else value for name, value in kwargs.items()},
+        )
+        try:
+            found = discover(call, arrays, broadcast_fixed(call, fixed))
+        except (DataError, UnsupportedProgramError):
+            return None  # the message is to be about the data as they are
+        (n, m), counts, layout = (data.num_items, data.num_comparisons), found.counts, found.layout
+        room = len(filled.labels), len(filled.comparisons.winner)
+        if [shape for _, shape in layout.latents] != [room[:1]] or layout.num_rows != room[1]:
+            return None
+        if not np.array_equal(counts[:m], data.count) or counts[m:].any():
+            return None
+        rows = found.rows
+        if rows is not None:
+            rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[:n])
+        its = replace(layout, latents=((layout.latents[0][0], (n,)),), num_rows=m)
+        call, arrays = Call.split(model, args, kwargs)
+        return cls(call, its, arrays, found.fixed, found.medians, rows, counts[:m], found)
+
+    @property
+    def compiled(self) -> "Program":
+        """What JAX traces: the program of data that were filled up, where there is one; hyperparameters are the same."""
+        return self if self.filled is None else self.filled
 
     @classmethod
     def for_samples(cls, model: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Program":
@@ -263,7 +312,8 @@ class Program:
 
     def at(self, values: Mapping[str, Any]) -> "Program":
         """The program with some hyperparameters known, on their supports."""
-        return replace(self, fixed={**self.fixed, **values})
+        filled = None if self.filled is None else self.filled.at(values)
+        return replace(self, fixed={**self.fixed, **values}, filled=filled)
 
     def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> dict[str, Values]:
         """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors."""
@@ -327,22 +377,17 @@ class Program:
 
     def prior_draws(self, key: Any, number: int) -> list[Values]:
         """Draws of the unconstrained hyperparameters from their prior."""
-        draws = _draw(self, jax.random.split(key, number))
+        draws = _draw(self.compiled, jax.random.split(key, number))
         return [{name: value[row] for name, value in draws.items()} for row in range(number)]
 
-    @lazy_jit
     def constrained(self, draws: Values) -> Values:
         """Unconstrained hyperparameters on their supports, draw by draw."""
-
-        def one(raw: Values) -> Values:
-            sites = self.sites(jnp.zeros(self.layout.num_latents), raw)
-            return {name: sites[name]["value"] for name in raw}
-
-        return jax.vmap(one)(draws)
+        found: Values = _constrain(self.compiled, draws)
+        return found
 
     def unconstrained(self, values: Mapping[str, Any]) -> Values:
         """Values of hyperparameters on their supports, in the unconstrained space and in their shapes."""
-        supports = {site.name: site.support for site in survey(self.call)}
+        supports = {site.name: site.support for site in survey(self.compiled.call)}
         return {
             name: biject_to(supports[name]).inv(jnp.broadcast_to(jnp.asarray(values[name]), array.shape))
             for name, array in self.medians.items()
@@ -358,6 +403,15 @@ def log_prior(sites: Mapping[str, Values], unconstrained: Values) -> Array:
         jacobian = biject_to(density.support).log_abs_det_jacobian(raw, value)
         total = total + jnp.sum(density.log_prob(value)) + jnp.sum(jacobian)
     return total
+
+
+@lazy_jit
+def _constrain(program: Program, draws: Values) -> Values:
+    def one(raw: Values) -> Values:
+        sites = program.sites(jnp.zeros(program.layout.num_latents), raw)
+        return {name: sites[name]["value"] for name in raw}
+
+    return jax.vmap(one)(draws)
 
 
 @lazy_jit
@@ -546,7 +600,7 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     if layout.constant_projection:
         rows = SparseRows.find(partial(_image, program), (layout.num_rows, layout.num_latents))
     medians = {name: np.asarray(program.medians[name]) for name, _ in hyperparameters}
-    return replace(program, layout=layout, medians=medians, rows=rows, answered=layout.num_rows)
+    return replace(program, layout=layout, medians=medians, rows=rows)
 
 
 @lazy_jit

@@ -393,8 +393,8 @@ class Coordinates:
 def coordinates(program: Program, maximum: Values) -> Coordinates:
     """Standardize the hyperparameters, at the values of the maximum where one prior depends on another."""
     values = {name: np.asarray(value) for name, value in maximum.items()}
-    plated = {site.name for site in survey(program.call) if site.plated}
-    densities = _prior_densities(program, tuple(sorted(set(values) - plated)), values)
+    plated = {site.name for site in survey(program.compiled.call) if site.plated}
+    densities = _prior_densities(program.compiled, tuple(sorted(set(values) - plated)), values)
     names: list[tuple[str, int]] = []
     scales: list[_Scale | None] = []
     free: list[int] = []

@@ -19,7 +19,7 @@ from relpref.posterior.codec import (
     encode,
     registered,
 )
-from relpref.registry import name_of
+from relpref.registry import name_of, unbound
 
 if TYPE_CHECKING:
     from relpref.infer.program import Program
@@ -49,11 +49,7 @@ class Origin:
 
     def unbound(self) -> "Origin":
         """The same call with what was bound by ``functools.partial`` among the arguments, and the data by position."""
-        program: Any = self.program
-        args, keywords = self.args, dict(self.kwargs)
-        while isinstance(program, partial):
-            keywords = {**program.keywords, **keywords}
-            program, args = program.func, (*program.args, *args)
+        program, args, keywords = unbound(self.program, self.args, self.kwargs)
         args = args or tuple(keywords.pop("data") for _ in range("data" in keywords))
         return replace(self, program=program, args=args, kwargs=keywords)
 
@@ -147,6 +143,7 @@ class Origin:
         engine = None
         if options := dict(content["engine"]):
             made = registered(("engine",), f"engine:{options.pop('engine', None)}")
+            options.pop("padding", None)  # a former option, of no effect
             check_arguments(made, options, made.__name__)
             engine = made(program, **options)
         return cls(program, (data,), kwargs, engine, content["complete"])

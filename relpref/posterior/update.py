@@ -100,7 +100,7 @@ class Update:
 
         def refitted() -> Any:
             start = None if draws else sites
-            again = origin.run(start, posterior.key, progress_bar=progress_bar, at=self.values, padding=True)
+            again = origin.run(start, posterior.key, progress_bar=progress_bar, at=self.values)
             return replace(again, origin=origin)
 
         if refit and (posterior.searched or draws):
@@ -110,7 +110,7 @@ class Update:
         with warnings.catch_warnings():
             if draws and scheduled:
                 warnings.simplefilter("ignore", InferenceWarning)  # of weights that a refit is about to mend
-            again = run_again(posterior, origin, sites, self.values, told, progress_bar, padding=True)
+            again = run_again(posterior, origin, sites, self.values, told, progress_bar)
         if draws and scheduled and again.effective_points < MIN_EFFECTIVE:
             return refitted()
         return replace(again, origin=origin, info={**again.info, **told})

@@ -52,7 +52,7 @@ def fitted(kind: str, engine: Any = EP) -> UtilityPosterior:
     items = pd.DataFrame({"size": [1.5, 0.3, -1.0, 0.9, -0.2, -1.5]}, index=LABELS)
     data = PreferenceData.from_tables(items, table(kind))
     likelihood = {"likelihood": Logistic()} if kind == "logistic" else {}
-    fit = engine(preference_gp, fixed=HYPERPARAMETERS, padding=True, hyperparameters="maximize")
+    fit = engine(preference_gp, fixed=HYPERPARAMETERS, hyperparameters="maximize")
     posterior = fit.run(0, data, progress_bar=False, **likelihood)
     assert isinstance(posterior, UtilityPosterior)
     return posterior

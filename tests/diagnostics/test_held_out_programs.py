@@ -262,9 +262,7 @@ def rated_by(contrary: bool, seed: int) -> UtilityPosterior:
             "rater": np.array(list("uvwxyz"))[rater],
         }
     )
-    posterior = EP(preference_gp, padding=True).run(
-        0, PreferenceData.from_tables(items, answers), progress_bar=False
-    )
+    posterior = EP(preference_gp).run(0, PreferenceData.from_tables(items, answers), progress_bar=False)
     assert isinstance(posterior, UtilityPosterior)
     return posterior
 

@@ -241,33 +241,11 @@ def test_a_prior_can_be_updated(make_data: Callable[..., PreferenceData], fit: C
     """From nothing to one answer and back."""
     items, _, relations = make_data(0).to_tables()
     data = PreferenceData.from_tables(items, relations=relations)
-    prior = fit(data, padding=True)
+    prior = fit(data)
     assert np.all(prior.belief.mean() == 0)
     first = prior.update([("e3", "e7")])
     assert first.ranking().loc["e3", "mean"] > first.ranking().loc["e7", "mean"]
     assert distance(first.update(withdraw=[("e3", "e7")]), prior) < 1e-9
-
-
-def test_padding_leaves_no_trace(posterior: Any, fit: Callable[..., Any], data: PreferenceData) -> None:
-    padded = fit(data, padding=True)
-    assert distance(padded, posterior) < 1e-9
-    assert padded.log_evidence == pytest.approx(posterior.log_evidence, abs=1e-9)
-    assert [padding.room_for(rows) for rows in (0, 16, 17, 200, 257, 3000)] == [16, 16, 32, 256, 512, 3072]
-
-
-def test_a_program_that_looks_at_rows_gets_none_that_are_no_answers(data: PreferenceData) -> None:
-    """Without the counts every row would be an answer: such a program is left as it is."""
-    import numpyro
-
-    from relpref.likelihoods import ProbitComparison
-
-    def program(data: PreferenceData) -> None:
-        utility = numpyro.sample("utility", numpyro.distributions.Normal(0, 1).expand([12]).to_event(1))
-        gap = utility[data.winner] - utility[data.loser]
-        numpyro.sample("answer", ProbitComparison(gap), obs=1)
-
-    plain = EP(program).run(0, data, progress_bar=False)
-    assert distance(EP(program, padding=True).run(0, data, progress_bar=False), plain) == 0
 
 
 @pytest.mark.slow

@@ -33,7 +33,6 @@ from relpref.posterior.origin import Origin
 
 GaussianEngine = Any  # of `relpref.infer.engine`, which builds on this module
 
-_ROUND = 256  # a few touched items more are not to compile everything anew
 # A search looks at no more answers and items than these, and at fewer where solves take long: the number of stored links times
 # items times nodes stays below the last.
 _MOST_ANSWERS, _MOST_SEARCHED, _LEAST_SEARCHED, _WORK = 1500, 1500, 100, 2e10
@@ -74,9 +73,8 @@ def fit_reduced(
     # By the numbers without anything that fills them up.
     fewer = data.num_comparisons <= len(positions) if space == "auto" else space == "observation"
     dual = fewer and all(is_log_concave(one.likelihood) for one in reading.observations)
-    # In observation space nobody minds how many items there are, so their number may be a round one.
-    spare = -len(positions) % _ROUND if dual else 0
-    program = Program.of(*problem.reduced(positions, blocks, spare), values, padding=dual)
+    # In observation space nobody minds how many items there are.
+    program = Program.of(*problem.reduced(positions, blocks, padding=dual), values)
     space = "observation" if dual else "latent"
     evidence, result, info, *_ = fit_hyperparameters(
         engine, program, start, key, progress_bar, None, None, space

@@ -15,6 +15,7 @@ from numpyro.primitives import Messenger
 
 from relpref.compiled import float64
 from relpref.data import PreferenceData
+from relpref.data.padding import padded_answers, room_for_items
 from relpref.data.preference import PartialGraph, marginal
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.program import (
@@ -26,6 +27,7 @@ from relpref.infer.program import (
     Site,
     Values,
     broadcast_fixed,
+    may_be_padded,
     preference_data,
     survey,
 )
@@ -39,6 +41,7 @@ from relpref.linalg import Dense, Identity, NamedSum, real
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
 from relpref.posterior.utility import UtilityPosterior
+from relpref.registry import unbound
 
 Positions = NDArray[np.integer[Any]]
 
@@ -168,20 +171,24 @@ class LargeProblem:
         return parts
 
     def reduced(
-        self, positions: Positions, tables: Mapping[str, Any], spare: int = 0
+        self, positions: Positions, tables: Mapping[str, Any], padding: bool = False
     ) -> tuple[Model, tuple[Any, ...], dict[str, Any]]:
         """The program of some items, with what parts of its prior are among these: tables, or matrices.
 
-        ``spare`` items more, which no answer is about, change nothing but the shape, for which a program is compiled.
+        With ``padding`` there are more items and, where the program allows it, rows of answers, up to round numbers: items that no
+        answer is about and answers that were never given change nothing but the shape, for which a program is compiled.
         """
+        spare = room_for_items(len(positions)) - len(positions) if padding else 0
         known = {
             name: Known(scipy.linalg.block_diag(one, np.eye(spare))) if isinstance(one, np.ndarray) else one
             for name, one in tables.items()
         }
-        args, kwargs = self.called_with(marginal(self.data, positions, spare))
-        program = self.program
-        while isinstance(program, partial):  # keywords are looked at, such as the likelihood
-            args, kwargs, program = (*program.args, *args), {**program.keywords, **kwargs}, program.func
+        data = marginal(self.data, positions, spare)
+        # Keywords are looked at, such as the likelihood.
+        program, args, kwargs = unbound(self.program, *self.called_with(data))
+        if padding and may_be_padded(program, data, args, kwargs):
+            more = replace(data, comparisons=padded_answers(data.comparisons))
+            args, kwargs = _swapped(args, kwargs, data, more)
         return Reduced(program), args, {**kwargs, "tables": known}
 
     def read(self, values: Mapping[str, Any], progress_bar: bool = False) -> LargeReading:

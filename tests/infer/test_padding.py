@@ -1,0 +1,200 @@
+"""Data are filled up to round sizes before JAX sees a program: nothing but compiling is changed by it."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.data import PreferenceData, Relation
+from relpref.errors import DataError
+from relpref.infer import EP, Laplace
+from relpref.infer import program as programs
+from relpref.infer.evidence import evaluate, expectation_propagation
+from relpref.infer.program import Program
+from relpref.infer.sites import Sites
+from relpref.kernels import Precomputed, SquaredExponential
+from relpref.likelihoods import ProbitComparison
+from relpref.models import preference_gp, xpgp
+
+
+def make(n: int, m: int, seed: int = 0, **columns: Any) -> PreferenceData:
+    """Items with two attributes, links, and m answers of which some repeat."""
+    rng = np.random.default_rng(seed)
+    labels = np.array([f"e{row}" for row in range(n)])
+    items = pd.DataFrame(rng.standard_normal((n, 2)), labels, ["x", "y"])
+    utility = items.to_numpy() @ [1.0, -0.5]
+    first = rng.integers(0, n, m)
+    second = (first + rng.integers(1, n, m)) % n
+    won = utility[first] + rng.standard_normal(m) > utility[second]
+    ends = np.where(won, first, second), np.where(won, second, first)
+    names = ("first", "second") if "probability" in columns else ("winner", "loser")
+    answers = pd.DataFrame(dict(zip(names, (labels[end] for end in ends), strict=True)))
+    for name, values in columns.items():
+        answers[name] = np.resize(values, m)
+    source = rng.integers(0, n - 1, n)
+    links = pd.DataFrame({"source": labels[source], "target": labels[source + 1]}).drop_duplicates()
+    return PreferenceData.from_tables(items, answers, {"next": Relation(links, kind="undirected")})
+
+
+@pytest.fixture
+def unpadded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Computes something as if nothing allowed padding."""
+
+    def without(compute: Callable[[], Any]) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(programs, "declares_padding", lambda value: False)
+            return compute()
+
+    return without
+
+
+def close(one: Any, other: Any, tolerance: float = 1e-9) -> None:
+    assert one.data.labels == other.data.labels
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=tolerance)
+    for name, value in other.hyperparameters.items():
+        np.testing.assert_allclose(one.hyperparameters[name], value, rtol=tolerance, err_msg=name)
+    np.testing.assert_allclose(one.belief.mean(), other.belief.mean(), atol=tolerance)
+    np.testing.assert_allclose(one.belief.covariance(), other.belief.covariance(), atol=tolerance)
+    for name, value in other.sites.items():
+        assert one.sites[name].shape == value.shape == np.shape(one.sites[name])
+        np.testing.assert_allclose(one.sites[name], value, rtol=1e-7, atol=1e-7, err_msg=name)
+    pd.testing.assert_frame_equal(one.explain(), other.explain(), atol=tolerance, rtol=tolerance)
+
+
+CASES: dict[str, Any] = {
+    "more answers": (make(9, 40), {}),
+    "fewer answers": (make(21, 12), {}),
+    "as many": (make(17, 17, 3), {}),
+    "raters": (make(10, 30, rater=list("rst"), strength=[1, 2, 1, 1]), {}),
+    "reports": (make(8, 30, probability=[0.7, 0.9, 0.4]), {}),
+}
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+@pytest.mark.parametrize("case", CASES)
+def test_a_fit_is_the_same(case: str, engine: Any, unpadded: Callable[..., Any]) -> None:
+    data, kwargs = CASES[case]
+    fit = partial(engine(xpgp, hyperparameters="maximize").run, 0, data, progress_bar=False, **kwargs)
+    assert Program.of(xpgp, (data,), kwargs, padding=True).filled is not None
+    close(fit(), unpadded(fit), 1e-7)
+
+
+def test_a_mixture_is_the_same_and_so_is_what_follows(unpadded: Callable[..., Any]) -> None:
+    data = make(12, 30, 1)
+    fit: Any = partial(EP(xpgp).run, 0, data, progress_bar=False)
+    one, other = fit(), unpadded(fit)
+    close(one, other, 1e-7)
+    pd.testing.assert_frame_equal(one.ranking(), other.ranking(), atol=1e-6)
+    more = [("e0", "e1"), ("e2", "e1")]
+    close(one.update(more), unpadded(partial(other.update, more)), 1e-6)
+    tables = [relpref.diagnostics.leave_one_out(posterior).table for posterior in (one, other)]
+    pd.testing.assert_frame_equal(*tables, atol=1e-6)
+
+
+@pytest.mark.parametrize("dual", [True, False])
+@pytest.mark.parametrize("m", [10, 40])
+def test_evidence_and_gradient_are_the_same(dual: bool, m: int, unpadded: Callable[..., Any]) -> None:
+    data = make(14, m, 2)
+    with jax.enable_x64(True):
+        read = partial(Program.of, xpgp, (data,), padding=True)
+        found = []
+        for program in (read(), unpadded(read)):
+            sites = Sites(*np.zeros((2, data.num_comparisons)))
+            at = {name: value + 0.3 for name, value in program.medians.items()}
+            given = (program, dual, True, at, sites, 1e-12, 500)
+            found.append(evaluate(expectation_propagation, *given, None))
+            found.append(evaluate(expectation_propagation, *given, True))
+    (one, whole), (other, plain) = found[:2], found[2:]
+    assert one.log_evidence == pytest.approx(float(other.log_evidence), abs=1e-10)
+    for name, slope in other.gradient.items():
+        np.testing.assert_allclose(one.gradient[name], slope, atol=1e-8, err_msg=name)
+    for ours, theirs in zip(jax.tree.leaves(whole), jax.tree.leaves(plain), strict=True):
+        assert np.shape(ours) == np.shape(theirs)
+        np.testing.assert_allclose(ours, theirs, atol=1e-7)
+
+
+class Traces:
+    """Functions that JAX traced."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.listening = False
+        jax.monitoring.register_event_duration_secs_listener(self.note)
+
+    def note(self, event: str, duration_secs: float, **more: Any) -> None:
+        if self.listening and "trace" in event:
+            self.names.append(str(more.get("fun_name")))
+
+
+@pytest.fixture(scope="module")
+def traces() -> Traces:
+    return Traces()
+
+
+@pytest.fixture
+def listening(traces: Traces) -> Iterator[Callable[..., list[str]]]:
+    def during(compute: Callable[[], Any]) -> list[str]:
+        traces.names.clear()
+        traces.listening = True
+        compute()
+        return list(traces.names)
+
+    yield during
+    traces.listening = False
+
+
+@pytest.mark.parametrize("engine", [EP(xpgp), Laplace(partial(xpgp, attribute_kernel=SquaredExponential()))])
+def test_another_size_traces_nothing(engine: Any, listening: Callable[..., list[str]]) -> None:
+    def fit(n: int, m: int) -> Any:
+        return engine.run(0, make(n, m, n), progress_bar=False).ranking()
+
+    assert "_slope" in listening(lambda: fit(33, 70))
+    again = type(engine)(partial(xpgp, **getattr(engine.program, "keywords", {})))  # another object
+    assert listening(lambda: again.run(0, make(50, 100, 1), progress_bar=False).ranking()) == []
+    assert listening(lambda: fit(64, 120)) == []
+
+
+def test_who_does_not_allow_it_sees_the_data_as_they_are() -> None:
+    data = make(9, 20)
+    sizes = []
+
+    def program(data: PreferenceData) -> None:
+        sizes.append((data.attributes.shape[0], len(data.winner)))
+        utility = numpyro.sample("utility", dist.Normal(0, 1).expand([9]).to_event(1))
+        numpyro.sample("answer", ProbitComparison(utility[data.winner] - utility[data.loser]), obs=1)
+
+    @jax.tree_util.register_static
+    class Own(SquaredExponential):
+        def __call__(self, attributes: Any, **values: Any) -> Any:
+            sizes.append((attributes.shape[0], data.num_comparisons))
+            return super().__call__(attributes, **values)
+
+    EP(program).run(0, data, progress_bar=False)
+    EP(preference_gp, hyperparameters="maximize").run(0, data, attribute_kernel=Own(), progress_bar=False)
+    assert set(sizes) == {(9, data.num_comparisons)}
+    given = (Own(), Precomputed(np.eye(9)))
+    assert all(
+        Program.of(preference_gp, (data,), {"attribute_kernel": kernel}, padding=True).filled is None
+        for kernel in given
+    )
+
+
+def test_messages_are_about_the_data_as_they_are() -> None:
+    data = make(9, 20)
+    with pytest.raises(DataError, match=r"fixed\['utility'\] has shape \(3,\); the site has shape \(9,\)"):
+        EP(xpgp, fixed={"utility": np.zeros(3)}).run(0, data, progress_bar=False)
+    with pytest.raises(DataError, match="priors names the site 'nothing'"):
+        EP(xpgp).run(0, data, priors={"nothing": dist.HalfNormal(1.0)}, progress_bar=False)
+
+
+def test_padding_is_no_option_any_more() -> None:
+    with pytest.warns(DeprecationWarning, match="leave it out"):
+        engine = EP(xpgp, padding=True)
+    assert "padding" not in engine.options
