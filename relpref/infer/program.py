@@ -108,8 +108,7 @@ class Call:
     ) -> tuple["Call", tuple[Any, ...]]:
         """Separate the arrays among the arguments, in double precision, from everything else."""
         skeleton, arrays = Skeleton.split((args, dict(kwargs)))
-        shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
-        return cls(program, skeleton, shapes), arrays
+        return cls(program, skeleton, tuple(_shape(array.shape, array.dtype) for array in arrays)), arrays
 
     def trace(
         self, arrays: tuple[Any, ...], values: Values, seed: Any = 0, unconstrained: Values | None = None
@@ -127,6 +126,12 @@ class Call:
         with running:
             sites: dict[str, Values] = handlers.trace(model).get_trace(*args, **kwargs)
         return sites
+
+
+@lru_cache(maxsize=1024)
+def _shape(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    """One object for equal shapes: every call of a compiled function compares them, and JAX takes 10 µs for two that are not the same."""
+    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 @dataclass(frozen=True)
