@@ -184,9 +184,8 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     The sites of the other answers stay as they are: exact for Gaussian answers, and near to fitting again for others (Opper & Winther
     2000, "Gaussian processes for classification: mean-field algorithms"; Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, "Bayesian
     leave-one-out cross-validation approximations for Gaussian latent variable models"). Hyperparameters were fitted to all answers, so
-    scores are a little better than those of new answers; `k_fold` fits them again. The first call for data of some size compiles, one
-    to three seconds; the next takes milliseconds for thousands of answers, O(p²) for each pair of a complete relation of p nodes under
-    a constraint. Reweighting uses Pareto-smoothed importance weights (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model
+    scores are a little better than those of new answers; `k_fold` fits them again. It takes milliseconds for thousands of answers, O(p²)
+    for each pair of a complete relation of p nodes under a constraint. Reweighting uses Pareto-smoothed importance weights (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model
     evaluation using leave-one-out cross-validation and WAIC").
     """
     if posterior.kind == "relation":

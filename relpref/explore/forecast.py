@@ -354,8 +354,9 @@ def _information(
 
     nodes, weights = _quadrature(distribution, mean, variance)
     # Beyond the nodes only lapses leave an answer open; by how much is known.
-    open_still = entropy(jnp.full((1, 1), _FAR) * jnp.max(distribution.scale))
-    expected = open_still[..., 0] + jnp.sum(weights * (entropy(nodes) - open_still), axis=-1)
+    far = jnp.full((len(mean), 1), _FAR) * jnp.max(distribution.scale)
+    open_ = entropy(jnp.concatenate([nodes, far], axis=1))
+    expected = open_[:, -1] + jnp.sum(weights * (open_[:, :-1] - open_[:, -1:]), axis=-1)
     chances = jnp.exp(_moments(distribution, mean, variance).log_normalizer)
     return (jnp.maximum(jnp.sum(entr(chances), axis=0) - expected, 0.0),)
 
