@@ -25,6 +25,7 @@ _MANY = 600  # dimensions from which weights often fail of themselves
 _AGREE, _ENOUGH = 1.01, 400  # R-hat and effective draws that can be relied on (Vehtari et al. 2021)
 _DISAGREE = 1.05
 _MIN_DRAWS = 50  # effective ones, over which a posterior is only averaged
+_FALLEN = 0.95  # errors after twice the draws, where these are what errors come from (0.71 is expected)
 _EQUAL = 1e-3  # sd of log weights that are equal but for rounding
 
 # By verdict and case.
@@ -170,8 +171,8 @@ def certify(
         a proposal for hyperparameters and latent vector together, by 25 of its components. From samples: whether the chains agree.
         Of `Exact`: it is exact.
     num_samples : int
-        Draws to be weighted, at least 100; up to 16 times as many, until the verdict is decided. They come in pairs on either side of
-        the mean.
+        Draws to be weighted, at least 100; up to 16 times as many, until the verdict is decided, or more draws of the same components
+        of a mixture do not make the errors smaller. They come in pairs on either side of the mean.
     rng_key : JAX key or int, optional
         The posterior's own by default.
 
@@ -202,7 +203,7 @@ def certify(
         return _of_draws(posterior)
     if not posterior.has_answers:
         return Certificate._of("exact prior")
-    table = None
+    table, before = None, np.inf
     for found in weighted_draws(
         posterior, num_samples, generator(posterior.key if rng_key is None else rng_key)
     ):
@@ -212,8 +213,13 @@ def certify(
             numbers = {"ess": float(number), "num_samples": number, "log_evidence": mean}
             return Certificate._of("exact weights", numbers)
         table = comparison(posterior.reported(), *found.moments(posterior)) if found.reliable else None
-        if table is not None and _verdict(table) != "undecided":
+        if table is None:
+            continue
+        error = float(np.sqrt(np.square(table[["shift_error", "sd_ratio_error"]]).mean(axis=None)))
+        # What is left where errors do not fall is between the components, and all their draws say no more of it.
+        if _verdict(table) != "undecided" or (len(found.values) > 1 and error > _FALLEN * before):
             break
+        before = error
     facts: dict[str, Any] = {
         "k_hat": float(found.smoothed.k_hat),
         "ess": float(found.smoothed.ess),

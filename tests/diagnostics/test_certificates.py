@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -233,6 +234,36 @@ def test_the_weights_of_a_mixture_hold_its_evidence() -> None:
         fitted, belief=belief, hyperparameter_draws=few, prior_log_weights=None, log_evidence=None
     )
     np.testing.assert_allclose(np.diff(log_evidences_of(earlier)), np.diff(afresh), atol=1e-4)
+
+
+@pytest.mark.parametrize(("components", "falling", "rounds"), [(1, 1.0, 5), (2, 1.0, 2), (2, 0.71, 5)])
+def test_draws_that_decide_nothing_are_not_taken(
+    posterior: UtilityPosterior,
+    monkeypatch: pytest.MonkeyPatch,
+    components: int,
+    falling: float,
+    rounds: int,
+) -> None:
+    """Errors between the components of a mixture stay as they are, however many draws are taken of each."""
+    rng, reported = np.random.default_rng(0), posterior.reported()
+
+    def draws(*_: Any) -> Any:
+        for number in range(5):
+            errors = reported.assign(mean=0.3 * falling**number * reported["sd"], sd=0.0)
+            found = SimpleNamespace(
+                log_weights=rng.normal(size=100 * 2**number),
+                values=[{}] * components,
+                reliable=True,
+                log_evidence=np.nan,
+                smoothed=SimpleNamespace(k_hat=0.3, ess=50.0),
+            )
+            found.moments = lambda _, errors=errors: (reported, errors)
+            yield found
+
+    monkeypatch.setattr("relpref.diagnostics.certificate.weighted_draws", draws)
+    found = certify(posterior)
+    assert found.verdict == "undecided"
+    assert found.num_samples == 100 * 2 ** (rounds - 1)
 
 
 def test_a_hopeless_posterior_fails_with_a_sentence(posterior: UtilityPosterior) -> None:
