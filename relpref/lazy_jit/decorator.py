@@ -20,6 +20,8 @@ Result = TypeVar("Result")
 # Steps kept in all, of all functions and signatures: one takes some 2 kB with what JAX keeps of its trace.
 _MOST_STEPS = 100_000
 _NUMBERS = (bool, int, float)
+# Where the rules do not foresee what somebody's program holds, JAX runs it.
+_UNFORESEEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _CONFIG: Any = jax.config
 
 _lock = threading.RLock()
@@ -46,7 +48,7 @@ class _Entry:
         self.size += len(traced.jaxpr.eqns)
         try:
             self.steps = translate(traced.jaxpr, leaves)
-        except UntranslatableError:
+        except (UntranslatableError, *_UNFORESEEN):
             return
         self.size = self.steps.number
 
@@ -57,7 +59,7 @@ class _Entry:
                 results, cost = steps.run(leaves, steps.worth - self.spent)
                 self.spent += cost
                 return jax.tree.unflatten(self.tree, results)
-            except TooLongError:
+            except (TooLongError, *_UNFORESEEN):
                 self.spent = steps.worth
         return jax.tree.map(_numpy, self.compiled(*leaves))
 

@@ -111,9 +111,10 @@ class Writer:
                 known = np.asarray(eval(text, self.names))
             return self.constant(known)
         cost = _ON_NUMBERS if size == 1 else _ON_ARRAYS + (weight or 0) * size * _ELEMENT
-        target = self._place(
-            max((operand.block for operand in operands), default=0), np.inf if weight is None else cost
-        )
+        needed = max((operand.block for operand in operands), default=0)
+        if not all(math.prod(operand.shape) for operand in operands):
+            needed = self.block.depth  # NumPy may refuse what has no elements, where JAX never comes by
+        target = self._place(needed, np.inf if weight is None else cost)
         block: _Block | None = self.block
         while block is not None:
             if text in block.seen:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from relpref.lazy_jit import clear, decorator, lazy_jit, steps
+from relpref.lazy_jit import clear, decorator, lazy_jit, primitives, steps
 
 
 @pytest.fixture(autouse=True)
@@ -268,6 +268,20 @@ def test_the_number_of_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert gone() is None
     clear()
     assert not entries()
+
+
+def test_jax_does_what_was_not_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise ValueError
+
+    @lazy_jit
+    def f(x: Any) -> Any:
+        return jnp.linalg.cholesky(jnp.cbrt(x))
+
+    monkeypatch.setitem(primitives.NAMES, "cholesky", refuse)
+    assert f(np.eye(2) + 1)[0, 0] > 1 and entries()[-1].compiled._cache_size() == 1
+    monkeypatch.setitem(primitives.RULES, "cbrt", refuse)
+    assert f(np.eye(3) + 1)[0, 0] > 1 and entries()[-1].steps is None
 
 
 def test_threads_trace_once() -> None:
