@@ -200,14 +200,18 @@ class SparseRows(_Written):
     def variances(self, white: Array) -> Array:
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
         # Not from the entries of VVᵀ, which would cancel for two items that are nearly the same.
-        seen = self.rows(white)
-        if namespace(seen) is np:
-            return np.einsum("ij,ij->i", seen, seen)
+        if namespace(white, self.column) is np:
+            found, together = np.empty(len(self.column)), max(1, _TOGETHER // max(white.shape[1], 1))
+            for start in range(0, len(found), together):
+                seen = self.matrix[start : start + together] @ white
+                found[start : start + together] = np.einsum("ij,ij->i", seen, seen)
+            return found
         # The barrier keeps XLA from fusing the gather of rows into the sum of squares, which is four times slower.
-        return jnp.sum(jnp.square(optimization_barrier(seen)), axis=1)
+        return jnp.sum(jnp.square(optimization_barrier(self.rows(white))), axis=1)
 
 
 Rows = DenseRows | SparseRows
+_TOGETHER = 2**20  # numbers of A V that are written out at once
 _SPARSE = 200  # columns above which SciPy's sparse products are faster than those of matrices
 
 

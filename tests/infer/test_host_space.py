@@ -90,7 +90,10 @@ def test_sites_of_negative_precision(nugget: float) -> None:
 
 
 @pytest.mark.parametrize("size", [7, 250])
-def test_sparse_rows_as_dense_ones(size: int) -> None:
+def test_sparse_rows_as_dense_ones(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "relpref.infer.sites._TOGETHER", 3 * size
+    )  # three rows at once, and some are left over
     sparse, generator = space(size, 1.0).rows, np.random.default_rng(2)
     dense = DenseRows(matrix_of(sparse))
     precision = generator.uniform(-1.0, 1.0, 2 * size)
@@ -100,6 +103,8 @@ def test_sparse_rows_as_dense_ones(size: int) -> None:
         sparse.times_gram(precision, matrix), dense.gram(precision) @ matrix, atol=1e-12
     )
     np.testing.assert_allclose(sparse.rows(matrix), dense.rows(matrix), atol=1e-12)
+    white = generator.standard_normal((size, size))
+    np.testing.assert_allclose(sparse.variances(white), dense.variances(white), rtol=1e-12)
     np.testing.assert_allclose(sparse.back(tall), dense.back(tall), atol=1e-12)
     for rows in (sparse, dense):
         for total in (np.ones((size, size)), np.asfortranarray(np.ones((size, size)))):
