@@ -96,7 +96,9 @@ class Prior(NamedTuple):
     known: Known | None
     log_concave: Array  # of each row, shape (m,)
     counts: Array
-    projection: Array | None  # A, shape (m, n), where it is not known already
+    projection: Array | None = None  # A, shape (m, n), where it is not known already
+    # Likelihoods and values of the answers, where they are made again from what JAX sees of them.
+    observations: tuple[Observation, ...] = ()
 
 
 def evaluate(
@@ -125,7 +127,8 @@ def evaluate(
     with np.errstate(all="ignore"):
         shape, n, m = program.compiled, program.layout.num_latents, program.layout.num_rows
         room = {"n": shape.layout.num_latents, "m": shape.layout.num_rows}
-        its = cut(Prior(*jax.tree.map(np.asarray, _prior(shape, unconstrained))), n, m)
+        full = Prior(*jax.tree.map(np.asarray, _prior(shape, unconstrained)))
+        its = cut(full, n, m)
         rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(block_diagonal(total(its.blocks[site]) for site in program.layout.slices))
@@ -137,7 +140,12 @@ def evaluate(
 
         def moments(mean: Array, variance: Array) -> TiltedMoments:
             cavity = (filled(array, room["m"]) for array in (mean, variance))
-            return TiltedMoments(*(np.asarray(found)[:m] for found in _tilted(shape, unconstrained, *cavity)))
+            found = (
+                _tilted(full.observations, full.offset, *cavity)
+                if full.observations
+                else _tilted_by(shape, unconstrained, *cavity)
+            )
+            return TiltedMoments(*(np.asarray(moment)[:m] for moment in found))
 
         def bending(value: Array) -> Array:
             return np.asarray(_bends(shape, unconstrained, filled(value, room["m"])))[:m]
@@ -259,11 +267,14 @@ def prior(program: Program, reading: Reading, projection: bool = False) -> Prior
 
 @lazy_jit
 def _prior(program: Program, unconstrained: Values) -> Prior:
-    return prior(program, program.read(unconstrained), program.rows is None)
+    reading = program.read(unconstrained)
+    found = prior(program, reading, program.rows is None)
+    plain = program.layout.portable and not program.layout.quadrature
+    return found._replace(observations=reading.observations) if plain else found
 
 
 @lazy_jit
-def _tilted(program: Program, unconstrained: Values, mean: Array, variance: Array) -> TiltedMoments:
+def _tilted_by(program: Program, unconstrained: Values, mean: Array, variance: Array) -> TiltedMoments:
     reading = program.read(unconstrained)
     return tilted(reading.observations, reading.offset, mean, variance)
 
@@ -407,6 +418,9 @@ def bends(observations: tuple[Observation, ...], offset: Array, value: Array) ->
         return tilted(observations, offset, at, jnp.zeros_like(at)).curvature
 
     return jax.jvp(curvature, (value,), (jnp.ones_like(value),))[1]
+
+
+_tilted = lazy_jit(tilted)
 
 
 def dual_vector(problem: Problem, fit: Fit) -> Array:
