@@ -12,6 +12,7 @@ from jax.scipy.special import erfc, erfcx
 from relpref.errors import UnsupportedProgramError
 from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE
 from relpref.linalg.arrays import Array
+from relpref.pytree import register
 
 
 class TiltedMoments(NamedTuple):
@@ -135,6 +136,9 @@ class GaussianLikelihood:
         """Log density of the value that lies ``node`` sds above its expectation under N(mean, variance) of the predictor."""
         total = jnp.broadcast_to(variance + jnp.square(self.scale), jnp.shape(mean))
         return -0.5 * (jnp.square(node) + jnp.log(2 * jnp.pi * total))
+
+
+register(GaussianLikelihood, leaves=("predictor", "scale"))
 
 
 # Asymptotic series in 1/x² for z = −x → −∞ (Abramowitz & Stegun 26.2.12): x Φ(z)/φ(z), and its consequence for
