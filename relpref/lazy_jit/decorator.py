@@ -32,7 +32,7 @@ with jax.core.eval_context():
 
 
 class _Entry:
-    """A function at one signature: as steps at first, compiled later."""
+    """A function at one signature, as steps and as what JAX compiles."""
 
     def __init__(self, function: Callable[..., Any], leaves: list[Any], interpret: bool) -> None:
         self.used = next(_clock)
@@ -40,7 +40,7 @@ class _Entry:
         self.compiled = jax.jit(function)
         self.steps: Steps | None = None
         self.tree: Any = None
-        self.size, self.spent = 100, 0.0
+        self.size = 100
         if not interpret:
             return
         traced = self.compiled.trace(*leaves)
@@ -54,13 +54,13 @@ class _Entry:
 
     def run(self, leaves: list[Any]) -> Any:
         steps = self.steps
-        if steps is not None and self.spent + steps.least < steps.worth:
+        if steps is not None and steps.least < steps.most:
             try:
-                results, cost = steps.run(leaves, steps.worth - self.spent)
-                self.spent += cost
-                return jax.tree.unflatten(self.tree, results)
-            except (TooLongError, *_UNFORESEEN):
-                self.spent = steps.worth
+                return jax.tree.unflatten(self.tree, steps.run(leaves, steps.most))
+            except TooLongError:
+                pass
+            except _UNFORESEEN:
+                self.steps = None
         return jax.tree.map(_numpy, self.compiled(*leaves))
 
 

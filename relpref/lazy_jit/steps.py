@@ -11,15 +11,17 @@ from relpref.lazy_jit.writer import TooLongError, UntranslatableError, Value, Wr
 
 # Estimates in seconds: to compile anything, and for each operation more.
 _START, _COMPILE = 0.03, 1.5e-3
+# A fit calls its functions about so often: a call may cost that share of what compiling costs.
+_CALLS = 30
 
 
 class Steps(NamedTuple):
     """A translated function."""
 
-    run: Callable[[list[Any], float], tuple[list[Any], float]]  # raises `TooLongError`
+    run: Callable[[list[Any], float], list[Any]]  # raises `TooLongError`
     number: int
     least: float  # what a run costs at least, in estimated seconds
-    worth: float  # what compiling costs
+    most: float  # what a run may cost at most
     source: str
 
 
@@ -57,17 +59,17 @@ def translate(closed: ClosedJaxpr, leaves: Sequence[Any]) -> Steps:
         for value, atom in zip(found, jaxpr.outvars, strict=True)
     ]
     body = freed(writer.block, set(results))
-    end = f"return [{', '.join(results)}], spent"
+    end = f"return [{', '.join(results)}]"
     source = indented("def run(leaves, limit):", [f"spent = {writer.block.cost!r}", *body, end])
     exec(source, writer.names)  # noqa: S102
     inner = writer.names["run"]
 
-    def run(leaves: list[Any], limit: float) -> tuple[list[Any], float]:
+    def run(leaves: list[Any], limit: float) -> list[Any]:
         with np.errstate(all="ignore"):
-            found, spent = inner(leaves, limit)
-        return [_closed(one, leaves) for one in found], spent
+            found = inner(leaves, limit)
+        return [_closed(one, leaves) for one in found]
 
-    return Steps(run, writer.number, writer.block.cost, _START + _COMPILE * writer.number, source)
+    return Steps(run, writer.number, writer.block.cost, (_START + _COMPILE * writer.number) / _CALLS, source)
 
 
 def _closed(result: Any, leaves: list[Any]) -> Any:

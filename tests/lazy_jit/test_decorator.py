@@ -52,9 +52,8 @@ def test_nothing_is_compiled_for_little_work(compiled: list[str]) -> None:
     assert compiled  # as a part of another compiled function
 
 
-def test_work_that_adds_up_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "_START", 3e-6)
-    monkeypatch.setattr(steps, "_COMPILE", 0.0)
+def test_how_often_a_call_came_before_does_not_matter() -> None:
+    """A call is run as steps or compiled by its own cost alone: numbers are equal to the last bit."""
     traces = []
 
     @lazy_jit
@@ -62,10 +61,9 @@ def test_work_that_adds_up_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         traces.append(1)
         return {"a": jnp.exp(x), "b": (None, x.sum())}
 
-    results = [f(np.arange(4.0)) for _ in range(6)]
+    results = [f(np.arange(4.0)) for _ in range(1000)]
     (entry,) = entries()
-    assert 0 < entry.spent < 3e-6 and len(traces) == 1
-    assert entry.compiled._cache_size() == 1
+    assert len(traces) == 1 and entry.compiled._cache_size() == 0
     for result in results:
         assert type(result["a"]) is np.ndarray and not result["a"].flags.writeable
         assert type(result["b"][1]) is np.float32 and result["b"][0] is None
@@ -73,7 +71,7 @@ def test_work_that_adds_up_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_long_loop_is_given_up_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "_START", 1e-3)
+    monkeypatch.setattr(steps, "_START", 1e-3 * steps._CALLS)
 
     @lazy_jit
     def count(most: Any) -> Any:
@@ -83,7 +81,7 @@ def test_a_long_loop_is_given_up_for_the_compiler(monkeypatch: pytest.MonkeyPatc
     assert entries()[0].compiled._cache_size() == 0
     assert count(100_000)[0] == 100_000
     assert entries()[0].compiled._cache_size() == 1
-    assert count(7)[0] == 7
+    assert count(7)[0] == 7 and entries()[0].steps is not None
 
 
 def test_large_arrays_are_compiled_at_once(compiled: list[str]) -> None:

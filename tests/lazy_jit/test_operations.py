@@ -32,7 +32,7 @@ def check(function: Callable[..., Any], *args: Any, tolerance: float = 1e-13) ->
     args = tuple(np.asarray(jnp.asarray(arg)) for arg in args)  # in the precision of the test
     steps = translated(function, *args)
     assert "f0(" not in steps.source
-    found, _ = steps.run(list(args), np.inf)
+    found = steps.run(list(args), np.inf)
     wanted = jax.tree.leaves(jax.jit(function)(*args))
     for one, two in zip(found, wanted, strict=True):
         assert isinstance(one, np.ndarray | np.generic)
