@@ -39,6 +39,7 @@ Floats = NDArray[np.float64]
 _CONVERGED, _TOO_PRECISE, _NONFINITE = map(
     CODES.index, (Result.converged, Result.too_precise, Result.nonfinite)
 )
+_CHEAP = 400  # rows of a matrix up to which NumPy factorizes it in the time of two sweeps without
 _FAR_MORE, _FEW = 4, 250  # latents for each row, and rows that are counted in any case
 # Posterior sds on either side of a mean, and points there, where a factor is integrated.
 _REACH, _NODES = 30.0, 241
@@ -150,7 +151,8 @@ def evaluate(
         def bending(value: Array) -> Array:
             return np.asarray(_bends(shape, unconstrained, filled(value, room["m"])))[:m]
 
-        problem = Problem(space, rows, its.counts, moments, its.log_concave, its.known, bending)
+        dear = (m if dual else n) > _CHEAP
+        problem = Problem(space, rows, its.counts, moments, its.log_concave, its.known, bending, dear)
         found = approximate(problem, sites, tolerance, max_sweeps)
         evidence = concluded(problem, found, its)
         if whole:

@@ -445,6 +445,8 @@ _HOPELESS = 1e-3  # damping after many steps in a row that led to unusable sites
 # Held sweeps follow a fresh one with a residual below _HOLD_BELOW, at most _MOST_HELD of them, as long as they make headway
 # and until the means have settled to within _SETTLED of it.
 _HOLD_BELOW, _MOST_HELD, _SETTLED = 0.3, 6, 0.02
+# Where factorizations are cheap, held sweeps come after so many fresh ones.
+_SEVERAL = 10
 
 
 class Sites(NamedTuple):
@@ -484,6 +486,8 @@ class Problem(NamedTuple):
     known: Known | None = None
     # From the projections to the derivatives of the curvatures there, shape (m,) each; for those who touch the likelihoods at a point.
     bends: Callable[[Array], Array] | None = None
+    # Whether a factorization costs more than a few sweeps without one; otherwise these wait until it takes long anyway.
+    holding: bool = True
 
 
 class Fit(NamedTuple):
@@ -561,6 +565,7 @@ def advance(
     moments: TiltedMoments,
     log_concave: Any = True,
     known: Known | None = None,
+    holding: bool = True,
 ) -> tuple[State, Array]:
     """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
 
@@ -611,7 +616,7 @@ def advance(
 
     settled = residual < _SETTLED * state.residual
     hold_on = good & (residual < state.held_residual) & ~settled & (state.held < _MOST_HELD)
-    hold = xp.where(fresh, good & (residual < _HOLD_BELOW), hold_on)
+    hold = xp.where(fresh, holding & good & (residual < _HOLD_BELOW), hold_on)
     return State(
         sites=moved,
         fit=fit,
@@ -675,7 +680,9 @@ def run(
         state, sweeps, _ = carry
         fit, marginals = cond(state.held < 0, fresh, hold, state)
         moments = problem.tilted(*cavities(counts, state.sites, marginals))
-        after, usable = advance(counts, state, fit, marginals, moments, problem.log_concave, problem.known)
+        holding = problem.holding or sweeps >= _SEVERAL
+        kinds = problem.log_concave, problem.known, holding
+        after, usable = advance(counts, state, fit, marginals, moments, *kinds)
         sweeps = sweeps + (state.held < 0)
         if progress is not None and state.held < 0:
             progress(int(sweeps), float(after.held_residual))
