@@ -201,11 +201,12 @@ class SparseRows(_Written):
         """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
         # Not from the entries of VVᵀ, which would cancel for two items that are nearly the same.
         if namespace(white, self.column) is np:
-            found, together = np.empty(len(self.column)), max(1, _TOGETHER // max(white.shape[1], 1))
-            for start in range(0, len(found), together):
-                seen = self.matrix[start : start + together] @ white
-                found[start : start + together] = np.einsum("ij,ij->i", seen, seen)
-            return found
+            number, together = len(self.column), max(1, _TOGETHER // max(white.shape[1], 1))
+            parts: Any = [self.matrix]
+            if number > together:
+                parts = (self.matrix[start : start + together] for start in range(0, number, together))
+            seen = (part @ white for part in parts)
+            return np.concatenate([np.einsum("ij,ij->i", part, part) for part in seen])
         # The barrier keeps XLA from fusing the gather of rows into the sum of squares, which is four times slower.
         return jnp.sum(jnp.square(optimization_barrier(self.rows(white))), axis=1)
 
