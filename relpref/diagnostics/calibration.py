@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from relpref.errors import DataError
 from relpref.files import replaced
@@ -80,6 +79,8 @@ class Calibration:
         grid, lower, upper : array, shape (100,)
             Simultaneous, by simulation (Säilynoja, Bürkner & Vehtari 2022).
         """
+        from scipy.stats import binom
+
         size = len(self._finite(quantity))
         tail = float(np.quantile(_null(size, 0), 1 - level))
         return GRID, binom.ppf(tail / 2, size, GRID) / size, binom.ppf(1 - tail / 2, size, GRID) / size
@@ -212,6 +213,8 @@ def _null(size: int, seed: int) -> Floats:
 
 def extremes(pit: Floats) -> Floats:
     """The smallest two-sided binomial tail probability over the grid, for each row."""
+    from scipy.stats import binom
+
     size, points = pit.shape[1], len(GRID)
     # How many of a row lie at or below each point, by counting what falls between two points.
     cells = np.searchsorted(GRID, pit, side="left") + (points + 1) * np.arange(len(pit))[:, None]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import pearson3
 
 from relpref.data.arrays import counted
 from relpref.diagnostics.held_out import HeldOut, average
@@ -219,6 +218,8 @@ def raters(posterior: Posterior, *, false_alarms: float = 0.01) -> pd.DataFrame:
     each, 15 of 613 simulated tables (2.4 %) had somebody at odds at ``false_alarms=0.01``, and 7 at 0.003; with one of the eight at
     random or contrary, no other rater was in 219.
     """
+    from scipy.stats import pearson3
+
     if not 0 < false_alarms < 1:
         raise DataError(f"false_alarms is {false_alarms}; it is a probability, such as 0.01")
     data = posterior.datasets().get("data") if posterior.kind == "utilities" else None

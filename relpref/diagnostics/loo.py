@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from scipy.stats import norm
 
 from relpref._version import __version__
 from relpref.data.arrays import counted
@@ -348,6 +347,8 @@ def _leave_labels_out(
     posterior: RelationPosterior, folds: int = 0, rng: np.random.Generator | None = None
 ) -> HeldOut:
     """Each label by itself, or those of each fold together, O(q³) for q labels; what has no prediction is not in the table."""
+    from scipy.stats import norm
+
     posterior._warn_if_not_converged()
     problem, solution = posterior.problem, posterior.solution
     if problem.symmetry != "none" and problem.loss == "ranking":

@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtr
-from scipy.stats import kendalltau
 
 from relpref.data import PreferenceData
 from relpref.errors import DataError, StorageError
@@ -100,6 +99,8 @@ class Truth:
 
     def judge(self, belief: Belief) -> dict[str, float]:
         """How far a belief about the utilities is from the truth, see `relpref.explore.simulate`."""
+        from scipy.stats import kendalltau
+
         first, second, sign, weight = self._known_orders
         gaps, mean = belief.differences(first, second), belief.mean()
         gap = gaps.mean * sign
