@@ -232,6 +232,8 @@ class Writer:
                 in_body = self._arguments(parameters["body_jaxpr"].jaxpr, carried)
                 return in_test[:tests] + in_body[: before - tests] + carried
             case "scan":
+                if "num_consts" not in parameters:
+                    raise UntranslatableError("scan")  # newer versions of JAX write it differently
                 carried = self._carried(equation, outputs)
                 kept = parameters["num_carry"]
                 marks = self._arguments(parameters["jaxpr"].jaxpr, carried + outputs[kept:])
