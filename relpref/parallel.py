@@ -18,7 +18,7 @@ from relpref.errors import ClusterError, DataError
 
 # Rows of a matrix below which threads of BLAS wait for each other longer than they work: on two cores a factorization of 1000 rows takes
 # twice the CPU time with two threads, and a fit twenty times as much where the cores are busy.
-_ALONE = 2000
+_ALONE = 5000
 _lock = threading.Lock()
 _inside = 0  # how many are within the block, in any thread: the setting belongs to the process
 _limits: Any = None
