@@ -228,9 +228,9 @@ def _evaluate(
 ) -> Evidence:
     """As `evaluate`, all of it compiled."""
     reading = program.read(unconstrained)
-    problem = prepared(program, reading, dual)
-    found = approximate(problem, sites, tolerance, max_sweeps)
     its = prior(program, reading)
+    problem = prepared(program, reading, its, dual)
+    found = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, found, its)
     pulls = prior_surrogate(program.layout, problem, found.fit, evidence.alpha), found.answers
     slope = partial(_slope, program, unconstrained, pulls)
@@ -366,20 +366,17 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
     return wanted and layout.log_concave and not careful
 
 
-def prepared(program: Program, reading: Reading, dual: bool) -> Problem:
+def prepared(program: Program, reading: Reading, its: Prior, dual: bool) -> Problem:
     """Set up the algebra for a program that JAX traces."""
-    covariance, projection, observations = reading.covariance, reading.projection, reading.observations
+    covariance, projection = reading.covariance, reading.projection
     space: DualSpace | LatentSpace
     if dual:
         space = DualSpace.build(covariance, projection)
     else:
         space = LatentSpace.build(covariance, projection, program.rows, accurate=program.layout.precise)
-    counts = jnp.concatenate([observation.counts for observation in observations])
-    concave = [np.full(one.value.size, is_log_concave(one.likelihood)) for one in observations]
-    known = known_sites(observations, reading.offset)
-    moments = partial(tilted, observations, reading.offset)
-    bending = partial(bends, observations, reading.offset)
-    return Problem(space, projection, counts, moments, np.concatenate(concave), known, bending)
+    moments = partial(tilted, reading.observations, reading.offset)
+    bending = partial(bends, reading.observations, reading.offset)
+    return Problem(space, projection, its.counts, moments, its.log_concave, its.known, bending)
 
 
 def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
