@@ -14,6 +14,7 @@ _NAMES = {
     "Rankings": "relpref.data",
     "Relation": "relpref.data",
     "RelationData": "relpref.data",
+    "fit": "relpref.fitting",
     "load": "relpref.posterior.storage",
     "register": "relpref.registry",
 }
@@ -34,10 +35,11 @@ _ROOMS = (
     "rls",
 )
 
-__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load", "register"]
+__all__ = ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "fit", "load", "register"]
 
 if TYPE_CHECKING:
     from relpref.data import PreferenceData, Rankings, Relation, RelationData
+    from relpref.fitting import fit
     from relpref.posterior.storage import load
     from relpref.registry import register
 

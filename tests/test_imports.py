@@ -30,6 +30,7 @@ LEVEL = {
     "ask": 5,
     "app": 6,
     "cli": 6,
+    "fitting": 3,
     "runs": 3,
 }
 OPEN = (
@@ -179,7 +180,16 @@ def test_jax_keeps_its_configuration() -> None:
 
 
 NAMES = {
-    "relpref": ["PreferenceData", "Rankings", "Relation", "RelationData", "__version__", "load", "register"],
+    "relpref": [
+        "PreferenceData",
+        "Rankings",
+        "Relation",
+        "RelationData",
+        "__version__",
+        "fit",
+        "load",
+        "register",
+    ],
     "relpref.ask": ["AnswerStore", "Item", "Loop", "Progress", "Question"],
     "relpref.ask.web": ["create_app", "serve"],
     "relpref.classifiers": [

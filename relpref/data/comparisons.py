@@ -177,13 +177,9 @@ def read_comparisons(
 
     Repeated rows become one with the sum of their counts.
     """
-    for name in columns or {}:
-        if name not in _ALL:
-            hint = did_you_mean(name, _ALL, f"they are {', '.join(_ALL)}")
-            raise DataError(f"columns: {name!r} is no column of comparisons; {hint}")
     if value is None:
         return Comparisons(*(read_only(np.zeros(0, np.int32)) for _ in range(3))), ()
-    table = renamed(as_table(value, NAME), columns)
+    table = answer_table(value, columns)
     names = _check_form(table)
     there = table.frame.columns
     if table.frame.empty:
@@ -226,9 +222,27 @@ def read_comparisons(
     return answers, _notes(table, answers)
 
 
-def compared(value: Any, columns: Mapping[str, str] | None = None) -> list[Any]:
+def answer_table(value: Any, columns: Mapping[str, str] | None = None) -> Table:
+    """A table of answers with our names of columns; of a list of pairs, winner first."""
+    for name in columns or {}:
+        if name not in _ALL:
+            hint = did_you_mean(name, _ALL, f"they are {', '.join(_ALL)}")
+            raise DataError(f"columns: {name!r} is no column of answers; {hint}")
+    if isinstance(value, Iterator):
+        value = list(value)
+    if isinstance(value, list | tuple | np.ndarray) and not (len(value) and isinstance(value[0], Mapping)):
+        for row, pair in enumerate(value):
+            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+                raise DataError(f"{NAME}[{row}] is {shown(pair)}; each pair is two labels, (winner, loser)")
+        ends = {name: [pair[end] for pair in value] for end, name in enumerate(_WINNER_FORM)}
+        value = pd.DataFrame(ends, dtype=object)
+    if isinstance(value, str):
+        raise DataError(f"{NAME} is {shown(value)}; give a table, or a list of pairs, winner first")
+    return renamed(as_table(value, NAME), columns)
+
+
+def compared(table: Table) -> list[Any]:
     """The labels of those that a table compares, see `read_comparisons`, in the order of its rows; some more than once."""
-    table = renamed(as_table(value, NAME), columns)
     ends = (table.labels(name) for name in _check_form(table))
     return list(chain.from_iterable(zip(*ends, strict=True)))
 

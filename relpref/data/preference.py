@@ -17,13 +17,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from relpref.data.arrays import counted, read_only, shown
 from relpref.data.comparisons import NAME as COMPARISONS
-from relpref.data.comparisons import Comparisons, chosen_rows, compared, read_comparisons, with_known_raters
+from relpref.data.comparisons import (
+    Comparisons,
+    answer_table,
+    chosen_rows,
+    compared,
+    read_comparisons,
+    with_known_raters,
+)
 from relpref.data.graph import Graph, ScaleReference
 from relpref.data.items import ItemTable, align_attributes, read_item_table, standardization, without_table
 from relpref.data.labels import GrowingIndex, LabelIndex, label_column, plain_labels
 from relpref.data.links import Links, Read, graph_notes, part_names, project, read_relation, read_relations
 from relpref.data.relation import Relation, check_known, checked_relations, find_files
-from relpref.data.tables import read_table
+from relpref.data.tables import Table, read_table
 from relpref.errors import DataError, renamed_keywords, warn_renamed
 from relpref.pytree import register
 
@@ -102,8 +109,9 @@ class PreferenceData:
         UnknownLabelError
             If a comparison or a relation names something that is no item.
         """
-        read = _met(answers, relations, columns) if items is None else read_item_table(items)
-        return assembled(read, relations, answers, columns)
+        table = None if answers is None else answer_table(answers, columns)
+        read = _met(table, relations) if items is None else read_item_table(items)
+        return assembled(read, relations, table)
 
     @classmethod
     @renamed_keywords(entities_path="items_path", comparisons_path="answers_path")
@@ -475,11 +483,11 @@ class PreferenceData:
         return f"PreferenceData({self.describe()})"
 
 
-def _met(answers: Any, relations: Any, columns: Mapping[str, str] | None) -> ItemTable:
+def _met(answers: Table | None, relations: Any) -> ItemTable:
     """Those that answers and relations are about."""
     index = GrowingIndex()
     if answers is not None:
-        index.locate(compared(answers, columns), str, "")
+        index.locate(compared(answers), str, "")
     for name, value in checked_relations(relations).items():
         read_relation(name, value, index)
     if not len(index):
@@ -499,12 +507,11 @@ def assembled(
     read: ItemTable,
     relations: Mapping[str, Any] | None,
     comparisons: Any = None,
-    columns: Mapping[str, str] | None = None,
 ) -> PreferenceData:
     """Make the data of items that were read; see `PreferenceData.from_tables` for the rest."""
     index = read.index()
     graphs, links, notes = read_relations(checked_relations(relations), index)
-    answers, more = read_comparisons(comparisons, index, columns)
+    answers, more = read_comparisons(comparisons, index)
     center, scale = standardization(read.attributes)
     return PreferenceData(
         labels=index.labels,

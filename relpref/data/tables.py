@@ -186,12 +186,21 @@ def _number(cell: Any, text: bool) -> float | None:
 
 
 def as_table(value: Any, name: str) -> Table:
-    """Return a `Table` for a DataFrame (or a `Table`, unchanged)."""
+    """Return a `Table` for a DataFrame of pandas or another library, a list of rows, or columns by name (or a `Table`, unchanged)."""
     if isinstance(value, Table):
         return value
+    if isinstance(value, Mapping) or (
+        isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)
+    ):
+        try:
+            value = pd.DataFrame(value)
+        except ValueError as error:
+            raise DataError(f"{name}: this is no table ({error}); give columns of equal length") from None
+    elif hasattr(value, "to_pandas"):  # Polars, Arrow
+        value = value.to_pandas()
     if isinstance(value, pd.DataFrame):
         return Table(value, name)
-    raise DataError(f"{name}: expected a pandas DataFrame, got {type(value).__name__}; build one")
+    raise DataError(f"{name}: expected a table, got {type(value).__name__}; build a pandas DataFrame")
 
 
 def renamed(table: Table, columns: Mapping[str, str] | None) -> Table:

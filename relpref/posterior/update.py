@@ -8,7 +8,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jax import Array
 from numpy.typing import NDArray
 from scipy.special import logsumexp
@@ -17,7 +16,7 @@ from relpref.compiled import float64
 from relpref.data import Comparisons, PreferenceData
 from relpref.data.comparisons import Change, changed
 from relpref.data.padding import padded_answers
-from relpref.errors import DataError, UnsupportedProgramError
+from relpref.errors import UnsupportedProgramError
 from relpref.infer.result import InferenceWarning
 from relpref.infer.sampling import DRAWS_INFO
 from relpref.infer.search import MIN_EFFECTIVE, POINTS_INFO, effective
@@ -30,7 +29,7 @@ from relpref.linalg import real
 from relpref.posterior.base import FITTED
 from relpref.posterior.gaussian import Floats, GaussianBelief, MixtureBelief
 from relpref.posterior.origin import Origin
-from relpref.posterior.tables import objects, of_one_rater, pairs_of_labels
+from relpref.posterior.tables import of_one_rater
 
 Hyperparameters = Literal["keep", "refit", "schedule"]
 
@@ -388,17 +387,8 @@ def _moved(rows: NDArray[Any], before: NDArray[Any]) -> Floats:
 
 
 def _answers(data: PreferenceData, table: Any) -> Comparisons:
-    """A table of answers, or a list of pairs, winner first; raters that are known keep their places."""
-    if not isinstance(table, pd.DataFrame):
-        if isinstance(table, str) or not isinstance(table, Iterable):
-            raise DataError(
-                f"answers is {table!r}; give a table with the columns winner and loser, or a list of pairs, winner first"
-            )
-        pairs = pairs_of_labels(table)
-        table = pd.DataFrame(
-            {name: objects(pair[end] for pair in pairs) for end, name in enumerate(("winner", "loser"))}
-        )
-    if not len(table):
+    """Answers in any form that `PreferenceData.from_tables` takes, or none; raters that are known keep their places."""
+    if hasattr(table, "__len__") and not len(table):
         return data.select_comparisons([]).comparisons
     return data.with_comparisons(table).comparisons
 

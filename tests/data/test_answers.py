@@ -1,5 +1,6 @@
 """Columns of answers: read in both forms, merged, carried along, written and read again."""
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_columns_by_other_names() -> None:
     assert read(table, columns=names).to_tables()[1].equals(read(GRADED).to_tables()[1])
     with pytest.raises(DataError, match="'winner' is to be 'beter', but .* did you mean 'better'"):
         read(table, columns=names | {"winner": "beter"})
-    with pytest.raises(DataError, match="'win' is no column of comparisons; did you mean 'winner'"):
+    with pytest.raises(DataError, match="'win' is no column of answers; did you mean 'winner'"):
         read(table, columns={"win": "better"})
     with pytest.raises(DataError, match="row 1 .*, column 'better': 'z' is not the label"):
         read(table.assign(better=list("azbcdd")), columns=names)
@@ -210,3 +211,25 @@ def test_unusable_orderings() -> None:
         orderings(long, list="q", item="what", position="place")
     with pytest.raises(DataError, match="no column 'rank' among"):
         orderings(long, list="q", item="what", position="rank")
+
+
+PAIRS = pd.DataFrame({"winner": ["a", "a", "b"], "loser": ["b", "c", "c"]})
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [("a", "b"), ("a", "c"), ("b", "c")],
+        iter([["a", "b"], ["a", "c"], ["b", "c"]]),
+        np.array([["a", "b"], ["a", "c"], ["b", "c"]]),
+        PAIRS.to_dict("records"),
+        PAIRS.to_dict("list"),
+    ],
+)
+@pytest.mark.parametrize("items", [None, ["a", "b", "c"]])
+def test_answers_need_not_be_a_frame(answers: Any, items: Any) -> None:
+    answers = copy(answers)
+    data = PreferenceData.from_tables(items, answers)
+    wanted = PreferenceData.from_tables(items, PAIRS)
+    assert data.labels == wanted.labels
+    pd.testing.assert_frame_equal(data.to_tables()[1], wanted.to_tables()[1])

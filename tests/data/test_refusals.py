@@ -116,7 +116,7 @@ def test_unusable_items_are_refused(items: Any, message: Any) -> None:
         (answers("ab", counts=[1]), "did you mean 'count'"),
         (pd.concat([answers("ab"), answers("ab")[["winner"]]], axis=1), "'winner' occurs twice"),
         (pd.DataFrame({"winner": [], "loser": []}), "no rows"),
-        ([("a", "b")], "expected a pandas DataFrame, got list"),
+        ([("a", "b", 1)], r"\[0\] is .*each pair is two labels"),
         (answers("ab", "cc"), r"row 1 \(index label 1\): 'c' is compared with itself"),
         (answers("ab", ("a", None)), "row 1 .*column 'loser': the label is missing"),
         (answers("ab", "ab", count=[1, 2.5]), r"row 1 .*column 'count': 2\.5 is not a positive whole number"),

@@ -1,0 +1,96 @@
+"""One call from tables to a posterior."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+from relpref.data import PreferenceData
+from relpref.data.arrays import did_you_mean
+from relpref.errors import DataError
+from relpref.registry import Kind, find, names
+
+if TYPE_CHECKING:
+    from relpref.posterior.utility import UtilityPosterior
+
+
+def fit(
+    items: Any = None,
+    answers: Any = None,
+    relations: Mapping[str, Any] | None = None,
+    model: str | Callable[..., Any] = "xpgp",
+    seed: int = 0,
+    *,
+    columns: Mapping[str, str] | None = None,
+    engine: str = "EP",
+    progress_bar: bool = True,
+    **options: Any,
+) -> "UtilityPosterior":
+    """Fit a model to tables of items, answers and relations.
+
+    Short for ``EP(xpgp).run(seed, PreferenceData.from_tables(items, answers, relations))``.
+
+    Parameters
+    ----------
+    items, answers, relations, columns
+        See `PreferenceData.from_tables`. Without items, they are the labels in the answers and the relations.
+    model : str or callable
+        Name of a registered program, ``"xpgp"`` (attributes, relations, and the items themselves) or ``"preference_gp"`` (the same
+        without relations); or a numpyro program that takes `PreferenceData`.
+    seed : int
+        Equal tables and seeds give equal numbers.
+    engine : str
+        Name of a registered engine, ``"EP"`` or ``"Laplace"``.
+    progress_bar : bool
+        Show the search while it runs, if stderr is a terminal.
+    **options
+        Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as ``individual=False``.
+
+    Returns
+    -------
+    UtilityPosterior
+        ``info`` has the ``model``, the ``seed``, the size of the ``data`` and, as ``notes``, how the tables were read.
+
+    Raises
+    ------
+    DataError
+        If a table cannot be used, or there is no such model, engine or option.
+    InferenceError
+        If the engine did not converge.
+
+    Examples
+    --------
+    >>> import relpref
+    >>> posterior = relpref.fit(answers=[("tea", "coffee"), ("tea", "water"), ("coffee", "water")])
+    >>> posterior.ranking().index.tolist()
+    ['tea', 'coffee', 'water']
+    """
+    program = _registered("program", "model", model) if isinstance(model, str) else model
+    made = _registered("engine", "engine", engine)
+    known = {"engine": _keywords(made), "model": _keywords(program)[1:]}
+    for name in options:
+        if not any(name in names for names in known.values()):
+            every = [*known["engine"], *known["model"]]
+            hint = did_you_mean(name, every, f"they are {', '.join(every)}")
+            raise DataError(f"fit: there is no option {name!r}; {hint}")
+    data = PreferenceData.from_tables(items, answers, relations, columns=columns)
+    ours = {name: value for name, value in options.items() if name in known["engine"]}
+    theirs = {name: value for name, value in options.items() if name not in ours}
+    posterior = made(program, **ours).run(seed, data, progress_bar=progress_bar, **theirs)
+    called = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
+    told = {"model": called, "seed": seed, "data": data.describe(), "notes": list(data.notes)}
+    return replace(posterior, info={**posterior.info, **told})
+
+
+def _registered(kind: Kind, argument: str, name: str) -> Any:
+    found = find(kind, name)
+    if found is None:
+        hint = did_you_mean(name, names(kind), f"use {' or '.join(map(repr, names(kind)))}")
+        raise DataError(f"{argument}: there is no {kind} {name!r}; {hint}")
+    return found
+
+
+def _keywords(function: Any) -> list[str]:
+    """Parameters that can be given by name."""
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    return [name for name, parameter in signature(function).parameters.items() if parameter.kind in kinds]
