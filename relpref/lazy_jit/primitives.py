@@ -11,7 +11,7 @@ from scipy.linalg import blas, lapack
 
 from relpref.lazy_jit.writer import Rule, Shape, UntranslatableError, Value, Writer
 
-# Element by element: the expression of arrays, and the nanoseconds for each element that it takes more than XLA.
+# Element by element, see `elementwise`.
 _ELEMENTWISE: dict[str, tuple[str, float]] = {
     **{name: (f"({{}} {sign} {{}})", 1.0) for name, sign in {
         "add": "+", "add_any": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^",
@@ -70,8 +70,8 @@ def _out(equation: Any) -> Any:
     return equation.outvars[0].aval
 
 
-def _elementwise(name: str) -> Rule:
-    template, weight = _ELEMENTWISE[name]
+def elementwise(template: str, weight: float, name: str = "") -> Rule:
+    """A rule by the expression of arrays, and the nanoseconds for each element that it takes more than XLA."""
 
     def rule(writer: Writer, equation: Any, operands: list[Value]) -> Value:
         shape = _together(operands)
@@ -637,7 +637,7 @@ NAMES: dict[str, Any] = {
 }
 
 RULES: dict[str, Rule] = {
-    **{name: _elementwise(name) for name in _ELEMENTWISE},
+    **{name: elementwise(*form, name) for name, form in _ELEMENTWISE.items()},
     **dict.fromkeys(_SAME, _same),
     "div": _div,
     "pow": _pow,

@@ -1,5 +1,6 @@
 """What an engine asks of a likelihood: its moments under a one-dimensional Gaussian cavity."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -8,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import erfc, erfcx
+from scipy import special
 
 from relpref.errors import UnsupportedProgramError
+from relpref.lazy_jit.special import entrywise
 from relpref.likelihoods.chances import NODES, STEPS, WEIGHTS, WIDE
 from relpref.linalg.arrays import Array
 from relpref.pytree import register
@@ -147,59 +150,76 @@ _TAIL_SERIES = (1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0)
 _CURVATURE_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0)
 
 
-def _tail(coefficients: tuple[float, ...], z: Array) -> tuple[float, Array]:
-    """Where a series takes over, both sides agreeing there to the dtype's precision, and its value."""
+def _tail(z: Array) -> tuple[float, Array]:
+    """Where the series take over, both sides agreeing there to the dtype's precision, and 1/z² beyond."""
     switch = -30.0 if z.dtype == jnp.float64 else -10.0
-    inverse_square = 1.0 / jnp.square(jnp.minimum(z, switch))
-    return switch, jnp.polyval(jnp.asarray(coefficients[::-1], z.dtype), inverse_square)
+    return switch, 1.0 / jnp.square(jnp.minimum(z, switch))
 
 
-@jax.custom_jvp
+def _polynomial(coefficients: Sequence[float], x: Array) -> Array:
+    """By coefficients of rising powers."""
+    return jnp.polyval(jnp.asarray(coefficients[::-1], x.dtype), x)
+
+
+def _mills_of_numpy(z: Any) -> Any:
+    return np.sqrt(2 / np.pi) / special.erfcx(-np.sqrt(0.5) * z)
+
+
+def _curvature_of_numpy(z: Any) -> Any:
+    ratio, far = _mills_of_numpy(z), z < -30
+    found = ratio * (z + ratio)
+    if np.any(far):
+        found = np.where(far, np.polyval(_CURVATURE_SERIES[::-1], 1 / np.square(np.minimum(z, -30))), found)
+    return found
+
+
+def _curvature_slope(z: Array) -> Array:
+    """Of `log_ndtr_curvature`, k' = r(1 − k) − k(z + r)."""
+    switch, inverse_square = _tail(z)
+    near = jnp.maximum(z, switch)
+    ratio, curvature = mills_ratio(near), log_ndtr_curvature(near)
+    series = [-2 * power * value for power, value in enumerate(_CURVATURE_SERIES)][1:]
+    far = _polynomial(series, inverse_square) * inverse_square / jnp.minimum(z, switch)
+    return jnp.where(z < switch, far, ratio * (1 - curvature) - curvature * (near + ratio))
+
+
+@entrywise(special.log_ndtr, lambda z: mills_ratio(z), 30.0)
 def log_ndtr(z: Array) -> Array:
     """Log Φ(z), with relative accuracy for every finite z."""
-    (switch, series), root_half = _tail(_TAIL_SERIES, z), jnp.sqrt(0.5).astype(z.dtype)
+    (switch, inverse_square), root_half = _tail(z), np.sqrt(0.5).astype(z.dtype)
     far = jnp.minimum(z, switch)
     left = jnp.minimum(z, -1.0)
     right = jnp.maximum(z, -1.0)
-    half_log_two_pi = jnp.asarray(0.5 * jnp.log(2 * jnp.pi), z.dtype)
+    half_log_two_pi = jnp.asarray(0.5 * np.log(2 * np.pi), z.dtype)
+    series = _polynomial(_TAIL_SERIES, inverse_square)
     asymptotic = -0.5 * far * far - jnp.log(-far) - half_log_two_pi + jnp.log(series)
     tail = -0.5 * left * left + jnp.log(0.5 * erfcx(-jnp.maximum(left, switch) * root_half))
     body = jnp.log1p(-0.5 * erfc(right * root_half))
     return jnp.where(z < switch, asymptotic, jnp.where(z < -1.0, tail, body))
 
 
-@log_ndtr.defjvp
-def _log_ndtr_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (z,), (tangent,) = primals, tangents
-    return log_ndtr(z), mills_ratio(z) * tangent
-
-
-@jax.custom_jvp
+@entrywise(_mills_of_numpy, lambda z: -log_ndtr_curvature(z))
 def mills_ratio(z: Array) -> Array:
     """φ(z)/Φ(z), the derivative of log Φ."""
-    switch, series = _tail(_TAIL_SERIES, z)
+    switch, inverse_square = _tail(z)
     # 2Φ(z)exp(z²/2) = erfcx(−z/√2)
-    tail = erfcx(-jnp.maximum(z, switch) * jnp.sqrt(0.5).astype(z.dtype))
-    near = jnp.sqrt(2.0 / jnp.pi).astype(z.dtype) / tail
+    tail = erfcx(-jnp.maximum(z, switch) * np.sqrt(0.5).astype(z.dtype))
+    near = np.sqrt(2.0 / np.pi).astype(z.dtype) / tail
+    series = _polynomial(_TAIL_SERIES, inverse_square)
     return jnp.where(z < switch, -jnp.minimum(z, switch) / series, near)
 
 
-@mills_ratio.defjvp
-def _mills_ratio_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (z,), (tangent,) = primals, tangents
-    return mills_ratio(z), -log_ndtr_curvature(z) * tangent
-
-
+@entrywise(_curvature_of_numpy, _curvature_slope)
 def log_ndtr_curvature(z: Array) -> Array:
     """−(log Φ)''(z) = r(z)(z + r(z)) with r = φ/Φ; between 0 and 1.
 
     The product cancels for very negative z (in float64 it leaves [0, 1] near z = −1e5), so the asymptotic series takes
     over below −30 (−10 in float32).
     """
-    switch, series = _tail(_CURVATURE_SERIES, z)
+    switch, inverse_square = _tail(z)
     near = jnp.maximum(z, switch)
     ratio = mills_ratio(near)
-    return jnp.where(z < switch, series, ratio * (near + ratio))
+    return jnp.where(z < switch, _polynomial(_CURVATURE_SERIES, inverse_square), ratio * (near + ratio))
 
 
 _NARROW = 1e-2  # width times distance from 0 below which the series in the width is the more exact
