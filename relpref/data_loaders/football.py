@@ -1,6 +1,7 @@
 """Results of international football matches, as the set of Mart Jürisoo stores them (from 1872 on; CC0)."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,17 @@ from relpref.data_loaders.registry import find
 from relpref.errors import DataError
 
 FILE = "results.csv"
+BUNDLED = Path(__file__).parent / "tables" / "football"
+"""The folder of the matches that come with the package: 3,483 from 2023 to July 2026 between 209 teams, see ``football.txt`` beside it."""
+# Tournaments of one confederation; their qualifications are named like them. Guests from elsewhere play in some.
+_TOURNAMENTS = {
+    "AFC": ("AFC Asian Cup",),
+    "CAF": ("African Cup of Nations", "African Nations Championship"),
+    "CONCACAF": ("CONCACAF Nations League", "Gold Cup"),
+    "CONMEBOL": ("Copa América",),
+    "OFC": ("Oceania Nations Cup",),
+    "UEFA": ("UEFA Euro", "UEFA Nations League"),
+}
 _COLUMNS = ("date", "home_team", "away_team", "home_score", "away_score", "tournament", "neutral")
 _SCORES = ("home_score", "away_score")
 
@@ -24,7 +36,7 @@ def read_matches(
     Parameters
     ----------
     folder : path, optional
-        With the file ``results.csv``; ``$RELPREF_DATA/international_results`` by default.
+        With the file ``results.csv``; ``$RELPREF_DATA/international_results`` by default. `BUNDLED` comes with the package.
     since, until : str, optional
         First and last day, like ``"2022-01-01"``; all by default.
 
@@ -75,6 +87,60 @@ def read_matches(
     return table[kept].reset_index(drop=True)
 
 
+def answers(matches: pd.DataFrame, *, margins: int = 1) -> pd.DataFrame:
+    """Matches as answers to the question which of two teams is better.
+
+    Parameters
+    ----------
+    matches : DataFrame
+        As `read_matches` returns them.
+    margins : int
+        How many margins of victory are told apart: 1, only who won; 2, by one goal or by more; and so on. Above 1, answers
+        have a ``strength``.
+
+    Returns
+    -------
+    DataFrame
+        One row for each match: ``winner``, ``loser``, ``tie`` (a draw, with the home team as the winner) and ``shown_first``, the home
+        team, None on neutral ground: the hyperparameter ``position_bias`` is the advantage of playing at home.
+
+    Raises
+    ------
+    DataError
+        If ``margins`` is less than 1.
+    """
+    if margins < 1:
+        raise DataError(f"margins is {margins}; it must be at least 1")
+    goals = matches["home_score"] - matches["away_score"]
+    home, away, tie = matches["home_team"], matches["away_team"], goals == 0
+    columns = {"winner": home.where(goals >= 0, away), "loser": away.where(goals >= 0, home), "tie": tie}
+    table = pd.DataFrame({**columns, "shown_first": home.where(~matches["neutral"])})
+    if margins > 1:
+        table["strength"] = goals.abs().clip(upper=margins).where(~tie)
+    return table
+
+
+def confederations(matches: pd.DataFrame) -> pd.Series:
+    """The confederation of each team: the one in whose tournaments it played most.
+
+    Parameters
+    ----------
+    matches : DataFrame
+        As `read_matches` returns them.
+
+    Returns
+    -------
+    Series
+        By team, in alphabetical order: AFC (Asia), CAF (Africa), CONCACAF (North and Central America), CONMEBOL (South America), OFC
+        (Oceania) or UEFA (Europe). Teams without such a match are missing. Who won is not looked at.
+    """
+    named = {name: group for group, names in _TOURNAMENTS.items() for name in names}
+    group = matches["tournament"].str.removesuffix(" qualification").map(named)
+    teams = pd.concat([matches["home_team"], matches["away_team"]], ignore_index=True)
+    played = pd.crosstab(teams.rename("team"), pd.concat([group, group], ignore_index=True))
+    return played.idxmax(axis=1).rename("confederation")
+
+
 def load(
     folder: str | os.PathLike[str] | None = None,
     *,
@@ -92,24 +158,21 @@ def load(
     least_matches : int
         Teams with fewer matches against the teams that stay are left out, with their matches, until there is none.
     margins : int
-        How many margins of victory are told apart: 1, only who won; 2, by one goal or by more; and so on. Above 1, answers
-        have a ``strength``.
+        As in `answers`.
 
     Returns
     -------
     PreferenceData
-        Items are teams. A draw is a tie. The home team is the one that was shown first, on neutral ground none was: the
-        hyperparameter ``position_bias`` is the advantage of playing at home. The relation ``opponents`` joins teams that met, the
-        closer the oftener (those of one continent): it is derived from who met whom, not from who won.
+        Items are teams, answers those of `answers`. The relation ``opponents`` joins teams that met, the closer the oftener (those of
+        one continent): it is derived from who met whom, not from who won.
 
     Raises
     ------
     DataError
         As in `read_matches`, or if no two teams have so many matches.
     """
-    for name, number in (("least_matches", least_matches), ("margins", margins)):
-        if number < 1:
-            raise DataError(f"{name} is {number}; it must be at least 1")
+    if least_matches < 1:
+        raise DataError(f"least_matches is {least_matches}; it must be at least 1")
     matches = read_matches(folder, since=since, until=until)
     total = len(matches)
     while len(matches):
@@ -123,17 +186,12 @@ def load(
         raise DataError(
             f"least_matches is {least_matches}; of {total} matches none is between teams with so many. Lower it, or take a longer time"
         )
-    goals = matches["home_score"] - matches["away_score"]
-    home, away = matches["home_team"], matches["away_team"]
-    won, tie, at_home = goals >= 0, goals == 0, ~matches["neutral"]
-    columns = {"winner": home.where(won, away), "loser": away.where(won, home), "tie": tie}
-    answers = pd.DataFrame({**columns, "shown_first": home.where(at_home)})
-    if margins > 1:
-        answers["strength"] = goals.abs().clip(upper=margins).where(~tie)
     ends = np.sort(matches[["home_team", "away_team"]].to_numpy(dtype=object), axis=1)
     met = pd.DataFrame(ends, columns=["source", "target"]).value_counts(sort=False)
     links = met.rename("weight").reset_index()
-    return PreferenceData.from_tables(sorted({*home, *away}), answers, {"opponents": links})
+    return PreferenceData.from_tables(
+        sorted({*ends.ravel()}), answers(matches, margins=margins), {"opponents": links}
+    )
 
 
 def _day(name: str, value: str | None, otherwise: pd.Timestamp) -> pd.Timestamp:

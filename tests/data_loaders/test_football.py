@@ -1,3 +1,4 @@
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from relpref.data_loaders import football
 from relpref.errors import DataError
 
+ROOT = Path(__file__).parents[2]
 HEAD = "date,home_team,away_team,home_score,away_score,tournament,city,country,neutral\n"
 RESULTS = (
     HEAD
@@ -71,6 +73,23 @@ def test_teams_with_few_matches_leave_together(folder: Path) -> None:
         football.load(folder, least_matches=4)
     with pytest.raises(DataError, match="least_matches is 0"):
         football.load(folder, least_matches=0)
+    with pytest.raises(DataError, match="margins is 0"):
+        football.load(folder, least_matches=1, margins=0)
+
+
+def test_a_team_belongs_to_the_confederation_in_whose_tournaments_it_plays() -> None:
+    tournaments = ["Gold Cup", "AFC Asian Cup qualification", "AFC Asian Cup", "Gold Cup", "Friendly"]
+    homes = ["Qatar", "Qatar", "Japan", "Mexico", "Aland"]
+    aways = ["Mexico", "India", "Qatar", "Canada", "Japan"]
+    matches = pd.DataFrame({"home_team": homes, "away_team": aways, "tournament": tournaments})
+    expected = {
+        "Canada": "CONCACAF",
+        "India": "AFC",
+        "Japan": "AFC",
+        "Mexico": "CONCACAF",
+        "Qatar": "AFC",  # twice, and once as a guest elsewhere
+    }
+    assert list(football.confederations(matches).items()) == list(expected.items())
 
 
 @pytest.mark.parametrize(
@@ -105,6 +124,28 @@ def test_nothing_there(folder: Path, tmp_path: Path) -> None:
         football.load(folder)
     with pytest.raises(DataError, match="no such folder.*fetches it from https://github.com/martj42"):
         football.load(tmp_path / "nowhere")
+
+
+def test_bundled_matches() -> None:
+    matches = football.read_matches(football.BUNDLED)
+    assert len(matches) == 3483
+    groups = football.confederations(matches)
+    assert set(groups.index) == {*matches["home_team"], *matches["away_team"]}
+    numbers = {"UEFA": 54, "CAF": 52, "AFC": 43, "CONCACAF": 41, "CONMEBOL": 10, "OFC": 9}
+    assert groups.value_counts().to_dict() == numbers
+    assert set(groups[groups == "CONMEBOL"].index) >= {"Argentina", "Brazil", "Uruguay"}
+    answers = football.answers(matches)
+    assert answers["tie"].sum() == 812 and answers["shown_first"].isna().sum() == matches["neutral"].sum()
+
+
+def test_bundled_matches_are_those_of_the_published_file(
+    real_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundled = football.BUNDLED
+    monkeypatch.setattr(football, "BUNDLED", tmp_path)
+    monkeypatch.setattr("sys.argv", ["bundle_football.py"])
+    runpy.run_path(str(ROOT / "tools" / "bundle_football.py"), run_name="__main__")
+    assert (tmp_path / football.FILE).read_bytes() == (bundled / football.FILE).read_bytes()
 
 
 def test_published_file(real_data: Path) -> None:
