@@ -78,7 +78,7 @@ def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **con
         columns.append((share, "{lower:.2f} to {upper:.2f}"))
         if "expected_rank" in ranking:
             columns += [("rank", "{expected_rank:.1f}"), (share, "{rank_lower:.0f} to {rank_upper:.0f}")]
-            columns.append(("p best", "{p_best:.2f}"))
+            columns += [("p best", "{p_best:.2f}"), ("tier", "{tier:.0f}")]
         placed = ({"place": place, **row} for place, row in enumerate(rows, start=1))
         say(formatted(columns, placed, left=(1,)))
 

@@ -37,9 +37,9 @@ from relpref.posterior.codec import (
     sparse_arrays,
     sparse_matrix,
 )
-from relpref.posterior.gaussian import Floats, GaussianBelief
+from relpref.posterior.gaussian import Belief, Floats, GaussianBelief
 from relpref.posterior.origin import Origin
-from relpref.posterior.tables import objects, pairs_of_labels, preference_table, ranking_table
+from relpref.posterior.tables import objects, pairs_of_labels, preference_table, ranking_table, tier_table
 
 _PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
 _OPTIONS = {"loss": Loss, "symmetry": Symmetry, "pair_kernel": str, "solver": Solver}
@@ -182,8 +182,36 @@ class RelationPosterior(PosteriorBase):
         -------
         DataFrame
             By object: ``mean``, ``sd``, ``lower``, ``upper`` of its score (with the ranking loss, of its score less the average
-            over the objects ranked); ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``.
+            over the objects ranked); ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``, and ``tier`` (see
+            `tiers`).
         """
+        belief, labels = self._ranked(query, objects)
+        return ranking_table(belief, labels, interval, self._rng(rng_key), "object")
+
+    def tiers(
+        self, query: Any, objects: Any = None, *, probability: float = 0.95, rng_key: Any = None
+    ) -> pd.DataFrame:
+        """Groups of objects whose order for one conditioning node is settled, as `UtilityPosterior.tiers` has them of items.
+
+        Parameters
+        ----------
+        query, objects
+            As in `ranking`.
+        probability : float
+            That all settled pairs are in the right order, between 0 and 1.
+        rng_key : JAX key or int, optional
+            Of the draws.
+
+        Returns
+        -------
+        DataFrame
+            By object, best first: ``tier``, and ``rank_lower`` and ``rank_upper``, which hold the ranks of all objects at once.
+        """
+        belief, labels = self._ranked(query, objects)
+        return tier_table(belief, labels, probability, self._rng(rng_key), "object")
+
+    def _ranked(self, query: Any, objects: Any) -> tuple[Belief, list[Any]]:
+        """The scores that `ranking` is about, with the labels of their objects."""
         asked, right = self._query(query, objects)
         mean, covariance = self.solution.query(asked, right)
         belief = GaussianBelief(self.shift + mean, covariance)
@@ -193,9 +221,7 @@ class RelationPosterior(PosteriorBase):
         weights = np.eye(belief.size)[kept]
         if self.loss == "ranking" and len(kept):
             weights = weights - weights.mean(axis=0)
-        rng = self._rng(rng_key)
-        labels = [right.labels[position] for position in kept]
-        return ranking_table(belief.project(weights), labels, interval, rng, "object")
+        return belief.project(weights), [right.labels[position] for position in kept]
 
     def prefer(self, query: Any, pairs: Iterable[tuple[Any, Any]]) -> pd.DataFrame:
         """How likely the first object of each pair ranks above the second for a conditioning node.

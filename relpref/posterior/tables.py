@@ -16,6 +16,7 @@ from relpref.errors import DataError, UnknownLabelError
 from relpref.likelihoods import AnswerModel
 from relpref.likelihoods.answers import PLATES
 from relpref.posterior.gaussian import Belief, Margins
+from relpref.posterior.tiers import TIER_PROBABILITY, tier_columns
 
 Positions = NDArray[np.int32]
 
@@ -124,6 +125,17 @@ def ranking_table(
     return table.iloc[np.argsort(-table["mean"].to_numpy(), kind="stable")]
 
 
+def tier_table(
+    belief: Belief, labels: Iterable[Hashable], probability: float, rng: np.random.Generator, name: str
+) -> pd.DataFrame:
+    """Tiers and simultaneous rank intervals, highest first, by label."""
+    if not 0 < probability < 1:
+        raise DataError(f"probability is {probability}; it is a probability between 0 and 1, such as 0.95")
+    columns = tier_columns(belief, belief.draw(RANK_DRAWS, rng), probability)
+    table = pd.DataFrame(columns, index=label_index(labels, name))
+    return table.iloc[np.argsort(-belief.mean(), kind="stable")]
+
+
 def ranking_of_the_best(belief: Any, labels: Sequence[Hashable], interval: float, top: int) -> pd.DataFrame:
     """As `ranking_table`, relative to the average and without a matrix; sd, lower and upper are NaN below the first ``top``."""
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 0:
@@ -179,7 +191,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
     draws = belief.draw(RANK_DRAWS, rng)
     if not np.all(np.isfinite(draws)):
         nothing = np.full(belief.size, np.nan)
-        return dict.fromkeys(("expected_rank", "rank_lower", "rank_upper", "p_best"), nothing)
+        return dict.fromkeys(("expected_rank", "rank_lower", "rank_upper", "p_best", "tier"), nothing)
     ranks = _ranks(draws, rng)
     tail = (1 - interval) / 2
     lower, upper = np.quantile(ranks, [tail, 1 - tail], axis=0, method="inverted_cdf").astype(int)
@@ -188,6 +200,7 @@ def _rank_columns(belief: Belief, interval: float, rng: np.random.Generator) -> 
         "rank_lower": lower,
         "rank_upper": upper,
         "p_best": (ranks == 1).mean(axis=0),
+        "tier": tier_columns(belief, draws, TIER_PROBABILITY)["tier"],
     }
 
 

@@ -28,6 +28,7 @@ from relpref.posterior.tables import (
     ranking_of_the_best,
     ranking_table,
     summaries,
+    tier_table,
 )
 
 
@@ -80,7 +81,8 @@ class UtilityPosterior(Posterior):
         -------
         DataFrame
             By item: ``mean``, ``sd``, ``lower``, ``upper`` of its utility less the average over the items; with ranks
-            ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best) and ``p_best``, but not of too many items for a matrix.
+            ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best`` and ``tier`` (see `tiers`), but not of too many
+            items for a matrix.
         """
         check_interval(interval)
         self._warn_if_not_converged()
@@ -89,6 +91,43 @@ class UtilityPosterior(Posterior):
             return ranking_of_the_best(large, self.data.labels, interval, top)
         rng = self._rng(rng_key) if ranks else None
         return ranking_table(self.belief.centred(), self.data.labels, interval, rng, "entity")
+
+    @renamed_keywords(key="rng_key")
+    def tiers(self, probability: float = 0.95, rng_key: Any = None) -> pd.DataFrame:
+        """Groups of items whose order is settled: every item of a tier is better than every item of the tiers below.
+
+        One statement about all pairs at once. With c the quantile over 4000 draws of max_{i<j} |d_ij − E d_ij|/sd_ij, where d_ij is the
+        difference of two utilities, item i is settled above j if E d_ij > c·sd_ij. With the given probability, all pairs that are settled
+        are in the right order. The ranking is cut wherever every item above is settled above every item below.
+
+        Parameters
+        ----------
+        probability : float
+            That all settled pairs are in the right order, between 0 and 1.
+        rng_key : JAX key or int, optional
+            Of the draws.
+
+        Returns
+        -------
+        DataFrame
+            By item, best first: ``tier``, counted from 1; ``rank_lower`` and ``rank_upper``, one more than the number of items settled
+            above it, and the number of items less those settled below it. These intervals hold the ranks of all items at once, whereas
+            those of `ranking` hold one rank each.
+
+        Raises
+        ------
+        DataError
+            If the probability is none.
+        UnsupportedProgramError
+            If there are too many items for a covariance matrix; `about` has the tiers among some of them.
+        """
+        self._warn_if_not_converged()
+        if self.large:
+            raise UnsupportedProgramError(
+                f"tiers compares all pairs, and there is no covariance matrix of {self.data.num_items} items; "
+                "posterior.about(labels).tiers() has the tiers among some of them"
+            )
+        return tier_table(self.belief.centred(), self.data.labels, probability, self._rng(rng_key), "entity")
 
     def about(self, labels: Iterable[Any]) -> "UtilityPosterior":
         """The posterior of some of the items, with the answers and links among them; an unknown label is an `UnknownLabelError`.

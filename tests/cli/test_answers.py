@@ -31,6 +31,7 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
         "interval",
         "p",
         "best",
+        "tier",
     ]
     posterior: Any = load_run("run").posterior
     ranking = posterior.ranking()

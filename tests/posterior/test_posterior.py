@@ -56,7 +56,7 @@ def test_utilities(posterior: Any) -> None:
 
 def test_ranking_is_relative_to_the_average(posterior: Any) -> None:
     table = posterior.ranking()
-    columns = ["mean", "sd", "lower", "upper", "expected_rank", "rank_lower", "rank_upper", "p_best"]
+    columns = ["mean", "sd", "lower", "upper", "expected_rank", "rank_lower", "rank_upper", "p_best", "tier"]
     assert list(table.columns) == columns
     assert table.index.name == "entity"
     assert sorted(table.index) == sorted(posterior.data.labels)
