@@ -1,6 +1,6 @@
 """The documentation site: ``make docs`` writes it to docs/_build/html."""
 
-import importlib
+import html
 import os
 import re
 from pathlib import Path
@@ -8,30 +8,17 @@ from typing import Any
 
 import jupytext
 import latex2mathml.converter
-from docutils.nodes import SkipNode, math_block
+from docutils.nodes import SkipNode, image, math_block
+from PIL import Image, ImageOps
 
 import relpref
 
 HERE = Path(__file__).parent
-ROOMS = (
-    "data",
-    "linalg",
-    "linalg.sharded",
-    "kernels",
-    "likelihoods",
-    "models",
-    "infer",
-    "rls",
-    "classifiers",
-    "explore",
-    "diagnostics",
-    "report",
-    "ask",
-    "ask.web",
-    "data_loaders",
-    "errors",
-    "parallel",
-    "runs",
+ENGINE_INTERNALS = set(
+    "at_mode changed fit_many name options raise_unless_ok reweighted run_at_draws run_from".split()
+)
+TUTORIAL = re.compile(
+    r"^\* \[(?P<title>[^]]+)\]\(\.\./tutorials/(?P<name>\w+)\.py\): (?P<text>.+)$", re.MULTILINE
 )
 
 project, author, release = "relpref", "The relpref developers", relpref.__version__
@@ -51,7 +38,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_copyright = False
 
-myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
 copybutton_exclude = ".linenos, .gp, .go"
 
@@ -105,40 +92,50 @@ def tutorials() -> None:
         old.unlink()
 
 
-def reference() -> None:
-    """A page for each room of the package: its names, each with a page of its own."""
-    shown: list[object] = []
-    for room in ROOMS:
-        name = f"relpref.{room}"
-        module = importlib.import_module(name)
-        public = getattr(module, "__all__", None) or [
-            key
-            for key, value in vars(module).items()
-            if not key.startswith("_") and getattr(value, "__module__", None) == name
-        ]
-        lines = [name, "=" * len(name), "", f".. automodule:: {name}", "   :no-members:", ""]
-        lines += [f".. currentmodule:: {name}", "", ".. autosummary::", "   :toctree: names", ""]
-        for key in sorted(public):
-            value = getattr(module, key)
-            # What is no class and no function is described where it is defined, and nothing is described twice.
-            if callable(value) and not any(value is one for one in shown):
-                lines.append(f"   {key}")
-                shown.append(value)
-        write(HERE / "api" / f"{room}.rst", "\n".join(lines) + "\n")
-
-
 def skip(app: object, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
-    """Leave out what classes inherit from scikit-learn."""
-    return (
-        True
-        if str(getattr(value, "__module__", "")).startswith("sklearn") or name.endswith("_request")
-        else None
-    )
+    """Leave out what classes inherit from scikit-learn, and what engines share with other rooms."""
+    room = str(getattr(value, "__module__", getattr(getattr(value, "fget", None), "__module__", "")))
+    internal = (room.startswith("relpref.infer.") and name in ENGINE_INTERNALS) or name == "evaluate"
+    return True if internal or room.startswith("sklearn") or name.endswith("_request") else None
 
 
 def link_pages(app: object, name: str, source: list[str]) -> None:
-    """Where a page names the script of a tutorial, lead to the executed page."""
-    source[0] = re.sub(r"\]\(\.\./tutorials/(\w+)\.py\)", r"](tutorials/\1.ipynb)", source[0])
+    """Turn the list of tutorials into a gallery, and links to scripts of tutorials into links to their pages."""
+    text = source[0]
+    if name == "tutorials":
+        order = [found["name"] for found in TUTORIAL.finditer(text)]
+        text = re.sub(rf"(?:{TUTORIAL.pattern}\n?)+", gallery, text, flags=re.MULTILINE)
+        text += "\n```{toctree}\n:hidden:\n" + "".join(f"tutorials/{one}\n" for one in order) + "```\n"
+    source[0] = re.sub(r"\]\(\.\./tutorials/(\w+)\.py\)", r"](tutorials/\1.ipynb)", text)
+
+
+def gallery(listed: re.Match[str]) -> str:
+    """HTML of some tutorials: a picture, a title and a sentence for each."""
+    cards = [
+        f'<a class="card" href="tutorials/{one["name"]}.html"><img src="_static/{one["name"]}.png" alt="" '
+        f'width="400" height="300"><b>{html.escape(one["title"])}</b><span>{html.escape(one["text"])}</span></a>\n'
+        for one in TUTORIAL.finditer(listed[0])
+    ]
+    return f'<div class="cards">\n{"".join(cards)}</div>\n'
+
+
+def thumbnails(app: Any, failure: Exception | None) -> None:
+    """Make the picture of each tutorial in the gallery: what its cell with the tag "thumbnail" plots, or its first plot."""
+    if failure:
+        return
+    for name in sorted(name for name in app.env.found_docs if name.startswith("tutorials/")):
+        cells = [
+            *app.env.get_doctree(name).findall(
+                lambda node: "cell_metadata" in getattr(node, "attributes", ())
+            )
+        ]
+        cells.sort(key=lambda cell: "thumbnail" not in cell["cell_metadata"].get("tags", ()))
+        plots = [plot["uri"] for cell in cells for plot in cell.findall(image)]
+        with Image.open(HERE / plots[0]) as plot:
+            width = min(plot.width, plot.height * 3 // 2)  # the left part of a row of pictures
+            shown = ImageOps.contain(plot.crop((0, 0, width, plot.height)), (384, 288))
+            card = ImageOps.pad(shown, (400, 300), color="white")
+            card.save(Path(app.outdir) / "_static" / f"{Path(name).name}.png")
 
 
 def formula(translator: Any, node: Any) -> None:
@@ -151,10 +148,10 @@ def formula(translator: Any, node: Any) -> None:
 
 def setup(app: Any) -> None:
     """Connect the above."""
+    app.connect("build-finished", thumbnails)
     app.connect("autodoc-skip-member", skip)
     app.connect("source-read", link_pages)
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
 
 
 tutorials()
-reference()

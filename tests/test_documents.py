@@ -1,5 +1,6 @@
 """The Python blocks of the README and of the pages in docs run as they stand."""
 
+import importlib.util
 import re
 import runpy
 from pathlib import Path
@@ -7,7 +8,10 @@ from typing import Any
 
 import pytest
 
+import relpref
 from relpref import registry
+from relpref.infer import EP, Laplace
+from relpref.models import xpgp
 
 ROOT = Path(__file__).parents[1]
 README, PAGES = ROOT / "README.md", sorted((ROOT / "docs").glob("*.md"))
@@ -15,8 +19,14 @@ README, PAGES = ROOT / "README.md", sorted((ROOT / "docs").glob("*.md"))
 
 def run_blocks(page: Path, folder: Path) -> None:
     names: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(
+        r"```(?:python|{code-cell} python)\n(?::tags:[^\n]*\n)?(.*?)```", text, flags=re.DOTALL
+    )
     for number, block in enumerate(blocks):
+        needed = re.match(r"# needs (\w+)\n", block)
+        if needed and not importlib.util.find_spec(needed[1]):
+            continue
         script = folder / f"block_{number}.py"
         script.write_text(block, encoding="utf-8")
         names = runpy.run_path(str(script), init_globals=names)
@@ -35,6 +45,7 @@ def test_readme_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setattr(registry, "_added", {kind: {} for kind in registry.KINDS})  # pages register things
     run_blocks(page, tmp_path)
 
@@ -45,3 +56,27 @@ def test_no_placeholder_is_left(page: Path) -> None:
     assert "@@" not in text
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
         assert (page.parent / link).exists(), link
+
+
+def test_reference_lists_every_public_name_once() -> None:
+    listed = re.findall(
+        r"^   (relpref\.[\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    found = {
+        name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2])
+        for name in listed
+    }
+    assert len(set(map(id, found.values()))) == len(listed)
+    assert {f"relpref.{name}" for name in relpref.__all__ if not name.startswith("_")} <= set(listed)
+    assert all(value.__doc__ for value in found.values())
+
+
+@pytest.mark.parametrize("engine", [EP, Laplace])
+def test_engines_document_their_parameters(engine: Any) -> None:
+    parameters = engine.__doc__.partition("\n\nParameters\n")[2]
+    named = re.findall(r"^(\w+(?:, \w+)*) :", parameters, flags=re.MULTILINE)
+    assert {name for line in named for name in line.split(", ")} >= {
+        *engine(xpgp).options,
+        "program",
+        "fixed",
+    }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
+from inspect import cleandoc
 from typing import Any, ClassVar, Literal, cast
 from warnings import warn
 
@@ -222,6 +223,13 @@ class GaussianEngine:
     structure: Literal["auto", "dense", "sparse"] = "auto"
     padding: InitVar[bool | None] = None
     throw: bool = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Give engines the documentation of the parameters, unless they have their own."""
+        super().__init_subclass__(**keywords)
+        if cls.__doc__ and GaussianEngine.__doc__ and "Parameters\n" not in cls.__doc__:
+            _, _, parameters = cleandoc(GaussianEngine.__doc__).partition("\n\n")
+            cls.__doc__ = f"{cleandoc(cls.__doc__)}\n\n{parameters}"
 
     def __post_init__(self, padding: bool | None) -> None:
         if padding is not None:
@@ -541,7 +549,7 @@ class EP(GaussianEngine):
     """Expectation propagation on a numpyro program (XPGP section 4.1, on one-dimensional projections).
 
     The most accurate of the engines that do not sample: means within a few hundredths of a posterior standard deviation, the
-    evidence within a few tenths of a nat. Parameters as in `GaussianEngine`; ``tol`` bounds the largest mismatch of tilted and
+    evidence within a few tenths of a nat. ``tol`` bounds the largest mismatch of tilted and
     posterior moments.
 
     Labels and reported probabilities with Gaussian noise are solved in closed form: exact but for rounding, which stays below 1e-6

@@ -153,8 +153,8 @@ class Laplace(GaussianEngine):
     """Laplace's approximation on a numpyro program: a Gaussian at the posterior's mode.
 
     The baseline that most packages use. It takes a handful of Newton steps, but the mode of a skewed posterior lies off its
-    mean: expect means half a posterior standard deviation off, and an evidence off by nats where answers are few. Parameters as in
-    `GaussianEngine`; ``tol`` bounds the last Newton step, in posterior standard deviations.
+    mean: expect means half a posterior standard deviation off, and an evidence off by nats where answers are few.
+    ``tol`` bounds the last Newton step, in posterior standard deviations.
     """
 
     name: ClassVar[str] = "Laplace"
