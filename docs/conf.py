@@ -14,8 +14,8 @@ from PIL import Image, ImageOps
 import relpref
 
 HERE = Path(__file__).parent
-ENGINE_INTERNALS = set(
-    "at_mode changed fit_many name options raise_unless_ok reweighted run_at_draws run_from".split()
+ENGINE_INTERNALS = re.compile(
+    "at_mode|changed|fit_many|name|options|raise_unless_ok|reweighted|run_at_draws|run_from"
 )
 TUTORIAL = re.compile(
     r"^\* \[(?P<title>[^]]+)\]\(\.\./tutorials/(?P<name>\w+)\.py\): (?P<text>.+)$", re.MULTILINE
@@ -95,7 +95,7 @@ def tutorials() -> None:
 def skip(app: object, what: str, name: str, value: object, skipped: bool, options: object) -> bool | None:
     """Leave out what classes inherit from scikit-learn, and what engines share with other rooms."""
     room = str(getattr(value, "__module__", getattr(getattr(value, "fget", None), "__module__", "")))
-    internal = (room.startswith("relpref.infer.") and name in ENGINE_INTERNALS) or name == "evaluate"
+    internal = (room.startswith("relpref.infer.") and ENGINE_INTERNALS.fullmatch(name)) or name == "evaluate"
     return True if internal or room.startswith("sklearn") or name.endswith("_request") else None
 
 
