@@ -176,7 +176,7 @@ print(posterior.ranking().head(3)[["mean", "lower", "upper", "p_best"]].round(2)
 
 posterior.save(folder / "walks.nc")
 again = relpref.load(folder / "walks.nc")
-report = relpref.report.write(again, folder / "report.html", title="Twelve walks")
+report = again.report(folder / "report.html", title="Twelve walks")
 print(f"{report.name}: {report.stat().st_size / 1000:.0f} kB")
 
 # %% [markdown]
@@ -196,4 +196,4 @@ links.to_csv(folder / "links.csv", index=False)
 # * `ranking()` gives every walk an interval. Where intervals overlap widely, the order is open, and `p_best` and `p_better` say how open.
 # * `probability` is about the next answer, `p_better` about the truth behind the answers.
 # * `explain()` says which part of a utility comes from where; `update()` takes more answers in; `save`, `relpref.load` and
-#   `relpref.report.write` keep and send the result.
+#   `posterior.report` keep and send the result.

@@ -110,11 +110,9 @@ def prefer_run(chosen: argparse.Namespace) -> None:
 
 def report_run(chosen: argparse.Namespace) -> None:
     posterior = opened(chosen.run)
-    from relpref.report import write
-
     path = Path(chosen.out) if chosen.out else Path(chosen.run) / REPORT
     evidence = True if chosen.evidence else None
-    write(posterior, path, title=chosen.title, relations_evidence=evidence)
+    posterior.report(path, title=chosen.title, relations_evidence=evidence)
     if chosen.json:
         document(chosen, report=str(path))
     else:

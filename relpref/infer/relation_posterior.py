@@ -39,6 +39,7 @@ from relpref.posterior.codec import (
 )
 from relpref.posterior.gaussian import Belief, Floats, GaussianBelief
 from relpref.posterior.origin import Origin
+from relpref.posterior.plots import plot_forest
 from relpref.posterior.tables import objects, pairs_of_labels, preference_table, ranking_table, tier_table
 
 _PLAIN = {"noise": float, "shift": float, "log_evidence": float | None}
@@ -185,8 +186,27 @@ class RelationPosterior(PosteriorBase):
             over the objects ranked); ``expected_rank``, ``rank_lower``, ``rank_upper`` (1 is best), ``p_best``, and ``tier`` (see
             `tiers`).
         """
-        belief, labels = self._ranked(query, objects)
+        belief, labels = self._scores(query, objects)
         return ranking_table(belief, labels, interval, self._rng(rng_key), "object")
+
+    def plot(
+        self, query: Any, objects: Any = None, top: int = 30, *, interval: float = 0.9, axes: Any = None
+    ) -> Any:
+        """Draw the ranking for one conditioning node: a dot for each score, a line for its interval, and a band for each tier.
+
+        Parameters
+        ----------
+        query, objects, interval
+            As in `ranking`.
+        top, axes
+            How many rows are drawn, and the axes of matplotlib to draw on; those of a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        table = self.ranking(query, objects, interval=interval)
+        return plot_forest(table, top, f"score, with {100 * interval:g}% intervals", axes)
 
     def tiers(
         self, query: Any, objects: Any = None, *, probability: float = 0.95, rng_key: Any = None
@@ -207,10 +227,10 @@ class RelationPosterior(PosteriorBase):
         DataFrame
             By object, best first: ``tier``, and ``rank_lower`` and ``rank_upper``, which hold the ranks of all objects at once.
         """
-        belief, labels = self._ranked(query, objects)
+        belief, labels = self._scores(query, objects)
         return tier_table(belief, labels, probability, self._rng(rng_key), "object")
 
-    def _ranked(self, query: Any, objects: Any) -> tuple[Belief, list[Any]]:
+    def _scores(self, query: Any, objects: Any) -> tuple[Belief, list[Any]]:
         """The scores that `ranking` is about, with the labels of their objects."""
         asked, right = self._query(query, objects)
         mean, covariance = self.solution.query(asked, right)

@@ -1,13 +1,16 @@
 """What an engine hands back: distributions of a program's Gaussian sites, and how they were found."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from relpref.data import RelationData
 from relpref.data.arrays import shown
@@ -17,6 +20,8 @@ from relpref.posterior.arviz import Groups, draw_groups, native, plain_coordinat
 from relpref.posterior.codec import Stored, checked, decode_data, encode_data, write
 from relpref.posterior.gaussian import Belief, Floats, belief_from, generator
 from relpref.posterior.origin import Origin
+from relpref.posterior.plots import plot_forest
+from relpref.posterior.tables import check_interval
 from relpref.registry import find
 
 FITTED = "answers_at_fit"  # of ``info``: how many there were when hyperparameters were last fitted
@@ -158,6 +163,49 @@ class PosteriorBase:
             If a label, kernel or option cannot be stored, or the file cannot be written.
         """
         write(path, *self.arrays())
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        sections: Sequence[Any] = (),
+        relations_evidence: bool | pd.DataFrame | None = None,
+    ) -> Path:
+        """Write a shareable report: one HTML file that needs neither a network nor scripts.
+
+        One page for a reader, with the details folded below it. Equal input gives equal bytes. The file is replaced whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            File to write; its folder must exist.
+        title : str, optional
+        sections : sequence of relpref.report.Section
+            More to show, after the ranking.
+        relations_evidence : bool or DataFrame, optional
+            True to fit again without each part of the model, to see what it is worth; or the ready table of
+            `relpref.diagnostics.evidence_without_each`.
+
+        Returns
+        -------
+        Path
+            Of the file.
+
+        Raises
+        ------
+        DataError
+            If a section's figure is not one self-contained SVG picture, or a ready table of evidence lacks a column.
+        StorageError
+            If the file cannot be written.
+        """
+        write: Any = import_module(
+            "relpref.report"
+        ).write  # reports know posteriors, and posteriors no more than this
+        written: Path = write(
+            self, path, title=title, sections=sections, relations_evidence=relations_evidence
+        )
+        return written
 
     def _stored_facts(self) -> Stored:
         """What files of every posterior hold."""
@@ -341,6 +389,35 @@ class Posterior(PosteriorBase):
         places = [(site, row) for site, rows in self.slices.items() for row in range(rows.stop - rows.start)]
         index = pd.MultiIndex.from_tuples(places, names=["site", "position"])
         return pd.DataFrame({"mean": belief.mean()[self._order], "sd": belief.sd()[self._order]}, index=index)
+
+    def plot(self, top: int = 30, *, interval: float = 0.9, axes: Any = None) -> Any:
+        """Draw what `reported` holds, highest first: a dot for each mean and a line for its interval.
+
+        Of utilities that is the ranking, with a band for each tier where there are several (see `UtilityPosterior.tiers`).
+
+        Parameters
+        ----------
+        top : int
+            How many rows are drawn.
+        interval : float
+            Probability of the intervals, between 0 and 1.
+        axes : matplotlib.axes.Axes, optional
+            To draw on; those of a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        check_interval(interval)
+        table, label = self._ranked(interval, top)
+        return plot_forest(table, top, f"{label}, with {100 * interval:g}% intervals", axes)
+
+    def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:
+        """What `plot` draws, highest first, and what the values are."""
+        table = self.reported()
+        reach = float(ndtri(0.5 + interval / 2)) * table["sd"]
+        table = table.assign(lower=table["mean"] - reach, upper=table["mean"] + reach)
+        return table.sort_values("mean", ascending=False, kind="stable"), "value"
 
     @property
     def _order(self) -> NDArray[np.intp]:

@@ -92,6 +92,10 @@ class UtilityPosterior(Posterior):
         rng = self._rng(rng_key) if ranks else None
         return ranking_table(self.belief.centred(), self.data.labels, interval, rng, "entity")
 
+    def _ranked(self, interval: float, top: int) -> tuple[pd.DataFrame, str]:
+        more: dict[str, Any] = {"top": top} if self.large else {}
+        return self.ranking(interval, **more), "utility less the average of all"
+
     @renamed_keywords(key="rng_key")
     def tiers(self, probability: float = 0.95, rng_key: Any = None) -> pd.DataFrame:
         """Groups of items whose order is settled: every item of a tier is better than every item of the tiers below.

@@ -1,0 +1,69 @@
+"""The forest of a ranking: a dot for each value and a line for its interval, best at the top, with bands for tiers."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+
+class Colors(NamedTuple):
+    """Of a picture: text, what stands back, lines and bands, values, and values that are against the others."""
+
+    ink: str = "#1b2128"
+    muted: str = "#59636e"
+    faint: str = "#d8dde3"
+    accent: str = "#1d6096"
+    against: str = "#b0482d"
+
+
+ROW = 22.0  # points from one row to the next
+_LONGEST_NAME = 40
+
+
+def plot_forest(table: pd.DataFrame, top: int, label: str, axes: Any) -> Any:
+    """Draw the first rows of a ranking, with columns mean, lower and upper, and possibly tier, on axes of matplotlib, which are returned."""
+    shown, tiers = table.head(top), tiers_of(table, top)
+    if axes is None:
+        from matplotlib import pyplot
+
+        size = (6.8, (ROW * len(shown) + 70) / 72)
+        axes = pyplot.subplots(figsize=size, layout="constrained")[1]
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+    words = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in shown.index]
+    short = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in words]
+    # A dollar sign would begin mathematics.
+    draw_forest(axes, shown, [name.replace("$", r"\$") for name in short], tiers, Colors())
+    axes.set_xlabel(label)
+    return axes
+
+
+def tiers_of(table: pd.DataFrame, top: int) -> list[int]:
+    """The tier of each of the first rows; none where all rows are in one."""
+    tiers = table["tier"].to_numpy() if "tier" in table else np.ones(len(table))
+    return [int(tier) for tier in tiers[:top]] if len(table) and tiers[-1] > 1 else []
+
+
+def draw_forest(
+    axes: Any, table: pd.DataFrame, names: Sequence[str], tiers: Sequence[int], colors: Colors
+) -> None:
+    """Rows with their names as the labels of ticks; bands tell tiers apart."""
+    rows, ends = np.arange(len(table)), table[["lower", "upper"]].to_numpy(dtype=np.float64)
+    axes.hlines(rows, *ends.T, color=colors.accent, linewidth=2.2)
+    axes.plot(table["mean"], rows, "o", color=colors.accent, markersize=7)
+    known = ends[np.isfinite(ends)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    if low <= 0 <= high:
+        axes.axvline(0, color=colors.muted, linewidth=1, linestyle=(0, (2, 3)))
+    room = 0.04 * (high - low) or 1.0
+    axes.set_xlim(low - room, high + room)
+    axes.set_ylim(len(table) - 0.5, -0.5)
+    axes.set_yticks(rows, names, color=colors.ink)
+    axes.tick_params(axis="y", length=0)
+    for tier in dict.fromkeys(tiers):
+        first, last = (int(np.flatnonzero(np.equal(tiers, tier))[end]) for end in (0, -1))
+        if tier % 2:
+            axes.axhspan(first - 0.5, last + 0.5, color=colors.faint, alpha=0.45, linewidth=0, zorder=0)
+        here = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center", "fontsize": "small"}
+        axes.text(0.995, first - 0.28, f"tier {tier}", color=colors.muted, **here)

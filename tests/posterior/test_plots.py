@@ -1,0 +1,84 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref import RelationData
+from relpref.errors import DataError
+from relpref.infer import Exact, Posterior
+from relpref.models import conditional_ranking
+from relpref.posterior.gaussian import GaussianBelief
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    import matplotlib
+
+    matplotlib.use("agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def words(axes: Any) -> list[str]:
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def bands(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_a_forest_draws_the_ranking(posterior: Any) -> None:
+    axes, ranking = posterior.plot(5, interval=0.8), posterior.ranking(0.8).head(5)
+    assert words(axes) == list(ranking.index)
+    dots = axes.lines[0].get_xydata()
+    np.testing.assert_array_equal(dots, np.column_stack([ranking["mean"], range(5)]))
+    segments = np.array(axes.collections[0].get_segments())
+    np.testing.assert_array_equal(segments[:, :, 0], ranking[["lower", "upper"]])
+    assert axes.yaxis_inverted() and "80% intervals" in axes.get_xlabel()
+    assert bands(axes) == []
+    assert posterior.plot(2, axes=axes) is axes
+    with pytest.raises(DataError, match="between 0 and 1"):
+        posterior.plot(interval=90)
+
+
+def test_tiers_have_bands(posterior: Any) -> None:
+    heights = np.repeat([0.0, 50.0, 100.0], 4)
+    certain = replace(posterior, belief=GaussianBelief(heights, posterior.covariance()))
+    axes = certain.plot()
+    assert bands(axes) == ["tier 1", "tier 2", "tier 3"]
+    assert [patch.get_y() for patch in axes.patches] == [-0.5, 7.5]
+    assert bands(certain.plot(5)) == ["tier 1", "tier 2"]
+
+
+def test_names_are_not_mathematics(posterior: Any) -> None:
+    labels = ["$x^2$", "a" * 60, *posterior.data.labels[2:]]
+    axes = replace(posterior, data=replace(posterior.data, labels=tuple(labels))).plot()
+    assert {r"\$x^2\$", "a" * 39 + "…"} < set(words(axes))
+    axes.figure.savefig("/dev/null", format="svg")
+
+
+def test_other_posteriors(posterior: Any) -> None:
+    full = {name: getattr(posterior, name) for name in ("belief", "hyperparameters", "log_evidence", "info")}
+    plain = Posterior(
+        **full, sites={}, parts={}, key=posterior.key, slices={"w": slice(0, 5), "b": slice(5, 12)}
+    )
+    names = words(plain.plot())
+    assert len(names) == 12 and {"w 4", "b 6"} < set(names)
+    nodes = pd.DataFrame({"x": [0.0, 1.0, 2.0, 4.0]}, index=list("abcd"))
+    scores = np.random.default_rng(0).standard_normal((4, 4))
+    fixed = {"attributes_amplitude": 1.0, "attributes_lengthscale": 1.0, "noise": 0.5}
+    engine = Exact(conditional_ranking, fixed=fixed)
+    relation: Any = engine.run(0, RelationData.from_tables(nodes, scores), progress_bar=False)
+    assert words(relation.plot("a", top=2)) == list(relation.ranking("a").index[:2])
+    assert (relation.tiers("a")["tier"] == relation.ranking("a")["tier"]).all()
+
+
+def test_a_report_is_written(posterior: Any, tmp_path: Path) -> None:
+    path = posterior.report(tmp_path / "report.html", title="Twelve items", relations_evidence=False)
+    assert "<h1>Twelve items</h1>" in path.read_text("utf-8")
