@@ -24,6 +24,17 @@ Floats = NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.fixture(autouse=True)
+def no_defects(caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail where a rule of `relpref.lazy_jit` failed: a defect that is only logged, because JAX runs the function then."""
+    yield
+    found = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
+    defects = [
+        one.getMessage() for one in found if one.name.startswith("relpref.lazy_jit") and one.levelno >= 30
+    ]
+    assert bool(defects) == ("defects_expected" in request.keywords), defects
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real data files."""

@@ -204,7 +204,7 @@ class Program:
     layout: Layout = field(metadata={"static": True})
     arrays: tuple[Any, ...]  # those among the arguments
     fixed: Values  # hyperparameters that are known, in the shapes of their sites
-    # Of their priors, unconstrained; a draw where the prior has no quantile function.
+    # Of their priors, unconstrained; the mean where the prior has no quantile function.
     medians: Values = field(default_factory=dict)
     # The projection, where it is constant and no predictor takes more than two latents.
     rows: SparseRows | None = None
@@ -320,22 +320,22 @@ class Program:
         filled = None if self.filled is None else self.filled.at(values)
         return replace(self, fixed={**self.fixed, **values}, filled=filled)
 
-    def sites(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> dict[str, Values]:
+    def sites(self, vector: Array, unconstrained: Values | None = None) -> dict[str, Values]:
         """Every sample site at a latent vector; hyperparameters that are not given are drawn from their priors."""
         # Where JAX traces, it remembers the program; but not what cannot leave a compiled function, nor data that were closed over.
         run = _run_once if self.layout.portable and isinstance(vector, jax.core.Tracer) else _run
-        found = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, unconstrained or {}, key)
+        found = run(self.call, self.layout.latents, self.arrays, self.fixed, vector, unconstrained or {})
         return {name: dict(zip(_KEPT, kept, strict=True)) for name, kept in found.items()}
 
-    def _any_site(self, name: str, site: Values, unconstrained: Values | None, key: Any) -> AnySite:
-        return AnySite(name, site, lambda vector: unwrap(self.sites(vector, unconstrained, key)[name]["fn"]))
+    def _any_site(self, name: str, site: Values, unconstrained: Values | None) -> AnySite:
+        return AnySite(name, site, lambda vector: unwrap(self.sites(vector, unconstrained)[name]["fn"]))
 
-    def predictors(self, vector: Array, unconstrained: Values | None = None, key: Any = None) -> Array:
+    def predictors(self, vector: Array, unconstrained: Values | None = None) -> Array:
         """Of all rows, shape (m,)."""
-        sites, general, found = self.sites(vector, unconstrained, key), dict(self.layout.quadrature), []
+        sites, general, found = self.sites(vector, unconstrained), dict(self.layout.quadrature), []
         for name in self.layout.observed:
             if name in general:
-                found.append(self._any_site(name, sites[name], unconstrained, key).predictor(vector))
+                found.append(self._any_site(name, sites[name], unconstrained).predictor(vector))
             else:
                 found.append(jnp.ravel(as_likelihood(sites[name]["fn"]).predictor))
         return jnp.concatenate(found)
@@ -345,12 +345,11 @@ class Program:
         sites: Mapping[str, Values],
         vector: Array,
         unconstrained: Values | None = None,
-        key: Any = None,
     ) -> tuple[Observation, ...]:
         """Likelihoods, values and counts of the sites as they were traced at a latent vector."""
         likelihoods: dict[str, Any] = dict.fromkeys(self.layout.observed)
         for name, concave in self.layout.quadrature:
-            site = self._any_site(name, sites[name], unconstrained, key)
+            site = self._any_site(name, sites[name], unconstrained)
             likelihoods[name] = site.likelihood(vector, concave)
         return tuple(Observation.of(sites[name], one) for name, one in likelihoods.items())
 
@@ -439,11 +438,10 @@ def _run(
     values: Values,
     vector: Array,
     unconstrained: Values,
-    key: Any,
 ) -> dict[str, tuple[Any, ...]]:
     """What is kept of every sample site."""
     placed = Layout(latents, (), ()).unravel(vector)
-    sites = call.trace(arrays, {**values, **placed}, 0 if key is None else key, unconstrained)
+    sites = call.trace(arrays, {**values, **placed}, unconstrained=unconstrained)
     return {
         name: tuple(site[part] for part in _KEPT) for name, site in sites.items() if site["type"] == "sample"
     }
@@ -611,7 +609,8 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
 @lazy_jit
 def _image(program: Program, vector: Array) -> Array:
     """The linear part of the predictors, of a latent vector."""
-    return jax.jvp(partial(program.predictors, key=0), (jnp.zeros_like(vector),), (vector,))[1]
+    predictors = partial(program.predictors, unconstrained=program.medians)
+    return jax.jvp(predictors, (jnp.zeros_like(vector),), (vector,))[1]
 
 
 def _probed(
@@ -624,7 +623,7 @@ def _probed(
 ) -> tuple[Program, str | None]:
     """The program with the latents of these names; and why no engine can go on, if so.
 
-    Its predictors are tried at a few random latent vectors and two draws of the hyperparameters.
+    Its predictors are tried at a few random latent vectors and two random values of the hyperparameters.
     """
     layout = Layout(
         tuple((name, sites[name].shape) for name in names),
@@ -639,9 +638,16 @@ def _probed(
     # Of the other sign, so that |x| and max(x, 0) show.
     y = -x * generator.uniform(0.3, 3.0, layout.num_latents)
     points = np.stack([np.zeros_like(x), x, y, x + y, z, x + z])
+    # Standard normal in the unconstrained space: draws from the priors would need random keys, for which NumPy has no rules.
+    shapes = {
+        name: biject_to(site.support).inverse_shape(site.shape)
+        for name, site in sites.items()
+        if not (site.observed or name in fixed or name in names)
+    }
+    draws = [{name: generator.standard_normal(shape) for name, shape in shapes.items()} for _ in range(2)]
     try:
-        one, medians, counts, doubts, moves = _probe(program, points, 0)
-        other = _probe(program, points, 1)[0]
+        one, medians, counts, doubts, moves = _probe(program, points, draws[0])
+        other = _probe(program, points, draws[1])[0]
     except UnsupportedProgramError as error:
         return program, str(error)
     first, second = np.asarray(one), np.asarray(other)
@@ -673,27 +679,24 @@ def _probed(
 
 
 @lazy_jit
-def _probe(program: Program, points: Array, seed: Any) -> tuple[Array, Values, Array, dict[str, Doubt], bool]:
+def _probe(
+    program: Program, points: Array, unconstrained: Values
+) -> tuple[Array, Values, Array, dict[str, Doubt], bool]:
     """Predictors at latent vectors, medians of the hyperparameters' priors, counts of the rows, and what is doubtful.
 
     At last whether any site's distribution, predictors apart, is computed from the latents.
     """
-    sites, layout = program.sites(points[0], key=seed), program.layout
-    known = {**program.fixed, **dict(layout.latents)}
-    medians = {
-        name: median(site)
-        for name, site in sites.items()
-        if name not in known and name not in layout.observed
-    }
-    counts = [one.counts for one in program.observations(sites, points[0], key=seed)]
+    sites, layout = program.sites(points[0], unconstrained), program.layout
+    medians = {name: median(sites[name]) for name in unconstrained}
+    counts = [one.counts for one in program.observations(sites, points[0], unconstrained)]
     doubts = {
-        name: program._any_site(name, sites[name], None, seed).doubt(points[1:3])
+        name: program._any_site(name, sites[name], unconstrained).doubt(points[1:3])
         for name, _ in layout.quadrature
     }
 
     def others(vector: Array) -> list[Any]:
         found: list[Any] = []
-        for name, site in program.sites(vector, key=seed).items():
+        for name, site in program.sites(vector, unconstrained).items():
             if name not in layout.observed:
                 found += [leaf for leaf in jax.tree.leaves(unwrap(site["fn"])) if isinstance(leaf, Array)]
             elif name not in doubts:
@@ -703,11 +706,15 @@ def _probe(program: Program, points: Array, seed: Any) -> tuple[Array, Values, A
         return found
 
     moves = any(reached(jax.make_jaxpr(others)(points[0]).jaxpr, [True]))
-    predictors = jax.vmap(partial(program.predictors, key=seed))(points)
+    predictors = jax.vmap(partial(program.predictors, unconstrained=unconstrained))(points)
     return predictors, medians, jnp.concatenate(counts), doubts, moves
 
 
 def median(site: Values) -> Array:
-    """Of a site's prior, unconstrained; its value where the prior has no quantile function."""
-    middle = prior_quantile(site["fn"], 0.5)
-    return biject_to(site["fn"].support).inv(site["value"] if middle is None else middle)
+    """Of a site's prior, unconstrained; where it has no quantile function its mean, or its value where that is infinite."""
+    prior, middle = site["fn"], prior_quantile(site["fn"], 0.5)
+    into = biject_to(prior.support).inv
+    if middle is not None:
+        return into(middle)
+    mean, value = into(prior.mean), into(site["value"])
+    return jnp.where(jnp.isfinite(mean), mean, value)

@@ -143,18 +143,27 @@ def log_mallows(concentration: Any, left: Array, right: Array) -> Array:
 
 @log_mallows.defjvp
 def _derivative(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    # One forward derivative in one number, instead of a backward pass through every cell of every pair of rankings.
+    # It is linear in the table and in the strength: one more sum, instead of a backward pass through every cell of every pair of rankings.
     concentration, left, right = primals
     strength = real(concentration)
-    value, slope = jax.jvp(lambda at: _log_mallows(at, left, right), (strength,), (jnp.ones_like(strength),))
-    return value, slope * tangents[0]
+    tables = jax.jvp(partial(_share_of_an_item, n=left.shape[1]), (strength,), (jnp.ones_like(strength),))
+    shares, discordant = _sums(jnp.stack(tables), left, right)
+    return shares[0] - strength * discordant, (shares[1] - discordant) * tangents[0]
 
 
 @lazy_jit
 def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
     strength = real(concentration)
     left, right = jnp.asarray(left), jnp.asarray(right)
-    table = _share_of_an_item(strength, left.shape[1])
+    shares, discordant = _sums(_share_of_an_item(strength, left.shape[1])[None], left, right)
+    return shares[0] - strength * discordant
+
+
+def _sums(tables: Array, left: Array, right: Array) -> tuple[Array, Array]:
+    """Of every two rankings: what k tables of shares of an item, shape (k, n + 1), add up to, and how many pairs of items are discordant.
+
+    The first has shape (k, m, m').
+    """
     size, other_size = _block_sizes(left), _block_sizes(right)
     ties = jnp.any(size > 1) & jnp.any(other_size > 1)
 
@@ -165,14 +174,16 @@ def _log_mallows(concentration: Any, left: Array, right: Array) -> Array:
 
         def joint(cells: Array) -> Array:
             tied, also = (position == left).astype(jnp.float32), (other == right).astype(jnp.float32)
-            return cells + table[(tied @ also.T).astype(jnp.int32)]
+            return cells + tables[:, (tied @ also.T).astype(jnp.int32)]
 
         return discordant + (below @ above.T), jax.lax.cond(ties, joint, lambda cells: cells, cells)
 
-    nothing = jnp.zeros((left.shape[0], right.shape[0]), strength.dtype)
-    discordant, cells = over_items(add, (nothing, nothing), left, right)
-    own = jnp.sum(table[size], axis=1)[:, None] + jnp.sum(table[other_size], axis=1)
-    return own - cells - strength * discordant
+    nothing = jnp.zeros((left.shape[0], right.shape[0]), tables.dtype)
+    discordant, cells = over_items(
+        add, (nothing, jnp.zeros((len(tables), *nothing.shape), tables.dtype)), left, right
+    )
+    own, other = (jnp.sum(tables[:, sizes], axis=2) for sizes in (size, other_size))
+    return own[:, :, None] + other[:, None] - cells, discordant
 
 
 @lazy_jit

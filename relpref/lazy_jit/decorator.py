@@ -1,6 +1,7 @@
 """The decorator: signatures, what is kept of them, and the hand-over to the compiler."""
 
 import inspect
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -22,7 +23,9 @@ _MOST_STEPS = 100_000
 _NUMBERS = (bool, int, float)
 # Where the rules do not foresee what somebody's program holds, JAX runs it.
 _UNFORESEEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_DEFECT = "%s is compiled, because a rule of relpref.lazy_jit failed, which is a defect: %s"
 _CONFIG: Any = jax.config
+_log = logging.getLogger(__name__)
 
 _lock = threading.RLock()
 _kept: dict[tuple[Any, ...], "_Entry"] = {}
@@ -36,6 +39,7 @@ class _Entry:
 
     def __init__(self, function: Callable[..., Any], leaves: list[Any], interpret: bool) -> None:
         self.used = next(_clock)
+        self.name = function.__name__
         # Each has a `jax.jit` of its own: all that JAX keeps of a signature goes with it.
         self.compiled = jax.jit(function)
         self.steps: Steps | None = None
@@ -48,9 +52,12 @@ class _Entry:
         self.size += len(traced.jaxpr.eqns)
         try:
             self.steps = translate(traced.jaxpr, leaves)
-        except (UntranslatableError, *_UNFORESEEN):
-            return
-        self.size = self.steps.number
+        except UntranslatableError as error:
+            _log.debug("%s is compiled: %s", self.name, error)
+        except _UNFORESEEN as error:
+            _log.warning(_DEFECT, self.name, error, exc_info=True)
+        else:
+            self.size = self.steps.number
 
     def run(self, leaves: list[Any]) -> Any:
         steps = self.steps
@@ -59,7 +66,8 @@ class _Entry:
                 return jax.tree.unflatten(self.tree, steps.run(leaves, steps.most))
             except TooLongError:
                 pass
-            except _UNFORESEEN:
+            except _UNFORESEEN as error:
+                _log.warning(_DEFECT, self.name, error, exc_info=True)
                 self.steps = None
         return jax.tree.map(_numpy, self.compiled(*leaves))
 

@@ -9,12 +9,18 @@ import pandas as pd
 import pytest
 
 import relpref
+from relpref.classifiers import KroneckerGPClassifier, RankingGPClassifier
 from relpref.data import PreferenceData
+from relpref.data_loaders import rank_dishes
+from relpref.infer import EP, Laplace
 from relpref.infer.evidence import tilted
 from relpref.infer.program import Program
+from relpref.kernels import Cut, Diffusion, Linear, Matern52, SquaredExponential
+from relpref.lazy_jit import clear
 from relpref.lazy_jit.steps import translate
-from relpref.lazy_jit.writer import UntranslatableError
+from relpref.likelihoods import Logistic, Probit
 from relpref.models import preference_gp, xpgp
+from relpref.rls import ConditionalRanker
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +58,47 @@ def test_programs(model: Any, function: Any, data: PreferenceData) -> None:
         raw = {name: np.asarray(value) + 0.3 for name, value in program.medians.items()}
         leaves = jax.tree.leaves((program, raw))
         jitted = jax.jit(function)
-        try:
-            steps = translate(jitted.trace(program, raw).jaxpr, leaves)
-        except UntranslatableError as error:
-            if str(error) == "bitcast_convert_type" and jax.__version_info__ >= (0, 12):
-                pytest.skip("erfc of this JAX is left to it")
-            raise
+        steps = translate(jitted.trace(program, raw).jaxpr, leaves)
         found = steps.run(leaves, np.inf)
         assert not steps.source.count("= f")  # nothing is left to JAX
         for one, two in zip(found, jax.tree.leaves(jitted(program, raw)), strict=True):
             np.testing.assert_allclose(np.asarray(one), np.asarray(two), rtol=1e-11, atol=1e-13)
+
+
+def _nodes() -> Any:
+    nodes = np.random.default_rng(0).standard_normal((6, 2))
+    return nodes, nodes @ nodes.T
+
+
+def _rankings(kernel: Any = "kendall", **options: Any) -> Any:
+    return RankingGPClassifier(kernel, **options).fit(rank_dishes(12, noise=1.0))
+
+
+FITS: dict[str, Any] = {
+    "xpgp": lambda data: EP(xpgp).run(0, data),
+    "xpgp, Laplace": lambda data: Laplace(xpgp).run(0, data),
+    "logistic": lambda data: EP(xpgp).run(0, data, likelihood=Logistic()),
+    "lapses": lambda data: EP(xpgp).run(0, data, likelihood=Probit(lapse=True)),
+    "kernels": lambda data: EP(xpgp).run(
+        0, data, attribute_kernel=Matern52(), relation_kernels={"links": Diffusion()}
+    ),
+    "linear": lambda data: EP(preference_gp).run(0, data, attribute_kernel=Linear()),
+    "kendall": lambda data: _rankings(),
+    "logit": lambda data: _rankings(link="logit"),
+    "mallows": lambda data: _rankings("mallows", landmarks=12),
+    "cut": lambda data: _rankings(Cut(lengthscale="learn")),
+    "nodes": lambda data: KroneckerGPClassifier(SquaredExponential(), landmarks=9).fit(
+        _nodes()[0], (_nodes()[1] > 0) * 1.0
+    ),
+    "ranker": lambda data: ConditionalRanker("gaussian").fit(*_nodes()),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_no_model_of_the_package_needs_a_compiler(
+    name: str, data: PreferenceData, caplog: pytest.LogCaptureFixture
+) -> None:
+    clear()
+    with caplog.at_level("DEBUG", "relpref.lazy_jit"):
+        FITS[name](data)
+    assert caplog.messages == []
