@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         SoftComparison,
     )
     from relpref.likelihoods.labels import CentredNormal, Link, LogitBernoulli, ProbitBernoulli, bernoulli
+    from relpref.likelihoods.lists import ListComparison, ListSizes, SharedNoise
     from relpref.likelihoods.tilted import (
         GaussianLikelihood,
         GaussianSite,
@@ -32,12 +33,15 @@ __all__ = [
     "GradedComparison",
     "Likelihood",
     "Link",
+    "ListComparison",
+    "ListSizes",
     "Logistic",
     "LogisticComparison",
     "LogitBernoulli",
     "Probit",
     "ProbitBernoulli",
     "ProbitComparison",
+    "SharedNoise",
     "SoftComparison",
     "TiltedMoments",
     "answer_model",
@@ -51,5 +55,8 @@ def __getattr__(name: str) -> Any:
     """The distributions are imported when they are first used: they need JAX, and the models of answers do not."""
     if name not in __all__:
         raise AttributeError(f"module 'relpref.likelihoods' has no attribute {name!r}")
-    homes = (import_module(f"relpref.likelihoods.{module}") for module in ("comparison", "labels", "tilted"))
+    homes = (
+        import_module(f"relpref.likelihoods.{module}")
+        for module in ("comparison", "labels", "lists", "tilted")
+    )
     return next(getattr(home, name) for home in homes if hasattr(home, name))

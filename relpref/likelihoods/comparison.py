@@ -15,6 +15,7 @@ from numpyro.distributions import constraints
 from relpref.data import Comparisons
 from relpref.lazy_jit import lazy_jit
 from relpref.likelihoods.chances import graded_chances
+from relpref.likelihoods.orders import GAUSSIAN, GUMBEL, Noise
 from relpref.likelihoods.tilted import (
     TiltedMoments,
     TreeDistribution,
@@ -51,6 +52,7 @@ class Comparison(TreeDistribution):
     }
     leaves: ClassVar[tuple[str, ...]] = ("gap", "scale", "shift", "lapse")
     support: Any = constraints.boolean
+    noise: ClassVar[Noise] = GAUSSIAN  # of each item in a list
     # Of two outcomes: probability that the first is preferred at a standardized gap, (gap + shift)/scale, and its logarithm.
     chance: ClassVar[Any]
     log_chance: ClassVar[Any]
@@ -259,6 +261,7 @@ class LogisticComparison(Comparison):
     Parameters as in `Comparison`.
     """
 
+    noise = GUMBEL
     chance = staticmethod(jax.nn.sigmoid)
     log_chance = staticmethod(jax.nn.log_sigmoid)
 

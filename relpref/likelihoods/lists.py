@@ -1,0 +1,199 @@
+"""Answers about lists: orders, choices, best and worst, whose rows share the noise of their items."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from relpref.likelihoods.comparison import Comparison
+from relpref.likelihoods.orders import NOISE, log_probability
+from relpref.likelihoods.tilted import (
+    TiltedMoments,
+    TreeDistribution,
+    log_ndtr,
+    log_ndtr_curvature,
+    mills_ratio,
+)
+
+
+class ListSizes(NamedTuple):
+    """How large the lists of some answers are: shapes of what is computed of them, so that each may be too large.
+
+    ``lists`` are how many, ``rows`` and ``items`` those of the longest, and ``tied`` is whether a block that is neither the first nor
+    the last of its list has several items.
+    """
+
+    lists: int
+    rows: int
+    items: int
+    tied: bool
+
+
+class SharedNoise(NamedTuple):
+    """Gaussian noise that rows share: row r of a group has sd_r (ε_first − ε_second), with ε ~ N(0, 1) for each item of the group.
+
+    ``group``, ``first`` and ``second`` are whole numbers, ``group`` −1 where there is no such noise; all of shape (m,).
+    """
+
+    group: Array
+    first: Array
+    second: Array
+    sd: Array
+
+
+class ListComparison(TreeDistribution):
+    """Comparisons some of which are the rows of lists.
+
+    A list is one look at a few items, each seen with its own noise. It is an ordered partition: every item of a block was above every
+    item of the next. Each such pair is a row, whose value is 1; the rows of a list share the noise of their items, so they are not
+    independent, and the log probability of the whole list is that of its first row. Expectation propagation takes each row for the sign
+    of a noisy gap, and `shared_noise` for their common noise.
+
+    Parameters
+    ----------
+    single : Comparison
+        The distribution of answers that are in no list. Its gaps are those of all rows, and its scale is that of the noise in lists.
+    number : array of int, shape (m,)
+        Which list a row belongs to; −1 where to none.
+    winner, loser : array of int, shape (m,)
+        The items of a row. Of a list, rows come in the order of their blocks.
+    sizes : ListSizes
+    """
+
+    leaves: ClassVar[tuple[str, ...]] = ("single", "number", "winner", "loser")
+    static: ClassVar[tuple[str, ...]] = (*TreeDistribution.static, "sizes")
+
+    def __init__(
+        self,
+        single: Comparison,
+        number: ArrayLike,
+        winner: ArrayLike,
+        loser: ArrayLike,
+        sizes: ListSizes,
+        *,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.single, self.sizes = single, sizes
+        self.number, self.winner, self.loser = map(jnp.asarray, (number, winner, loser))
+        super().__init__(batch_shape=single.batch_shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Any:
+        return self.single.support
+
+    @property
+    def predictor(self) -> Array:
+        return self.single.gap
+
+    @property
+    def log_concave(self) -> bool:
+        return self.single.log_concave
+
+    @property
+    def refused(self) -> str | None:
+        """Why no Gaussian engine takes it."""
+        if self.single.noise.gumbel:
+            return (
+                "expectation propagation and Laplace's method have no lists with logistic noise (Plackett and Luce): take the likelihood "
+                "Probit(), whose lists are Thurstone's, or sample with numpyro's NUTS"
+            )
+        return None
+
+    @property
+    def _scale(self) -> Array:
+        return jnp.broadcast_to(self.single.scale, self.single.gap.shape)
+
+    @property
+    def shared_noise(self) -> tuple[SharedNoise, ...]:
+        """Of lists: items have noise of variance ½, so that the gap of two has that of a comparison."""
+        return (SharedNoise(self.number, self.winner, self.loser, NOISE * self._scale),)
+
+    def tilted(self, value: Array, mean: Array, variance: Array) -> TiltedMoments:
+        """Moments of answers; of a list's row those of the sign of its predictor, noise included (z = m/√v)."""
+        listed = self.number >= 0
+        sign = jnp.where(value, 1.0, -1.0).astype(mean.dtype)
+        inverse = 1 / jnp.sqrt(jnp.where(listed & (variance > 0), variance, 1e-30))
+        inverse = jnp.where(listed, inverse, 1.0)
+        z = sign * jnp.where(listed, mean, 0.0) * inverse
+        hard = (log_ndtr(z), sign * mills_ratio(z) * inverse, log_ndtr_curvature(z) * inverse**2)
+        alone = self.single.tilted(value, mean, variance)
+        return TiltedMoments(*(jnp.where(listed, one, other) for one, other in zip(hard, alone, strict=True)))
+
+    def log_prob(self, value: ArrayLike) -> Array:
+        """Log probability of answers; of a list all of it at its first row. NaN where a list's row has another value than 1."""
+        alone = self.single.log_prob(value)
+        listed = self.number >= 0
+        rows, there = self._rows()
+        utility, block = self._slots(rows, there)
+        found = log_probability(utility, block, self.single.noise, tied=self.sizes.tied)
+        as_seen = jnp.all(jnp.where(there, jnp.asarray(value)[rows] == 1, True), axis=1)
+        found = jnp.where(as_seen, found, jnp.nan)
+        # What lies beyond the rows is dropped.
+        first = jnp.where(there[:, 0], rows[:, 0], len(listed))
+        return jnp.where(listed, 0.0, alone).at[first].set(found.astype(alone.dtype), mode="drop")
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """Which of each row's two is seen above the other; the rows of a list look at the same noise."""
+        alone, among = jax.random.split(key)
+        rows, there = self._rows()
+        shape = (*sample_shape, self.sizes.lists, 2 * self.sizes.rows)
+        gumbel, dtype = self.single.noise.gumbel, self.single.gap.dtype
+        noise = (
+            jax.random.gumbel(among, shape, dtype)
+            if gumbel
+            else NOISE * jax.random.normal(among, shape, dtype)
+        )
+        winner, loser = self.winner[rows], self.loser[rows]
+        both = jnp.concatenate([winner, loser], axis=1)
+        # The noise of an item is that of the first place where it stands.
+        places = (jnp.argmax(each[:, :, None] == both[:, None, :], axis=2) for each in (winner, loser))
+        above, below = (
+            jnp.take_along_axis(noise, jnp.broadcast_to(place, (*sample_shape, *place.shape)), axis=-1)
+            for place in places
+        )
+        seen = (self.single.gap / self._scale)[rows] + above - below > 0
+        at = jnp.where(there, rows, len(self.number))
+        single = self.single.sample(alone, sample_shape)
+        return single.at[..., at].set(seen.astype(single.dtype), mode="drop")
+
+    def _rows(self) -> tuple[Array, Array]:
+        """The rows of each list in order, and which places have one; shape (lists, rows) each."""
+        order, numbers = jnp.argsort(self.number, stable=True), jnp.arange(self.sizes.lists)
+        ends = (jnp.searchsorted(self.number[order], numbers, side=side) for side in ("left", "right"))
+        start, stop = (end[:, None] for end in ends)
+        place = start + jnp.arange(self.sizes.rows)
+        return order[jnp.minimum(place, len(order) - 1)], place < stop
+
+    def _slots(self, rows: Array, there: Array) -> tuple[Array, Array]:
+        """Utilities of each list's items but for a constant, and the numbers of their blocks; shape (lists, items) each."""
+        gap = jnp.where(there, (self.single.gap / self._scale)[rows], 0.0)
+        winner, loser = (jnp.where(there, item[rows], -1) for item in (self.winner, self.loser))
+        at = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
+
+        def first(one: Array, other: Array) -> tuple[Array, Array]:
+            """The first row in which ``other`` is the item that is ``one`` in each row, and whether there is any."""
+            same = (one[:, :, None] == other[:, None, :]) & there[:, None, :]
+            return jnp.argmax(same, axis=2), same.any(axis=2)
+
+        def its(values: Array, place: Array) -> Array:
+            return jnp.take_along_axis(values, place, axis=1)
+
+        # Where a winner comes from: a row above that it lost. The path up to the first block is found by doubling its length.
+        before, lost = first(winner, loser)
+        place, level = jnp.where(lost, before, at), lost.astype(jnp.int32)
+        below = jnp.where(lost, its(gap, before), 0.0)
+        for _ in range(max(rows.shape[1] - 1, 1).bit_length()):
+            below, level = below + its(below, place), level + its(level, place)
+            place = its(place, place)
+        # Of the first block: less than its first item by the difference of their gaps to one that lost to both.
+        beside = its(gap, first(loser, loser)[0]) - gap
+        utility = -(below + its(beside, place))
+        of_winner = there & (first(winner, winner)[0] == at)
+        of_loser = there & (first(loser, loser)[0] == at) & ~first(loser, winner)[1]
+        valid = jnp.concatenate([of_winner, of_loser], axis=1)
+        chosen = jnp.argsort(~valid, axis=1, stable=True)[:, : self.sizes.items]
+        utilities = its(jnp.concatenate([utility, utility - gap], axis=1), chosen)
+        blocks = its(jnp.concatenate([level, level + 1], axis=1), chosen)
+        return utilities, jnp.where(its(valid, chosen), blocks, -1)
