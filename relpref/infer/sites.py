@@ -563,6 +563,7 @@ def advance(
     state: State,
     fit: Fit,
     marginals: Marginals,
+    cavity: Cavity,
     moments: TiltedMoments,
     log_concave: Any = True,
     known: Known | None = None,
@@ -570,8 +571,8 @@ def advance(
 ) -> tuple[State, Array]:
     """The part of a sweep that comes after the algebra: where the tilted moments take the sites.
 
-    ``fit`` is that of the sweep, if it is a fresh one, else of the last fresh one; ``marginals`` are those under the state's sites, and
-    ``moments`` of their cavities.
+    ``fit`` is that of the sweep, if it is a fresh one, else of the last fresh one; ``marginals`` are those under the state's sites,
+    ``cavity`` follows from them, and ``moments`` from that.
 
     Returns
     -------
@@ -581,33 +582,30 @@ def advance(
     """
     sites, xp = state.sites, namespace(counts, marginals.mean)
     fresh = state.held < 0
-    cavity = cavities(counts, sites, marginals)
     shrink = 1 - cavity.variance * moments.curvature  # tilted variance over cavity variance
     target = with_known(known, matched(cavity, moments))
     sought = counts > 0 if known is None else (counts > 0) & ~known.rows
     tilted_mean = cavity.mean + cavity.variance * moments.gradient
     spread = xp.where(marginals.variance == 0, 1.0, xp.sqrt(marginals.variance))
-    mean_error = xp.abs(tilted_mean - marginals.mean) / spread
-    variance_error = xp.abs(shrink / (1 - marginals.variance * sites.precision) - 1)
-    residual = xp.max(xp.where(sought, xp.maximum(mean_error, variance_error), 0.0), initial=0.0)
+    mean_error = abs(tilted_mean - marginals.mean) / spread
+    variance_error = abs(shrink / (1 - marginals.variance * sites.precision) - 1)
+    residual = xp.where(sought, xp.maximum(mean_error, variance_error), 0.0).max(initial=0.0)
 
-    prior_ok = xp.all(xp.isfinite(marginals.variance)) & xp.all(xp.isfinite(marginals.mean))
-    finite = (
-        prior_ok & xp.isfinite(residual) & xp.all(xp.isfinite(target.shift) & xp.isfinite(target.precision))
-    )
+    prior_ok = xp.isfinite(marginals.variance + marginals.mean).all()
+    finite = prior_ok & xp.isfinite(residual) & xp.isfinite(target.shift + target.precision).all()
     # Without log-concavity a site may be negative, as long as cavities and posterior are proper; else the step is taken again, shorter.
-    proper = (cavity.variance >= 0) | ~sought
-    finite &= xp.all(log_concave | proper)
-    positive = xp.all(~xp.asarray(log_concave) | ((target.precision >= 0) & proper) | ~sought) | ~finite
-    usable = xp.where(fresh, finite + 2 * positive + 4 * prior_ok, 7)
+    improper = (cavity.variance < 0) & sought
+    finite &= ~(improper & xp.logical_not(log_concave)).any()
+    positive = ~(((target.precision < 0) & sought | improper) & log_concave).any() | ~finite
+    usable = choose(fresh, finite + 2 * positive + 4 * prior_ok, 7)
     good = finite & positive
     accepted = fresh & good
 
     shrinking = residual < state.residual
-    adapted = xp.where(
+    adapted = choose(
         shrinking, xp.minimum(1.0, _RELAX * state.damping), xp.maximum(_BRAKE * state.damping, _SMALLEST)
     )
-    damping = xp.where(fresh, xp.where(good, adapted, 0.5 * state.damping), state.damping)
+    damping = choose(fresh, choose(good, adapted, 0.5 * state.damping), state.damping)
     base, aim = choose(accepted, (sites, target), (state.base, state.aim))
     # A held sweep that went wrong moves nothing; the fresh one after it finds out where that is.
     start, end = choose(
@@ -617,7 +615,7 @@ def advance(
 
     settled = residual < _SETTLED * state.residual
     hold_on = good & (residual < state.held_residual) & ~settled & (state.held < _MOST_HELD)
-    hold = xp.where(fresh, holding & good & (residual < _HOLD_BELOW), hold_on)
+    hold = choose(fresh, holding & good & (residual < _HOLD_BELOW), hold_on)
     return State(
         sites=moved,
         fit=fit,
@@ -625,10 +623,10 @@ def advance(
         base=base,
         aim=aim,
         damping=damping,
-        log_normalizer=xp.where(fresh, moments.log_normalizer, state.log_normalizer),
-        residual=xp.where(accepted, residual, state.residual),
+        log_normalizer=choose(fresh, moments.log_normalizer, state.log_normalizer),
+        residual=choose(accepted, residual, state.residual),
         held_residual=residual,
-        held=xp.where(hold, xp.maximum(state.held, 0) + 1, -1),
+        held=choose(hold, xp.maximum(state.held, 0) + 1, -1),
     ), usable
 
 
@@ -680,10 +678,11 @@ def run(
     def sweep(carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
         state, sweeps, _ = carry
         fit, marginals = cond(state.held < 0, fresh, hold, state)
-        moments = problem.tilted(*cavities(counts, state.sites, marginals))
+        cavity = cavities(counts, state.sites, marginals)
+        moments = problem.tilted(*cavity)
         holding = problem.holding or sweeps >= _SEVERAL
         kinds = problem.log_concave, problem.known, holding
-        after, usable = advance(counts, state, fit, marginals, moments, *kinds)
+        after, usable = advance(counts, state, fit, marginals, cavity, moments, *kinds)
         sweeps = sweeps + (state.held < 0)
         if progress is not None and state.held < 0:
             progress(int(sweeps), float(after.held_residual))
@@ -727,6 +726,7 @@ def outcome(state: State, usable: Array, tolerance: float | Array) -> Array:
 
 def ending(reasons: list[tuple[Array, Result]]) -> Array:
     """The number of the first result whose reason holds; that of ``max_iterations`` where none does."""
-    xp = namespace(*(reason for reason, _ in reasons))
-    reasons = [*reasons, (xp.asarray(True), Result.max_iterations)]
-    return xp.select([reason for reason, _ in reasons], [CODES.index(result) for _, result in reasons])
+    found: Array = CODES.index(Result.max_iterations)
+    for reason, result in reversed(reasons):
+        found = choose(reason, CODES.index(result), found)
+    return found

@@ -15,6 +15,7 @@ from scipy.linalg import blas, lapack
 
 Array: TypeAlias = Any  # of NumPy or of JAX
 Carry = TypeVar("Carry")
+_HOST = (np.ndarray, np.generic, float, int)
 
 
 def on_host(*trees: Any) -> bool:
@@ -26,7 +27,7 @@ def namespace(*arrays: Any) -> Any:
     """``numpy``, or ``jax.numpy`` where one of the arrays is JAX's."""
     for array in arrays:
         # The second question alone would take most of a step on small arrays.
-        if type(array) is not np.ndarray and isinstance(array, jax.Array):
+        if not isinstance(array, _HOST) and isinstance(array, jax.Array):
             return jnp
     return np
 
@@ -54,14 +55,14 @@ def fori_loop(number: int, step: Callable[[Any, Carry], Carry], start: Carry) ->
 
 def cond(predicate: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
     """As ``jax.lax.cond``."""
-    if isinstance(predicate, jax.Array):
+    if namespace(predicate) is jnp:
         return jax.lax.cond(predicate, yes, no, *operands)
     return yes(*operands) if predicate else no(*operands)
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:
     """``where`` on all leaves of two trees of arrays; of two trees of NumPy, for a number, one of them itself."""
-    if not isinstance(condition, jax.Array) and np.ndim(condition) == 0:
+    if np.ndim(condition) == 0 and namespace(condition) is np:
         return yes if condition else no
     return jax.tree.map(
         lambda one, other: namespace(condition, one, other).where(condition, one, other), yes, no

@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from relpref.infer import EP
 from relpref.infer.result import InferenceWarning
-from relpref.infer.sites import Factorised, Fit, Marginals, Sites, advance, begin
+from relpref.infer.sites import Factorised, Fit, Marginals, Sites, advance, begin, cavities
 from relpref.likelihoods import GradedComparison, ProbitComparison, TiltedMoments
 
 
@@ -29,7 +29,9 @@ def test_the_residual_bounds_means_and_variances(gradient: float, curvature: flo
         marginals = Marginals(nothing, 4 * one, jnp.zeros(()))
         fit = Fit(sites, Factorised(jnp.eye(2), jnp.eye(2), nothing, jnp.zeros(())), marginals)
         moments = TiltedMoments(nothing, jnp.array([gradient, 9.0]), jnp.array([curvature, 0.1]))
-        state, _ = advance(jnp.array([1.0, 0.0]), begin(sites, fit), fit, marginals, moments)
+        counts = jnp.array([1.0, 0.0])
+        cavity = cavities(counts, sites, marginals)
+        state, _ = advance(counts, begin(sites, fit), fit, marginals, cavity, moments)
     np.testing.assert_allclose(state.residual, expected)  # the second row was not answered
 
 
