@@ -44,7 +44,8 @@ def fit(
     progress_bar : bool
         Show the search while it runs, if stderr is a terminal.
     **options
-        Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as ``individual=False``.
+        Keywords of the engine, such as ``hyperparameters="maximize"``, and of the model, such as ``individual=False``. The cliques of
+        a relation with the kernel ``HiddenCommonCause("cliques")`` are counted.
 
     Returns
     -------
@@ -76,6 +77,9 @@ def fit(
     data = PreferenceData.from_tables(items, answers, relations, columns=columns)
     ours = {name: value for name, value in options.items() if name in known["engine"]}
     theirs = {name: value for name, value in options.items() if name not in ours}
+    for name, kernel in (theirs.get("relation_kernels") or {}).items():
+        if getattr(kernel, "method", None) == "cliques" and name in data.relations:
+            data = data.with_cliques(name)
     posterior = made(program, **ours).run(seed, data, progress_bar=progress_bar, **theirs)
     called = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
     told = {"model": called, "seed": seed, "data": data.describe(), "notes": list(data.notes)}

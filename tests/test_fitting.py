@@ -10,6 +10,7 @@ import pytest
 import relpref
 from relpref.errors import DataError
 from relpref.infer import EP, Laplace
+from relpref.kernels import HiddenCommonCause
 from relpref.models import preference_gp, xpgp
 
 ITEMS = pd.DataFrame({"price": [2.0, 3.5, 1.0, 4.0]}, index=["mocha", "sumatra", "instant", "gesha"])
@@ -47,6 +48,18 @@ def test_a_program_of_ones_own() -> None:
 
     posterior = relpref.fit(ITEMS, ANSWERS, model=mine, standardize=False, hyperparameters="maximize")
     assert posterior.info["model"] == "mine"
+
+
+def test_cliques_are_counted_where_a_kernel_needs_them() -> None:
+    kernels = {"roaster": HiddenCommonCause("cliques")}
+    posterior = relpref.fit(
+        ITEMS, ANSWERS, {"roaster": EDGES}, relation_kernels=kernels, hyperparameters="maximize"
+    )
+    data = relpref.PreferenceData.from_tables(ITEMS, ANSWERS, {"roaster": EDGES}).with_cliques("roaster")
+    steps = EP(xpgp, hyperparameters="maximize").run(0, data, relation_kernels=kernels)
+    np.testing.assert_array_equal(posterior.mean(), steps.mean())
+    with pytest.raises(DataError, match="relation_kernels names the relation 'grower'"):
+        relpref.fit(ITEMS, ANSWERS, {"roaster": EDGES}, relation_kernels={"grower": kernels["roaster"]})
 
 
 @pytest.mark.parametrize(

@@ -1,150 +1,138 @@
-"""``relpref demo``: fits bundled real data and says what its relation adds."""
+"""``relpref demo``: ranks national football teams, and says what their confederations add."""
 
 import argparse
-import math
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from relpref.cli.fit import sizes
 from relpref.cli.output import document, formatted, say
-from relpref.data import PreferenceData
-from relpref.data.arrays import counted
-from relpref.data_loaders import ModeChoice, load_modechoice
-from relpref.data_loaders.bundled import MODES
-from relpref.posterior.utility import UtilityPosterior
+from relpref.data import Relation
+from relpref.data_loaders import football
 from relpref.runs import REPORT, TABLES, Copy, check_target, is_run_of, save_run
 
-HELD_OUT = 0.25
-INTERVAL = 0.9
-ALONE, RELATION, SHUFFLED = "attributes alone", "attributes and relation", "attributes and shuffled relation"
+if TYPE_CHECKING:
+    from relpref.posterior.utility import UtilityPosterior
+
+PREDICTED_SINCE = "2025-09-01"
+ALONE, RELATION, SHUFFLED = "teams alone", "teams and confederations", "teams and shuffled confederations"
+NAME = "confederation"
+TOP = 8
 _NOTHING = 1e-6
+_WIDTH = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
-    """The bundled tables, the comparisons that are learned from and that are held out, and the data of each model."""
+class Season:
+    """Matches, the confederation of each team, and which matches are predicted, not learned from."""
 
-    choices: ModeChoice
-    learned: pd.DataFrame
-    held_out: pd.DataFrame
-    data: dict[str, PreferenceData]
+    matches: pd.DataFrame
+    confederation: pd.Series
+    later: pd.Series
+
+    @property
+    def number(self) -> pd.Series:
+        """How many matches each team has played."""
+        played = pd.concat([self.matches["home_team"], self.matches["away_team"]]).value_counts()
+        return played.reindex(self.confederation.index)
+
+    def shuffled(self, seed: int) -> pd.Series:
+        """The same confederations of other teams."""
+        mixed = np.random.default_rng(seed).permutation(self.confederation.to_numpy())
+        return pd.Series(mixed, index=self.confederation.index)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The three fits, by model, and how well each predicts the travelers that were held out."""
+    """The fit to all matches, the fits to the earlier ones by model, and how well these predict the later ones."""
 
-    experiment: Experiment
-    posteriors: dict[str, UtilityPosterior]
-
-    @property
-    def posterior(self) -> UtilityPosterior:
-        """That of the model with the relation."""
-        return self.posteriors[RELATION]
-
-    def hyperparameters(self, model: str) -> Mapping[str, Any]:
-        """Those that were found for a model."""
-        values = self.posteriors[model].hyperparameters
-        return {name: values[name] for name in values if model != ALONE or not name.startswith("mode_")}
+    season: Season
+    posterior: "UtilityPosterior"
+    earlier: "dict[str, UtilityPosterior]"
 
     @cached_property
     def losses(self) -> pd.DataFrame:
-        """Mean negative log probability of a held-out traveler's three comparisons: one row each, one column per model."""
-        held_out = self.experiment.held_out
-        pairs = list(zip(held_out["winner"], held_out["loser"], strict=True))
-        each = {
-            name: -np.log(posterior.prefer(pairs)["probability"].to_numpy())
-            for name, posterior in self.posteriors.items()
-        }
-        traveler = self.experiment.choices.traveler.loc[held_out["winner"]].to_numpy()
-        return pd.DataFrame(each, index=traveler).groupby(level=0).mean()
+        """Negative log probability of what happened in each later match: win, draw or loss; one column per model."""
+        matches = self.season.matches[self.season.later]
+        pairs = list(zip(matches["home_team"], matches["away_team"], strict=True))
+        hosts = [None if row.neutral else row.home_team for row in matches.itertuples()]
+        goals = (matches["home_score"] - matches["away_score"]).to_numpy()
+        each = {}
+        for name, posterior in self.earlier.items():
+            chances = posterior.prefer(pairs, shown_first=hosts)
+            won, drawn = chances["probability"].to_numpy(), chances["tie"].to_numpy()
+            each[name] = -np.log(np.select([goals > 0, goals == 0], [won, drawn], 1 - won - drawn))
+        return pd.DataFrame(each)
 
-    def table(self) -> pd.DataFrame:
-        """One row per model: ``log_loss``, its ``gain`` over the attributes alone, ``gain_se`` and ``log_evidence``.
-
-        The standard error is that of a mean over travelers: the three comparisons of one traveler are one choice.
-        """
+    @cached_property
+    def models(self) -> pd.DataFrame:
+        """By model: ``log_evidence`` of the earlier matches, ``log_loss`` of the later ones, its ``gain`` and ``gain_se``."""
         gains = self.losses.rsub(self.losses[ALONE], axis=0)
-        evidence = {name: posterior.log_evidence for name, posterior in self.posteriors.items()}
         columns = {
+            "log_evidence": pd.Series({name: one.log_evidence for name, one in self.earlier.items()}),
             "log_loss": self.losses.mean(),
             "gain": gains.mean(),
             "gain_se": gains.std(ddof=1) / np.sqrt(len(gains)),
-            "log_evidence": pd.Series(evidence),
         }
-        return pd.DataFrame(columns).loc[list(self.posteriors)].rename_axis("model")
+        return pd.DataFrame(columns).loc[list(self.earlier)].rename_axis("model")
 
-    def modes(self) -> pd.DataFrame:
-        """The average utility of each mode's alternatives less that of all: mean, sd and interval, best first."""
-        mode = self.experiment.choices.mode.loc[list(self.posterior.data.labels)].to_numpy()
-        weights = np.stack([(mode == name) / np.sum(mode == name) for name in MODES]) - 1 / mode.size
-        mean, sd = self.posterior.mean(weights), self.posterior.sd(weights)
-        reach = ndtri(0.5 + INTERVAL / 2) * sd
-        columns = {"mean": mean, "sd": sd, "lower": mean - reach, "upper": mean + reach}
-        table = pd.DataFrame(columns, index=pd.Index(MODES, name="mode"))
-        return table.sort_values("mean", ascending=False, kind="stable")
+    @cached_property
+    def ranking(self) -> pd.DataFrame:
+        """`UtilityPosterior.ranking`, with each team's confederation and number of matches."""
+        table = self.posterior.ranking()
+        return table.assign(
+            confederation=self.season.confederation[table.index], matches=self.season.number[table.index]
+        )
 
 
-def prepare(seed: int = 0) -> Experiment:
-    """Load the tables and hold travelers out."""
-    choices = load_modechoice()
-    rng = np.random.default_rng(seed)
-    everyone = choices.travelers.index.to_numpy()
-    held = rng.choice(everyone, size=round(HELD_OUT * everyone.size), replace=False)
-    is_held = choices.traveler.loc[choices.answers["winner"]].isin(held).to_numpy()
-    learned = choices.answers[~is_held]
-
-    data = PreferenceData.from_tables(choices.items, learned, choices.relations)
-    labels = choices.items.index.to_numpy()
-    exchanged = pd.Series(rng.permutation(labels), index=labels)
-    relations = {
-        name: links.apply(lambda end: end.map(exchanged)) for name, links in choices.relations.items()
-    }
-    shuffled = PreferenceData.from_tables(choices.items, learned, relations)
-    versions = {ALONE: data, RELATION: data, SHUFFLED: shuffled}
-    return Experiment(choices, learned, choices.answers[is_held], versions)
+def read() -> Season:
+    """Read the bundled matches."""
+    matches = football.read_matches(football.BUNDLED)
+    return Season(matches, football.confederations(matches), matches["date"] >= PREDICTED_SINCE)
 
 
-def fit(experiment: Experiment, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
-    """Fit the three models."""
-    import jax
+def fit(season: Season, seed: int = 0, *, progress_bar: bool = True) -> Outcome:
+    """Fit the model to all matches, and three models to the earlier ones."""
     import numpyro.distributions as dist
 
-    from relpref.infer import EP
-    from relpref.kernels import SquaredExponential
-    from relpref.models import xpgp
+    from relpref.fitting import fit as fitted
+    from relpref.kernels import HiddenCommonCause
     from relpref.models.preference import ADDED_AMPLITUDE_PRIOR
 
-    # One lengthscale: the attributes are those of four modes on two kinds of trips, eight points that cannot tell three.
-    kernel = SquaredExponential(shared_lengthscale=True)
-    posteriors = {}
-    for name, data in experiment.data.items():
-        # Leaving the relation out and holding its amplitude at nothing come to the same. This way all three are one program
-        # with arrays of equal shapes (the scale of the prior is one of them), and only the first has to wait for the compiler.
-        scale = np.asarray(_NOTHING if name == ALONE else ADDED_AMPLITUDE_PRIOR.scale, dtype=np.float64)
-        # At the maximum: averaging over hyperparameters of 840 items takes most of a minute, and changes little with so many answers.
-        fitted = EP(xpgp, hyperparameters="maximize").run(
-            jax.random.key(seed),
-            data,
+    amplitude = float(ADDED_AMPLITUDE_PRIOR.scale)
+
+    def run(matches: pd.DataFrame, groups: pd.Series, scale: float = amplitude) -> Any:
+        # An amplitude held at nothing is no relation. This way all models are one program, which is traced once.
+        prior = {f"{NAME}_amplitude": dist.HalfNormal(np.float64(scale))}
+        return fitted(
+            list(groups.index),
+            football.answers(matches),
+            {NAME: Relation(_links(groups), kind="bipartite")},
+            seed=seed,
             progress_bar=progress_bar,
-            attribute_kernel=kernel,
-            priors={"mode_amplitude": dist.HalfNormal(scale)},
+            priors=prior,
+            relation_kernels={NAME: HiddenCommonCause("cliques")},  # one value for each confederation
+            # Averaging over the four hyperparameters takes three seconds more and changes no printed digit but the last.
+            hyperparameters="maximize",
         )
-        posteriors[name] = cast(UtilityPosterior, fitted)
-    return Outcome(experiment, posteriors)
+
+    learned = season.matches[~season.later]
+    models = {
+        ALONE: run(learned, season.confederation, _NOTHING),
+        RELATION: run(learned, season.confederation),
+        SHUFFLED: run(learned, season.shuffled(seed)),
+    }
+    return Outcome(season, run(season.matches, season.confederation), models)
 
 
-_WIDTH = 100
-_SHARE = f"{100 * INTERVAL:g} %"  # the probability of the intervals
+def _links(groups: pd.Series) -> pd.DataFrame:
+    return pd.DataFrame({"source": groups.index, "target": groups.to_numpy()})
 
 
 def run(chosen: argparse.Namespace) -> None:
@@ -153,22 +141,19 @@ def run(chosen: argparse.Namespace) -> None:
     # An earlier demo can always be made again; a run of somebody's own cannot.
     replace = is_run_of(out, "demo")
     check_target(out, replace=replace, how="the demo does not replace it")
-    experiment = prepare(chosen.seed)
+    season = read()
     speaks = not chosen.json and not chosen.quiet
     if speaks:
-        _paragraph(f"{ABOUT} {split(experiment)}")
-        say(f"Read: {experiment.data[RELATION].describe()}\n")
-    outcome = fit(experiment, chosen.seed, progress_bar=not chosen.quiet)
-    assert outcome.posterior.origin is not None  # it was just fitted
-    kernel = outcome.posterior.origin.keywords["attribute_kernel"]
+        _paragraph(f"{about(season)}\n")
+    outcome = fit(season, chosen.seed, progress_bar=not chosen.quiet)
     save_run(
         out,
         outcome.posterior,
-        _tables(experiment),
+        _tables(season),
         command="demo",
         model="xpgp",
         seed=chosen.seed,
-        options={"restarts": 1, "attribute_kernel": repr(kernel), "held_out": HELD_OUT},
+        options={"relation_kernels": {NAME: "hidden-common-cause-cliques"}},
         replace=replace,
         report=lambda path: _report(outcome, path),
     )
@@ -179,126 +164,147 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def _tell(outcome: Outcome, out: Path) -> None:
-    models = outcome.table().reset_index().to_dict("records")
-    for row in models:
-        row["told"] = "" if row["model"] == ALONE else f"{row['gain']:+.3f} ± {row['gain_se']:.3f}"
-    columns = [("model", "{model}"), ("log loss, held out", "{log_loss:.3f}")]
-    columns += [("gain over attributes", "{told}"), ("log evidence", "{log_evidence:.1f}")]
-    say(f"{formatted(columns, models)}\n")
-    for text in (predictions(outcome), evidence(outcome), ERRORS):
-        _paragraph(text)
-    columns = [("mode", "{mode}"), ("mean utility", "{mean:+.2f}")]
-    columns.append((f"{_SHARE} interval", "{lower:+.2f} to {upper:+.2f}"))
-    say("\n" + formatted(columns, outcome.modes().reset_index().to_dict("records")))
-    _paragraph(SAMPLE)
-    say("")
-    first = outcome.experiment.held_out.iloc[0]
+    top = outcome.ranking.reset_index(names="team").head(TOP).to_dict("records")
+    for place, row in enumerate(top, start=1):
+        row["place"] = place
+    columns = [("", "{place}"), ("team", "{team}"), (NAME, "{confederation}"), ("matches", "{matches}")]
+    columns += [("strength", "{mean:+.2f}"), ("90 % interval", "{lower:+.2f} to {upper:+.2f}")]
+    columns += [("place", "{rank_lower} to {rank_upper}")]
+    say(formatted(columns, top, left=(1, 2)))
+    models = _told(outcome)
+    say(f"\n{formatted([(name, f'{{{name}}}') for name in models], models.to_dict('records'))}")
+    _paragraph(evaluation(outcome) + "\n")
+    for text in findings(outcome):
+        _paragraph(text, indent="  ")
     name = quote(str(out))
-    say(f"Try: relpref rank {name} --top 5, or relpref prefer {name} {first['winner']} {first['loser']}")
-    say(f"Answer some questions yourself: relpref ask {name}, or relpref ask {name} --web")
+    say(f"\nTry: relpref rank {name} --top 20, or relpref prefer {name} Spain Argentina")
     say(f"The report is in {out / REPORT}")
 
 
-def _paragraph(text: str) -> None:
-    say(textwrap.fill(text, _WIDTH, break_on_hyphens=False))
+def _told(outcome: Outcome) -> pd.DataFrame:
+    """What each model is worth, as text."""
+    models = outcome.models
+    columns = {
+        "model": models.index,
+        "log evidence": models["log_evidence"].map("{:.1f}".format),
+        "log loss of later matches": models["log_loss"].map("{:.3f}".format),
+        "gain": [
+            "" if row.Index == ALONE else f"{row.gain:+.3f} ± {row.gain_se:.3f}"
+            for row in models.itertuples()
+        ],
+    }
+    return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def _paragraph(text: str, indent: str = "") -> None:
+    end = "\n" if text.endswith("\n") else ""
+    say(textwrap.fill(text, _WIDTH, break_on_hyphens=False, subsequent_indent=indent) + end)
+
+
+def about(season: Season) -> str:
+    """Say what the data are."""
+    matches, group = season.matches, season.confederation
+    first, last = (f"{day:%B %Y}" for day in (matches["date"].min(), matches["date"].max()))
+    across = (group[matches["home_team"]].to_numpy() != group[matches["away_team"]].to_numpy()).mean()
+    return (
+        f"{len(matches):,} matches of {len(group)} national football teams, {first} to {last} (M. Jürisoo, CC0). One relation "
+        f"joins the teams of a confederation; {100 * across:.0f} % of the matches are between two confederations."
+    )
+
+
+def evaluation(outcome: Outcome) -> str:
+    """Say how the models were compared, and which teams they rank first."""
+    season = outcome.season
+    later = int(season.later.sum())
+    best = {name: _first_five(outcome.earlier[name]) for name in (ALONE, RELATION)}
+    return (
+        f"The three models learned from the {len(season.matches) - later:,} matches before September 2025 and predicted win, draw or "
+        f"loss of the {later} matches since (gain: nats a match, ± one standard error). Best five at that time without the relation: "
+        f"{best[ALONE]}; with it: {best[RELATION]}."
+    )
+
+
+def findings(outcome: Outcome) -> list[str]:
+    """Say what else the fit to all matches knows."""
+    from relpref.explore import next_pairs
+
+    posterior, table = outcome.posterior, outcome.ranking
+    average = table.groupby(NAME)["mean"].mean().sort_values(ascending=False)
+    pair = (table.index[0], table.index[1])
+    neutral, home = (
+        _chances(row) for row in posterior.prefer([pair] * 2, shown_first=[None, pair[0]]).itertuples()
+    )
+    few, many = (
+        _known_to(table.loc[team]) for team in (table["matches"].idxmin(), table["matches"].idxmax())
+    )
+    widest, close = (
+        "–".join(next_pairs(posterior, items=items)[["first", "second"]].iloc[0])
+        for items in (None, list(table.index[:TOP]))
+    )
+    return [
+        f"Average strength: {', '.join(f'{name} {value:+.2f}' for name, value in average.items())}.",
+        f"Tiers: {tiers_in_words(posterior.tiers())}.",
+        f"Tomorrow's match: {pair[0]}–{pair[1]} {neutral} (win / draw / loss in 100) on neutral ground; home advantage: {home} in {pair[0]}.",
+        f"Few matches, wide interval: {few}; {many}.",
+        f"Most informative next match: {widest}; among the best {TOP} teams: {close}.",
+    ]
+
+
+def tiers_in_words(tiers: pd.DataFrame) -> str:
+    """Say which teams are above all others, or how many the best team is settled above."""
+    size, first = len(tiers), list(tiers.index[tiers["tier"] == 1])
+    if len(first) < size:
+        more = f" and {len(first) - TOP} more" if len(first) > TOP else ""
+        return f"{', '.join(first[:TOP])}{more} {'is' if len(first) == 1 else 'are'} settled above all others (95 %, all pairs at once)"
+    return f"none is set apart. {tiers.index[0]} is settled above {size - tiers['rank_upper'].iloc[0]} of {size - 1} teams (95 %, all pairs at once)"
+
+
+def _first_five(posterior: "UtilityPosterior") -> str:
+    return ", ".join(posterior.ranking(ranks=False).index[:5])
+
+
+def _chances(row: Any) -> str:
+    chances = (row.probability, row.tie, 1 - row.probability - row.tie)
+    return " / ".join(f"{100 * chance:.0f}" for chance in chances)
+
+
+def _known_to(row: Any) -> str:
+    return f"{row.name} ({row['matches']} matches) {row['lower']:+.2f} to {row['upper']:+.2f}"
 
 
 def _report(outcome: Outcome, path: Path) -> None:
     from relpref.report import Section, write
 
-    numbers, modes = outcome.table().reset_index(), outcome.modes().reset_index()
-    numbers.columns = pd.Index(
-        ["Model", "Log loss, held out", "Gain over attributes", "Its standard error", "Log evidence"]
-    )
-    modes.columns = pd.Index(["Mode", "Mean utility", "Standard deviation", "Lower", "Upper"])
-    about = (f"{ABOUT} {split(outcome.experiment)}", predictions(outcome), evidence(outcome))
-    average = (
-        "The average utility of a mode's 210 alternatives, less that of all, by the model with the relation."
-    )
     sections = (
-        Section("What the relation adds", about, table=numbers, note=ERRORS),
-        Section("Mode by mode", (average,), table=modes, note=f"{_SHARE} intervals. {SAMPLE}"),
+        Section("In short", [text.replace(" -", " −") for text in findings(outcome)]),
+        Section(
+            "What the confederations add",
+            (evaluation(outcome),),
+            table=_told(outcome).replace("^-", "−", regex=True).set_index("model"),
+        ),
     )
-    # The usual comparison of evidences would credit the relation with what the shuffled one explains, too.
-    title = "How 210 people traveled"
+    title = "Which national football team is the best?"
     write(outcome.posterior, path, title=title, sections=sections, relations_evidence=False)
 
 
-def _tables(experiment: Experiment) -> tuple[Copy, ...]:
-    choices = experiment.choices
-    tables = {"entities": choices.items.to_csv(), "comparisons": experiment.learned.to_csv(index=False)}
-    tables |= {f"relations/{name}": links.to_csv(index=False) for name, links in choices.relations.items()}
+def _tables(season: Season) -> tuple[Copy, ...]:
+    tables = {
+        "entities": season.confederation.reset_index()[["team"]].to_csv(index=False),
+        "comparisons": football.answers(season.matches).to_csv(index=False),
+        f"relations/{NAME}.bipartite": _links(season.confederation).to_csv(index=False),
+    }
     return tuple(Copy(f"{TABLES}/{name}.csv", f"{name}.csv", text.encode()) for name, text in tables.items())
 
 
 def _document(chosen: argparse.Namespace, outcome: Outcome) -> None:
-    models, data = outcome.table().reset_index().to_dict("records"), outcome.posterior.data
-    for model in models:
-        model["hyperparameters"] = outcome.hyperparameters(model["model"])
-    note = f"{counted(3, 'comparison')} of one traveler are one choice; standard errors are over travelers"
-    held_out = {
-        "travellers": len(outcome.losses),
-        "comparisons": len(outcome.experiment.held_out),
-        "note": note,
-    }
+    data = outcome.posterior.data
     document(
         chosen,
         report=str(Path(chosen.out) / REPORT),
         seed=chosen.seed,
         data={"description": data.describe(), **sizes(data)},
-        held_out=held_out,
-        models=models,
-        modes=outcome.modes().reset_index().to_dict("records"),
+        hyperparameters=outcome.posterior.hyperparameters,
+        predicted=len(outcome.losses),
+        models=outcome.models.reset_index().to_dict("records"),
+        ranking=outcome.ranking.reset_index(names="team").head(TOP).to_dict("records"),
     )
-
-
-ABOUT = (
-    "210 travelers between Sydney, Canberra and Melbourne chose among air, train, bus and car (1987, public domain). "
-    "Every traveler's four alternatives are items; the attributes are times and cost, and the relation joins alternatives of "
-    "the same mode whose travelers are alike in income and party."
-)
-ERRORS = (
-    "Log loss: per comparison of a traveler held out; a coin toss has 0.693. ±: one standard error, over travelers: "
-    "the three comparisons of one choice are not independent."
-)
-SAMPLE = "The sample was drawn by mode, so this is no market share."
-
-
-def split(experiment: Experiment) -> str:
-    """How many travelers were learned from."""
-    traveler = experiment.choices.traveler
-    number = traveler.loc[experiment.held_out["winner"]].nunique()
-    return (
-        f"{traveler.nunique() - number} travelers to learn from; {number} held out, whose alternatives are known, "
-        "but not their choice."
-    )
-
-
-def predictions(outcome: Outcome) -> str:
-    """What the relation does for the travelers that were held out."""
-    table = outcome.table()
-    (_, real), (score, control) = (_told(table.loc[name]) for name in (RELATION, SHUFFLED))
-    words = f"Held out, the relation {real}."
-    if score < 2:
-        return f"{words} Shuffled, it {control}, as it should be."
-    return f"{words} But shuffled, it {control}: whatever does that is not who resembles whom."
-
-
-def _told(row: Any) -> tuple[float, str]:
-    """A gain in standard errors, and in words."""
-    score = abs(row["gain"]) / row["gain_se"] if row["gain_se"] > 0 else math.inf
-    verdict = "which may well be chance" if score < 2 else "more than chance explains"
-    if score < 1:
-        verdict = "which is nothing"
-    does = "saves" if row["gain"] >= 0 else "costs"
-    return score, f"{does} {abs(row['gain']):.3f} ± {row['gain_se']:.3f} nats a comparison, {verdict}"
-
-
-def evidence(outcome: Outcome) -> str:
-    """What the log evidence says, and how much of it is not about the relation at all."""
-    found = outcome.table()["log_evidence"]
-    real, control = found[RELATION] - found[ALONE], found[SHUFFLED] - found[ALONE]
-    words = f"Log evidence: {real:+.1f} nats by the relation, {control:+.1f} by the shuffled one"
-    if control > max(real, 0) / 2:
-        words += ", so that the evidence alone does not tell the two apart"
-    return f"{words}. Who resembles whom: {real - control:+.1f} nats."

@@ -350,7 +350,7 @@ _GET = {
 _COMMANDS = {
     "demo": _Command(
         "demo:run",
-        "fit bundled real data, say what its relation adds",
+        "rank national football teams (bundled data), say what a relation adds",
         "relpref demo --out demo/",
         {"--out FOLDER": _with("where the run goes", default="demo"), **_SEED, **_QUIET},
     ),

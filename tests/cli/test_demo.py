@@ -1,103 +1,140 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 
+import relpref
 from relpref.cli import demo
-from relpref.cli.demo import ALONE, RELATION, SHUFFLED, Outcome
-from relpref.data_loaders import ModeChoice, load_modechoice
-from relpref.infer import EP
-from relpref.kernels import SquaredExponential
-from relpref.models import xpgp
+from relpref.cli.demo import ALONE, NAME, RELATION, SHUFFLED, Outcome, Season
+from relpref.data_loaders import football
+from relpref.diagnostics import certify
+
+SOME = (
+    "Argentina",
+    "Bolivia",
+    "Brazil",
+    "Chile",
+    "Colombia",
+    "Ecuador",
+    "France",
+    "Germany",
+    "Italy",
+    "Spain",
+)
+READ = demo.read
 
 
-def few(number: int) -> ModeChoice:
-    """The first travelers only."""
-    choices = load_modechoice()
-    kept = set(choices.traveler[choices.traveler.isin(choices.travelers.index[:number])].index)
-    return replace(
-        choices,
-        items=choices.items[choices.items.index.isin(kept)],
-        answers=choices.answers[choices.answers["winner"].isin(kept)],
-        relations={name: links[links.isin(kept).all(axis=1)] for name, links in choices.relations.items()},
-        traveler=choices.traveler[choices.traveler.index.isin(kept)],
-        mode=choices.mode[choices.mode.index.isin(kept)],
-        travelers=choices.travelers.iloc[:number],
-    )
+def few() -> Season:
+    """The matches of ten teams of two confederations."""
+    season = READ()
+    matches = season.matches
+    kept = matches["home_team"].isin(SOME) & matches["away_team"].isin(SOME)
+    return Season(matches[kept], season.confederation[list(SOME)], season.later[kept])
 
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(demo, "load_modechoice", lambda: few(40))
+    monkeypatch.setattr(demo, "read", few)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_held_out_answers_are_not_learned_from() -> None:
-    experiment = demo.prepare(3)
-    assert len(experiment.held_out) == 3 * round(210 / 4)
-    assert len(experiment.learned) + len(experiment.held_out) == 630
-    learned, held_out = (
-        set(experiment.choices.traveler.loc[table["winner"]])
-        for table in (experiment.learned, experiment.held_out)
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    return demo.fit(few(), progress_bar=False)
+
+
+def test_later_matches_are_not_learned_from(outcome: Outcome) -> None:
+    season = outcome.season
+    assert 0 < season.later.sum() < len(season.matches)
+    for posterior in outcome.earlier.values():
+        assert posterior.data.num_answers == (~season.later).sum()
+        assert posterior.data.labels == SOME  # those without an earlier match, too
+    assert outcome.posterior.data.num_answers == len(season.matches)
+    assert season.matches[season.later]["date"].min() >= pd.Timestamp("2025-09-01")
+    assert season.matches[~season.later]["date"].max() < pd.Timestamp("2025-09-01")
+
+
+def test_the_control_has_the_same_confederations_of_other_teams() -> None:
+    season = demo.read()
+    shuffled = season.shuffled(0)
+    assert shuffled.index.equals(season.confederation.index)
+    assert shuffled.value_counts().to_dict() == season.confederation.value_counts().to_dict()
+    assert (shuffled != season.confederation).mean() > 0.5
+    assert not shuffled.equals(season.shuffled(1))
+
+
+def test_losses_are_those_of_what_happened() -> None:
+    matches = pd.DataFrame(
+        {
+            "home_team": list("abc"),
+            "away_team": list("bca"),
+            "home_score": [2, 1, 0],
+            "away_score": [0, 1, 3],
+            "neutral": [False, True, False],
+        }
     )
-    assert not learned & held_out
-    for data in experiment.data.values():
-        assert data.num_items == 840  # those held out are there, too
-        assert data.num_answers == len(experiment.learned)
-        winners = [str(data.labels[row]) for row in data.winner]
-        assert {label.partition(":")[0] for label in winners} == learned
-    assert set(demo.prepare(4).held_out["winner"]) != set(experiment.held_out["winner"])
+    season = Season(matches, pd.Series(dtype=str), pd.Series([True] * 3))
 
+    class Fixed:
+        log_evidence = -1.0
 
-def test_the_control_has_the_same_graph_with_other_nodes() -> None:
-    data = demo.prepare().data
-    real, shuffled = data[RELATION].relations["mode"], data[SHUFFLED].relations["mode"]
-    assert real.num_edges == shuffled.num_edges
-    assert sorted(real.degree) == sorted(shuffled.degree)
-    np.testing.assert_allclose(real.spectrum.eigenvalues, shuffled.spectrum.eigenvalues, atol=1e-9)
-    assert not np.array_equal(real.source, shuffled.source)
+        def __init__(self, won: list[float], drawn: list[float]) -> None:
+            self.chances = pd.DataFrame({"probability": won, "tie": drawn})
+
+        def prefer(self, pairs: Any, shown_first: Any) -> pd.DataFrame:
+            assert pairs == [("a", "b"), ("b", "c"), ("c", "a")]
+            assert shown_first == ["a", None, "c"]
+            return self.chances
+
+    models: Any = {ALONE: Fixed([0.5] * 3, [0.2] * 3), RELATION: Fixed([0.8, 0.3, 0.1], [0.1, 0.5, 0.1])}
+    table = Outcome(season, models[RELATION], models).models
+    alone, real = -np.log([0.5, 0.2, 0.3]), -np.log([0.8, 0.5, 0.8])
+    np.testing.assert_allclose(table["log_loss"], [alone.mean(), real.mean()])
+    assert table.loc[RELATION, "gain"] == pytest.approx((alone - real).mean())
+    assert table.loc[RELATION, "gain_se"] == pytest.approx((alone - real).std(ddof=1) / np.sqrt(3))
 
 
 def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
     said = ask("demo")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
-    assert len(lines) < 30 and max(map(len, lines)) <= 110
-    assert lines[-2].startswith("Answer some questions yourself: relpref ask demo")
+    assert len(lines) < 35 and max(map(len, lines)) <= 100
+    assert lines[0].startswith("61 matches of 10 national football teams, June 2023 to July 2026")
     assert lines[-1] == "The report is in demo/report.html"
-    assert any(line.startswith("Read: 160 items, 3 attributes, 90 answers") for line in lines)
-    assert "±: one standard error, over travelers" in said.out.replace("\n", " ")
+    for label in (
+        "Average strength",
+        "Tiers",
+        "Tomorrow's match",
+        "Few matches, wide interval",
+        "Most informative next match",
+    ):
+        assert any(line.startswith(f"{label}: ") for line in lines)
     page = (small / "demo/report.html").read_text(encoding="utf-8")
-    assert "What the relation adds" in page and "Mode by mode" in page
+    assert "What the confederations add" in page and "In short" in page
 
     first = snapshot(small)
     found = json.loads(ask("demo", "--json").out)  # an earlier demo is replaced
     assert snapshot(small) == first
-    assert found["held_out"]["travellers"] == 10
     alone, real, shuffled = found["models"]
     assert (alone["model"], real["model"], shuffled["model"]) == (ALONE, RELATION, SHUFFLED)
     assert alone["gain"] == alone["gain_se"] == 0
-    assert list(alone["hyperparameters"]) == [
-        "attributes_amplitude",
-        "attributes_lengthscale",
-        "individual_amplitude",
-    ]
-    assert "mode_range" in real["hyperparameters"]
     assert real["gain"] == pytest.approx(alone["log_loss"] - real["log_loss"])
-    assert 0 < real["gain_se"] and 0.1 < real["log_loss"] < 2
     assert f"{real['gain']:+.3f} ± {real['gain_se']:.3f}" in said.out
-    assert {row["mode"] for row in found["modes"]} == {"air", "train", "bus", "car"}
-    assert sum(row["mean"] for row in found["modes"]) == pytest.approx(0, abs=1e-9)
-
+    assert set(found["hyperparameters"]) == {
+        "confederation_amplitude",
+        "individual_amplitude",
+        "position_bias",
+        "tie_margin",
+    }
     ranked = json.loads(ask("rank", "demo", "--json", "--top", 3).out)
-    assert ranked["entities"] == 160
-    assert ask("prefer", "demo", "t001:train", "t001:car").code == 0
+    assert [row["entity"] for row in ranked["ranking"]] == [row["team"] for row in found["ranking"][:3]]
+    assert ask("prefer", "demo", "Spain", "Argentina").code == 0
+    again = relpref.PreferenceData.from_folder(small / "demo" / "data")
+    assert again.num_answers == 61 and list(again.relations) == [NAME]
 
 
 def test_demo_replaces_nothing_but_a_demo(small: Path, made: Path, ask: Any, snapshot: Any) -> None:
@@ -108,107 +145,30 @@ def test_demo_replaces_nothing_but_a_demo(small: Path, made: Path, ask: Any, sna
     assert snapshot(made) == before
 
 
-def test_standard_errors_are_over_travellers() -> None:
-    experiment = demo.prepare()
-    rng = np.random.default_rng(0)
-
-    class Fixed:
-        log_evidence = -1.0
-
-        def __init__(self) -> None:
-            self.probability = rng.uniform(0.1, 0.9, len(experiment.held_out))
-
-        def prefer(self, pairs: Any) -> pd.DataFrame:
-            expected = zip(experiment.held_out["winner"], experiment.held_out["loser"], strict=True)
-            assert list(pairs) == list(expected)
-            return pd.DataFrame({"probability": self.probability})
-
-    fixed: Any = {ALONE: Fixed(), RELATION: Fixed(), SHUFFLED: Fixed()}
-    table = Outcome(experiment, fixed).table()
-    loss = {name: -np.log(model.probability) for name, model in fixed.items()}
-    # The rows of one traveler lie next to each other.
-    gain = (loss[ALONE] - loss[RELATION]).reshape(-1, 3).mean(axis=1)
-    assert table.loc[RELATION, "log_loss"] == pytest.approx(loss[RELATION].mean())
-    assert table.loc[RELATION, "gain"] == pytest.approx(gain.mean())
-    assert table.loc[RELATION, "gain_se"] == pytest.approx(gain.std(ddof=1) / np.sqrt(gain.size))
+def test_whatever_is_true_is_said_of_tiers() -> None:
+    teams = pd.Index([f"team {number}" for number in range(20)])
+    table = pd.DataFrame({"tier": 1, "rank_upper": 8}, index=teams)
+    assert "none is set apart. team 0 is settled above 12 of 19 teams" in demo.tiers_in_words(table)
+    two = table.assign(tier=np.repeat([1, 2], [2, 18]))
+    assert demo.tiers_in_words(two).startswith("team 0, team 1 are settled above all others (95 %")
+    many = table.assign(tier=np.repeat([1, 2], [12, 8]))
+    assert "team 7 and 4 more are settled" in demo.tiers_in_words(many)
 
 
-class Told:
-    """An outcome with a table of one's own."""
-
-    def __init__(self, real: float, control: float, evidence: tuple[float, float, float]) -> None:
-        self._table = pd.DataFrame(
-            {
-                "log_loss": 0.6,
-                "gain": [0.0, real, control],
-                "gain_se": [0.0, 0.01, 0.01],
-                "log_evidence": list(evidence),
-            },
-            index=[ALONE, RELATION, SHUFFLED],
-        )
-
-    def table(self) -> pd.DataFrame:
-        return self._table
-
-
-@pytest.mark.parametrize(
-    ("real", "control", "expected"),
-    [
-        (
-            0.05,
-            0.001,
-            "relation saves 0.050 ± 0.010 nats a comparison, more than chance explains. Shuffled, it saves",
-        ),
-        (0.015, -0.015, "which may well be chance. Shuffled, it costs 0.015 ± 0.010"),
-        (-0.05, 0.0, "the relation costs 0.050 ± 0.010 nats a comparison, more than chance explains."),
-        (0.005, 0.0, "0.005 ± 0.010 nats a comparison, which is nothing."),
-        (
-            0.05,
-            0.05,
-            "But shuffled, it saves 0.050 ± 0.010 nats a comparison, more than chance explains: whatever",
-        ),
-    ],
-)
-def test_whatever_is_true_is_said_of_predictions(real: float, control: float, expected: str) -> None:
-    told: Any = Told(real, control, (0.0, 0.0, 0.0))
-    assert expected in demo.predictions(told)
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "artefact"),
-    [
-        ((-300.0, -200.0, -210.0), "+100.0 nats by the relation, +90.0 by the shuffled one", True),
-        ((-300.0, -280.0, -299.0), "Who resembles whom: +19.0 nats.", False),
-        ((-300.0, -301.0, -299.0), "Who resembles whom: -2.0 nats.", True),
-    ],
-)
-def test_whatever_is_true_is_said_of_the_evidence(found: Any, expected: str, artefact: bool) -> None:
-    told: Any = Told(0.0, 0.0, found)
-    said = demo.evidence(told)
-    assert expected in said
-    assert ("does not tell the two apart" in said) == artefact
+def test_an_amplitude_held_at_nothing_is_no_relation(outcome: Outcome) -> None:
+    season, held = outcome.season, outcome.earlier[ALONE]
+    answers = football.answers(season.matches[~season.later])
+    left_out = relpref.fit(list(SOME), answers, hyperparameters="maximize", progress_bar=False)
+    assert held.log_evidence == pytest.approx(left_out.log_evidence, abs=0.3)
+    np.testing.assert_allclose(held.mean(), left_out.mean(), atol=0.05)
 
 
 @pytest.mark.slow
-def test_the_whole_demo(tmp_path: Path, ask: Any) -> None:
-    found = json.loads(ask("demo", "--out", tmp_path / "demo", "--json").out)
-    losses = {row["model"]: row["log_loss"] for row in found["models"]}
-    assert losses[RELATION] < losses[ALONE] < losses[SHUFFLED] < np.log(2)
-    evidence = {row["model"]: row["log_evidence"] for row in found["models"]}
-    assert evidence[RELATION] > evidence[SHUFFLED] > evidence[ALONE]
-
-
-@pytest.mark.slow
-def test_an_amplitude_held_at_nothing_is_no_relation() -> None:
-    experiment = demo.prepare()
-    data = experiment.data[RELATION]
-    alone = replace(experiment, data={ALONE: data})
-    held = demo.fit(alone).posteriors[ALONE]
-    left_out = EP(xpgp).run(
-        jax.random.key(0),
-        data.without_relation("mode"),
-        attribute_kernel=SquaredExponential(shared_lengthscale=True),
-    )
-    assert held.log_evidence == pytest.approx(left_out.log_evidence, abs=1e-2)
-    np.testing.assert_allclose(held.mean(), left_out.mean(), atol=1e-2)
-    np.testing.assert_allclose(held.sd(), left_out.sd(), rtol=1e-2)
+def test_the_whole_demo() -> None:
+    outcome = demo.fit(demo.read(), progress_bar=False)
+    models = outcome.models
+    # Figures of an independent script, whose kernel of the relation was another one (-2396.9).
+    assert models["log_evidence"].tolist() == pytest.approx([-2426.8, -2397.4, -2427.4], abs=0.2)
+    assert models["log_loss"].tolist() == pytest.approx([0.8736, 0.8584, 0.8735], abs=2e-3)
+    assert outcome.ranking.index[:2].tolist() == ["Spain", "Argentina"]
+    assert certify(outcome.posterior).verdict == "good"
