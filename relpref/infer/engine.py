@@ -323,9 +323,20 @@ class GaussianEngine:
             many = data is not None and data.num_items > MAX_DENSE_ITEMS and len(data.winner)
             if self.structure == "sparse" or (self.structure == "auto" and many):
                 return fit(self, sites, key, args, kwargs, progress_bar, at)
-            program = Program.of(self.program, args, kwargs, self.fixed, padding=True)
+            program = self._read(args, kwargs, self.fixed)
             with threads_for(program.layout.num_latents):
                 return self._fitted(program, sites, key, args, kwargs, progress_bar, at)
+
+    def _read(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: Mapping[str, Any] | None
+    ) -> Program:
+        program = Program.of(self.program, args, kwargs, fixed, padding=True)
+        if self.at_mode and program.arrow is not None:
+            raise UnsupportedProgramError(
+                f"{self.name} has no lists of three or more items, whose order has no curvature at a point; fit with EP, or read the "
+                "answers with lists='pairs'"
+            )
+        return program
 
     def _fitted(
         self,
@@ -402,7 +413,7 @@ class GaussianEngine:
             number = len(next(iter(draws.values())))
             rows = [{name: value[row] for name, value in draws.items()} for row in range(number)]
             known = {**(self.fixed or {}), **rows[0]}
-            program = Program.of(self.program, args, kwargs, known, padding=True)
+            program = self._read(args, kwargs, known)
             layout = program.layout
             if layout.hyperparameters:
                 raise DataError(f"draws lack the hyperparameter {layout.hyperparameters[0][0]!r}")

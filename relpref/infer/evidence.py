@@ -12,8 +12,9 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from relpref.errors import UnsupportedProgramError
+from relpref.infer.arrow import Arrow, ArrowSpace, pull_of_noise
 from relpref.infer.host_space import HostSpace
-from relpref.infer.program import Layout, Observation, Program, Reading, Values
+from relpref.infer.program import Layout, Observation, Program, Reading, Values, shared_noise
 from relpref.infer.result import CODES, Result
 from relpref.infer.sites import (
     Cavity,
@@ -97,6 +98,7 @@ class Prior(NamedTuple):
     known: Known | None
     log_concave: Array  # of each row, shape (m,)
     counts: Array
+    noise: tuple[Array, ...] = ()  # sds of the noise that rows share, by its kind, shape (m,) each
     projection: Array | None = None  # A, shape (m, n), where it is not known already
     # Likelihoods and values of the answers, where they are made again from what JAX sees of them.
     observations: tuple[Observation, ...] = ()
@@ -133,11 +135,14 @@ def evaluate(
         rows: Any = program.rows if its.projection is None else DenseRows(its.projection)
         # In the order of the layout; JAX sorts dictionaries.
         covariance = Dense(block_diagonal(total(its.blocks[site]) for site in program.layout.slices))
-        space = (
-            DualSpace.build(covariance, rows)
-            if dual
-            else HostSpace.of(covariance, rows, program.layout.precise)
-        )
+        space: Any
+        arrow, noise = program.arrow, its.noise
+        if dual:
+            space = DualSpace.build(covariance, rows, dense_noise(arrow, noise))
+        else:
+            grouped: Any = rows if arrow is None else arrow.rows
+            space = HostSpace.of(covariance, grouped, program.layout.precise and arrow is None)
+            space = with_noise(space, arrow, noise)
 
         def moments(mean: Array, variance: Array) -> TiltedMoments:
             cavity = (filled(array, room["m"]) for array in (mean, variance))
@@ -160,7 +165,11 @@ def evaluate(
         if with_gradient and whole:
             evidence = evidence._replace(gradient=jax.tree.map(np.zeros_like, unconstrained))
         elif with_gradient:
-            pulls = prior_surrogate(program.layout, problem, found.fit, evidence.alpha), found.answers
+            pulls = (
+                prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
+                found.answers,
+                *noise_surrogates(program.arrow, problem, found.fit, its.noise),
+            )
             wide = tuple(filled_pull(pull, room) for pull in pulls)
             gradient = jax.tree.map(np.asarray, _slope(shape, unconstrained, wide))
             evidence = evidence._replace(gradient=gradient)
@@ -192,6 +201,7 @@ def cut(its: Prior, n: int, m: int) -> Prior:
         known=jax.tree.map(lambda array: array[:m], its.known),
         log_concave=its.log_concave[:m],
         counts=its.counts[:m],
+        noise=tuple(sd[:m] for sd in its.noise),
         projection=None if projection is None else projection[:m, :n],
     )
 
@@ -232,7 +242,11 @@ def _evaluate(
     problem = prepared(program, reading, its, dual)
     found = approximate(problem, sites, tolerance, max_sweeps)
     evidence = concluded(problem, found, its)
-    pulls = prior_surrogate(program.layout, problem, found.fit, evidence.alpha), found.answers
+    pulls = (
+        prior_surrogate(program.layout, problem, found.fit, evidence.alpha),
+        found.answers,
+        *noise_surrogates(program.arrow, problem, found.fit, its.noise),
+    )
     slope = partial(_slope, program, unconstrained, pulls)
     if whole is None:
         return evidence._replace(gradient=slope()) if with_gradient else evidence
@@ -263,6 +277,7 @@ def prior(program: Program, reading: Reading, projection: bool = False) -> Prior
         known=known_sites(observations, reading.offset),
         log_concave=np.concatenate(concave),
         counts=jnp.concatenate([observation.counts for observation in observations]),
+        noise=tuple(kind.sd for kind in shared_noise(observations)),
         projection=reading.projection.rows(jnp.eye(len(reading.location))) if projection else None,
     )
 
@@ -335,7 +350,7 @@ def whole_arrays(layout: Layout, problem: Problem, found: Approximation, its: Pr
     if space.latent:
         drift = space.latent_mean(fit.factor, shift, projection)
         covariance = space.covariance(fit.factor)
-        pulled = space.rows.times_gram(precision, covariance)  # R K = Q Σ
+        pulled = space.pulled(fit.factor, precision)
     else:
         before = block_diagonal(total(its.blocks[site]) for site in layout.slices)
         drift = before @ projection.adjoint(dual_vector(problem, fit))
@@ -361,6 +376,13 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
         raise UnsupportedProgramError(
             "space is 'observation', which takes log-concave likelihoods only, and one of the program's is not; leave space='auto'"
         )
+    if layout.observation_only and (space == "latent" or not layout.log_concave):
+        raise UnsupportedProgramError(
+            "some answers share noise, as those of one list do, and look at more than two latents each or at what hyperparameters change: "
+            "then space is 'observation', for log-concave likelihoods only"
+        )
+    if layout.observation_only:
+        return True
     wanted = layout.num_rows <= layout.num_latents if space == "auto" else space == "observation"
     careful = layout.precise and layout.num_latents <= _FAR_MORE * max(layout.num_rows, _FEW)
     return wanted and layout.log_concave and not careful
@@ -369,14 +391,27 @@ def use_dual_space(layout: Layout, space: str = "auto") -> bool:
 def prepared(program: Program, reading: Reading, its: Prior, dual: bool) -> Problem:
     """Set up the algebra for a program that JAX traces."""
     covariance, projection = reading.covariance, reading.projection
-    space: DualSpace | LatentSpace
+    space: Any
     if dual:
-        space = DualSpace.build(covariance, projection)
+        space = DualSpace.build(covariance, projection, dense_noise(program.arrow, its.noise))
     else:
-        space = LatentSpace.build(covariance, projection, program.rows, accurate=program.layout.precise)
+        grouped: Any = program.rows if program.arrow is None else program.arrow.rows
+        accurate = program.layout.precise and program.arrow is None
+        space = LatentSpace.build(covariance, projection, grouped, accurate)
+        space = with_noise(space, program.arrow, its.noise)
     moments = partial(tilted, reading.observations, reading.offset)
     bending = partial(bends, reading.observations, reading.offset)
     return Problem(space, projection, its.counts, moments, its.log_concave, its.known, bending)
+
+
+def dense_noise(arrow: Arrow | None, noise: tuple[Array, ...]) -> Any:
+    """Covariance of the noise that rows share, shape (m, m)."""
+    return 0.0 if arrow is None else arrow.blocks.matrix(arrow.blocks.covariances(noise))
+
+
+def with_noise(space: LatentSpace, arrow: Arrow | None, noise: tuple[Array, ...]) -> LatentSpace | ArrowSpace:
+    """A latent space with the noise that rows share."""
+    return space if arrow is None else ArrowSpace(space, arrow.blocks, arrow.blocks.covariances(noise))
 
 
 def known_sites(observations: tuple[Observation, ...], offset: Array) -> Known | None:
@@ -449,6 +484,23 @@ def prior_surrogate(layout: Layout, problem: Problem, fit: Fit, alpha: Array) ->
     mean = space.latent_mean(fit.factor, problem.counts * fit.sites.shift, projection)
     spread = precision[:, None] * (projection.rows(white) @ white.T)
     return Partial(_pull_of_both, alpha, weights, xp.outer(dual, mean) - spread)
+
+
+def noise_surrogates(
+    arrow: Arrow | None, problem: Problem, fit: Fit, noise: tuple[Array, ...]
+) -> tuple[Partial, ...]:
+    """As `prior_surrogate`, of the noise that rows share."""
+    if arrow is None:
+        return ()
+    space: Any = problem.space
+    weights = space.noise_weights(fit.factor, problem.counts * fit.sites.precision, arrow.blocks)
+    return (Partial(_pull_of_noise, *pull_of_noise(arrow.blocks, noise, dual_vector(problem, fit), weights)),)
+
+
+def _pull_of_noise(*given: Any) -> Array:
+    *pulls, moving = given
+    kinds = shared_noise(moving.observations)
+    return sum(jnp.vdot(pull, kind.sd) for pull, kind in zip(pulls, kinds, strict=True))
 
 
 def _pull_of_gram(pull: Array, moving: Reading) -> Array:

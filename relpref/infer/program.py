@@ -23,11 +23,12 @@ from relpref.data import PreferenceData
 from relpref.data.padding import declares_padding, padded
 from relpref.errors import DataError, UnsupportedProgramError
 from relpref.infer.affine import NUTS, AnySite, Doubt
+from relpref.infer.arrow import Arrow
 from relpref.infer.jaxprs import reached
 from relpref.infer.sites import Map, SparseRows
 from relpref.kernels import GaussianProcess
 from relpref.lazy_jit import lazy_jit
-from relpref.likelihoods import Likelihood, as_likelihood
+from relpref.likelihoods import Likelihood, SharedNoise, as_likelihood
 from relpref.likelihoods.tilted import prior_quantile, unwrap
 from relpref.linalg import BlockDiagonal, Covariance, Dense, real, require_memory
 from relpref.registry import unbound
@@ -81,6 +82,18 @@ class Observation(NamedTuple):
         likelihood = likelihood or as_likelihood(site["fn"])
         shape = jnp.shape(likelihood.predictor)
         return cls(likelihood, jnp.broadcast_to(site["value"], shape), counts_of(site, shape))
+
+
+def shared_noise(observations: tuple[Observation, ...]) -> list[SharedNoise]:
+    """The kinds of noise that rows share, for all rows."""
+    found, start, total = [], 0, sum(observation.value.size for observation in observations)
+    for likelihood, value, _ in observations:
+        room = (start, total - start - value.size)
+        for kind in getattr(likelihood, "shared_noise", ()):
+            group, first, second = (jnp.pad(jnp.ravel(part), room, constant_values=-1) for part in kind[:3])
+            found.append(SharedNoise(group, first, second, jnp.pad(jnp.ravel(kind.sd), room)))
+        start += value.size
+    return found
 
 
 def counts_of(site: Values, shape: tuple[int, ...]) -> Array:
@@ -151,6 +164,8 @@ class Layout:
     # `relpref.likelihoods.GaussianSite`, or a row stands for more than 20 answers.
     precise: bool = False
     repeated: bool = False  # whether a row stands for more than 4 answers
+    # Whether only observation space will do: rows share noise, and the projection moves or has more than two entries in a row.
+    observation_only: bool = False
     # Whether JAX may remember a run: it has arrays among its arguments, and no distribution holds what JAX does not see.
     portable: bool = False
 
@@ -209,6 +224,7 @@ class Program:
     # The projection, where it is constant and no predictor takes more than two latents.
     rows: SparseRows | None = None
     counts: Any = ()  # how many answers each row stands for, shape (m,)
+    arrow: Arrow | None = None  # where rows share noise
     # The same of data that were filled up, see `relpref.data.padding`, so that other sizes share what JAX compiles; what it says of
     # items and answers beyond those of this program is not to be looked at.
     filled: "Program | None" = None
@@ -286,8 +302,11 @@ class Program:
         if rows is not None:
             rows = SparseRows(rows.column[:m], rows.entry[:m], rows.size[:n])
         its = replace(layout, latents=((layout.latents[0][0], (n,)),), num_rows=m)
+        arrow = None
+        if found.arrow is not None:
+            arrow = Arrow.of(tuple(tuple(part[:m] for part in kind) for kind in _kinds(found)), rows)
         call, arrays = Call.split(model, args, kwargs)
-        return cls(call, its, arrays, found.fixed, found.medians, rows, counts[:m], found)
+        return cls(call, its, arrays, found.fixed, found.medians, rows, counts[:m], arrow, found)
 
     @property
     def compiled(self) -> "Program":
@@ -466,6 +485,7 @@ class Site(NamedTuple):
     knows_moments: bool
     log_concave: bool
     closed_form: bool
+    shares_noise: bool  # whether its rows do, see `relpref.likelihoods.SharedNoise`
     portable: bool  # whether the distribution is whole when it is made again from what JAX sees of it
 
 
@@ -482,6 +502,7 @@ def survey(call: Call) -> tuple[Site, ...]:
             if site["is_observed"]:
                 try:
                     likelihood = as_likelihood(base)
+                    problem = getattr(likelihood, "refused", None)
                 except UnsupportedProgramError:
                     if base.event_shape:
                         problem = f"its answers have the shape {base.event_shape}, and the engines take one number each; {NUTS}"
@@ -501,6 +522,7 @@ def survey(call: Call) -> tuple[Site, ...]:
                 knows_moments=likelihood is not None,
                 log_concave=bool(getattr(likelihood, "log_concave", False)),
                 closed_form=hasattr(likelihood, "gaussian_site"),
+                shares_noise=hasattr(likelihood, "shared_noise"),
                 portable=all(part in again or hasattr(type(base), part) for part in vars(base)),
             )
             sites.append(its)
@@ -603,7 +625,21 @@ def discover(call: Call, arrays: tuple[Any, ...], fixed: Values) -> Program:
     if layout.constant_projection:
         rows = SparseRows.find(partial(_image, program), (layout.num_rows, layout.num_latents))
     medians = {name: np.asarray(program.medians[name]) for name, _ in hyperparameters}
-    return replace(program, layout=layout, medians=medians, rows=rows)
+    found = replace(program, layout=layout, medians=medians, rows=rows)
+    if not any(sites[name].shares_noise for name in observed if name not in concave):
+        return found
+    layout = replace(layout, observation_only=rows is None)
+    return replace(found, layout=layout, arrow=Arrow.of(_kinds(found), rows))
+
+
+def _kinds(program: Program) -> tuple[Any, ...]:
+    """Groups of rows that share noise, and the signs of their shares, by the kind of noise."""
+    return tuple(tuple(map(np.asarray, kind)) for kind in _names(program))
+
+
+@lazy_jit
+def _names(program: Program) -> list[tuple[Array, ...]]:
+    return [tuple(kind)[:3] for kind in shared_noise(program.read(program.medians).observations)]
 
 
 @lazy_jit

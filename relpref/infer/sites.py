@@ -269,12 +269,13 @@ class DualSpace:
 
     latent: ClassVar[bool] = False  # whether the latent vector's own mean and covariance are at hand
 
-    gram: Array  # G = A K Aᵀ, shape (m, m)
+    gram: Array  # G = A K Aᵀ, and the noise that rows share, shape (m, m)
     jitter: Array  # 0; nothing is factorized but B = I + T^½ G T^½
 
     @classmethod
-    def build(cls, covariance: Covariance, projection: Projection) -> "DualSpace":
-        gram = projection.congruence(covariance)
+    def build(cls, covariance: Covariance, projection: Projection, noise: Any = 0.0) -> "DualSpace":
+        """``noise`` is the covariance of what rows have in common beyond the latent vector, shape (m, m)."""
+        gram = projection.congruence(covariance) + noise
         return cls(gram, namespace(gram).zeros((), gram.dtype))
 
     def factorise(self, precision: Array, projection: Projection) -> Factorised:
@@ -309,6 +310,12 @@ class DualSpace:
         xp = namespace(precision, self.gram)
         half = solve_lower(factor.lower, xp.diag(xp.sqrt(precision)))
         return half.T @ half
+
+    def noise_weights(self, factor: Factorised, precision: Array, blocks: Any) -> list[Array]:
+        """Blocks of M for groups of rows, `relpref.infer.arrow.Blocks`."""
+        dual = self.dual_weights(factor, precision)
+        room = namespace(dual).pad(dual, (0, 1))
+        return [room[group.rows[:, :, None], group.rows[:, None, :]] for group in blocks.groups]
 
     def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = AᵀMA, shape (n, n)."""
@@ -400,6 +407,10 @@ class LatentSpace:
     def covariance(self, factor: Factorised) -> Array:
         """Σ = V Vᵀ, of the latent vector, shape (n, n)."""
         return factor.white @ factor.white.T
+
+    def pulled(self, factor: Factorised, precision: Array) -> Array:
+        """R K = Q Σ, shape (n, n)."""
+        return self.rows.times_gram(precision, self.covariance(factor))
 
     def weights(self, factor: Factorised, precision: Array, projection: Projection) -> Array:
         """R = Q − QΣQ, shape (n, n)."""

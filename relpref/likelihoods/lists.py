@@ -58,7 +58,7 @@ class ListComparison(TreeDistribution):
     number : array of int, shape (m,)
         Which list a row belongs to; −1 where to none.
     winner, loser : array of int, shape (m,)
-        The items of a row. Of a list, rows come in the order of their blocks.
+        The items of a row. The rows of a list are sorted by them.
     sizes : ListSizes
     """
 

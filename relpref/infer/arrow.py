@@ -1,0 +1,354 @@
+"""The arrow: Gaussian noise that the rows of a group share, such as those of one list, integrated out group by group.
+
+Rows are g = A u + w, where w ~ N(0, C) is independent of the latent vector u, and C is block-diagonal with a block for each group. Under
+sites of precision T let M = (T⁻¹ + C)⁻¹, which is block-diagonal, too. Then u has the precision K⁻¹ + AᵀMA, so all that is known of the
+latent space holds with M in place of T, and
+
+    h = (I − MC) ν,  u has mean Σ Aᵀh,  rows have mean A·mean + C (h − M A·mean) and covariance C − CMC + (I − CM) A Σ Aᵀ (I − MC),
+
+Σ being the posterior covariance of u. Half the log determinant is that of the latent space plus those of I + T^½ C T^½.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from relpref.errors import UnsupportedProgramError
+from relpref.infer.sites import Factorised, LatentSpace, Marginals, SparseRows
+from relpref.linalg.arrays import Array, namespace
+
+Kind = tuple[Any, Any, Any]  # group, first and second of a `relpref.likelihoods.SharedNoise`, shape (m,) each
+
+_WIDTHS = 8  # different numbers of rows of groups that are kept apart; of more, they are rounded up
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Groups:
+    """Groups of p rows each, and what their noise has in common."""
+
+    rows: Array  # the number of all rows where a group has fewer, shape (g, p)
+    # For each kind of noise the covariance of its rows, where each has the sd 1, shape (g, p, p).
+    shared: tuple[Array, ...]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Blocks:
+    """Which rows share noise; rows without are ``alone``, and the others in groups, those of one size together."""
+
+    alone: Array  # shape (a,)
+    groups: tuple[Groups, ...]
+    place: Array  # where each row is among those alone and then those of the groups, shape (m,)
+
+    @classmethod
+    def of(cls, kinds: Sequence[Kind]) -> "Blocks":
+        """From the kinds of noise; a group of one that lies in one of the other is a part of that.
+
+        Raises
+        ------
+        UnsupportedProgramError
+            If groups of two kinds cross.
+        """
+        group = _joined([kind[0] for kind in kinds])
+        number = len(group)
+        alone = np.flatnonzero(group < 0)
+        order = np.argsort(group, kind="stable")[len(alone) :]
+        _, starts, sizes = np.unique(group[order], return_index=True, return_counts=True)
+        widths = np.unique(sizes)
+        if len(widths) > _WIDTHS:  # 1, 2, 3, 4, 6, 8, 12, ...
+            steps = np.unique([int(2**power * part) for power in range(31) for part in (1, 1.5)])
+            widths = np.unique(steps[np.searchsorted(steps, widths)])
+        groups, flat = [], [alone]
+        for width, least in zip(widths, [0, *widths], strict=False):
+            its = np.flatnonzero((sizes > least) & (sizes <= width))
+            place = starts[its][:, None] + np.arange(width)
+            there = np.arange(width) < sizes[its][:, None]
+            rows = np.where(there, order[np.minimum(place, len(order) - 1)], number)
+            groups.append(Groups(rows, tuple(_shared(kind, rows) for kind in kinds)))
+            flat.append(rows.ravel())
+        where = np.zeros(number + 1, dtype=np.int64)
+        joined = np.concatenate(flat)
+        where[joined] = np.arange(len(joined))
+        return cls(alone, tuple(groups), where[:number])
+
+    def cut(self, values: Array) -> list[Array]:
+        """Values of rows, shape (m,), by groups; 0 where there is no row."""
+        xp = namespace(values)
+        room = xp.concatenate([values, xp.zeros(1, values.dtype)])
+        return [room[group.rows] for group in self.groups]
+
+    def joined(self, alone: Array, values: Sequence[Array]) -> Array:
+        """Values of rows, shape (m,), from those alone and those of groups."""
+        xp = namespace(alone)
+        return xp.concatenate([alone, *(value.ravel() for value in values)])[self.place]
+
+    def covariances(self, sds: Sequence[Array]) -> tuple[Array, ...]:
+        """The blocks of C, by the sd of each row's noise of each kind."""
+        each = [self.cut(sd) for sd in sds]
+        return tuple(
+            sum(sd[at][:, :, None] * group.shared[kind] * sd[at][:, None, :] for kind, sd in enumerate(each))
+            for at, group in enumerate(self.groups)
+        )
+
+    def matrix(self, covariances: Sequence[Array]) -> Array:
+        """C, shape (m, m)."""
+        xp, size = namespace(self.place, *covariances), len(self.place)
+        found = xp.zeros((size + 1, size + 1))
+        for group, covariance in zip(self.groups, covariances, strict=True):
+            rows, columns = group.rows[:, :, None], group.rows[:, None, :]
+            if xp is np:
+                found[rows, columns] = covariance
+            else:
+                found = found.at[rows, columns].set(covariance)
+        return found[:size, :size]
+
+
+def _joined(groups: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """One group for rows that share any."""
+    found = groups[0].astype(np.int64)
+    for other in groups[1:]:
+        rows = np.flatnonzero((found >= 0) & (other >= 0))
+        names = np.stack([found[rows], other[rows]])
+        pairs = np.unique(names, axis=1)
+        if all(len(np.unique(end)) < pairs.shape[1] for end in pairs):
+            raise UnsupportedProgramError(
+                "the groups of answers that share noise cross: rows of one group of the first kind are in several of the second, and the "
+                "other way round; leave one of the two out, or make groups of one kind parts of the other's"
+            )
+        # Rows, and then the groups of either kind, are joined where a row is in a group.
+        size, graph = len(found), []
+        start = size
+        for one in (found, other):
+            inside = np.flatnonzero(one >= 0)
+            names, its = np.unique(one[inside], return_inverse=True)
+            graph.append((inside, start + its))
+            start += len(names)
+        ends = np.concatenate(graph, axis=1)
+        joined = scipy.sparse.coo_array((np.ones(ends.shape[1]), tuple(ends)), shape=(start, start))
+        label = connected_components(joined, directed=False)[1][:size]
+        found = np.where((found >= 0) | (other >= 0), label, -1)
+    return found
+
+
+def _shared(kind: Kind, rows: NDArray[Any]) -> NDArray[np.float64]:
+    """[f = f'] + [s = s'] − [f = s'] − [s = f'] for rows of one group, else 0."""
+    group, first, second = (np.append(part, -1)[rows] for part in kind)
+    there = (group[:, :, None] == group[:, None, :]) & (group >= 0)[:, :, None]
+
+    def same(one: Any, other: Any) -> Any:
+        return (one[:, :, None] == other[:, None, :]).astype(np.float64)
+
+    found = same(first, first) + same(second, second) - same(first, second) - same(second, first)
+    return np.where(there, found, 0.0)
+
+
+class Weights(NamedTuple):
+    """M, in place of a vector of precisions."""
+
+    alone: Array  # shape (a,)
+    groups: tuple[Array, ...]  # shape (g, p, p) each
+
+    def any(self) -> bool:
+        """Whether anything is known; of NumPy."""
+        return any(bool(part.any()) for part in (self.alone, *self.groups))
+
+
+class Items(NamedTuple):
+    """The latents that a group of rows looks at, and how."""
+
+    columns: Array  # shape (g, k)
+    entries: Array  # shape (g, p, k)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class GroupedRows:
+    """A projection whose weights are blocks: `relpref.infer.sites.SparseRows` with M for T."""
+
+    whole: SparseRows
+    alone: SparseRows
+    items: tuple[Items, ...]
+
+    @classmethod
+    def of(cls, rows: SparseRows, blocks: Blocks) -> "GroupedRows":
+        """Of NumPy's arrays."""
+        column, entry = np.asarray(rows.column), np.asarray(rows.entry)
+        alone = SparseRows(column[blocks.alone], entry[blocks.alone], rows.size)
+        items = []
+        for group in blocks.groups:
+            there = group.rows < len(column)
+            at = np.where(there, group.rows, 0)
+            each = np.where((entry[at] != 0) & there[:, :, None], column[at], -1).reshape(len(at), -1)
+            ordered = np.sort(each, axis=1)
+            new = np.concatenate([ordered[:, :1] >= 0, np.diff(ordered, axis=1) > 0], axis=1)
+            size = int(new.sum(axis=1).max(initial=1))
+            columns = np.full((len(at), size), -1)
+            columns[np.nonzero(new)[0], (np.cumsum(new, axis=1) - 1)[new]] = ordered[new]
+            seen = column[at][:, :, :, None] == columns[:, None, None, :]
+            shares = np.where(there[:, :, None], entry[at], 0.0)
+            items.append(Items(np.maximum(columns, 0), np.sum(shares[..., None] * seen, axis=2)))
+        return cls(rows, alone, tuple(items))
+
+    def add_gram(self, weights: Weights, matrix: Any) -> None:
+        """Add AᵀMA to an (n, n) array of NumPy."""
+        matrix += self.gram(weights)
+
+    def gram(self, weights: Weights) -> Array:
+        """AᵀMA, shape (n, n)."""
+        size, found = self.whole.size.shape[0], self.alone.gram(weights.alone)
+        for (columns, entries), block in zip(self.items, weights.groups, strict=True):
+            seen = entries.swapaxes(1, 2) @ block @ entries
+            if namespace(block, columns) is np:
+                places = size * columns[:, :, None] + columns[:, None, :]
+                found += np.bincount(places.ravel(), seen.ravel(), size**2).reshape(size, size)
+            else:
+                found = found.at[columns[:, :, None], columns[:, None, :]].add(seen)
+        return found
+
+    def times_gram(self, weights: Weights, matrix: Array) -> Array:
+        """AᵀMA times an (n, k) array."""
+        return self.gram(weights) @ matrix
+
+    def variances(self, white: Array) -> Array:
+        """Diagonal of A V Vᵀ Aᵀ, shape (m,)."""
+        return self.whole.variances(white)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Arrow:
+    """Which rows of a program share noise, and what they look at."""
+
+    blocks: Blocks
+    rows: GroupedRows | None  # None where the projection is not that of `SparseRows`
+
+    @classmethod
+    def of(cls, kinds: Sequence[Kind], rows: SparseRows | None) -> "Arrow":
+        """Of NumPy's arrays; errors as of `Blocks.of`."""
+        blocks = Blocks.of(kinds)
+        return cls(blocks, None if rows is None else GroupedRows.of(rows, blocks))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ArrowSpace:
+    """A latent space with noise that rows share."""
+
+    latent: ClassVar[bool] = True
+
+    inner: LatentSpace  # whose rows are `GroupedRows`
+    blocks: Blocks
+    covariances: tuple[Array, ...]  # the blocks of C
+
+    @property
+    def jitter(self) -> Array:
+        return self.inner.jitter
+
+    @property
+    def _rows(self) -> GroupedRows:
+        rows: Any = self.inner.rows
+        return rows
+
+    def factorise(self, precision: Array, projection: Any) -> Factorised:
+        """Find M, and factorize the latent space with it."""
+        xp = namespace(precision, *self.covariances)
+        total, groups = xp.zeros(()), []
+        for own, covariance in zip(self.blocks.cut(precision), self.covariances, strict=True):
+            root = xp.sqrt(own)
+            half = root[:, :, None] * root[:, None, :]
+            middle = xp.eye(own.shape[1]) + half * covariance
+            groups.append(half * xp.linalg.inv(middle))
+            total = total + 0.5 * xp.sum(xp.linalg.slogdet(middle)[1])
+        weights: Any = Weights(precision[self.blocks.alone], tuple(groups))
+        found = self.inner.factorise(weights, projection)
+        return found._replace(precision=weights, log_determinant=found.log_determinant + total)
+
+    def _pulled(self, factor: Factorised, vector: Array) -> Array:
+        """(I − MC) times a vector."""
+        weights: Any = factor.precision
+        each = zip(self.blocks.cut(vector), weights.groups, self.covariances, strict=True)
+        return self.blocks.joined(
+            vector[self.blocks.alone], [its - _times(block, _times(c, its)) for its, block, c in each]
+        )
+
+    def response(self, factor: Factorised, shift: Array, projection: Any) -> Array:
+        """Posterior covariance of the rows times a vector: A u + C (h − M A u) with u = Σ Aᵀh."""
+        weights: Any = factor.precision
+        pull = self._pulled(factor, shift)
+        seen = self.inner.response(factor, pull, projection)
+        each = zip(
+            self.blocks.cut(pull), self.blocks.cut(seen), weights.groups, self.covariances, strict=True
+        )
+        noise = [_times(c, its - _times(block, mean)) for its, mean, block, c in each]
+        return seen + self.blocks.joined(0.0 * seen[self.blocks.alone], noise)
+
+    def marginals(self, factor: Factorised, shift: Array, projection: Any) -> Marginals:
+        """Means and variances of the rows."""
+        weights: Any = factor.precision
+        covariance, variances = self.covariance(factor), []
+        for items, block, c in zip(self._rows.items, weights.groups, self.covariances, strict=True):
+            pulled = c @ block
+            left = items.entries - pulled @ items.entries  # (I − CM) A
+            prior = covariance[items.columns[:, :, None], items.columns[:, None, :]]
+            own = c - pulled @ c
+            variances.append(((left @ prior) * left).sum(axis=2) + own.diagonal(axis1=1, axis2=2))
+        variance = self.blocks.joined(self._rows.alone.variances(factor.white), variances)
+        return Marginals(self.response(factor, shift, projection), variance, factor.log_determinant)
+
+    def latent_mean(self, factor: Factorised, shift: Array, projection: Any) -> Array:
+        """Posterior mean of the latent vector."""
+        return self.inner.latent_mean(factor, self._pulled(factor, shift), projection)
+
+    def covariance(self, factor: Factorised) -> Array:
+        """Of the latent vector, shape (n, n)."""
+        return self.inner.covariance(factor)
+
+    def weights(self, factor: Factorised, precision: Array, projection: Any) -> Array:
+        """R = Q − QΣQ with Q = AᵀMA, shape (n, n)."""
+        return self.inner.weights(factor, factor.precision, projection)
+
+    def pulled(self, factor: Factorised, precision: Array) -> Array:
+        """R K = Q Σ, shape (n, n)."""
+        return self.inner.pulled(factor, factor.precision)
+
+    def noise_weights(self, factor: Factorised, precision: Array, blocks: Blocks) -> list[Array]:
+        """The blocks of the dual weights M − M A Σ AᵀM."""
+        weights: Any = factor.precision
+        covariance, found = self.covariance(factor), []
+        for items, block in zip(self._rows.items, weights.groups, strict=True):
+            seen = block @ items.entries
+            prior = covariance[items.columns[:, :, None], items.columns[:, None, :]]
+            found.append(block - seen @ prior @ seen.swapaxes(1, 2))
+        return found
+
+    def precision_limit(self) -> tuple[Array, float]:
+        """As in latent space."""
+        return self.inner.precision_limit()
+
+
+def _times(blocks: Array, vectors: Array) -> Array:
+    return (blocks @ vectors[:, :, None])[:, :, 0]
+
+
+def pull_of_noise(blocks: Blocks, sds: Sequence[Array], dual: Array, weights: Sequence[Array]) -> list[Array]:
+    """Derivative of the log evidence, sites held constant, in each row's sd of each kind of noise, shape (m,) each.
+
+    It is ½ tr((ββᵀ − M) ∂C) with the dual vector β and the blocks of the dual weights M.
+    """
+    xp = namespace(dual)
+    vectors, found = blocks.cut(dual), []
+    for kind, sd in enumerate(sds):
+        each = zip(blocks.groups, blocks.cut(sd), vectors, weights, strict=True)
+        slopes = [
+            _times((its[:, :, None] * its[:, None, :] - block) * group.shared[kind], own)
+            for group, own, its, block in each
+        ]
+        found.append(blocks.joined(xp.zeros(len(blocks.alone)), slopes))
+    return found

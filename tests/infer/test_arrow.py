@@ -1,0 +1,155 @@
+"""Rows that share noise: against the noise as latents, dense algebra, sampling, and what is compiled against NumPy."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from relpref.errors import UnsupportedProgramError
+from relpref.infer import EP, Laplace
+from relpref.infer.program import Program
+from relpref.infer.sites import Sites
+from relpref.kernels import GaussianProcess
+from relpref.likelihoods import ListComparison, ListSizes, LogisticComparison, ProbitComparison
+from relpref.likelihoods.orders import NOISE
+from relpref.linalg import Dense
+
+ITEMS = 7
+
+
+class Rows:
+    """Rows of lists, in which 0, 1, ... are the blocks of random items, and single comparisons at the end."""
+
+    def __init__(self, lists: list[list[int]], single: int, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        rows = []
+        for number, blocks in enumerate(lists):
+            items = rng.permutation(ITEMS)[: len(blocks)]
+            for one, above in zip(items, blocks, strict=True):
+                for other, below in zip(items, blocks, strict=True):
+                    if below == above + 1:
+                        rows.append((number, one, other))
+        rows += [(-1, *rng.permutation(ITEMS)[:2]) for _ in range(single)]
+        self.number, self.winner, self.loser = np.array(rows).T
+        self.sizes = ListSizes(len(lists), 12, 7, True)
+        points = rng.normal(size=(ITEMS, 2))
+        self.unit = np.exp(-0.5 * ((points[:, None] - points[None]) ** 2).sum(-1)) + 0.1 * np.eye(ITEMS)
+        self.ones = np.ones(len(rows), int)
+
+
+MIXED = [[0, 1, 2, 3], [0, 1, 1, 1], [0, 1, 1, 2], [0, 1], [0, 0, 1, 1], [0, 1, 2], [0, 1, 1, 1, 1]]
+SEVERAL = Rows(3 * MIXED, 6)
+FEW = Rows([[0, 1, 2], [0, 1, 1]], 1, 5)
+
+
+def exact(rows: Rows, unit: Any, kind: Any = ProbitComparison) -> None:
+    amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
+    u = numpyro.sample("utility", GaussianProcess(Dense(jnp.square(amplitude) * jnp.asarray(unit))))
+    single = kind(u[rows.winner] - u[rows.loser], scale=scale)
+    likelihood = ListComparison(single, rows.number, rows.winner, rows.loser, rows.sizes)
+    with numpyro.plate("row", len(rows.ones)):
+        numpyro.sample("answer", likelihood, obs=rows.ones)
+
+
+def with_latent_noise(rows: Rows, unit: Any, width: float = 1e-4) -> None:
+    """The noise of each item of each list as one more latent, and rows nearly hard: the sign but for ``width``."""
+    amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
+    u = numpyro.sample("utility", GaussianProcess(Dense(jnp.square(amplitude) * jnp.asarray(unit))))
+    e = numpyro.sample("noise", dist.Normal(jnp.zeros(rows.sizes.lists * ITEMS), NOISE).to_event(1))
+    listed = rows.number >= 0
+    at = ITEMS * np.maximum(rows.number, 0)
+    shared = jnp.where(listed, e[at + rows.winner] - e[at + rows.loser], 0.0)
+    gap = u[rows.winner] - u[rows.loser] + scale * shared
+    with numpyro.plate("row", len(rows.ones)):
+        numpyro.sample("answer", ProbitComparison(gap, scale=jnp.where(listed, width, scale)), obs=rows.ones)
+
+
+KNOWN = {"amplitude": 1.3, "scale": 0.8}
+
+
+def fit(program: Any, *args: Any, **options: Any) -> Any:
+    options = {"tol": 1e-10, "fixed": KNOWN, **options}
+    return EP(program, **options).run(0, *args, progress_bar=False)
+
+
+@pytest.mark.parametrize("rows", [SEVERAL, FEW])
+def test_noise_as_latents(rows: Rows) -> None:
+    """The fixed point is the same; what is left is the width of rows that are not quite hard."""
+    posterior, slow = fit(exact, rows, rows.unit), fit(with_latent_noise, rows, rows.unit)
+    sd = slow.sd(site="utility")
+    assert np.abs(posterior.mean(site="utility") - slow.mean(site="utility")).max() < 1e-6 * sd.max()
+    assert posterior.covariance(site="utility") == pytest.approx(slow.covariance(site="utility"), abs=1e-6)
+    assert posterior.log_evidence == pytest.approx(slow.log_evidence, abs=1e-6)
+
+
+@pytest.mark.parametrize("rows", [SEVERAL, FEW])
+def test_both_spaces(rows: Rows) -> None:
+    one, other = (fit(exact, rows, rows.unit, space=space) for space in ("latent", "observation"))
+    assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-8)
+    assert one.covariance(site="utility") == pytest.approx(other.covariance(site="utility"), abs=1e-8)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-8)
+
+
+def test_lists_of_two_are_comparisons() -> None:
+    pairs = Rows(5 * [[0, 1]], 0)
+    single = Rows(5 * [[0, 1]], 0)
+    single.number = np.full_like(single.number, -1)
+    one, other = (fit(exact, rows, pairs.unit) for rows in (pairs, single))
+    assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-10)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-10)
+
+
+@pytest.mark.parametrize("dual", [False, True])
+def test_gradient_and_what_is_compiled(dual: bool) -> None:
+    rows = SEVERAL
+    with jax.enable_x64(True):
+        program = Program.of(exact, (rows, rows.unit))
+        start = Sites(*np.zeros((2, program.layout.num_rows)))
+        middle = {"amplitude": np.array(0.3), "scale": np.array(-0.2)}
+
+        def evaluated(values: Any, whole: Any = False, start: Any = start) -> Any:
+            return EP.evaluate(program, dual, True, values, start, 1e-12, 500, whole)
+
+        found = evaluated(middle)
+        for name, value in middle.items():
+            ends = [evaluated({**middle, name: value + side * 1e-4}) for side in (1, -1)]
+            slope = sum(
+                side * (end.log_evidence + end.log_prior) for side, end in zip((1, -1), ends, strict=True)
+            )
+            assert found.gradient[name] == pytest.approx(slope / 2e-4, rel=1e-5)
+        compiled = jax.jit(lambda start: evaluated(middle, start=start))(start)
+        assert float(compiled.log_evidence) == pytest.approx(float(found.log_evidence), abs=1e-8)
+        for name in middle:
+            assert float(compiled.gradient[name]) == pytest.approx(float(found.gradient[name]), abs=1e-7)
+        arrays = evaluated(middle, True), jax.jit(lambda start: evaluated(middle, True, start))(start)
+        for part in ("drift", "covariance", "pulled"):
+            one, other = (np.asarray(getattr(each, part)) for each in arrays)
+            assert one == pytest.approx(other, abs=1e-8)
+
+
+def test_nothing_depends_on_the_order_of_lists() -> None:
+    rows, turned = Rows(MIXED, 3), Rows(MIXED, 3)
+    order = np.argsort((rows.number + 3) % 8, kind="stable")
+    turned.number, turned.winner, turned.loser = (
+        ((rows.number + 3) % 8)[order],
+        rows.winner[order],
+        rows.loser[order],
+    )
+    turned.number = np.where(rows.number[order] < 0, -1, turned.number)
+    turned.sizes = rows.sizes._replace(lists=8)
+    one, other = (fit(exact, each, rows.unit) for each in (rows, turned))
+    assert one.mean(site="utility") == pytest.approx(other.mean(site="utility"), abs=1e-9)
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-9)
+
+
+def test_refused() -> None:
+    with pytest.raises(UnsupportedProgramError, match="Plackett and Luce"):
+        fit(exact, FEW, FEW.unit, LogisticComparison)
+    with pytest.raises(UnsupportedProgramError, match="Laplace has no lists"):
+        Laplace(exact, fixed=KNOWN).run(0, FEW, FEW.unit)
