@@ -21,7 +21,7 @@ HEADER = """\
 
 # %% [markdown]
 # # """
-EXECUTED = ("own_program", "quickstart", "rock_paper_scissors")
+EXECUTED = ("extending", "quickstart", "rock_paper_scissors")
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda tutorial: tutorial.stem)
