@@ -15,6 +15,7 @@
 # %%
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -100,9 +101,9 @@ plt.show()
 class Blunder(dist.Distribution):
     """The first wins with probability Φ(predictor), or 1/2 if somebody blundered."""
 
-    arg_constraints = {"predictor": dist.constraints.real, "chance": dist.constraints.unit_interval}
+    arg_constraints: ClassVar = {"predictor": dist.constraints.real, "chance": dist.constraints.unit_interval}
     support = dist.constraints.boolean
-    reparametrized_params = []
+    reparametrized_params: ClassVar = []
 
     def __init__(self, predictor, chance, *, validate_args=None):
         self.predictor, self.chance = jnp.asarray(predictor), jnp.asarray(chance)
@@ -118,7 +119,7 @@ class Blunder(dist.Distribution):
         """Log of the expected probability under N(mean, variance), its derivative, and minus the second one."""
         played = ProbitComparison(mean).tilted(value, mean, variance)
         total = self.mixed(played.log_normalizer)
-        share = jnp.exp(jnp.log1p(-self.chance) + played.log_normalizer - total)  # no blunder, given the result
+        share = jnp.exp(jnp.log1p(-self.chance) + played.log_normalizer - total)  # not a blunder
         curvature = share * played.curvature - share * (1 - share) * played.gradient**2
         return TiltedMoments(total, share * played.gradient, curvature)
 
