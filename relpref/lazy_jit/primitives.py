@@ -41,6 +41,7 @@ _ELEMENTWISE: dict[str, tuple[str, float]] = {
     "not": ("(~{})", 1.0),
     "abs": ("abs({})", 1.0),
     "square": ("({0} * {0})", 1.0),
+    "one_minus_square": ("((1 + {0}) * (1 - {0}))", 2.0),
     "rsqrt": ("(1 / np.sqrt({}))", 2.0),
     "max": ("np.maximum({}, {})", 1.0),
     "min": ("np.minimum({}, {})", 1.0),
@@ -119,6 +120,21 @@ def _integer_pow(writer: Writer, equation: Any, operands: list[Value]) -> Value:
         return writer.constant(np.ones((), _out(equation).dtype))
     positive = raised(abs(power))
     return positive if power > 0 else writer.emit("(1 / {})", [positive], value.shape)
+
+
+def _polynomial(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    """By coefficients of rising powers, by Horner's rule as XLA."""
+    x, *coefficients, found = operands
+    for coefficient in reversed(coefficients):
+        product = writer.emit("({} * {})", [found, x], _together([found, x]))
+        found = writer.emit("({} + {})", [product, coefficient], _together([product, coefficient]))
+    return found
+
+
+def _bitcast(writer: Writer, equation: Any, operands: list[Value]) -> Value:
+    if _out(equation).dtype.itemsize != equation.invars[0].aval.dtype.itemsize:
+        raise UntranslatableError("bitcast_convert_type to another size")
+    return writer.emit(f"{{}}.view('{_out(equation).dtype}')", operands, operands[0].shape, 0)
 
 
 def _round(writer: Writer, equation: Any, operands: list[Value]) -> Value:
@@ -643,6 +659,8 @@ RULES: dict[str, Rule] = {
     "pow": _pow,
     "integer_pow": _integer_pow,
     "round": _round,
+    "polynomial": _polynomial,
+    "bitcast_convert_type": _bitcast,
     "convert_element_type": _convert,
     "select_n": _select,
     "broadcast_in_dim": _broadcast,

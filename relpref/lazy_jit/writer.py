@@ -232,12 +232,9 @@ class Writer:
                 in_body = self._arguments(parameters["body_jaxpr"].jaxpr, carried)
                 return in_test[:tests] + in_body[: before - tests] + carried
             case "scan":
-                if "num_consts" not in parameters:
-                    raise UntranslatableError("scan")  # newer versions of JAX write it differently
                 carried = self._carried(equation, outputs)
-                kept = parameters["num_carry"]
+                first, kept = _scanned(parameters)
                 marks = self._arguments(parameters["jaxpr"].jaxpr, carried + outputs[kept:])
-                first = parameters["num_consts"]
                 return marks[:first] + carried + marks[first + kept :]
         return [True] * number
 
@@ -250,7 +247,7 @@ class Writer:
             test = self._arguments(parameters["cond_jaxpr"].jaxpr, [True])[tests:]
             carried = [one or two for one, two in zip(outputs, test, strict=True)]
         else:
-            body, first, number = parameters["jaxpr"].jaxpr, parameters["num_consts"], parameters["num_carry"]
+            body, (first, number) = parameters["jaxpr"].jaxpr, _scanned(parameters)
             carried, others = outputs[:number], outputs[number:]
         while True:
             marks = self._arguments(body, carried + others)[first : first + number]
@@ -370,7 +367,7 @@ class Writer:
     def _scan(self, equation: Any, operands: list[Any], outputs: list[bool]) -> list[Value | None]:
         parameters = equation.params
         body, length, backward = parameters["jaxpr"], parameters["length"], parameters["reverse"]
-        first, kept = parameters["num_consts"], parameters["num_carry"]
+        first, kept = _scanned(parameters)
         fixed, given, rows = operands[:first], operands[first : first + kept], operands[first + kept :]
         carried, stacked = self._carried(equation, outputs), outputs[kept:]
         shapes = [variable.aval.shape for variable in equation.outvars]
@@ -442,6 +439,14 @@ class Writer:
         places = "".join(f"{{{number}}}, " for number in range(len(parts)))
         made = f"array(({places}), '{variable.aval.dtype}').reshape({shape})"
         return self.emit(made, parts, shape)
+
+
+def _scanned(parameters: dict[str, Any]) -> tuple[int, int]:
+    """How many constants a scan has, and how many carried values."""
+    if "num_consts" in parameters:
+        return parameters["num_consts"], parameters["num_carry"]
+    constants, carried, _ = parameters["ft_in"].unpack()  # from JAX 0.12 on
+    return len(constants), len(carried)
 
 
 def inlined(equation: Any) -> tuple[ClosedJaxpr | None, Sequence[int]]:
