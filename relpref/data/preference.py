@@ -19,6 +19,7 @@ from relpref.data.arrays import counted, read_only, shown
 from relpref.data.comparisons import NAME as COMPARISONS
 from relpref.data.comparisons import (
     Comparisons,
+    ListReading,
     answer_table,
     chosen_rows,
     compared,
@@ -83,6 +84,7 @@ class PreferenceData:
         relations: Mapping[str, Any] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
+        lists: ListReading = "exact",
     ) -> "PreferenceData":
         """Validate tables.
 
@@ -101,6 +103,10 @@ class PreferenceData:
             Edges by name. A DataFrame has the columns ``source``, ``target`` and, optionally, ``weight``; see `Relation`.
         columns : mapping of str to str, optional
             What the table of answers calls these columns: ``{"winner": "better", "rater": "who"}``.
+        lists : {"exact", "pairs"}
+            The pairs of one list come from one look at its items, so they are not independent: each item is seen with its own noise,
+            which its pairs share. They are to tell an ordered partition of the list's items. With ``"pairs"`` each pair is an answer of
+            its own; intervals are too narrow then, and the notes say so.
 
         Raises
         ------
@@ -111,7 +117,7 @@ class PreferenceData:
         """
         table = None if answers is None else answer_table(answers, columns)
         read = _met(table, relations) if items is None else read_item_table(items)
-        return assembled(read, relations, table)
+        return assembled(read, relations, table, lists)
 
     @classmethod
     @renamed_keywords(entities_path="items_path", comparisons_path="answers_path")
@@ -122,6 +128,7 @@ class PreferenceData:
         relations: Mapping[str, str | os.PathLike[str] | Relation] | None = None,
         *,
         columns: Mapping[str, str] | None = None,
+        lists: ListReading = "exact",
     ) -> "PreferenceData":
         """Read CSV (also ``.csv.gz``) or Parquet files, see `from_tables`; labels from CSV are always text.
 
@@ -133,6 +140,7 @@ class PreferenceData:
             Edges by name; a `Relation` holds the path as its table. Tables, or matrices in the order of the items
             (``.mtx``, ``.mtx.gz``, ``.npz``).
         columns : mapping of str to str, optional
+        lists : {"exact", "pairs"}
             See `from_tables`.
 
         Raises
@@ -142,7 +150,7 @@ class PreferenceData:
         """
         items = None if items_path is None else Path(items_path)
         answers = None if answers_path is None else read_table(answers_path)
-        return cls.from_tables(items, answers, relations, columns=columns)
+        return cls.from_tables(items, answers, relations, columns=columns, lists=lists)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str]) -> "PreferenceData":
@@ -255,7 +263,8 @@ class PreferenceData:
         Parameters
         ----------
         chosen : array of bool, shape (m,), or array of int
-            A mask or positions; a position that occurs k times multiplies its count by k.
+            A mask or positions; a position that occurs k times multiplies its count by k. Of a list all rows or none, see
+            ``data.comparisons.whole_lists``.
         """
         picked = chosen_rows(chosen, self.num_comparisons)
         return replace(self, comparisons=self.comparisons.selected(picked, self.labels))
@@ -281,16 +290,19 @@ class PreferenceData:
         low, high = np.minimum(answers.winner, answers.loser), np.maximum(answers.winner, answers.loser)
         return low.astype(np.int64) * self.num_items + high, "pair"
 
-    def with_comparisons(self, table: Any, *, columns: Mapping[str, str] | None = None) -> "PreferenceData":
+    def with_comparisons(
+        self, table: Any, *, columns: Mapping[str, str] | None = None, lists: ListReading = "exact"
+    ) -> "PreferenceData":
         """Return the data with other answers in place of these; known raters keep their places.
 
         Parameters
         ----------
         table : DataFrame
         columns : mapping of str to str, optional
+        lists : {"exact", "pairs"}
             As in `from_tables`, and so are the errors.
         """
-        answers, more = read_comparisons(table, self._label_index, columns)
+        answers, more = read_comparisons(table, self._label_index, columns, lists)
         kept = tuple(note for note in self.notes if not note.startswith(f"{COMPARISONS}:"))
         comparisons = with_known_raters(answers, self.comparisons)
         return replace(self, comparisons=comparisons, answered=True, notes=more + kept)
@@ -469,6 +481,9 @@ class PreferenceData:
             f"{counted(self.num_answers, 'answer')} to {pairs}"
             if self.answered
             else f"{pairs}, not answered",
+            ""
+            if answers.list is None
+            else f"{np.sum(answers.list >= 0)} of them in {counted(answers.num_lists, 'list')}",
             "" if answers.tie is None else counted(int(answers.count[answers.tie].sum()), "tie"),
             f"strengths up to {answers.strengths}" if answers.strengths > 1 else "",
             "" if answers.rater is None else counted(len(answers.raters), "rater"),
@@ -507,11 +522,12 @@ def assembled(
     read: ItemTable,
     relations: Mapping[str, Any] | None,
     comparisons: Any = None,
+    lists: ListReading = "exact",
 ) -> PreferenceData:
     """Make the data of items that were read; see `PreferenceData.from_tables` for the rest."""
     index = read.index()
     graphs, links, notes = read_relations(checked_relations(relations), index)
-    answers, more = read_comparisons(comparisons, index)
+    answers, more = read_comparisons(comparisons, index, lists=lists)
     center, scale = standardization(read.attributes)
     return PreferenceData(
         labels=index.labels,
@@ -562,7 +578,7 @@ def induced(data: "PreferenceData", positions: NDArray[Any]) -> tuple["Preferenc
     """The data of some items for whoever wants to look at them: answers and links among them; and the rows of these answers."""
     here = np.zeros(data.num_items, dtype=bool)
     here[positions] = True
-    rows = np.flatnonzero(here[data.winner] & here[data.loser])
+    rows = np.flatnonzero(data.comparisons.whole_lists(here[data.winner] & here[data.loser]))
     place = np.cumsum(here) - 1
     graphs = {}
     for name, graph in data.relations.items():

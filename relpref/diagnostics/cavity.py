@@ -99,6 +99,11 @@ class Question:
             first = {**fixed, **{name: value[0] for name, value in draws.items()}}
             program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
             self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
+        if program.arrow is not None:
+            raise UnsupportedProgramError(
+                "the answers have lists, whose pairs share noise, and what a posterior says of a list without its own sites is not known "
+                "yet; see what lists='pairs' says, or posterior.reweighted()"
+            )
         layout = program.layout
         if layout.slices != dict(posterior.slices):
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")

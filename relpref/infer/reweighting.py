@@ -24,6 +24,7 @@ from relpref.infer.program import Program, Values
 from relpref.infer.result import Smoothed, smoothed, threshold
 from relpref.infer.samples import from_samples
 from relpref.lazy_jit import lazy_jit
+from relpref.likelihoods.orders import NODES
 from relpref.limits import MAX_NUMBERS_OF_DRAWS, MAX_PREDICTORS_OF_DRAWS
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats, GaussianBelief, generator, root_of
@@ -99,7 +100,8 @@ class Target:
         draws = self.location + white @ self.root.T
         log_prior = -0.5 * np.sum(np.square(white), axis=1)
         log_proposal = -0.5 * np.sum(np.square(noise), axis=1) - np.linalg.slogdet(lower)[1]
-        block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(self.program.layout.num_rows, 1)), number)
+        numbers = self.program.layout.num_rows * (1 if self.program.arrow is None else NODES)
+        block = min(max(1, MAX_PREDICTORS_OF_DRAWS // max(numbers, 1)), number)
         log_likelihoods = _log_likelihoods(self.program, block, draws)
         return draws, np.asarray(log_likelihoods) + log_prior - log_proposal
 

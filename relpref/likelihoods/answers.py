@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jax import Array
 
     from relpref.likelihoods.comparison import Comparison
+    from relpref.likelihoods.lists import ListComparison
 
 # Parameters of which there is one for each member of a plate.
 PLATES = {"rater_noise": "rater"}
@@ -33,7 +34,9 @@ class AnswerModel(Protocol):
     def value(self, answers: Comparisons) -> "Array":
         """What was observed, shape (m,)."""
 
-    def __call__(self, gap: "Array", answers: Comparisons, **parameters: "Array") -> "Comparison":
+    def __call__(
+        self, gap: "Array", answers: Comparisons, **parameters: "Array"
+    ) -> "Comparison | ListComparison":
         """The distribution of the answers, given the gaps of winner and loser, shape (m,)."""
 
     # It may also have ``describe(answers=None) -> relpref.description.Description``, where ``answers`` are the columns of the fit, and
@@ -48,6 +51,7 @@ class _Noisy:
 
     columns: ClassVar[tuple[str, ...]]
     noise: ClassVar[str]
+    lists: ClassVar[str]  # whose model of orders it is
 
     lapse: bool = False
 
@@ -66,6 +70,11 @@ class _Noisy:
                     f"the likelihood {type(self).__name__}({'lapse=True' if self.lapse else ''}) does not use the column {column!r} of the "
                     "answers; use the default likelihood, Probit(), or leave the column out"
                 )
+        if self.lapse and answers.list is not None:
+            raise DataError(
+                "the likelihood with lapse=True is for single answers, and some are in lists; leave lapse=True out, or read the "
+                "answers with lists='pairs'"
+            )
         there = {
             "lapse": self.lapse,
             "tie_margin": answers.tie is not None,
@@ -118,11 +127,25 @@ class _Noisy:
             sentence += f" The {self.noise} noise of each rater has a scale of its own, 1 for a typical one."
         if answers is not None and answers.shown_first is not None:
             sentence += " The item that is shown first may gain by it."
+        if answers is not None and answers.list is not None:
+            sentence += (
+                f" A choice or an order is one look at all its items, each of which is seen with {self.noise} noise of its own "
+                f"({self.lists})."
+            )
         if self.lapse:
             sentence += (
                 " Some answers are given at random, whatever the difference; their share is a hyperparameter."
             )
         return Description(sentence, citation, _MEANINGS)
+
+
+def in_lists(single: "Comparison", answers: Comparisons) -> "Comparison | ListComparison":
+    """The distribution of answers some of which are in lists, from that of single ones."""
+    if answers.list is None or answers.list_sizes is None:
+        return single
+    from relpref.likelihoods.lists import ListComparison, ListSizes
+
+    return ListComparison(single, answers.list, answers.winner, answers.loser, ListSizes(*answers.list_sizes))
 
 
 @allows_padding
@@ -151,8 +174,11 @@ class Probit(_Noisy):
 
     columns: ClassVar[tuple[str, ...]] = ("tie", "strength", "probability")
     noise: ClassVar[str] = "Gaussian"
+    lists: ClassVar[str] = "Thurstone 1927"
 
-    def __call__(self, gap: "Array", answers: Comparisons, **parameters: "Array") -> "Comparison":
+    def __call__(
+        self, gap: "Array", answers: Comparisons, **parameters: "Array"
+    ) -> "Comparison | ListComparison":
         """The distribution of the answers."""
         import jax.numpy as jnp
 
@@ -162,12 +188,14 @@ class Probit(_Noisy):
         if answers.probability is not None:
             return SoftComparison(gap, scale=parameters["soft_noise"] * seen["scale"], shift=seen["shift"])
         if answers.tie is None and answers.strength is None:
-            return ProbitComparison(gap, **seen)
+            return in_lists(ProbitComparison(gap, **seen), answers)
         zero = jnp.zeros_like(gap, shape=())
         # A prior of one's own may be that of one step for all.
         steps = jnp.broadcast_to(parameters.get("strength_steps", zero), (answers.strengths - 1,))
         thresholds = jnp.concatenate([jnp.zeros_like(steps, shape=(1,)), jnp.cumsum(steps)])
-        return GradedComparison(gap, parameters.get("tie_margin", zero) + thresholds, **seen)
+        return in_lists(
+            GradedComparison(gap, parameters.get("tie_margin", zero) + thresholds, **seen), answers
+        )
 
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats
@@ -216,12 +244,15 @@ class Logistic(_Noisy):
 
     columns: ClassVar[tuple[str, ...]] = ()
     noise: ClassVar[str] = "logistic"
+    lists: ClassVar[str] = "Luce 1959, Plackett 1975"
 
-    def __call__(self, gap: "Array", answers: Comparisons, **parameters: "Array") -> "Comparison":
+    def __call__(
+        self, gap: "Array", answers: Comparisons, **parameters: "Array"
+    ) -> "Comparison | ListComparison":
         """The distribution of the answers."""
         from relpref.likelihoods.comparison import LogisticComparison
 
-        return LogisticComparison(gap, **self.seen(answers, parameters))
+        return in_lists(LogisticComparison(gap, **self.seen(answers, parameters)), answers)
 
     def predict(
         self, answers: Comparisons, mean: Floats, variance: Floats, **parameters: Floats

@@ -20,7 +20,7 @@ Array: TypeAlias = Any  # of NumPy or of JAX
 
 # sd of the noise of an item: two items' noises together have the sd 1 of a comparison.
 NOISE = float(np.sqrt(0.5))
-_NODES = 128  # of a grid; 0.1 apart where utilities are near each other
+NODES = 128  # of a grid; 0.1 apart where utilities are near each other
 _AT_ONCE = 2**22  # numbers of the grids of pairs of nodes that lie in memory together
 _NOTHING = -1e30  # the logarithm of 0, of which differences are numbers
 
@@ -99,8 +99,8 @@ def log_probability(utility: Array, block: Array, noise: Noise = GAUSSIAN, *, ti
     low, high = (xp.where(there.any(axis=1), end, 0.0) for end in (low, high))
     if xp is not np:  # the integrals do not depend on where their nodes are
         low, high = map(import_module("jax").lax.stop_gradient, (low, high))
-    step = (high - low + sum(noise.reach)) / (_NODES - 1)
-    grid = (low - noise.reach[0])[:, None] + step[:, None] * np.arange(_NODES)
+    step = (high - low + sum(noise.reach)) / (NODES - 1)
+    grid = (low - noise.reach[0])[:, None] + step[:, None] * np.arange(NODES)
     near = xp.where(there, utility, low[:, None])  # what is not there is not looked at, and finite
     log_density, score, log_below, log_above = noise.at(grid[:, None, :] - near[:, :, None])
     last = xp.max(block, axis=1, initial=0)

@@ -330,7 +330,9 @@ _ATTRIBUTES = ("attributes", "attribute_center", "attribute_scale")
 _OF_RANKINGS = ("label", "features", "residual")
 _OF_RELATIONS = ("symmetry", "shift", "observed")
 _EDGES = ("source", "target", "weight")
-_COLUMN = Literal["winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first"]
+_COLUMN = Literal[
+    "winner", "loser", "count", "tie", "strength", "probability", "rater", "shown_first", "list"
+]
 DATA = {
     "entities": str,
     "attribute_names": list[str],

@@ -27,7 +27,7 @@ def questions(
     """Pairs as answers of the data's kind, by a typical rater and with no position where None is given."""
     answers = data.comparisons
     columns: dict[str, Any] = {n: np.zeros(len(first), c.dtype) for n, c in answers.columns.items()}
-    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None}
+    columns |= {"winner": first, "loser": second, "rater": None, "shown_first": None, "list": None}
     if rater is not None:
         columns["rater"] = np.full(len(first), _rater(answers, rater), dtype=np.int32)
     if shown_first is not None:

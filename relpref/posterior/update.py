@@ -117,6 +117,8 @@ class Update:
     def quickly(self) -> Any:
         """One rank-one change for every answer, and a full update where these are too far off."""
         posterior, likelihood, at_mode = self.posterior, self.posterior.likelihood, self.origin.engine.at_mode
+        if self.data.comparisons.list is not None or posterior.data.comparisons.list is not None:
+            return self.fully("keep", False)  # a list's pairs share noise
         self._check_gaps(at_mode)
         moving = RankOne(posterior.belief)
         sites = np.stack([np.atleast_2d(posterior.sites[name]) for name in _SITES])

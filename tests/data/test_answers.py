@@ -180,10 +180,10 @@ def test_choices_and_orderings() -> None:
         ["a", "c", 1, False],
         ["d", "a", 2, True],
     ]
-    data = read(ordered)
+    data = read(ordered, lists="pairs")
     assert data.comparisons.tie is not None and data.comparisons.tie.sum() == 1
-    assert data.notes == (
-        "answers: 4 pairs composed from 2 choices or lists; the pairs of one are treated as independent",
+    assert data.notes[0].startswith(
+        "answers: 4 pairs composed from 2 choices or lists; the pairs of one are treated as independent, so that intervals are too narrow"
     )
     full = orderings(long[long["q"] == 1].fillna(3), list="q", item="what", position="place")
     assert "tie" not in full and len(full) == 3

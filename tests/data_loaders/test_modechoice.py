@@ -39,9 +39,7 @@ def test_shapes_and_labels(choices: ModeChoice) -> None:
     assert choices.traveler["t017:train"] == "t017" and choices.mode["t017:train"] == "train"
     assert choices.travelers.shape == (210, 4)
     data = PreferenceData.from_tables(choices.items, choices.answers, choices.relations)
-    assert data.notes == (
-        "answers: 630 pairs composed from 210 choices or lists; the pairs of one are treated as independent",
-    )
+    assert data.notes == () and data.comparisons.list_sizes == (256, 3, 4, False)
     assert data.num_answers == data.num_comparisons == 630
 
 

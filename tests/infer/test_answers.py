@@ -298,7 +298,8 @@ def test_plain_answers_have_no_raters_or_positions(posterior: Any) -> None:
 def test_info_says_that_answers_are_composed() -> None:
     votes = pd.DataFrame({"poll": [1, 1, 1], "who": LABELS, "won": [0, 1, 0]})
     composed = choices(votes, question="poll", item="who", chosen="won")
-    data = PreferenceData.from_tables(pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS), composed)
+    items = pd.DataFrame({"height": [0.0, 1.0, 3.0]}, index=LABELS)
+    data = PreferenceData.from_tables(items, composed, lists="pairs")
     assert "2 pairs composed from 1 choice or list" in composed_note(data)["answers"]
     assert composed_note(data_of("graded")) == {}
 

@@ -33,7 +33,7 @@ def test_ties_raters_and_positions_in_words(make: Make, read: Callable[[str], An
             "list": [1, 1, 2, 2],
         }
     )
-    data = make().data.with_comparisons(table)
+    data = make().data.with_comparisons(table, lists="pairs")
     values = {
         "tie_margin": 0.5,
         "strength_steps": np.ones(1),

@@ -212,7 +212,9 @@ def test_pairs_of_a_choice_are_not_scored(make: Make, prose: Callable[..., str])
         [(row, name, name == "a") for row in range(10) for name in "abcdefgh"],
         columns=["no", "name", "taken"],
     )
-    data = make().data.with_comparisons(choices(asked, question="no", item="name", chosen="taken"))
+    data = make().data.with_comparisons(
+        choices(asked, question="no", item="name", chosen="taken"), lists="pairs"
+    )
     info = {**make().info, **composed_note(data)}
     perfect = held_out([[0.8, 0, 0.2]] * 70, [0] * 70)
     text = prose(make(data, info=info), leave_one_out=perfect)

@@ -87,6 +87,11 @@ class LargeProblem:
         """Estimate the scales of graphs that have none yet."""
         data = preference_data(args, kwargs)
         assert data is not None  # or it would not be large
+        if data.comparisons.list is not None:
+            raise UnsupportedProgramError(
+                "the answers have lists, whose pairs share noise, and fits without a matrix of all items have no place for that; read the "
+                "answers with lists='pairs', or fit with structure='dense'"
+            )
         touched(data)  # refuses data without answers
         scaled = {name: with_scale(graph) for name, graph in data.relations.items()}
         errors = {name: error for name, (_, error) in scaled.items() if error is not None}
