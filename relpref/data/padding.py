@@ -15,10 +15,8 @@ from relpref.data.arrays import read_only
 from relpref.data.comparisons import Comparisons
 from relpref.data.preference import PreferenceData
 
-# A power of two from the first on; above twice the step a multiple of it, and of a part of an octave where that is more. Matrices grow
-# with the square of the items: above 500, there are at most an eighth too many of them. Answers are cheap, and every pair of two round
-# numbers is a shape of its own: so these are fewer.
-_LEAST = 16
+# Multiples of the step, and of a part of an octave where that is more. Matrices grow with the square of the items: above 500, there
+# are at most an eighth too many of them. Answers are cheap, and every pair of two round numbers is a shape of its own: so these are fewer.
 _STEP_OF_ITEMS, _PARTS_OF_ITEMS = 64, 8
 _STEP_OF_ANSWERS, _PARTS_OF_ANSWERS = 256, 2
 # A reported 0 would have an infinite probit, and a strength of 0 is a tie, which may be impossible.
@@ -57,11 +55,8 @@ def room_for(rows: int) -> int:
 
 
 def _round(number: int, step: int, parts: int) -> int:
-    octave = max(_LEAST, 1 << max(number - 1, 0).bit_length())
-    if octave <= 2 * step:
-        return octave
-    step = max(step, octave // (2 * parts))
-    return -(-number // step) * step
+    step = max(step, (1 << max(number - 1, 0).bit_length()) // (2 * parts))
+    return max(-(-number // step), 1) * step
 
 
 def padded_answers(answers: Comparisons) -> Comparisons:

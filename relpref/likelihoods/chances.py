@@ -1,6 +1,6 @@
 """Probabilities of the next answer, in closed form, of NumPy's arrays without JAX."""
 
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,13 @@ def graded_chances(
     lapse: Any = None,
     margin: Any = 0.0,
     strengths: int = 1,
+    normal: Callable[[Any], Any] = ndtr,
 ) -> dict[str, Any]:
     """Where the gap is N(mean, variance) and seen with Gaussian noise: the ``probability`` that an answer favors the first, and of a ``tie``.
 
-    Arrays may be NumPy's or JAX's. ``margin`` is the smallest of the ``strengths`` thresholds; 0 means that there are no ties. The
-    others are as in `relpref.likelihoods.GradedComparison`.
+    ``margin`` is the smallest of the ``strengths`` thresholds; 0 means that there are no ties. ``normal`` is Φ; of JAX where the arrays
+    are JAX's. The others are as in `relpref.likelihoods.GradedComparison`.
     """
-    normal = ndtr if isinstance(mean, np.ndarray) else import_module("jax.scipy.special").ndtr
     total = (scale * scale + variance) ** 0.5
     favoured, not_beaten = (normal((shift + mean + side * margin) / total) for side in (-1, 1))
     tie = not_beaten - favoured

@@ -249,7 +249,7 @@ class GradedComparison(Comparison):
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next answer: ``probability`` that it favors the first, by whatever strength, and of a ``tie``."""
         return graded_chances(
-            mean, variance, self.scale, self.shift, self.lapse, self.thresholds[0], self.strengths
+            mean, variance, self.scale, self.shift, self.lapse, self.thresholds[0], self.strengths, ndtr
         )
 
 
@@ -317,7 +317,7 @@ class SoftComparison(Comparison):
 
     def predict(self, mean: Array, variance: Array) -> dict[str, Array]:
         """Of the next report: ``probability``, its expectation E[Φ(gap + shift + scale·ε)]."""
-        chances = graded_chances(mean, 1 + variance, self.scale, self.shift)
+        chances = graded_chances(mean, 1 + variance, self.scale, self.shift, normal=ndtr)
         return {"probability": chances["probability"]}
 
 

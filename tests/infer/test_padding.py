@@ -20,6 +20,7 @@ from relpref.infer.evidence import evaluate, expectation_propagation
 from relpref.infer.program import Program
 from relpref.infer.sites import Sites
 from relpref.kernels import Precomputed, SquaredExponential
+from relpref.lazy_jit import clear
 from relpref.likelihoods import ProbitComparison
 from relpref.models import preference_gp, xpgp
 
@@ -156,6 +157,7 @@ def test_another_size_traces_nothing(engine: Any, listening: Callable[..., list[
     def fit(n: int, m: int) -> Any:
         return engine.run(0, make(n, m, n), progress_bar=False).ranking()
 
+    clear()
     assert "_slope" in listening(lambda: fit(33, 70))
     again = type(engine)(partial(xpgp, **getattr(engine.program, "keywords", {})))  # another object
     assert listening(lambda: again.run(0, make(50, 100, 1), progress_bar=False).ranking()) == []

@@ -244,7 +244,7 @@ def test_sizes_in_one_bucket_have_one_shape() -> None:
     ]
     calls = [Call.split(xpgp, (padded(data),), {})[0] for data in same]
     assert all(call == calls[0] and hash(call) == hash(calls[0]) for call in calls)
-    other = Call.split(xpgp, (padded(make(33, 0)),), {})[0]
+    other = Call.split(xpgp, (padded(make(65, 0)),), {})[0]
     assert other != calls[0]
     linked = [make(n, n, relations=KINDS) for n in (17, 30)]
     first, second = (Call.split(xpgp, (padded(data),), {})[0] for data in linked)
@@ -253,19 +253,19 @@ def test_sizes_in_one_bucket_have_one_shape() -> None:
 
 def test_ladders() -> None:
     assert [room_for_items(n) for n in (1, 16, 17, 100, 129, 193, 500, 513, 1025, 4000)] == [
-        16, 16, 32, 128, 192, 256, 512, 576, 1152, 4096
+        64, 64, 64, 128, 192, 256, 512, 576, 1152, 4096
     ]  # fmt: skip
     sizes = np.arange(500, 5000)
     waste = np.array([room_for_items(int(n)) for n in sizes]) / sizes - 1
     assert waste.min() == 0 and waste.max() < 0.15
     rows = [room_for(m) for m in range(10_000)]
-    assert rows == sorted(rows) and len(set(rows)) < 20
+    assert rows == sorted(rows) and rows[0] == 256 and len(set(rows)) < 20
 
 
 def test_what_fills_up_is_neutral_and_data_stays_as_it_is() -> None:
     data = make(10, columns=("rater",))
     filled = padded(data)
-    assert len(filled.labels) == filled.attributes.shape[0] == filled.relations["near"].num_nodes == 16
+    assert len(filled.labels) == filled.attributes.shape[0] == filled.relations["near"].num_nodes == 64
     assert np.all(filled.comparisons.count[data.num_comparisons :] == 0)
     assert filled.relations["near"].degree[10:].sum() == 0
     assert filled.relations["near"].completeness == data.relations["near"].completeness
