@@ -57,8 +57,10 @@ MAX_FORECAST_ANSWERS = 50  # one by one; what comes after is read off a curve th
 MAX_QUICK_ANSWERS = (
     25  # more are learnt at once, by a full update: equal ones are one row, and as many quick changes
 )
+MAX_QUICK_ERROR_OF_ASKING = 0.25  # posterior sds: beyond, the next question waits for a full update, which takes a second for 300 items
 MAX_INTERVALS = 100  # in a ranking of more items than a matrix has room for: each takes a solve
 MAX_NAME_LENGTH = 80  # of a rater, in characters: what fits a line
+MAX_PROMPT_LENGTH = 200  # of a page's title and question, in characters
 MAX_REQUEST_BYTES = 64 * 1024  # a form has a few hundred
 
 # infer: mixtures over hyperparameters

@@ -1,6 +1,5 @@
 """What a person is shown of an item."""
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -202,6 +201,7 @@ class View(NamedTuple):
     most: int = TOP
     start: int = 0
     find: str = ""
+    whose: str = "all"  # or "own", that of the rater
 
 
 def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
@@ -223,7 +223,6 @@ def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
     scale = 100 / (high - low) if high > low else 0.0
     rows = [
         {
-            "key": hashlib.blake2s(repr(labels[at]).encode("utf-8", "replace"), digest_size=8).hexdigest(),
             "rank": at + 1,
             "name": name(labels[at]),
             "mean": _signed(mean[at]),
@@ -244,8 +243,8 @@ def standings(ranking: pd.DataFrame, view: View) -> dict[str, Any]:
         "zero": round(-scale * low, 2),
         "previous": view._replace(start=max(before, 0)) if view.start > 0 else None,
         "following": view._replace(start=after) if view.most > TOP and after < len(which) else None,
-        "top": View(),
-        "all": View(PAGE),
+        "top": view._replace(most=TOP, start=0, find=""),
+        "all": view._replace(most=PAGE, start=0, find=""),
     }
 
 

@@ -13,10 +13,11 @@ from typing import Any, cast
 
 import pandas as pd
 
-from relpref.ask.store import AnswerStore, Changes, write_answers
+from relpref.ask.store import AnswerStore, Changes
+from relpref.ask.tables import write_answers
 from relpref.errors import DataError, InferenceError, StorageError, UnsupportedProgramError
 from relpref.files import file_digest, replaced
-from relpref.limits import MAX_QUICK_ANSWERS
+from relpref.limits import MAX_QUICK_ANSWERS, MAX_QUICK_ERROR_OF_ASKING
 from relpref.posterior.base import Posterior
 from relpref.posterior.utility import UtilityPosterior
 from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, read_record, record_text
@@ -25,7 +26,7 @@ from relpref.runs import ANSWERS, POSTERIOR, RECORD, Run, read_record, record_te
 def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False) -> UtilityPosterior:
     """The posterior after changes of the answers; ``quick``: by rank-one changes, where there are few and the posterior allows it.
 
-    Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
+    Somebody waits for quick changes, and a full update follows in the background. Quick changes depend a little on their order, so they are made one by one, as in a process that saw them come.
     """
     steps = changes.steps
     if quick and steps["count"].sum() <= MAX_QUICK_ANSWERS:
@@ -34,7 +35,7 @@ def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False
             for row, change in enumerate(steps["change"]):
                 table = _for_model(steps.iloc[[row]], updated)
                 more, fewer = (table, None) if change > 0 else (None, table)
-                updated = updated.update(more, withdraw=fewer, quick=True)
+                updated = updated.update(more, withdraw=fewer, quick=MAX_QUICK_ERROR_OF_ASKING)
             return updated
         except (UnsupportedProgramError, InferenceError):  # a mixture, or rounding: then in full
             pass
@@ -42,6 +43,12 @@ def learnt(posterior: UtilityPosterior, changes: Changes, *, quick: bool = False
     if added is None and withdrawn is None:
         return posterior
     return posterior.update(added, withdraw=withdrawn, hyperparameters="schedule")
+
+
+def without_others(posterior: UtilityPosterior, changes: Changes, rater: str) -> UtilityPosterior:
+    """The posterior by the answers of one rater alone, of all that stand; the hyperparameters stay."""
+    others = _for_model(changes.added[changes.added["rater"] != rater], posterior)
+    return posterior if others is None else posterior.update(withdraw=others)
 
 
 def _for_model(table: pd.DataFrame, posterior: UtilityPosterior) -> pd.DataFrame | None:

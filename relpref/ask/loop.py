@@ -11,18 +11,30 @@ import numpy as np
 import pandas as pd
 
 from relpref.ask.items import Item, item, read_items
-from relpref.ask.learning import askable, check_known, known_version, learnt, publish
-from relpref.ask.store import AnswerStore, Question, export_answers, import_answers, rater_name
-from relpref.data.arrays import counted
+from relpref.ask.learning import askable, check_known, known_version, learnt, publish, without_others
+from relpref.ask.store import AnswerStore, Question, rater_name
+from relpref.ask.tables import answers_table, export_answers, import_answers
+from relpref.data.arrays import counted, shown
 from relpref.errors import DataError, RelprefError, renamed_keywords
 from relpref.explore.choose import Limits, next_pairs, score_of
 from relpref.explore.scores import DEFAULT
-from relpref.explore.stopping import GOAL, ExpectedGain, check_goal, check_top, expected_gain, why
+from relpref.explore.stopping import GOAL, ExpectedGain, check_goal, check_top, expected_gain, rounded, why
 from relpref.infer import UtilityPosterior
-from relpref.limits import MAX_INTERVALS
+from relpref.limits import MAX_INTERVALS, MAX_PROMPT_LENGTH
 from relpref.runs import ANSWERS, Run, load_run
 
+PROMPT = "Which of the two do you prefer?"
 _OLD = 5  # answers and skips after which it is said how old an outlook is
+
+
+def _line(name: str, text: str) -> str:
+    """What can stand above the questions: one line of text that can be seen."""
+    line = " ".join(text.split())
+    if not (line.isprintable() and 0 < len(line) <= MAX_PROMPT_LENGTH):
+        raise DataError(
+            f"{name} is {shown(text)}; give 1 to {MAX_PROMPT_LENGTH} characters, all of which can be seen"
+        )
+    return line
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,14 @@ class Progress:
         return self.worth is not None and self.since <= _OLD and self.worth.enough()
 
     @property
+    def remaining(self) -> int | None:
+        """About how many more answers reach the goal, to one digit and a half; None where nobody can say or they will not."""
+        if self.worth is None or self.worth.missing is None:
+            return None
+        missing = self.worth.missing - self.since
+        return rounded(missing) if missing > 0 else 0
+
+    @property
     def outlook(self) -> str:
         """Whether enough is known and how many answers are missing; of an old estimate when it was found, and no advice."""
         if self.worth is None:
@@ -87,6 +107,8 @@ class Loop:
 
     Attributes
     ----------
+    title, prompt : str
+        What is asked about, and the question; see `open`.
     posterior : UtilityPosterior
     version : int
         Of the answers that the posterior knows.
@@ -111,6 +133,9 @@ class Loop:
         self.posterior, self.version = posterior, version
         self._goal: dict[str, Any] = {"goal": check_goal(goal), "top": top}
         self.folder = None if run is None else run.folder
+        words = store.words()
+        self.title = words.get("title", "Questions" if run is None else run.folder.absolute().name)
+        self.prompt = words.get("prompt", PROMPT)
         self._record: Mapping[str, Any] = {} if run is None else run.metadata
         self.score = score_of(DEFAULT if score is None else score)
         Limits(**limits)  # refuses what cannot be meant
@@ -121,6 +146,7 @@ class Loop:
         self._unlearnt: list[tuple[Any, Any]] = []  # pairs that were answered after `version`
         self._worth: tuple[ExpectedGain, int] | None = None  # and the version that it was found for
         self._ranked: tuple[UtilityPosterior, float, pd.DataFrame] | None = None
+        self._own: dict[str, tuple[int, pd.DataFrame]] = {}  # of a rater: the version, and the ranking
         self._images, self._items = store.items()
         self._lock = threading.RLock()  # the store and the posterior, for the length of one step
         self._refining = threading.Lock()
@@ -132,6 +158,8 @@ class Loop:
         folder: str | os.PathLike[str],
         *,
         show: str | os.PathLike[str] | None = None,
+        title: str | None = None,
+        prompt: str | None = None,
         **options: Any,
     ) -> "Loop":
         """Go on with a run where its answers ended.
@@ -143,6 +171,9 @@ class Loop:
         show : path, optional
             Table of what is shown of the items; kept in the store. The first column is the label; ``text``, ``image`` (a file,
             relative to the table's folder) and ``link`` are known by name, every other column is shown as an attribute.
+        title, prompt : str, optional
+            What stands above the questions, and the question that each of them is, such as "Which would you rather drink?"; kept in the
+            store. By default the name of the folder, and "Which of the two do you prefer?".
         **options
             See `Loop`.
 
@@ -169,6 +200,9 @@ class Loop:
             version = known_version(run, store)
             if show is not None:
                 store.keep_items(*read_items(show, data.labels))
+            words = {"title": title, "prompt": prompt}
+            if given := {name: _line(name, text) for name, text in words.items() if text is not None}:
+                store.keep_words(**given)
             loop = cls(store, posterior, version, run=run, **options)
             loop._follow()
         except BaseException:
@@ -193,20 +227,24 @@ class Loop:
         return self._ties and "tie" in getattr(self.posterior.likelihood, "columns", ())
 
     def question(self, rater: str) -> Question | None:
-        """The rater's open question, or a new one; None if there is nothing left to ask.
+        """The rater's oldest open question, or a new one; None if there is nothing left to ask.
 
         It is stored before it is returned, so that it is the same until it is answered or skipped, also after a restart.
         """
+        return next(iter(self.questions(rater)), None)
+
+    def questions(self, rater: str, number: int = 1) -> list[Question]:
+        """The rater's open questions; where there is none, so many new ones at most, each chosen as if those before it had been answered."""
         rater = rater_name(rater)
         with self._lock:
             self._follow()
-            question = self._store.question(rater)
-            while question is None:
-                chosen = self._chosen(rater)
-                if chosen is None:
-                    return None
-                question = self._store.ask(rater, *chosen[:3], self.version, shared=chosen[3])
-            return question
+            while not (open_ := self._store.questions(rater)):
+                chosen, shared = self._chosen(rater, number)
+                if not chosen:
+                    break
+                for beside, pair in enumerate(chosen):
+                    self._store.ask(rater, *pair, self.version, shared=shared, beside=beside)
+            return open_
 
     def answer(self, question_id: str, outcome: str, rater: str) -> None:
         """Answer an open question: on the disk when this returns, and the posterior has learnt from it.
@@ -281,6 +319,31 @@ class Loop:
             self._ranked = posterior, interval, posterior.ranking(interval, ranks=False, top=MAX_INTERVALS)
         return self._ranked[2]
 
+    def own_ranking(self, rater: str, interval: float = 0.9) -> pd.DataFrame | None:
+        """The ranking by the answers of one rater alone, at the hyperparameters of all; None where there are none, or it cannot be found.
+
+        That takes as long as a full update, where there are answers of others.
+        """
+        rater = rater_name(rater)
+        with self._lock:
+            self._follow()
+            posterior, version, changes = self.posterior, self.version, self._store.changes()
+        if changes.version != version or not (changes.added["rater"] == rater).any():
+            return None
+        if rater not in self._own or self._own[rater][0] != version:
+            try:
+                own = without_others(posterior, changes, rater)
+            except RelprefError:
+                return None
+            ranking = own.ranking(interval, ranks=False, top=MAX_INTERVALS)
+            self._own[rater] = version, ranking
+        return self._own[rater][1]
+
+    def own_answers(self, rater: str) -> pd.DataFrame:
+        """The answers of one rater, as a table that ``relpref fit`` reads."""
+        with self._lock:
+            return answers_table(self._store, self.posterior.data, rater_name(rater))
+
     def progress(self, rater: str) -> Progress:
         """How far a rater, and all of them, have come."""
         with self._lock:
@@ -330,8 +393,8 @@ class Loop:
         """What is shown of an item."""
         return item(label, self.posterior.data, self._images, self._items)
 
-    def _chosen(self, rater: str) -> tuple[Any, Any, Any, bool] | None:
-        """The next question: its pair, which of them is on the left, and whether others have it open."""
+    def _chosen(self, rater: str, number: int) -> tuple[list[tuple[Any, Any, Any]], bool]:
+        """The next questions, each its pair and which of them is on the left, and whether others have them open."""
         skipped, others = self._store.avoided(rater)
         skipped += self._unlearnt
         # The same store, seed and posterior give the same question.
@@ -339,14 +402,11 @@ class Loop:
         key = int(rng.integers(2**31))
         options = {"score": self.score, "rng_key": key, **self._limits}
         options["rater"] = rater if rater in self.posterior.data.comparisons.raters else None
-        for avoid, shared in ((skipped + others, False), (skipped, True)):
-            table = next_pairs(self.posterior, avoid=avoid, **options)
-            if len(table):
-                first, second = table["first"].iloc[0], table["second"].iloc[0]
-                return first, second, first if rng.random() < 0.5 else second, shared
-            if not others:
-                break
-        return None
+        pairs, shared = next_pairs(self.posterior, number, avoid=skipped + others, **options), False
+        if pairs.empty and others:
+            pairs, shared = next_pairs(self.posterior, number, avoid=skipped, **options), True
+        ends = zip(pairs["first"], pairs["second"], strict=True)
+        return [(*pair, pair[0] if rng.random() < 0.5 else pair[1]) for pair in ends], shared
 
     @contextmanager
     def _step(self) -> Iterator[None]:
@@ -360,9 +420,9 @@ class Loop:
 
         If that fails, the posterior stays as it is, and asking goes on: the answers are on the disk, and the next ones may mend it.
         """
-        changes = self._store.changes(self.version)
-        if changes.version in (self.version, self._tried):
+        if self._store.version in (self.version, self._tried):
             return
+        changes = self._store.changes(self.version)
         self._tried = changes.version
         try:
             self.posterior = learnt(self.posterior, changes, quick=True)

@@ -90,3 +90,9 @@ CREATE TRIGGER events_are_final BEFORE UPDATE ON event WHEN old.checksum IS NOT 
 BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
 
 INSERT INTO about (name, value) VALUES ('rows', '');
+
+-- Schema 4: several questions may be open for a rater at once
+
+DROP INDEX one_open_question;
+
+CREATE INDEX open_question ON question (rater) WHERE open = 1;

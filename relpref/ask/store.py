@@ -4,7 +4,6 @@ What happened is a list of events, numbered from 1, that only grows: answers, sk
 one is the *version* of the answers. A question is stored before anybody sees it and open until it is answered or skipped.
 """
 
-import hashlib
 import json
 import os
 import secrets
@@ -33,13 +32,10 @@ from relpref.ask.schema import (
     transaction,
     verify,
 )
-from relpref.data import PreferenceData
-from relpref.data.arrays import listed, shown
-from relpref.data.comparisons import read_comparisons
-from relpref.data.labels import LabelIndex, is_missing, label_column
-from relpref.data.tables import read_table
+from relpref.data.arrays import shown
+from relpref.data.labels import is_missing, label_column
 from relpref.errors import DataError, StorageError
-from relpref.files import flush, replaced
+from relpref.files import flush
 from relpref.limits import MAX_NAME_LENGTH
 from relpref.posterior.codec import decode_label, encode_label
 from relpref.posterior.tables import objects
@@ -281,24 +277,32 @@ class AnswerStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def question(self, rater: str) -> Question | None:
-        """The open question of a rater."""
-        query = "SELECT id, first, second, left FROM question WHERE rater = ? AND open"
-        rows = self._rows(query, text(rater))
-        return self._question(rater, *rows[0]) if rows else None
+    def questions(self, rater: str) -> list[Question]:
+        """The open questions of a rater, the oldest first."""
+        query = "SELECT id, first, second, left FROM question WHERE rater = ? AND open ORDER BY rowid"
+        return [self._question(rater, *row) for row in self._rows(query, text(rater))]
 
     def ask(
-        self, rater: str, first: Any, second: Any, left: Any, version: int, *, shared: bool = False
+        self,
+        rater: str,
+        first: Any,
+        second: Any,
+        left: Any,
+        version: int,
+        *,
+        shared: bool = False,
+        beside: int = 0,
     ) -> Question | None:
         """Open a question, chosen by a posterior that knew the answers up to a version.
 
-        Returns the one that is open for the rater already, if there is one; None if the pair is open for another rater and not ``shared``.
+        Returns the oldest that is open for the rater, if more than ``beside`` are; None if the pair is open for another rater and not
+        ``shared``.
         """
         ends = self._position[first], self._position[second]
         with self._writing():
-            question = self.question(rater)
-            if question is not None:
-                return question
+            questions = self.questions(rater)
+            if len(questions) > beside:
+                return questions[0]
             if not shared and tuple(sorted(ends)) in self._open_for_others(rater):
                 return None
             return self._ask(rater, *ends, self._position[left], version)
@@ -326,7 +330,7 @@ class AnswerStore:
             return _insert(connection, kind="skip", rater=text(rater), question=question)
 
     def undo(self, rater: str, version: int) -> Question | None:
-        """Withdraw a rater's last answer or skip, and ask its question again in place of the open one; None if there is nothing to withdraw."""
+        """Withdraw a rater's last answer or skip, and ask its question again in place of those that are open; None if there is nothing to withdraw."""
         with self._writing() as connection:
             rows = self._rows(
                 f"""SELECT event.version, first, second, left FROM event JOIN question ON event.question = question.id
@@ -421,6 +425,17 @@ class AnswerStore:
         """Remember a file that was written from these answers."""
         with self._writing() as connection:
             _keep_file(connection, sha256, name, "exported")
+
+    def words(self) -> dict[str, str]:
+        """The ``title`` and the ``prompt`` that `keep_words` was given."""
+        return dict(self._rows("SELECT name, value FROM about WHERE name IN ('title', 'prompt')"))
+
+    def keep_words(self, **words: str) -> None:
+        """Remember what is written above the questions."""
+        with self._writing() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(words.items())
+            )
 
     def items(self) -> tuple[str, dict[Any, Any]]:
         """What is shown of the items: the folder of the images, and by label what `keep_items` was given."""
@@ -555,71 +570,3 @@ def _inode(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-UNKNOWN = "unknown"  # who gave an answer of which nobody noted it, in a table where others are noted
-
-
-def answers_table(store: AnswerStore, data: PreferenceData) -> pd.DataFrame:
-    """The answers that stand, in the columns that they need; equal ones in one row with their count."""
-    table = store.changes().added
-    if table.empty:
-        return table[["winner", "loser", "count"]]
-    named = [
-        name for name in ("strength", "probability", "rater", "shown_first") if table[name].notna().any()
-    ]
-    named += ["tie"] if table["tie"].any() else []
-    if "rater" in named:
-        table["rater"] = table["rater"].where(table["rater"].notna(), UNKNOWN)
-    kept = table[["winner", "loser", "count", *named]]
-    if "probability" in named:
-        kept = kept.rename(columns={"winner": "first", "loser": "second"})
-    return data.with_comparisons(kept).comparisons.table(data.labels)
-
-
-def export_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
-    """Write the answers that stand; returns how many. Raises as `write_answers`."""
-    table = answers_table(store, data)
-    store.exported(write_answers(table, path), Path(path).name)
-    return int(table["count"].sum())
-
-
-def write_answers(table: pd.DataFrame, path: str | os.PathLike[str]) -> str:
-    """Write a table of answers into a file that ends in ``.csv``, whole or not at all; returns its SHA-256."""
-    file = Path(path)
-    if file.suffix.lower() != ".csv":
-        raise DataError(f"{file}: answers are written as a table in a file that ends in .csv; rename it")
-    content = table.to_csv(index=False, lineterminator="\n").encode()
-    with replaced(file) as part:
-        part.write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
-
-
-def import_answers(store: AnswerStore, data: PreferenceData, path: str | os.PathLike[str]) -> int:
-    """Add the answers of a table, all or none; returns how many.
-
-    Columns that the answers of the run have are needed; labels of a CSV file are known by how they are printed.
-
-    Raises
-    ------
-    DataError
-        If the table cannot be used, lacks a column that the run needs, or its answers are here already.
-    """
-    file = Path(path)
-    table = read_table(file)
-    printed = tuple(map(str, data.labels))
-    alike = len(set(printed)) < len(printed)  # then they are known by what they are
-    labels = printed if table.text and not alike else data.labels
-    read, _ = read_comparisons(table, LabelIndex(labels, lambda row: f"items, row {row}"))
-    known = data.comparisons.columns
-    for column in ("strength", "probability", "rater"):
-        if (column in known) == (column in read.columns) or (column == "rater" and column in read.columns):
-            continue
-        verb = "has no" if column in known else "has a"
-        raise DataError(
-            f"{file}: the table {verb} column {column!r}, unlike the answers that the run was fitted on ({listed(known)}); give tables of "
-            "the same kind, or fit all of them anew"
-        )
-    answers = read.table(data.labels)
-    store.add(answers, hashlib.sha256(file.read_bytes()).hexdigest(), file.name)
-    return int(answers["count"].sum())

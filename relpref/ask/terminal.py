@@ -155,6 +155,8 @@ def headline(rater: str, progress: Progress) -> str:
         counts += f", {progress.skips} skipped"
     if progress.everyone > progress.answers:
         counts += f", {progress.everyone} by all"
+    if progress.remaining:
+        counts += f", about {progress.remaining} more to the goal"
     return f"Question {progress.answers + progress.skips + 1} for {short(rater, _MOST_NAME)}: {counts}"
 
 
@@ -324,6 +326,7 @@ class Session:
             lines += wrapped(f"Nothing is left to ask. {self._loop.nothing_left(self._rater)}", columns)
         lines.append("")
         if question:
+            lines += [*wrapped(self._loop.prompt, columns), ""]
             right = question.second if question.left == question.first else question.first
             lines += [*two_items(self._loop.item(question.left), self._loop.item(right), columns), ""]
         lines += self._help(question)

@@ -28,8 +28,9 @@ def run(chosen: argparse.Namespace) -> None:
     """Ask, or move answers to and from a table."""
     if chosen.web and chosen.answers is not None:
         raise DataError("--answers ends a session in the terminal; leave it out with --web")
-    if chosen.port and not chosen.web:
-        raise DataError("--port is that of the page; add --web, or leave it out")
+    for option, default in (("port", 0), ("per_page", 1)):
+        if getattr(chosen, option) != default and not chosen.web:
+            raise DataError(f"--{option.replace('_', '-')} is for the page; add --web, or leave it out")
     if chosen.rater is not None:
         chosen.rater = rater_name(chosen.rater)
     store = Path(chosen.run) / ANSWERS
@@ -64,7 +65,7 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
         elif serve is not None:
             late = f"interrupted; every answer is kept in {store}{_LATER}"
             leave = (lambda: _leave(late)) if chosen.program else None
-            serve(loop, port=chosen.port, rater=chosen.rater, leave=leave)
+            serve(loop, port=chosen.port, rater=chosen.rater, per_page=chosen.per_page, leave=leave)
         else:
             _terminal(loop, chosen)
 
@@ -75,8 +76,8 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
     if chosen.items is not None:
         posterior: Any = load_run(chosen.run).posterior
         items = labels(posterior.data.labels, next(csv.reader([chosen.items])))
-    same = ("score", "seed", "goal", "top", "show", "most_appearances", "hardest", "repeats")
-    options: dict[str, Any] = {name: getattr(chosen, name) for name in same}
+    same = ("score", "seed", "goal", "top", "show", "title", "most_appearances", "hardest", "repeats")
+    options: dict[str, Any] = {name: getattr(chosen, name) for name in same} | {"prompt": chosen.question}
     from relpref.ask import Loop
 
     return Loop.open(chosen.run, ties=not chosen.no_ties, items=items, **options)

@@ -273,6 +273,8 @@ _ASK = {
     "--rater NAME": "who answers (default: me; on the page, who says so there)",
     "--score NAME": "how questions are chosen, see docs/scores.md",
     "--answers N": "stop after N answers",
+    "--title TEXT": "what stands above the questions; kept for later",
+    "--question TEXT": "what is asked, such as 'Which would you rather drink?'; kept for later",
     "--show FILE": "what is shown: the label, then text, image, link and any other columns; kept for later",
     "--items A,B,...": "ask about these only; a label with a comma in quotation marks",
     "--most-appearances N": "do not ask about an item that was in N answers",
@@ -292,6 +294,7 @@ _ASK = {
         ),
     },
     "--port N": _with("of the page (default: a free one)", type=whole(), default=0),
+    "--per-page N": _with("questions on the page at once", default=1),
 }
 
 _CONDITIONAL_FIT = {

@@ -85,7 +85,7 @@ class ExpectedGain:
             return f"{now}; {after} More answers will not reach {goal}."
         if self.missing is None:
             return f"{now}; {after}"
-        return f"{now}; {after} About {_rounded(self.missing)} more would reach {goal}."
+        return f"{now}; {after} About {rounded(self.missing)} more would reach {goal}."
 
 
 @renamed_keywords(key="rng_key", entities="items")
@@ -177,7 +177,7 @@ def _outlook(end: float, asked: int, goal: float, soon: int, left: int) -> tuple
     return int(np.ceil(missing)), False
 
 
-def _rounded(number: int) -> int:
+def rounded(number: int) -> int:
     """To about one digit and a half."""
     step = next(
         size for most, size in ((10, 1), (50, 5), (200, 10), (1000, 50), (np.inf, 100)) if number < most

@@ -35,7 +35,7 @@ Hyperparameters = Literal["keep", "refit", "schedule"]
 
 GUESSED = "guessed"  # of ``info``: hyperparameters that were never fitted
 _SITES = ("precision", "shift")
-_MAX_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
+MAX_QUICK_ERROR = 0.05  # posterior sds: beyond, quick changes are replaced by a full update
 _CHECKED = 4  # heaviest components of a mixture, whose error is estimated
 _SAME_SITE = 1e-2  # relative difference of sites that are one but for the tolerance they were found with
 _ROWS = 24  # whose change of precision is followed into the variances
@@ -114,8 +114,8 @@ class Update:
             return refitted()
         return replace(again, origin=origin, info={**again.info, **told})
 
-    def quickly(self) -> Any:
-        """One rank-one change for every answer, and a full update where these are too far off."""
+    def quickly(self, max_error: float) -> Any:
+        """One rank-one change for every answer, and a full update where these are off by more than ``max_error`` posterior sds."""
         posterior, likelihood, at_mode = self.posterior, self.posterior.likelihood, self.origin.engine.at_mode
         if self.data.comparisons.list is not None or posterior.data.comparisons.list is not None:
             return self.fully("keep", False)  # a list's pairs share noise
@@ -155,7 +155,7 @@ class Update:
                 )
                 for at in np.argsort(-belief.weights)[:_CHECKED]
             )
-            if error > _MAX_ERROR:
+            if error > max_error:
                 return self.fully("keep", False)
         info = {
             **posterior.info,

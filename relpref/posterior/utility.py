@@ -255,7 +255,7 @@ class UtilityPosterior(Posterior):
         answers: Any = None,
         *,
         withdraw: Any = None,
-        quick: bool = False,
+        quick: bool | float = False,
         hyperparameters: Literal["keep", "refit", "schedule"] = "keep",
         progress_bar: bool = False,
     ) -> "UtilityPosterior":
@@ -268,10 +268,10 @@ class UtilityPosterior(Posterior):
             prior's median until hyperparameters are fitted again.
         withdraw : DataFrame or list of (winner, loser), optional
             Answers that are taken back, as they were given.
-        quick : bool
+        quick : bool or float
             One rank-one change of mean and covariance for each answer, O(n²), from a site that matches its moments once: near the full
             result, in milliseconds. How near is estimated by one sweep: ``info["quick_error"]``, the largest move of a mean in posterior sds
-            or relative change of an sd; beyond 0.05 a full update is made instead. ``info["quick_answers"]`` counts quick ones; `explain`
+            or relative change of an sd; beyond 0.05, or the number given, a full update is made instead. ``info["quick_answers"]`` counts quick ones; `explain`
             and the log evidence wait for the next full update, which needs no argument. Of too many items for a matrix each is a product
             with their covariance, and `save` waits, too.
         hyperparameters : {"keep", "refit", "schedule"}
@@ -296,10 +296,12 @@ class UtilityPosterior(Posterior):
             raise DataError(
                 f"hyperparameters is {hyperparameters!r}; quick=True keeps them: leave one of the two out"
             )
-        from relpref.posterior.update import Update
+        from relpref.posterior.update import MAX_QUICK_ERROR, Update
 
         update = Update(self, answers, withdraw)
-        return update.quickly() if quick else update.fully(hyperparameters, progress_bar)
+        if not quick:
+            return update.fully(hyperparameters, progress_bar)
+        return update.quickly(MAX_QUICK_ERROR if quick is True else quick)
 
     def _known_origin(self, what: str) -> Origin:
         if self.origin is None or not self.origin.engine:

@@ -46,14 +46,15 @@ class FakeLoop:
     items: list[Item]
     limit: int | None = None
     ties: bool = True
-    folder: Path | None = None
     fails: Exception | None = None
     worth: Any = None
     since: int = 0
     trouble: str = ""
+    title: str = "Drinks"
+    prompt: str = "Which would you rather drink?"
     refined: int = 0
     events: list[tuple[str, Question, str]] = field(default_factory=list)
-    open: dict[str, Question] = field(default_factory=dict)
+    open: dict[str, list[Question]] = field(default_factory=dict)
     lock: Any = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -69,26 +70,31 @@ class FakeLoop:
     def _ask(self, first: Any, second: Any, rater: str) -> Question:
         self.asked += 1
         left = first if self.asked % 2 else second
-        self.open[rater] = Question(f"q{self.asked}", first, second, left, rater)
-        return self.open[rater]
+        question = Question(f"q{self.asked}", first, second, left, rater)
+        self.open.setdefault(rater, []).append(question)
+        return question
 
     def question(self, rater: str) -> Question | None:
+        return next(iter(self.questions(rater)), None)
+
+    def questions(self, rater: str, number: int = 1) -> list[Question]:
         with self.lock:
-            if rater in self.open:
-                return self.open[rater]
+            if self.open.get(rater):
+                return list(self.open[rater])
             self._fail()
             used = {(q.first, q.second) for kind, q, who in self.events if kind != "skip" or who == rater}
-            used |= {(q.first, q.second) for q in self.open.values()}
+            used |= {(q.first, q.second) for some in self.open.values() for q in some}
             left = [pair for pair in self.pairs if pair not in used]
-            return self._ask(*left[0], rater) if left else None
+            return [self._ask(*pair, rater) for pair in left[:number]]
 
     def _close(self, question: str, kind: str, rater: str) -> None:
         with self.lock:
-            current = self.open.get(rater)
-            if current is None or current.id != question:
+            current = {one.id: one for one in self.open.get(rater, [])}.get(question)
+            if current is None:
                 raise DataError(f"question {question!r} is not open for {rater!r}")
             self._fail()
-            self.events.append((kind, self.open.pop(rater), rater))
+            self.open[rater].remove(current)
+            self.events.append((kind, current, rater))
 
     def answer(self, question: str, outcome: str, rater: str) -> None:
         if outcome == "tie" and not self.ties:
@@ -105,6 +111,7 @@ class FakeLoop:
             if not mine:
                 return None
             self.events.remove(mine[-1])
+            self.open[rater] = []
             return self._ask(mine[-1][1].first, mine[-1][1].second, rater)
 
     def refine(self) -> bool:
@@ -123,6 +130,18 @@ class FakeLoop:
         columns = {"mean": mean, "sd": sd, "lower": mean - 1.64 * sd, "upper": mean + 1.64 * sd}
         frame = pd.DataFrame(columns, index=pd.Index(list(self.known), dtype=object, tupleize_cols=False))
         return frame.iloc[np.argsort(-mean, kind="stable")]
+
+    def own_ranking(self, rater: str) -> pd.DataFrame | None:
+        if not any(who == rater for _, _, who in self.events):
+            return None
+        others = [event for event in self.events if event[2] != rater]
+        own = FakeLoop(self.items)
+        own.events = [event for event in self.events if event not in others]
+        return own.ranking()
+
+    def own_answers(self, rater: str) -> pd.DataFrame:
+        mine = [(q.first, q.second) for kind, q, who in self.events if who == rater and kind != "skip"]
+        return pd.DataFrame(mine, columns=["winner", "loser"])
 
     def progress(self, rater: str) -> Progress:
         answers = [who for kind, _, who in self.events if kind != "skip"]
@@ -186,10 +205,11 @@ def fake() -> Callable[..., FakeLoop]:
         *labels: Any,
         limit: int | None = None,
         ties: bool = True,
-        folder: Path | None = None,
+        title: str = "Drinks",
+        prompt: str = "Which would you rather drink?",
         **about: Any,
     ) -> FakeLoop:
-        return FakeLoop([Item(label, **about) for label in labels], limit, ties, folder)
+        return FakeLoop([Item(label, **about) for label in labels], limit, ties, title=title, prompt=prompt)
 
     return make
 

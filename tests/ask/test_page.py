@@ -159,6 +159,91 @@ def test_what_could_not_be_learnt_is_said(fake: Callable[..., Any], visit: Calla
     assert '<p class="notice">not &lt;yet&gt;: ␛</p>' in visit(loop).get().text
 
 
+def test_the_title_and_the_question_are_those_of_who_asks(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
+    page = visit(fake("tea", "milk")).get().text
+    assert "<bdi>Drinks</bdi>" in page and "Which would you rather drink?</h1>" in page
+    assert "<title>tea or milk? · Drinks</title>" in page
+
+
+def test_the_ranking_is_hidden_until_it_is_asked_for(
+    fake: Callable[..., Any], visit: Callable[..., Any]
+) -> None:
+    """Who sees it beside the questions answers towards it."""
+    loop = fake("tea", "milk", "beer")
+    at = visit(loop)
+    at.do("first")
+    page = at.get().text
+    assert "data-rank" not in page and "relative to the average" not in page
+    assert 'href="ranking?rater=ann"' in page and 'href="done?rater=ann"' in page
+    assert at.get("ranking").text.count("data-rank") == 3
+
+
+def test_progress_towards_the_goal(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake(*range(6))
+    at = visit(loop)
+    assert 'class="far"' not in at.get().text and "more" not in at.get().text.split("</section>")[0]
+    loop.worth = ExpectedGain(10, 0.3, 0.25, missing=61)
+    assert "<strong>about 60 more</strong> to the goal" in at.get().text
+    at.do("first")
+    loop.since = 40
+    page = at.get().text
+    assert "<strong>about 20 more</strong>" in page and 'class="come" width="4.8%"' in page
+    loop.worth, loop.since = ExpectedGain(10, 0.09, 0.08, missing=0), 0
+    page = at.get().text
+    assert (
+        'class="come" width="100.0%"' in page and "more</strong>" not in page and "See your ranking" in page
+    )
+
+
+def test_who_is_done_sees_their_own_ranking(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake("tea", "milk", "beer")
+    at = visit(loop)
+    assert "The ranking by all answers" in at.get("done").text
+    for rater, what in (("ann", "second"), ("bob", "first"), ("bob", "second")):
+        at.do(what, rater)
+    page = at.get("done").text
+    assert "Your ranking, by your answers alone" in page and "You gave 1 answer." in page
+    own = [str(label) for label in loop.own_ranking("ann").index]
+    assert re.findall(r'class="name" title="(\w+)"', page) == own
+    assert own != [str(label) for label in loop.ranking().index]
+    assert at.send(at.form() | {"do": "undo"}).status_code == 303  # also from here
+    assert "There is none yet" in at.get("ranking", whose="own").text
+
+
+def test_what_one_takes_home(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake('te"a', "milk", "beer")
+    at = visit(loop)
+    assert at.get("ranking.csv", whose="own").status_code == 404
+    at.do("first")
+    at.do("first", "bob")
+    answers, ranking = at.get("answers.csv"), at.get("ranking.csv", whose="own")
+    for file, name in ((answers, "answers.csv"), (ranking, "ranking.csv")):
+        assert file.headers["content-type"].startswith("text/csv")
+        assert file.headers["content-disposition"] == f"attachment; filename={name}"
+    assert answers.text == 'winner,loser\n"te""a",milk\n'
+    assert ranking.text.splitlines()[0] == "item,mean,sd,lower,upper" and ranking.text.count("\n") == 4
+    assert at.get("ranking.csv").text != ranking.text
+
+
+def test_several_questions_on_a_page(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
+    loop = fake(*range(8))
+    at = visit(loop, per_page=3)
+    page = at.get().text
+    assert page.count("<form") == 3 and page.count("<h1") == 1 and 'aria-label="Question 3 of 3"' in page
+    assert len(set(re.findall(r' id="([^"]+)"', page))) == len(re.findall(r' id="([^"]+)"', page))
+    proof = at.form()["proof"]
+    asked = re.findall(r'name="question" value="(q\d)"', page)
+    assert at.send({"proof": proof, "do": "first", "question": asked[1]}).status_code == 303
+    left = re.findall(r'name="question" value="(q\d)"', at.get().text)
+    assert left == [asked[0], asked[2]]  # the same, without the one that was answered
+    assert at.send({"proof": proof, "do": "skip", "question": asked[1]}).status_code == 409
+    for question in left:
+        at.send({"proof": proof, "do": "skip", "question": question})
+    assert at.get().text.count("<form") == 3 and len(loop.events) == 3
+
+
 def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit: Callable[..., Any]) -> None:
     long = "x" * 10_000
     turned = "a\u202eb\x1bc\x00d\ud800e\u2067"
@@ -168,13 +253,14 @@ def test_hostile_texts_are_shown_and_do_nothing(fake: Callable[..., Any], visit:
             turned,
             limit=1,
             text=long,
-            folder=Path("<b>"),
+            title="<b>\x1b",
+            prompt="<script>a</script>",
             attributes=((HOSTILE, long), ("🙂", turned)),
         )
     )
     page = at.get()
     assert page.status_code == 200
-    assert "<bdi>&lt;b&gt;</bdi>" in page.text
+    assert "<bdi>&lt;b&gt;␛</bdi>" in page.text and "&lt;script&gt;a&lt;" in page.text
     assert "<script>alert" not in page.text and "{{ 7 * 7 }}" in page.text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
     assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.text)
@@ -228,15 +314,15 @@ def test_the_ranking_of_thousands_is_light(fake: Callable[..., Any], visit: Call
     loop = fake(*(f"item {number}" for number in range(3000)), limit=50)
     at = visit(loop)
     at.do("first")
-    page = at.get().text
-    assert page.count("data-key") == 10 and len(page) < 15_000
+    page = at.get("ranking", most=10).text
+    assert page.count("data-rank") == 10 and len(page) < 15_000
     everything = at.get("ranking").text
-    assert everything.count("data-key") == 100 and len(everything) < 60_000
+    assert everything.count("data-rank") == 100 and len(everything) < 60_000
     assert "start=100" in everything and ">Before<" not in everything
     last = at.get("ranking", start=2950).text
-    assert last.count("data-key") == 50 and "start=2850" in last and ">Next<" not in last
+    assert last.count("data-rank") == 50 and "start=2850" in last and ">Next<" not in last
     found = at.get("ranking", find="ITEM 299").text
-    assert "11 of 3000 have" in found and found.count("data-key") == 11
+    assert "11 of 3000 have" in found and found.count("data-rank") == 11
     assert 'data-rank="1">' in page and 'data-rank="3000">' in last
     for wrong in ("-5", "x", "9" * 5000, "²"):
         assert at.get("ranking", start=wrong, most=wrong).status_code == 200

@@ -3,7 +3,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from relpref.ask.store import AnswerStore, answers_table, export_answers, import_answers
+from relpref.ask.store import AnswerStore
+from relpref.ask.tables import answers_table, export_answers, import_answers
 from relpref.data import Comparisons, PreferenceData
 from relpref.errors import DataError, StorageError
 

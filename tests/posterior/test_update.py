@@ -109,7 +109,7 @@ def plain(number: int) -> list[tuple[str, str]]:
 def test_the_error_of_quick_updates_is_estimated(
     answers: Any, posterior: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relpref.posterior.update._MAX_ERROR", np.inf)
+    monkeypatch.setattr("relpref.posterior.update.MAX_QUICK_ERROR", np.inf)
     assert update.quick_error(*_arguments(posterior)) < 1e-6
     found = posterior
     for answer in answers:
@@ -156,7 +156,7 @@ def test_a_quick_update_factorises_nothing(posterior: Any, monkeypatch: pytest.M
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a matrix was factorised")
 
-    monkeypatch.setattr("relpref.posterior.update._MAX_ERROR", np.inf)
+    monkeypatch.setattr("relpref.posterior.update.MAX_QUICK_ERROR", np.inf)
     monkeypatch.setattr(update, "_matched", watched)
     for module, name in (
         (np.linalg, "cholesky"),
