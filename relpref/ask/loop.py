@@ -400,11 +400,11 @@ class Loop:
         # The same store, seed and posterior give the same question.
         rng = np.random.default_rng([self._seed, self._store.counts(rater)["questions"]])
         key = int(rng.integers(2**31))
-        options = {"score": self.score, "rng_key": key, **self._limits}
+        options = {"score": self.score, "rng_key": key, "k": number, **self._limits}
         options["rater"] = rater if rater in self.posterior.data.comparisons.raters else None
-        pairs, shared = next_pairs(self.posterior, number, avoid=skipped + others, **options), False
+        pairs, shared = next_pairs(self.posterior, avoid=skipped + others, **options), False
         if pairs.empty and others:
-            pairs, shared = next_pairs(self.posterior, number, avoid=skipped, **options), True
+            pairs, shared = next_pairs(self.posterior, avoid=skipped, **options), True
         ends = zip(pairs["first"], pairs["second"], strict=True)
         return [(*pair, pair[0] if rng.random() < 0.5 else pair[1]) for pair in ends], shared
 

@@ -171,11 +171,11 @@ class _Pages:
         ranking = self._ranking_of(_name(request.query_params.get("rater")), view_of(request))
         if ranking is None:
             raise HTTPException(404, "There is no such ranking.")
-        return _csv(ranking.rename_axis("item").reset_index(), "ranking.csv")
+        return table_file(ranking.rename_axis("item").reset_index(), "ranking.csv")
 
     def answers_table(self, request: Request) -> Response:
         """The answers of this rater as a file."""
-        return _csv(self._loop.own_answers(_name(request.query_params.get("rater"))), "answers.csv")
+        return table_file(self._loop.own_answers(_name(request.query_params.get("rater"))), "answers.csv")
 
     def picture(self, request: Request) -> Response:
         """The picture of one of the two that are asked about now."""
@@ -277,7 +277,8 @@ class _Pages:
         return HTMLResponse(text, status)
 
 
-def _csv(table: pd.DataFrame, file: str) -> Response:
+def table_file(table: pd.DataFrame, file: str) -> Response:
+    """A table to be saved as a file."""
     headers = {"Content-Disposition": f"attachment; filename={file}"}
     return Response(table.to_csv(index=False, lineterminator="\n"), media_type="text/csv", headers=headers)
 

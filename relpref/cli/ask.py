@@ -5,6 +5,7 @@ import csv
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -49,7 +50,9 @@ def _ask(chosen: argparse.Namespace, store: Path) -> None:
             "knows, without their times; fit them with the tables in its folder data, into a new folder"
         )
         return
-    serve = _page() if chosen.web else None  # first, so that nothing is made where the page cannot be served
+    serve = (
+        _page("relpref.ask.web") if chosen.web else None
+    )  # first, so that nothing is made where the page cannot be served
     new = not store.exists()
     with _opened(chosen) as loop:
         if new:
@@ -83,16 +86,24 @@ def _opened(chosen: argparse.Namespace) -> "Loop":
     return Loop.open(chosen.run, ties=not chosen.no_ties, items=items, **options)
 
 
-def _page() -> Any:
-    """What serves the page, with all that it needs."""
+def serve_run(chosen: argparse.Namespace) -> None:
+    """Show the runs of a folder."""
+    if not Path(chosen.folder).is_dir():
+        raise DataError(
+            f"{chosen.folder}: there is no such folder; give one with the runs that relpref fit wrote"
+        )
+    _page("relpref.ask.gallery")(chosen.folder, port=chosen.port, ask=chosen.ask)
+
+
+def _page(module: str) -> Any:
+    """What serves a page, with all that it needs."""
     try:
         import uvicorn  # noqa: F401
 
-        from relpref.ask.web import serve
+        return import_module(module).serve
     except ImportError as error:
-        words = "install it with: pip install 'relpref[web]' (or answer in the terminal, without --web)"
-        raise DataError(f"--web needs {error.name}; {words}") from error
-    return serve
+        words = "install it with: pip install 'relpref[web]'"
+        raise DataError(f"the page needs {error.name}; {words}") from error
 
 
 def _terminal(loop: "Loop", chosen: argparse.Namespace) -> None:

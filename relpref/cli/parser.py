@@ -390,6 +390,16 @@ _COMMANDS = {
         "relpref ask run/ --rater ann\n  relpref ask run/ --web\n  relpref ask run/ --export comparisons.csv",
         _ASK,
     ),
+    "serve": _Command(
+        "ask:serve_run",
+        "show all runs of a folder in the browser",
+        "relpref serve runs/\n  relpref serve runs/ --ask",
+        {
+            "folder FOLDER": "the folder that holds the runs, or a run",
+            "--ask": "let people answer questions; otherwise nothing is written",
+            "--port N": _with("of the page (default: a free one)", type=whole(), default=0),
+        },
+    ),
     "conditional": _Command(
         "conditional:run",
         "rank objects for a given node, by a partly known relation",
