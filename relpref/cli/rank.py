@@ -7,9 +7,13 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import pandas as pd
+
 from relpref.ask.learning import up_to_date
 from relpref.cli.output import document, document_of_rows, formatted, records, say
+from relpref.data.arrays import counted
 from relpref.errors import DataError
+from relpref.files import replaced
 from relpref.runs import REPORT, load_run
 
 
@@ -62,7 +66,7 @@ def run(chosen: argparse.Namespace) -> None:
     ranking = posterior.ranking(chosen.interval, **({"top": top} if large and top else {})).head(top)
     show(chosen, ranking, ("entity", "utility"), interval=chosen.interval, entities=total)
     if large and chosen.top is None and total > _TOP and not (chosen.csv or chosen.json):
-        say(f"... and {total - _TOP} more: --top K shows more of them, --csv all")
+        say(f"... and {total - _TOP} more: --top K shows more of them, -o csv all")
 
 
 def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **content: Any) -> None:
@@ -83,6 +87,44 @@ def show(chosen: argparse.Namespace, ranking: Any, names: tuple[str, str], **con
         say(formatted(columns, placed, left=(1,)))
 
 
+def tiers_run(chosen: argparse.Namespace) -> None:
+    """Which items are settled above which."""
+    table = opened(chosen.run, "utilities").tiers(chosen.probability)
+    number = int(table["tier"].max())
+    table = table.head(chosen.top)
+    rows = [{"item": item, **row} for item, row in zip(table.index, table.to_dict("records"), strict=True)]
+    if chosen.csv:
+        table.to_csv(sys.stdout, lineterminator="\n")
+    elif chosen.json:
+        document_of_rows(chosen, "tiers", rows, probability=chosen.probability)
+    else:
+        columns = [("tier", "{tier}"), ("item", "{item}"), ("ranks", "{rank_lower} to {rank_upper}")]
+        say(formatted(columns, rows, left=(1,)))
+        settled = "every item of a tier is settled above all below it, and the ranks hold"
+        settled = settled if number > 1 else "the order of none is settled; the ranks hold"
+        say(
+            f"\n{counted(number, 'tier')}: {settled} for all items at once, with {100 * chosen.probability:g}% probability"
+        )
+
+
+def plot_run(chosen: argparse.Namespace) -> None:
+    """Draw the ranking."""
+    posterior, path = opened(chosen.run), Path(chosen.out)
+    import matplotlib
+
+    matplotlib.use("agg")
+    figure = posterior.plot(chosen.top, interval=chosen.interval).figure
+    kinds = figure.canvas.get_supported_filetypes()
+    if path.suffix.lower().removeprefix(".") not in kinds:
+        raise DataError(f"--out {path}: a picture ends in .{', .'.join(sorted(kinds))}; rename it")
+    with replaced(path) as part:
+        figure.savefig(part, format=path.suffix.lower().removeprefix("."), bbox_inches="tight", dpi=150)
+    if chosen.json:
+        document(chosen, picture=str(path))
+    else:
+        say(f"The picture is in {path}")
+
+
 def prefer_run(chosen: argparse.Namespace) -> None:
     if len(chosen.labels) % 2:
         raise DataError(
@@ -99,6 +141,9 @@ def prefer_run(chosen: argparse.Namespace) -> None:
     answers = posterior.prefer(zip(found[::2], found[1::2], strict=True), **asked).to_dict("records")
     if chosen.json:
         document(chosen, pairs=answers)
+        return
+    if chosen.csv:
+        pd.DataFrame(answers).to_csv(sys.stdout, index=False, lineterminator="\n")
         return
     columns = [
         *(("first", "{first}"), ("second", "{second}"), ("p preferred", "{probability:.3f}")),

@@ -41,8 +41,8 @@ def test_rank_for_people(place: Path, ask: Any) -> None:
 
 
 def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> None:
-    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "--csv").out)))
-    found = json.loads(ask("rank", "run", "--json").out)
+    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "-o", "csv").out)))
+    found = json.loads(ask("rank", "run", "-o", "json").out)
     assert found["entities"] == 6
     assert [row["entity"] for row in rows] == [row["entity"] for row in found["ranking"]]
     assert {"007", "NA"} <= {row["entity"] for row in rows}  # labels from CSV are text
@@ -53,8 +53,8 @@ def test_rank_as_csv_and_json_agree_to_the_last_digit(place: Path, ask: Any) -> 
 
 
 def test_interval(place: Path, ask: Any) -> None:
-    narrow = json.loads(ask("rank", "run", "--json", "--interval", 0.5).out)
-    wide = json.loads(ask("rank", "run", "--json").out)
+    narrow = json.loads(ask("rank", "run", "-o", "json", "--interval", 0.5).out)
+    wide = json.loads(ask("rank", "run", "-o", "json").out)
     assert (narrow["interval"], wide["interval"]) == (0.5, 0.9)
     for one, other in zip(narrow["ranking"], wide["ranking"], strict=True):
         assert other["lower"] < one["lower"] < one["upper"] < other["upper"]
@@ -66,7 +66,7 @@ def test_interval(place: Path, ask: Any) -> None:
 
 
 def test_prefer(place: Path, ask: Any) -> None:
-    said = ask("prefer", "run", "tea", "coffee", "coffee", "tea", "--json")
+    said = ask("prefer", "run", "tea", "coffee", "coffee", "tea", "-o", "json")
     there, back = json.loads(said.out)["pairs"]
     assert (there["first"], there["second"]) == ("tea", "coffee")
     assert there["probability"] + back["probability"] == pytest.approx(1, abs=1e-12)
@@ -78,7 +78,7 @@ def test_prefer(place: Path, ask: Any) -> None:
 
 
 def test_prefer_suggests_near_labels(place: Path, ask: Any) -> None:
-    said = ask("prefer", "run", "cofee", "tea", "--json")
+    said = ask("prefer", "run", "cofee", "tea", "-o", "json")
     assert (said.code, said.out) == (2, "")
     assert said.err == (
         "relpref: error: labels, position 0: 'cofee' is not the label of an item; nearest: 'coffee'; use one of these\n"
@@ -112,7 +112,7 @@ def test_labels_that_are_no_text_are_found_by_how_they_are_printed(place: Path, 
         table.replace(numbers).infer_objects().to_parquet(folder / f"{name}.parquet", index=False)
     assert ask("fit", "--folder", folder, "--out", "numbers").code == 0
     assert (place / "numbers/data/entities.parquet").exists()
-    pair = json.loads(ask("prefer", "numbers", "3", "1", "--json").out)["pairs"][0]
+    pair = json.loads(ask("prefer", "numbers", "3", "1", "-o", "json").out)["pairs"][0]
     assert (pair["first"], pair["second"]) == (3, 1)
     said = ask("prefer", "numbers", "3", "4")
     assert said.code == 2 and "'4' is not the label of an item" in said.err
@@ -132,9 +132,9 @@ def test_odd_labels(place: Path, ask: Any) -> None:
     assert len(shown.splitlines()) == 7  # each stays on its line
     assert "a\\nb" in shown and "\\x1b[31mred" in shown and "日本" in shown
     labels = {"a\nb", "\x1b[31mred", "日本", 'c, "d"', "--json", "-1"}
-    exact = json.loads(ask("rank", "oddities", "--json").out)
+    exact = json.loads(ask("rank", "oddities", "-o", "json").out)
     assert {row["entity"] for row in exact["ranking"]} == labels
-    rows = csv.DictReader(io.StringIO(ask("rank", "oddities", "--csv").out, newline=""))
+    rows = csv.DictReader(io.StringIO(ask("rank", "oddities", "-o", "csv").out, newline=""))
     assert {row["entity"] for row in rows} == labels
     said = ask("prefer", "oddities", "--", "--json", "-1")
     assert said.out.splitlines()[1].split()[:2] == ["--json", "-1"]
@@ -146,7 +146,7 @@ def test_report(place: Path, ask: Any, snapshot: Any) -> None:
     assert said == (0, "The report is in run/report.html\n", "")
     page = (place / "run/report.html").read_bytes()
     assert {**before, "report.html": page} == snapshot(place / "run")
-    assert json.loads(ask("report", "run", "--out", "page.html", "--json").out)["report"] == "page.html"
+    assert json.loads(ask("report", "run", "--out", "page.html", "-o", "json").out)["report"] == "page.html"
     assert (place / "page.html").read_bytes() == page
     assert ask("rank", "run").code == 0  # it is still a run
 
@@ -221,7 +221,7 @@ def test_answers_with_ties_and_raters(place: Path, ask: Any, write_tables: Any) 
     lines = ask("prefer", "graded_run", "tea", "coffee").out.splitlines()
     assert "p tie" in lines[0]
     typical, ann = (
-        json.loads(ask("prefer", "graded_run", "tea", "coffee", *who, "--json").out)["pairs"][0]
+        json.loads(ask("prefer", "graded_run", "tea", "coffee", *who, "-o", "json").out)["pairs"][0]
         for who in ((), ("--rater", "ann", "--shown-first", "second"))
     )
     assert ann["tie"] < typical["tie"]

@@ -1,4 +1,3 @@
-import builtins
 import io
 import json
 import os
@@ -218,14 +217,10 @@ def test_asking_goes_on_where_nothing_can_be_learnt(
 
 @pytest.mark.usefixtures("unrefined")
 def test_a_page_without_its_packages(ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    imports = builtins.__import__
+    def without(name: str) -> Any:
+        raise ImportError("No module named 'starlette'", name="starlette")
 
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("relpref.ask.web"):
-            raise ImportError("No module named 'starlette'", name="starlette")
-        return imports(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr("relpref.cli.ask.import_module", without)
     said = ask("ask", "run", "--web")
     assert said.code == 2 and "pip install 'relpref[web]'" in said.err
     assert not (place / "run" / "answers.sqlite").exists()

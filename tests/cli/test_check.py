@@ -43,7 +43,7 @@ def test_a_run_is_checked(place: Path, quick: None, ask: Callable[..., Any]) -> 
 
 
 def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> None:
-    first = ask("check", "run", "--json")
+    first = ask("check", "run", "-o", "json")
     content = json.loads(first.out)
     assert content["command"] == "check"
     assert content["certificate"]["verdict"] in ("good", "doubtful", "undecided", "failed")
@@ -56,8 +56,11 @@ def test_as_a_document(place: Path, quick: None, ask: Callable[..., Any]) -> Non
         "007",
         "NA",
     }
-    assert ask("check", "run", "--json").out == first.out
-    assert json.loads(ask("check", "run", "--json", "--seed", 5).out)["certificate"] != content["certificate"]
+    assert ask("check", "run", "-o", "json").out == first.out
+    assert (
+        json.loads(ask("check", "run", "-o", "json", "--seed", 5).out)["certificate"]
+        != content["certificate"]
+    )
 
 
 def test_runs_without_anything_to_compare(place: Path, ask: Callable[..., Any]) -> None:

@@ -59,11 +59,13 @@ def test_it_ranks_as_the_estimator_does(place: Path, ask: Ask) -> None:
     ranker = ConditionalRanker(symmetry="reciprocal", regularization=0.5)
     ranker.fit(read("players.csv"), pd.read_csv("games.csv"))
     expected = ranker.posterior_.ranking("player_03")
-    found = pd.read_csv(io.StringIO(ask("conditional", "rank", "run", "player_03", "--csv").out), index_col=0)
+    found = pd.read_csv(
+        io.StringIO(ask("conditional", "rank", "run", "player_03", "-o", "csv").out), index_col=0
+    )
     np.testing.assert_allclose(found["mean"], expected["mean"], atol=1e-9)
     assert list(found.index) == list(expected.index) and "player_03" not in found.index
 
-    document = json.loads(ask("conditional", "rank", "run", "player_03", "--json", "--top", "2").out)
+    document = json.loads(ask("conditional", "rank", "run", "player_03", "-o", "json", "--top", "2").out)
     assert [row["object"] for row in document["ranking"]] == list(expected.index[:2])
     shown = ask("conditional", "rank", "run", "player_03", "--top", "1", "--interval", "0.8").out.splitlines()
     assert "object" in shown[0] and "score" in shown[0] and "80 % interval" in shown[0] and len(shown) == 2
@@ -77,7 +79,7 @@ def test_new_nodes_are_ranked_and_ranked_for(place: Path, ask: Ask) -> None:
     mixed.to_csv("mixed.csv")
     for file, objects in (("new.csv", None), ("mixed.csv", new)):
         more = [] if objects is None else ["--new-objects", "new.csv"]
-        said = ask("conditional", "rank", "run", "new_player_07", "--new", file, *more, "--json")
+        said = ask("conditional", "rank", "run", "new_player_07", "--new", file, *more, "-o", "json")
         assert said.code == 0, said.err
         found = {row["object"]: row["mean"] for row in json.loads(said.out)["ranking"]}
         expected = ranker.posterior_.ranking(new.loc[["new_player_07"]], objects)["mean"]
@@ -86,7 +88,7 @@ def test_new_nodes_are_ranked_and_ranked_for(place: Path, ask: Ask) -> None:
 
 
 def test_the_regularization_is_chosen_as_by_the_estimator(place: Path, ask: Ask) -> None:
-    said = ask(*fit_games("--regularization", "10,0.1,1", "--json"))
+    said = ask(*fit_games("--regularization", "10,0.1,1", "-o", "json"))
     found = json.loads(said.out)
     ranker = ConditionalRanker(symmetry="reciprocal")
     search = ConditionalRankerCV(ranker, regularizations=(0.1, 1.0, 10.0))
@@ -114,12 +116,12 @@ def test_a_choice_among_few_nodes(place: Path, ask: Ask) -> None:
 
 def test_objects_of_another_kind_and_the_other_argument(place: Path, ask: Ask) -> None:
     assert ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5")).code == 0
-    found = json.loads(ask("conditional", "rank", "run", "a", "--json").out)["ranking"]
+    found = json.loads(ask("conditional", "rank", "run", "a", "-o", "json").out)["ranking"]
     assert {row["object"] for row in found} == {"x", "y", "z"}
     said = ask(*fit_drugs("--kernel", "gaussian", "--gamma", "0.5", "--condition", "second", "--force"))
     assert said.code == 0, said.err
     assert said.out.splitlines()[-1].endswith("conditional rank run x")
-    found = json.loads(ask("conditional", "rank", "run", "y", "--json").out)["ranking"]
+    found = json.loads(ask("conditional", "rank", "run", "y", "-o", "json").out)["ranking"]
     assert {row["object"] for row in found} == {"a", "b", "c", "d"}
 
 
@@ -131,7 +133,7 @@ def test_a_kernel_matrix(place: Path, ask: Ask) -> None:
     players.to_csv("players.csv")
     assert ask(*fit_games("--kernel", "linear", "--no-standardize")).code == 0
     ranked = [
-        json.loads(ask("conditional", "rank", run, "player_05", "--json").out)["ranking"]
+        json.loads(ask("conditional", "rank", run, "player_05", "-o", "json").out)["ranking"]
         for run in ("kernel", "run")
     ]
     for one, other in zip(*ranked, strict=True):
@@ -266,7 +268,7 @@ def test_one_attribute_of_a_reciprocal_relation(place: Path, ask: Ask) -> None:
     said = ask(*fit_games())
     assert said.code == 0, said.err
     assert "chosen by the evidence" in said.out
-    ranked = json.loads(ask("conditional", "rank", "run", "c", "--json").out)["ranking"]
+    ranked = json.loads(ask("conditional", "rank", "run", "c", "-o", "json").out)["ranking"]
     assert [row["object"] for row in ranked] == ["a", "b", "d", "e"]
     assert ranked[0]["mean"] - ranked[-1]["mean"] > 0.3
     estimator = ConditionalRanker(symmetry="reciprocal").fit(read("players.csv"), pd.read_csv("games.csv"))

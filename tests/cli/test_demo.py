@@ -117,7 +117,7 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
     assert "What the confederations add" in page and "In short" in page
 
     first = snapshot(small)
-    found = json.loads(ask("demo", "--json").out)  # an earlier demo is replaced
+    found = json.loads(ask("demo", "-o", "json").out)  # an earlier demo is replaced
     assert snapshot(small) == first
     alone, real, shuffled = found["models"]
     assert (alone["model"], real["model"], shuffled["model"]) == (ALONE, RELATION, SHUFFLED)
@@ -130,7 +130,7 @@ def test_demo(small: Path, ask: Any, snapshot: Any) -> None:
         "position_bias",
         "tie_margin",
     }
-    ranked = json.loads(ask("rank", "demo", "--json", "--top", 3).out)
+    ranked = json.loads(ask("rank", "demo", "-o", "json", "--top", 3).out)
     assert [row["entity"] for row in ranked["ranking"]] == [row["team"] for row in found["ranking"][:3]]
     assert ask("prefer", "demo", "Spain", "Argentina").code == 0
     again = relpref.PreferenceData.from_folder(small / "demo" / "data")

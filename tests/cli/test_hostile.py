@@ -63,7 +63,14 @@ def test_tables(
     else:
         (place / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     before = snapshot(place)
-    for how in ((), ("--json",), ("--force",)):
+    for how in (
+        (),
+        (
+            "-o",
+            "json",
+        ),
+        ("--force",),
+    ):
         said = ask("fit", "--folder", "tables", "--out", "run" if "--force" in how else "other", *how)
         assert (said.code, said.out) == (2, "")
         assert said.err.startswith("relpref: error: ")
@@ -125,7 +132,7 @@ def test_inference_that_fails_is_exit_code_1(
             raise error
 
         monkeypatch.setattr(EP, "run", fail)
-        said = ask("fit", "--folder", "tables", "--out", "run", "--force", "--json")
+        said = ask("fit", "--folder", "tables", "--out", "run", "--force", "-o", "json")
         assert said == (1, "", f"relpref: error: {error}\n")
     assert snapshot(place) == before
 

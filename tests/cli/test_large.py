@@ -50,24 +50,24 @@ def test_what_was_chosen_is_said(fitted: tuple[Path, str]) -> None:
 def test_people_see_the_top_and_machines_all(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "_TOP", 4)
     lines = ask("rank", "run").out.splitlines()
-    assert len(lines) == 6 and lines[-1] == "... and 2 more: --top K shows more of them, --csv all"
+    assert len(lines) == 6 and lines[-1] == "... and 2 more: --top K shows more of them, -o csv all"
     assert "expected" not in lines[0] and "p best" not in lines[0]
     assert len(ask("rank", "run", "--top", 5).out.splitlines()) == 6
-    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "--csv").out)))
-    found = json.loads(ask("rank", "run", "--json").out)["ranking"]
+    rows = list(csv.DictReader(io.StringIO(ask("rank", "run", "-o", "csv").out)))
+    found = json.loads(ask("rank", "run", "-o", "json").out)["ranking"]
     assert [row["entity"] for row in rows] == [row["entity"] for row in found]
     assert [float(row["sd"]) for row in rows] == [row["sd"] for row in found]
     assert lines[1].split()[1] == rows[0]["entity"]
-    assert len(json.loads(ask("rank", "run", "--json", "--top", 2).out)["ranking"]) == 2
+    assert len(json.loads(ask("rank", "run", "-o", "json", "--top", 2).out)["ranking"]) == 2
 
 
 def test_preferences(run: Path, ask: Any) -> None:
-    pairs = json.loads(ask("prefer", "run", "tea", "coffee", "--json").out)["pairs"]
+    pairs = json.loads(ask("prefer", "run", "tea", "coffee", "-o", "json").out)["pairs"]
     assert 0.5 < pairs[0]["probability"] < 1
 
 
 def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = json.loads(ask("prefer", "run", "007", "tea", "--json").out)["pairs"][0]["p_better"]
+    before = json.loads(ask("prefer", "run", "007", "tea", "-o", "json").out)["pairs"][0]["p_better"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("a\nb\nwhy\nr\nu\nq\n"))
     said = ask("ask", "run", "--score", "variance")
     assert (said.code, said.err) == (0, "")
@@ -76,7 +76,7 @@ def test_answers_are_learnt(run: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
     assert record["posterior"]["file"] == f"posterior-{record['answers']['version']}.nc"
     posterior = load_run(run).posterior
     assert posterior.data.num_answers == 11 and "quick_answers" not in posterior.info  # type: ignore[union-attr]
-    after = json.loads(ask("prefer", "run", "007", "tea", "--json").out)["pairs"][0]["p_better"]
+    after = json.loads(ask("prefer", "run", "007", "tea", "-o", "json").out)["pairs"][0]["p_better"]
     assert after != before
 
 

@@ -140,6 +140,6 @@ def test_an_attribute_kernel_needs_attributes(place: Path, ask: Any) -> None:
 
 def test_the_help_names_every_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parse(["fit", "--help"])
+        parse(["fit", "--help-all"])
     words = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
     assert all(name in words for name in (*ATTRIBUTE_KERNELS, *GRAPH_KERNELS))

@@ -18,7 +18,7 @@ def test_a_run_is_simulated_and_goes_on(ask: Callable[..., Any], place: Path) ->
     out = place / "run-sbc"
     assert {path.name for path in out.iterdir()} == {"simulations.jsonl", "ecdf.svg", "summary.csv"}
     kept = (out / "simulations.jsonl").read_bytes()
-    found = json.loads(ask("sbc", "run", "--simulations", 25, "--json").out)
+    found = json.loads(ask("sbc", "run", "--simulations", 25, "-o", "json").out)
     assert found["verdict"] == "too few" and found["quantities"][0]["simulations"] == 25
     assert (out / "simulations.jsonl").read_bytes().startswith(kept)
     refused = ask("sbc", "run", "--seed", 1)

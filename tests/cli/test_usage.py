@@ -1,12 +1,16 @@
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import relpref
 from relpref.cli import main
+from relpref.cli.commands import COMMANDS
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -14,10 +18,31 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"relpref {relpref.__version__}\n"
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    for command in ("demo", "fit", "rank", "prefer", "report", "conditional", "data"):
+    for command in COMMANDS:
         assert f"\n    {command}" in text
-        assert main([command, "--help"]) == 0
-        assert f"example:\n  relpref {command} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_one_screen_with_an_example(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for path in ([command], *([command, action] for action in COMMANDS[command].actions)):
+        assert main([*path, "--help"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= 24 and max(map(len, lines)) <= 80
+        assert lines[lines.index("example:") + 1].strip().startswith(("relpref ", "source <(relpref "))
+        assert main([*path, "--help-all"]) == 0
+        long = capsys.readouterr().out
+        one = COMMANDS[command] if len(path) == 1 else COMMANDS[command].actions[path[1]]
+        for word in (*one.options, *one.more):
+            assert word.split(" ")[0] in long or not word.startswith("-"), word
+
+
+def test_former_forms_of_output_still_work(place: Path, ask: Callable[..., Any]) -> None:
+    former, current = ask("rank", "run", "--json"), ask("rank", "run", "-o", "json")
+    assert former.out == current.out and json.loads(current.out)["ranking"]
+    assert former.err == "relpref: warning: --json is -o json now\n" and current.err == ""
 
 
 @pytest.mark.parametrize(
@@ -25,11 +50,11 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "the following arguments are required: COMMAND (see relpref --help)"),
         (["fitt"], "invalid choice: 'fitt'"),
-        (["fit", "--folder", "x"], "the following arguments are required: --out (see relpref fit --help)"),
+        (["fit", "a.csv", "b.csv"], "unrecognized arguments: b.csv (see relpref fit --help)"),
         (["rank"], "the following arguments are required: RUN"),
         (["rank", "run", "--top", "0"], "0 is less than 1"),
         (["rank", "run", "--interval", "wide"], "'wide' is not a number"),
-        (["rank", "run", "--csv", "--json"], "not allowed with argument"),
+        (["rank", "run", "-o", "text"], "invalid choice: 'text'"),
         (["prefer", "run"], "the following arguments are required: LABEL"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import relpref
-from relpref.cli.parser import _COMMANDS
+from relpref.cli.commands import COMMANDS
 
 BEGIN = """
 import contextlib, io, json, sys
@@ -17,7 +17,7 @@ def loaded():
     return [name for name in ("jax", "numpyro") if name in sys.modules]
 """
 # Command by command in one process, until one of them imports what it should not.
-COMMANDS = """
+SCRIPT = """
 from relpref.cli import main
 for arguments in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()
@@ -54,14 +54,19 @@ def test_commands_that_need_no_jax(place: Path) -> None:
     tables = ["--items", "tables/entities.csv", "--answers", "tables/comparisons.csv", "--out", "other"]
     fine = [
         ["rank", "run"],
-        ["rank", "run", "--json"],
-        ["rank", "run", "--csv", "--top", "2"],
+        ["rank", "run", "-o", "json"],
+        ["rank", "run", "-o", "csv", "--top", "2"],
         ["prefer", "run", "tea", "water"],
+        ["prefer", "run", "tea", "water", "-o", "csv"],
+        ["tiers", "run"],
+        ["completion", "bash"],
+        ["completion", "fish"],
         ["data", "list"],
         ["--help"],
         ["--version"],
-        *([name, "--help"] for name in _COMMANDS),
-        *([name, action, "--help"] for name, command in _COMMANDS.items() for action in command.actions),
+        *([name, "--help"] for name in COMMANDS),
+        *([name, "--help-all"] for name in COMMANDS),
+        *([name, action, "--help"] for name, command in COMMANDS.items() for action in command.actions),
     ]
     wrong = [
         [],
@@ -87,11 +92,12 @@ def test_commands_that_need_no_jax(place: Path) -> None:
         ["conditional", "rank", "run", "tea"],
         ["ask", "run", "--port", "8000"],
         ["ask", "run", "--rater", ""],
-        *([command, "nowhere"] for command in ("prefer", "report", "check", "sbc", "ask")[1:]),
+        *([command, "nowhere"] for command in ("tiers", "plot", "report", "check", "sbc", "ask", "serve")),
+        ["classify", "nowhere.csv", "--classes", "nowhere.csv"],
         ["demo", "--out", "run"],
         ["data", "get", "nothing"],
     ]
-    found = lines(COMMANDS, json.dumps(fine + wrong))
+    found = lines(SCRIPT, json.dumps(fine + wrong))
     assert [(arguments, heavy) for arguments, _, _, heavy in found if heavy] == []
     codes = [code for _, code, _, _ in found]
     assert codes == [0] * len(fine) + [2] * len(wrong), found

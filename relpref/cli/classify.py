@@ -1,0 +1,104 @@
+"""``relpref classify``: which group gave a ballot."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from relpref.cli.output import document_of_rows, formatted, records, say
+from relpref.data import Rankings
+from relpref.data.arrays import counted, shown
+from relpref.data.labels import is_missing
+from relpref.data.tables import read_table
+from relpref.errors import DataError
+
+_FOLDS = 5
+_PREFLIB = (".soc", ".soi", ".toc", ".toi")
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Classify the ballots of rankers without a class; where all have one, each by the ballots of others."""
+    ballots = _ballots(chosen)
+    known = _classes(chosen.classes, ballots)
+    taught = np.flatnonzero([ranker in known for ranker in ballots.rankers])
+    new = np.setdiff1d(np.arange(len(ballots)), taught)
+    classes = [known[ballots.rankers[row]] for row in taught]
+    from relpref.classifiers import RankingGPClassifier
+
+    classifier = RankingGPClassifier(chosen.kernel, random_state=chosen.seed)
+    share = None
+    if len(new):
+        chances = classifier.fit(ballots[taught], classes).predict_proba(ballots[new])
+    else:
+        new, chances = taught, _left_out(classifier, ballots, classes, chosen.seed)
+        share = float(
+            np.mean([names == label for names, label in zip(_best(classes, chances), classes, strict=True)])
+        )
+    names = sorted(set(classes))
+    table = pd.DataFrame(chances, columns=[f"p({name})" for name in names])
+    table.insert(0, "ranker", [ballots.rankers[row] for row in new])
+    table.insert(1, "class", _best(classes, chances))
+    table = table.head(chosen.top)
+    if chosen.csv:
+        table.to_csv(sys.stdout, index=False, lineterminator="\n")
+    elif chosen.json:
+        document_of_rows(chosen, "ballots", records(table), right=share)
+    else:
+        columns = [(name, f"{{{name}}}") for name in ("ranker", "class")]
+        columns += [(name, f"{{{name}:.2f}}") for name in table.columns[2:]]
+        say(formatted(columns, records(table), left=(0, 1)))
+        if share is not None:
+            say(
+                f"\nEach was classified by the ballots of others: {share:.0%} of {counted(len(new), 'ballot')} rightly"
+            )
+
+
+def _ballots(chosen: argparse.Namespace) -> Rankings:
+    file = Path(chosen.ballots)
+    if file.suffix.lower() in _PREFLIB:
+        return Rankings.from_preflib(file, chosen.incomplete)
+    return Rankings.from_table(read_table(file))
+
+
+def _classes(file: str, ballots: Rankings) -> dict[Any, str]:
+    """The class of each ranker that has one."""
+    table = read_table(file)
+    if len(table.frame.columns) != 2:
+        raise DataError(
+            f"{file}: there are {len(table.frame.columns)} columns; give two, the ranker and the class"
+        )
+    printed = {str(ranker): ranker for ranker in ballots.rankers}
+    found: dict[Any, str] = {}
+    for row, (ranker, label) in enumerate(table.frame.itertuples(index=False)):
+        if str(ranker) not in printed:
+            raise DataError(
+                f"{table.place(row)}: {shown(ranker)} gave no ballot; correct the label, or drop the row"
+            )
+        if not is_missing(label) and str(label):
+            found[printed[str(ranker)]] = str(label)
+    return found
+
+
+def _best(classes: list[str], chances: Any) -> list[str]:
+    names = sorted(set(classes))
+    return [names[at] for at in np.argmax(chances, axis=1)]
+
+
+def _left_out(classifier: Any, ballots: Rankings, classes: list[str], seed: int) -> Any:
+    """Probabilities by the ballots of others, those of one ranker together."""
+    names = sorted(set(classes))
+    rng = np.random.default_rng(seed)
+    rankers = list(dict.fromkeys(ballots.rankers))
+    folds = min(_FOLDS, len(rankers))
+    fold = dict(zip(rankers, rng.permutation(len(rankers)) % folds, strict=True))
+    of_row = np.array([fold[ranker] for ranker in ballots.rankers])
+    chances = np.zeros((len(classes), len(names)))
+    for number in range(folds):
+        rest, out = np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)
+        classifier.fit(ballots[rest], [classes[row] for row in rest])
+        columns = np.array([names.index(name) for name in classifier.classes_])
+        chances[np.ix_(out, columns)] = classifier.predict_proba(ballots[out])
+    return chances

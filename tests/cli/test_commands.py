@@ -1,0 +1,121 @@
+"""Tiers, pictures, ballots, answers alone, and the completion in shells."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import relpref
+from relpref.cli.commands import COMMANDS
+
+Ask = Callable[..., Any]
+
+
+def test_answers_alone_are_a_run(place: Path, ask: Ask) -> None:
+    answers = "winner,loser\ngreen tea,coffee\ncoffee,water\ngreen tea,water\n"
+    (place / "my answers.csv").write_text(answers.replace("\n", "\r\n"))
+    said = ask("fit", "my answers.csv", "--out", "new run", "--hyperparameters", "maximize")
+    assert said.code == 0 and "Read: 3 items" in said.out
+    ranked = ask("rank", "new run", "-o", "csv")
+    assert pd.read_csv(StringIO(ranked.out))["entity"].tolist() == ["green tea", "coffee", "water"]
+    (place / "links too.csv").write_text("source,target\ngreen tea,coffee\n")
+    options = [
+        "--relation",
+        "alike=links too.csv",
+        "--hyperparameters",
+        "maximize",
+        "--quiet",
+        "--out",
+        "two",
+    ]
+    assert ask("fit", *options, "my answers.csv").code == 0
+    assert ask("fit", "my answers.csv", "--out", "two").code == 2  # never in place of another
+
+
+def test_tiers_are_those_of_the_posterior(place: Path, ask: Ask) -> None:
+    posterior: Any = relpref.load(place / "run" / "posterior.nc")
+    table = posterior.tiers()
+    said = ask("tiers", "run", "-o", "json")
+    assert [row["item"] for row in json.loads(said.out)["tiers"]] == list(table.index)
+    printed = pd.read_csv(StringIO(ask("tiers", "run", "-o", "csv", "--top", 2).out))
+    np.testing.assert_array_equal(printed["rank_upper"], table["rank_upper"].iloc[:2])
+    assert "tier" in ask("tiers", "run").out and ask("tiers", "run", "--probability", 2).code == 2
+
+
+def test_the_ranking_is_drawn(place: Path, ask: Ask) -> None:
+    pytest.importorskip("matplotlib")
+    for name, begin in (("a picture.png", b"\x89PNG"), ("b.svg", b"<?xml")):
+        assert ask("plot", "run", "--out", name).code == 0
+        assert (place / name).read_bytes().startswith(begin)
+    said = ask("plot", "run", "--out", "ranking.gif2")
+    assert said.code == 2 and "a picture ends in" in said.err and not (place / "ranking.gif2").exists()
+
+
+@pytest.fixture
+def ballots(place: Path) -> Path:
+    """Two groups that rank four drinks in opposite orders, with noise."""
+    rng = np.random.default_rng(0)
+    rows, voters = [], []
+    for voter in range(24):
+        order = np.argsort(np.arange(4) * (1 if voter % 2 else -1) + 0.7 * rng.normal(size=4))
+        rows += [(f"v{voter}", "abcd"[item], place + 1) for place, item in enumerate(order)]
+        voters.append((f"v{voter}", "hot" if voter % 2 else "cold"))
+    pd.DataFrame(rows, columns=["ranker", "item", "position"]).to_csv(place / "ballots.csv", index=False)
+    pd.DataFrame(voters, columns=["voter", "group"]).to_csv(place / "voters.csv", index=False)
+    return place
+
+
+def test_ballots_without_a_class_are_classified(ballots: Path, ask: Ask) -> None:
+    known = pd.read_csv(ballots / "voters.csv")
+    known.assign(group=known["group"].where(known.index < 18)).to_csv(ballots / "some.csv", index=False)
+    said = ask("classify", "ballots.csv", "--classes", "some.csv", "-o", "csv")
+    found = pd.read_csv(StringIO(said.out))
+    assert found["ranker"].tolist() == [f"v{voter}" for voter in range(18, 24)]
+    assert (found["class"] == known["group"].iloc[18:].to_numpy()).mean() > 0.8
+    np.testing.assert_allclose(found[["p(cold)", "p(hot)"]].sum(axis=1), 1.0)
+
+
+def test_ballots_are_classified_by_those_of_others(ballots: Path, ask: Ask) -> None:
+    found = json.loads(ask("classify", "ballots.csv", "--classes", "voters.csv", "-o", "json").out)
+    assert len(found["ballots"]) == 24 and found["right"] > 0.8
+    groups = pd.read_csv(ballots / "voters.csv")
+    rng = np.random.default_rng(1)  # where the group says nothing, it is not found
+    groups.assign(group=rng.permutation(groups["group"])).to_csv(ballots / "shuffled.csv", index=False)
+    assert (
+        json.loads(ask("classify", "ballots.csv", "--classes", "shuffled.csv", "-o", "json").out)["right"]
+        < 0.75
+    )
+    (ballots / "wrong.csv").write_text("voter,group\nv99,hot\n")
+    said = ask("classify", "ballots.csv", "--classes", "wrong.csv")
+    assert said.code == 2 and "wrong.csv, line 2: 'v99' gave no ballot" in said.err
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["relpref", "repo"], ["report"]),
+        (["relpref", "rank", "run", "--i"], ["--interval"]),
+        (["relpref", "rank", "run", "-o", "c"], ["csv"]),
+        (["relpref", "conditional", "f"], ["fit"]),
+        (["relpref", "conditional", "fit", "--no"], ["--no-standardize", "--nodes"]),
+    ],
+)
+def test_bash_completes(ask: Ask, words: list[str], offered: list[str]) -> None:
+    script = ask("completion", "bash").out
+    script += f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _relpref; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == offered
+
+
+def test_every_command_is_completed(ask: Ask) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        said = ask("completion", shell)
+        assert said.code == 0 and all(command in said.out for command in COMMANDS)
