@@ -212,7 +212,7 @@ class SparseRows(_Written):
 
 
 Rows = DenseRows | SparseRows
-_TOGETHER = 2**20  # numbers of A V that are written out at once
+_TOGETHER = 2**19  # numbers of A V that are written out at once
 _SPARSE = 200  # columns above which SciPy's sparse products are faster than those of matrices
 
 
@@ -612,7 +612,8 @@ def advance(
     good = finite & positive
     accepted = fresh & good
 
-    shrinking = residual < state.residual
+    # What the prior alone is off by does not say whether a step without damping is too long.
+    shrinking = (residual < state.residual) | ~state.base.precision.any()
     adapted = choose(
         shrinking, xp.minimum(1.0, _RELAX * state.damping), xp.maximum(_BRAKE * state.damping, _SMALLEST)
     )

@@ -152,10 +152,10 @@ def cholesky(matrix: Any) -> Factor:
     """
     if isinstance(matrix, jax.Array):
         return _cholesky(matrix)
-    unit = len(matrix) * np.finfo(matrix.dtype).eps * np.mean(np.abs(np.diagonal(matrix)))
+    unit = np.finfo(matrix.dtype).eps * abs(np.diagonal(matrix)).sum()
     for step in JITTERS:
         lower = factorize(matrix + step * unit * np.eye(len(matrix)) if step else matrix)
-        if np.all(np.isfinite(np.diagonal(lower))):
+        if np.isfinite(np.diagonal(lower)).all():
             break
     return Factor(lower, step * unit)
 
