@@ -287,10 +287,11 @@ def large(bench: Bench) -> Iterable[Row]:
     for what, seconds in found.items():
         growth = log(seconds[-1] / seconds[0]) / log(sizes[-1][0] / sizes[0][0])
         yield Row(f"exponent of its growth with n, {what}", {"relpref": growth}, 2.8)
-    beside = _beside(bench, "fitted", LARGE, 1)
-    files = bench.series(LARGE, 1, relation=False)
-    ours = {"relpref": bench.run("warm", "relpref, fitted", *files).again("fit")}
-    yield Row(f"warm fit, {_of(LARGE)}, maximizing, attributes", beside | ours, _quarter(beside))
+    for size in sizes if bench.largest else (LARGE,):
+        beside = _beside(bench, "fitted", size, 1)
+        files = bench.series(size, 1, relation=False)
+        ours = {"relpref": bench.run("warm", "relpref, fitted", *files).again("fit")}
+        yield Row(f"warm fit, {_of(size)}, maximizing, attributes", beside | ours, _quarter(beside))
 
 
 def _beside(bench: Bench, how: str, size: Size, number: int) -> dict[str, float]:
