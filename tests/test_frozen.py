@@ -274,8 +274,8 @@ ROUNDED = ("Residual", "Gradient", "Evaluations", "Log prior", "Sweeps", "Jitter
 class Words(HTMLParser):
     """The text of a page, a paragraph or a table's row for each line, without pictures."""
 
-    SILENT = ("head", "svg", "nav", "style")
-    LINES = ("p", "li", "tr", "a", "h1", "h2", "caption", "figcaption")
+    SILENT = ("head", "svg", "style")
+    LINES = ("p", "li", "tr", "h1", "h2", "caption", "figcaption")
 
     def __init__(self, page: str) -> None:
         super().__init__()

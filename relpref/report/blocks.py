@@ -112,8 +112,8 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def sentence(text: str) -> str:
-    """A note as a sentence."""
-    text = clean(text)
+    """A note as a sentence, with percentages as the page writes them."""
+    text = re.sub(r"(?<=\d) %", "%", clean(text))
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
@@ -146,6 +146,11 @@ def percent(probability: float) -> str:
     if probability < 0.0995 or probability > 0.9905:
         return f"{100 * probability:.1f}%"
     return f"{100 * probability:.0f}%"
+
+
+def in_hundred(probability: float) -> str:
+    """How often in 100 times; never 0 or 100."""
+    return ">99" if probability > 0.995 else "<1" if probability < 0.005 else f"{100 * probability:.0f}"
 
 
 def counted_share(count: float, total: float, none: str = "0%", every: str = "100%") -> str:
@@ -193,12 +198,24 @@ def significant(number: float, digits: int = 3) -> str:
     return f"{mantissa} × 10{str(int(power)).translate(_SUPERSCRIPTS)}".replace("-", "−")
 
 
+def plain(number: float) -> str:
+    """A number of a table: with three decimals below 1, else three significant digits."""
+    return fixed(number, 3) if abs(number) < 1 else significant(number)
+
+
 def decimals_for(values: Iterable[float]) -> int:
     """Decimals that tell these values apart: two, or more where all are small."""
     largest = float(np.max(np.abs(np.asarray(list(values), dtype=np.float64)), initial=0.0))
     if not np.isfinite(largest) or largest == 0:
         return 2
     return int(np.clip(1 - np.floor(np.log10(largest)), 2, 8))
+
+
+def leaders(ranking: pd.DataFrame, probability: float = 0.95) -> list[int]:
+    """The fewest whom the best is among with the probability, the likeliest first, by the column ``position`` of a ranking."""
+    likely = ranking.sort_values("p_best", ascending=False, kind="stable")
+    number = 1 + int(np.sum(likely["p_best"].cumsum() < probability))
+    return [int(position) for position in likely["position"].iloc[:number]]
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:
@@ -223,13 +240,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; ``heading`` is the column that names the row, ``numeric`` are columns of numbers, set flush right."""
+    """A table; ``heading`` is the column that names the row, and ``kinds`` are those of its columns in the style sheet.
+
+    That is ``number`` of numbers, set flush right, and ``extra`` of what a phone leaves out.
+    """
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    kinds: Sequence[str]
     heading: int = 0
-    numeric: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -243,11 +263,15 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A heading, and what the sentences under it are about: ``macro`` of a template, such as ``utilities.html:ranking``, gets ``facts``."""
+    """A heading, and what the sentences under it are about: ``macro`` of a template, such as ``utilities.html:ranking``, gets ``facts``.
+
+    Those of the ``front`` are what a reader reads; the others are folded below.
+    """
 
     title: str
     macro: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    front: bool = False
 
 
 @dataclass(frozen=True)
@@ -274,14 +298,20 @@ def cell(value: object, longest: int = _LONGEST_CELL) -> Cell:
 
 
 def grid(caption: str, columns: Iterable[tuple[str, Iterable[Cell | str]]]) -> Grid:
-    """A table by columns; a heading that begins with ">" is one of numbers, and the first other one names the rows."""
+    """A table by columns; a heading begins with ">" if it is one of numbers, with "~" before that if a phone leaves it out.
+
+    The first column of words names the rows.
+    """
     names, values = zip(*columns, strict=True)
     rows = [
         [one if isinstance(one, Cell) else Cell(str(one)) for one in row] for row in zip(*values, strict=True)
     ]
-    words = [place for place, name in enumerate(names) if not name.startswith(">")]
-    right = frozenset(range(len(names))) - frozenset(words)
-    return Grid(caption, [name.removeprefix(">") for name in names], rows, words[0] if words else 0, right)
+    marks = [name[: len(name) - len(name.lstrip("~>"))] for name in names]
+    kinds = [
+        " ".join(kind for mark, kind in (("~", "extra"), (">", "number")) if mark in found) for found in marks
+    ]
+    heading = next((place for place, found in enumerate(marks) if ">" not in found), 0)
+    return Grid(caption, [name.lstrip("~>") for name in names], rows, kinds, heading)
 
 
 def from_frame(frame: pd.DataFrame, caption: str) -> Grid:
@@ -293,5 +323,4 @@ def from_frame(frame: pd.DataFrame, caption: str) -> Grid:
         name = ", ".join(clean(name) for name in frame.index.names if name is not None)
         columns, numeric = [(name, head.index), *columns], [False, *numeric]
     rows = list(zip(*([cell(one) for one in values.tolist()] for _, values in columns), strict=True))
-    right = frozenset(place for place, is_number in enumerate(numeric) if is_number)
-    return Grid(caption, [name for name, _ in columns], rows, 0, right)
+    return Grid(caption, [name for name, _ in columns], rows, ["number" if one else "" for one in numeric])

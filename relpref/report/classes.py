@@ -38,7 +38,17 @@ class Subject:
 def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
     """The page of a classifier."""
     subject = Subject(posterior)
-    chapters = [_learned(subject), _uncertain(subject), _quality(subject), _surprises(subject)]
+    quality, uncertain = _quality(subject), _uncertain(subject)
+    unknown, shown = (uncertain, None) if isinstance(uncertain, str) else ("", uncertain)
+    doubts = {**quality.facts, "posterior": posterior, "unknown": unknown}
+    chapters = [
+        shown,
+        Chapter("Keep in mind", "classes.html:caveats", doubts, front=True),
+        _learned(subject),
+        quality,
+        _surprises(subject),
+        hyperparameters(posterior),
+    ]
     known = program_of(posterior) in (ranking_classifier, kronecker_classifier)
     link = subject.options.get("link", "probit") if known else None
     named = [f"“{name}”" for name in subject.classes]
@@ -46,7 +56,7 @@ def contents(posterior: ClassPosterior, wanted: object = None) -> Contents:
     return Contents(
         "Classification report",
         Chapter("", "classes.html:summary", facts),
-        [*chapters, hyperparameters(posterior)],
+        chapters,
         methods(posterior, "classes.html:methods", s=subject, link=link),
     )
 
@@ -72,14 +82,14 @@ def _learned(subject: Subject) -> Chapter:
     return Chapter("What was learned from", "classes.html:learned", facts)
 
 
-def _uncertain(subject: Subject) -> Chapter:
-    """Probabilities of classes and how sure they are: the examples of which the classifier is least sure."""
-    title, posterior = "Probabilities", subject.posterior
+def _uncertain(subject: Subject) -> Chapter | str:
+    """Probabilities of classes and how sure they are: the examples of which the classifier is least sure; or why there are none."""
+    posterior = subject.posterior
     try:
         chances = posterior.predict_proba()
         latent = posterior.latent() if len(subject.classes) == 2 else None
     except RelprefError as error:
-        return Chapter(title, "common.html:left_out", {"why": clean(error)})
+        return clean(error).rstrip(".")
     values = chances.to_numpy()
     rows = np.argsort(values.max(axis=1), kind="stable")[:_ROWS]
     labels = [chances.index[row] if subject.edges else (chances.index[row],) for row in rows]
@@ -97,7 +107,7 @@ def _uncertain(subject: Subject) -> Chapter:
         ends = expit(ends) if subject.options.get("link") == "logit" else ndtr(ends)
         ends = np.where(best[:, None] == 1, ends, 1 - ends[:, ::-1])
         facts["intervals"] = [f"{percent(low)} to {percent(high)}" for low, high in ends]
-    return Chapter(title, "classes.html:uncertain", facts)
+    return Chapter("The least certain examples", "classes.html:uncertain", facts, front=True)
 
 
 def _quality(subject: Subject) -> Chapter:

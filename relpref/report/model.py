@@ -18,11 +18,9 @@ from relpref.models import preference_gp, ranking_classifier, xpgp
 from relpref.models.preference import kernels_by_part
 from relpref.posterior.gaussian import Floats
 from relpref.registry import find
-from relpref.report import plots
-from relpref.report.blocks import Chapter, cell, clean, fixed, percent, significant
+from relpref.report.blocks import Chapter, cell, clean, fixed, percent, plain, significant
 
 _MOST_ROWS = 40
-_MOST_DRAWN = 12
 _LONGEST_READING = 400
 _COPIES = 50  # of the value with the largest weight, where draws have weights
 _NAMES = {ATTRIBUTES: "attributes", INDIVIDUAL: "item itself"}
@@ -111,7 +109,7 @@ def hyperparameters(posterior: Any) -> Chapter | None:
     utilities = posterior.kind == "utilities"
     draws = getattr(posterior, "hyperparameter_draws", {})
     picked = _resampled(posterior) if draws else slice(None)
-    rows, meanings, drawn = [], [], {}
+    rows, meanings = [], []
     for name, value in posterior.hyperparameters.items():
         array = np.atleast_1d(np.asarray(value, dtype=np.float64))
         part = site_part(posterior, name) if utilities else None
@@ -121,24 +119,21 @@ def hyperparameters(posterior: Any) -> Chapter | None:
         if name in draws:
             columns = np.asarray(draws[name], dtype=np.float64).reshape(len(draws[name]), -1)
         for entry in np.argsort(numbers, kind="stable") if kind == "lengthscale" else range(array.size):
-            text = significant(numbers[entry])
+            text, interval = plain(numbers[entry]), ""
             if columns.size:
                 lower, upper = np.quantile(columns[picked, entry], [0.05, 0.95])
-                text += f" ({significant(lower)} to {significant(upper)})"
+                interval = f"{plain(lower)} to {plain(upper)}"
             reading = _reading(posterior, part, kind, float(numbers[entry]))
-            rows.append((cell(name), cell(owners[entry]), text, cell(reading, _LONGEST_READING)))
-        for owner, values in zip(owners, columns.T, strict=False):
-            if np.ptp(values) > 0:
-                drawn[f"{kind}, {owner}" if array.size > 1 else name] = values[picked]
+            rows.append(
+                (cell(name), cell(owners[entry]), cell(text), cell(interval), cell(reading, _LONGEST_READING))
+            )
         meanings.append(_meaning(posterior, part, kind))
-    table = zip(("Name", "Of", ">Value", "Reading"), zip(*rows[:_MOST_ROWS], strict=True), strict=True)
+    headings = ("Name", "~Of", ">Value", "~>90% interval", "Reading")
+    table = zip(headings, zip(*rows[:_MOST_ROWS], strict=True), strict=True)
     facts = {
         "posterior": posterior,
         "averaged": bool(draws),
         "unanswered": utilities and not posterior.data.num_answers,
-        "picture": plots.both(plots.densities, "hyperparameters", dict(list(drawn.items())[:_MOST_DRAWN]))
-        if drawn
-        else None,
         # Without what is empty for all.
         "columns": [
             (name, cells) for name, cells in table if name == ">Value" or any(one.text for one in cells)
@@ -220,7 +215,7 @@ def _reading(posterior: Any, part: str | None, kind: str, number: float) -> str:
     return kernel.readings[kind](number, posterior.data.relations.get(part))
 
 
-_ELSEWHERE = ("engine", "result", "groups", "hyperparameters")
+_ELSEWHERE = ("engine", "result", "groups", "hyperparameters", "model", "seed", "data", "notes")
 _LONGEST_VALUE = 20  # in the table; longer text, which would push its numbers aside, is a note under it
 
 

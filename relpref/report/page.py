@@ -31,35 +31,7 @@ def write(
     sections: Sequence[Section] = (),
     relations_evidence: bool | pd.DataFrame | None = None,
 ) -> Path:
-    """Write a report: one HTML file that needs nothing else, neither a network nor scripts.
-
-    Equal input gives equal bytes. The file is replaced whole or not at all.
-
-    Parameters
-    ----------
-    posterior : Posterior or RelationPosterior
-        Each kind has the chapters that matter there, and those registered for it (`relpref.register`).
-    path : path
-        File to write; its folder must exist.
-    title : str, optional
-    sections : sequence of Section
-        More to show, after the summary.
-    relations_evidence : bool or DataFrame, optional
-        True to fit again without each part of the model, to see what it is worth; or the ready table of
-        `relpref.diagnostics.evidence_without_each`; or False to leave out that it can be had.
-
-    Returns
-    -------
-    Path
-        Of the file.
-
-    Raises
-    ------
-    DataError
-        If a section's figure is not one self-contained SVG picture, or a ready table of evidence lacks a column.
-    StorageError
-        If the file cannot be written.
-    """
+    """Write the report of a posterior, as `posterior.report` does."""
     with warnings.catch_warnings():
         # The banner at the top of the page says it.
         warnings.simplefilter("ignore", InferenceWarning)
@@ -84,16 +56,17 @@ def render(
             )
     page = _KINDS[posterior.kind](posterior, relations_evidence)
     added = [*sections, *_registered(posterior)]
-    extra = [_chapter(section, number) for number, section in enumerate(added, start=1)]
-    chapters = [*extra[: len(sections)], *page.chapters, *extra[len(sections) :]]
+    extra = [_chapter(section, number, number <= len(sections)) for number, section in enumerate(added, 1)]
+    chapters = [page.chapters[0], *extra[: len(sections)], *page.chapters[1:], *extra[len(sections) :]]
     chapters += [computation(posterior), page.methods, versions(posterior)]
     environment = _environment()
-    bodies = [(chapter.title, _body(environment, chapter)) for chapter in chapters if chapter is not None]
+    bodies = [(chapter, _body(environment, chapter)) for chapter in chapters if chapter is not None]
     text: str = environment.get_template("page.html").render(
         title=clean(title or page.title),
         result=posterior.result,
         summary=_body(environment, page.summary),
-        chapters=bodies,
+        front=[(chapter.title, body) for chapter, body in bodies if chapter.front],
+        details=[(chapter.title, body) for chapter, body in bodies if not chapter.front],
         css=files("relpref.report").joinpath("templates/report.css").read_text("utf-8"),
     )
     return text
@@ -111,7 +84,7 @@ def _registered(posterior: Any) -> list[Section]:
     return [section for section in sections.values() if section is not None]
 
 
-def _chapter(section: Section, number: int) -> Chapter:
+def _chapter(section: Section, number: int, front: bool) -> Chapter:
     """A section of the caller as a chapter."""
     title, table = clean(section.title), section.table
     facts = {
@@ -124,7 +97,7 @@ def _chapter(section: Section, number: int) -> Chapter:
     if table is not None:
         head = table.iloc[: blocks.MOST_ROWS, : blocks.MOST_COLUMNS]
         facts |= {"of": table.shape, "kept": head.shape, "cut": head.shape != table.shape}
-    return Chapter(title, "common.html:section", facts)
+    return Chapter(title, "common.html:section", facts, front)
 
 
 _SITE_ROWS = 50
@@ -139,7 +112,7 @@ def _sites(posterior: Any, wanted: object) -> Contents:
         for (name, size), site, sd in zip(sites, posterior.slices, sds, strict=True)
     ]
     chapters = [
-        Chapter("Posterior", "sites.html:sites", {"tables": tables, "most": _SITE_ROWS}),
+        Chapter("Posterior", "sites.html:sites", {"tables": tables, "most": _SITE_ROWS}, front=True),
         Chapter("How far to trust it", "sites.html:trust", Checked(posterior).facts()),
         hyperparameters(posterior),
     ]
@@ -165,9 +138,11 @@ _WORDS = (
         "counted",
         "counted_share",
         "fixed",
+        "in_hundred",
         "isolated",
         "listed",
         "percent",
+        "plain",
         "sentence",
     ),
     *("shorten", "signed_fixed", "signed_percent", "significant", "spans", "unbroken", "whole"),

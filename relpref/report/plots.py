@@ -1,10 +1,7 @@
-"""Pictures of the page: one style of matplotlib, and SVG that is checked and made fit to stand beside others.
-
-Each picture is drawn twice, for a screen as wide as a page and for one as narrow as a phone; the style sheet shows the one that fits.
-"""
+"""Pictures of the page: one style of matplotlib, and SVG that is checked and made fit to stand beside others."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -14,16 +11,18 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 from markupsafe import escape
-from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
 
 from relpref.data.arrays import shown
 from relpref.errors import DataError
 from relpref.posterior.gaussian import Floats
-from relpref.report.blocks import Picture, fixed, shorten, signed_percent
+from relpref.posterior.plots import ROW, Colors, draw_forest
+from relpref.report.blocks import Picture, shorten
 
 # Matplotlib draws with these colors; on the page each becomes a variable of the style sheet, so that a picture follows
 # the reader into the dark.
-INK, MUTED, FAINT, ACCENT, AGAINST = "#010101", "#020202", "#030303", "#040404", "#050505"
+COLORS = Colors("#010101", "#020202", "#030303", "#040404", "#050505")
+INK, MUTED, FAINT, ACCENT, AGAINST = COLORS
 _VARIABLES = {INK: "--ink", MUTED: "--muted", FAINT: "--line", ACCENT: "--accent", AGAINST: "--against"}
 _TOKEN = re.compile(r"@@(\d+)@@")
 _STYLE = {
@@ -48,14 +47,12 @@ class Canvas:
         self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
         FigureCanvasSVG(self.figure)
 
-    def axes(self, left: float, bottom: float, across: float, up: float, *, rows: bool = True) -> Any:
-        """Axes in a rectangle in points; of ``rows`` the caller writes the names himself."""
+    def axes(self, left: float, bottom: float, across: float, up: float) -> Any:
+        """Axes in a rectangle in points."""
         width, height = self._size
         axes = self.figure.add_axes((left / width, bottom / height, across / width, up / height))
         axes.tick_params(length=4)
         axes.patch.set_visible(False)
-        if rows:
-            axes.set_yticks([])
         return axes
 
     def words(self, text: str, title: str | None = None) -> str:
@@ -66,7 +63,7 @@ class Canvas:
         self._words.append((text, title or text))
         return f"@@{len(self._words) - 1}@@"
 
-    def svg(self, name: str, title: str, description: str, *, narrow: bool = False) -> str:
+    def svg(self, name: str, title: str, description: str, *, kind: str = "") -> str:
         """The picture; ``name`` begins its ids and is unique on the page, title and description are for those who cannot see it."""
         buffer = StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -81,7 +78,7 @@ class Canvas:
         body = _TOKEN.sub(self._word, body)
         width, height = self._size
         return (
-            f'<svg class="plot{" narrow" if narrow else ""}" preserveAspectRatio="xMinYMin" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
+            f'<svg class="plot{kind}" preserveAspectRatio="xMinYMin" viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-title {name}-text" '
             f'style="--width: {width:g}px" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">\n'
             f' <title id="{name}-title">{escape(title)}</title>\n <desc id="{name}-text">{escape(description)}</desc>{body}'
         )
@@ -169,23 +166,21 @@ def _check(body: str) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """How wide a picture is, and how long its names may be."""
+    """How wide a picture is, and how long its names may be; ``kind`` is its class in the style sheet."""
 
     width: float
     longest_name: int
-    narrow: bool
+    kind: str
 
 
-WIDE, NARROW = Shape(680.0, 30, False), Shape(360.0, 16, True)
+WIDE, NARROW = Shape(680.0, 30, " wide"), Shape(360.0, 16, " narrow")
+_SINGLE = 400.0  # width of what is drawn once, for every screen
 _LETTER = 6.9  # mean width of a letter, in points, at the size of the row names
 _BOTTOM = 46.0  # room for the numbers and the words under the axis
-_ROW, _BAR, _DENSITY = 22.0, 30.0, 74.0  # heights
-_MOST_ANSWERS = 1000  # in a picture of calibration; of more, so many evenly spread over the probabilities
-_BAND_DRAWS = 400
 
 
 def both(draw: Callable[..., str], name: str, *args: Any, **keywords: Any) -> Picture:
-    """A picture in both shapes."""
+    """A picture for a screen as wide as a page, and for one as narrow as a phone; the style sheet shows the one that fits."""
     wide, narrow = (draw(*args, f"{name}{shape.width:.0f}", shape, **keywords) for shape in (WIDE, NARROW))
     return Picture(wide, narrow)
 
@@ -196,130 +191,140 @@ def _margin(names: Sequence[str]) -> float:
     return 14 + _LETTER * max(letters, default=0.0)
 
 
-_AT_LEFT: dict[str, Any] = {"ha": "right", "va": "center_baseline", "fontsize": 12, "clip_on": False}
-
-
-def bars(names: Sequence[str], values: ArrayLike, name: str, shape: Shape, *, description: str) -> str:
-    """Shares as horizontal bars, each with its number."""
-    shares: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
-    short = [shorten(text, shape.longest_name) for text in names]
-    left, up = _margin(short) + 10, len(names) * _BAR
-    across = shape.width - left - 60
-    low, high = min(0.0, float(shares.min())), max(1.0, float(shares.max()))
-    with canvas(shape.width, up + _BOTTOM + 6) as drawing:
-        axes = drawing.axes(left, _BOTTOM, across, up)
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_xlim(low, high)
-        axes.locator_params(axis="x", nbins=4 if shape.narrow else 7)
-        colors = [ACCENT if share >= 0 else AGAINST for share in shares]
-        axes.barh(range(len(names)), shares, height=0.56, color=colors)
-        axes.axvline(0, color=MUTED, linewidth=1)
-        for row, (text, title, share) in enumerate(zip(short, names, shares, strict=True)):
-            word = drawing.words(text, title)
-            axes.text(-10 / across, row, word, transform=axes.get_yaxis_transform(), color=INK, **_AT_LEFT)
-            beyond = max(float(share), 0.0) + 8 / across * (high - low)
-            number = drawing.words(signed_percent(share))
-            axes.text(beyond, row, number, color=INK, **_AT_LEFT | {"ha": "left"})
-        ticks = [tick for tick in axes.get_xticks() if low - 1e-9 <= tick <= high + 1e-9]
-        axes.set_xticks(ticks, [f"{fixed(100 * tick, 0)}%" for tick in ticks])
-        axes.set_xlabel(drawing.words(f"share of the spread{'' if shape.narrow else ' between the items'}"))
-        return drawing.svg(name, "What the utilities rest on", description, narrow=shape.narrow)
-
-
 def forest(
-    lines: pd.DataFrame, name: str, shape: Shape, *, description: str, quantity: str, measured: str
+    lines: pd.DataFrame,
+    tiers: Sequence[int],
+    name: str,
+    shape: Shape,
+    *,
+    title: str,
+    description: str,
+    label: str,
 ) -> str:
-    """Values with intervals, best at the top, a gap in the places drawn as one; columns name, place, mean, lower and upper."""
-    place, full = lines["place"].tolist(), lines["name"].tolist()
-    gaps = [row for row in range(1, len(lines)) if place[row] > place[row - 1] + 1]
-    heights = [float(row) + sum(row >= gap for gap in gaps) for row in range(len(lines))]
-    rows = len(lines) + len(gaps)
-    names = [shorten(text, shape.longest_name) for text in full]
-    hidden = [f"… {place[gap] - place[gap - 1] - 1} not shown" for gap in gaps]
-    places = 9 + _LETTER * max(len(str(number)) for number in place)
-    left = _margin([*names, *hidden]) + places
-    across, up = shape.width - left - 14, rows * _ROW
-    low, high = min(0.0, lines["lower"].min()), max(0.0, lines["upper"].max())
-    room = 0.03 * (high - low) or 1.0
+    """Values with intervals, best at the top; columns name, mean, lower and upper, and told, what is written at the end of a row."""
+    places = [f"{place}" for place in range(1, len(lines) + 1)]
+    short = [shorten(text, shape.longest_name) for text in lines["name"]]
+    margin, told = 10 + _LETTER * len(places[-1]), "told" in lines
+    left, right = _margin(short) + margin, 46.0 if told else 14.0
+    across, up = shape.width - left - right, len(lines) * ROW
     with canvas(shape.width, up + _BOTTOM + 6) as drawing:
         axes = drawing.axes(left, _BOTTOM, across, up)
-        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-        axes.hlines(heights, lines["lower"], lines["upper"], color=ACCENT, linewidth=2.2)
-        axes.plot(lines["mean"], heights, "o", color=ACCENT, markersize=7)
-        axes.set_ylim(rows - 0.5, -0.5)
-        axes.set_xlim(low - room, high + room)
-        axes.locator_params(axis="x", nbins=5 if shape.narrow else 9)
-        here = _AT_LEFT | {"transform": axes.get_yaxis_transform()}
-        for number, text, y, short in zip(place, full, heights, names, strict=True):
-            axes.text(-(10 + places) / across, y, drawing.words(short, text), color=INK, **here)
-            axes.text(-10 / across, y, str(number), color=MUTED, **here)
-        for gap, words in zip(gaps, hidden, strict=True):
-            axes.axhline(heights[gap] - 1, color=FAINT, linewidth=1)
-            axes.text(-(10 + places) / across, heights[gap] - 1, drawing.words(words), color=MUTED, **here)
-        axes.set_xlabel(drawing.words(f"{quantity}{'' if shape.narrow else measured}, with 90% intervals"))
-        title = {"utility": "Utilities", "score": "Scores"}[quantity]
-        return drawing.svg(name, f"{title} with intervals", description, narrow=shape.narrow)
+        draw_forest(axes, lines, places, tiers, COLORS)
+        axes.tick_params(axis="y", labelcolor=MUTED)
+        axes.locator_params(axis="x", nbins=5 if shape is NARROW else 9)
+        here: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
+        for row, (text, full) in enumerate(zip(short, lines["name"], strict=True)):
+            axes.text(-margin / across, row, drawing.words(text, full), color=INK, ha="right", **here)
+        for row, text in enumerate(lines["told"] if told else ()):
+            axes.text(1 + 8 / across, row, drawing.words(text), color=MUTED, **here)
+        axes.set_xlabel(drawing.words(label))
+        return drawing.svg(name, title, description, kind=shape.kind)
 
 
-def calibration(predicted: Floats, observed: Floats, name: str, shape: Shape, *, seed: int) -> str:
-    """How often came true what was predicted with each probability, as an isotonic regression of the outcomes.
+def matrix(names: Sequence[str], chances: Floats, name: str) -> Picture:
+    """How probable it is that the item of a row is better than that of a column, in percent, shape (n, n)."""
+    size, short = len(names), [shorten(text, NARROW.longest_name) for text in names]
+    left = _margin(short) + 18
+    side = min((_SINGLE - left - 4) / size, 36.0)
+    description = "One row and one column for each of the first items; the number says how probable it is that the row's item is better."
+    with canvas(_SINGLE, size * side + 34) as drawing:
+        axes = drawing.axes(left, 4, size * side, size * side)
+        axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
+        row, column = np.nonzero(~np.eye(size, dtype=bool))
+        chance = chances[row, column]
+        for color, which in ((ACCENT, chance > 0.5), (AGAINST, chance <= 0.5)):
+            tint = {"color": color, "alpha": 0.9 * np.abs(chance[which] - 0.5), "linewidths": 0}
+            axes.scatter(column[which], row[which], marker="s", s=np.square(side), **tint)
+        for value, at in zip(chance, np.column_stack([column, row]), strict=True):
+            text = f"{100 * min(max(value, 0.01), 0.99):.0f}"  # never 0 or 100, which nothing that is estimated can be
+            axes.text(*at, text, ha="center", va="center", color=INK, fontsize=11)
+        axes.set_xticks(range(size), [str(place + 1) for place in range(size)])
+        axes.set_yticks(range(size), [str(place + 1) for place in range(size)])
+        axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
+        axes.spines["bottom"].set_visible(False)
+        for down, (text, full) in enumerate(zip(short, names, strict=True)):
+            here = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center_baseline"}
+            axes.text(-24 / (size * side), down, drawing.words(text, full), color=INK, **here)
+        return Picture(drawing.svg(name, "Who is better than whom", description))
 
-    The line lies in the 90% band if the probabilities are right (Dimitriadis, Gneiting & Jordan 2021); ``seed`` is for the band.
-    """
-    from scipy.optimize import isotonic_regression
 
+_MOST_LINKS = 2000  # that are drawn; of more, so many evenly spread over the table
+_ITERATIONS, _PULL, _CENTRE = 120, 4.0, 4.0  # of the layout: steps, and forces along links and to the middle
+_NAMED = 6
+
+
+def network(names: Sequence[str], utilities: Floats, links: pd.DataFrame, name: str) -> Picture:
+    """Items as dots, in the color of their utilities less the average, and the links of a relation: source, target and weight."""
+    places = _layout(len(names), links)
+    shown_links = links.iloc[:: -(-len(links) // _MOST_LINKS)]
+    gaps = np.full((len(shown_links), 2), np.nan)
+    ends = np.stack([places[shown_links["source"]], places[shown_links["target"]], gaps], axis=1)
+    description = "A dot for each item; those that are linked lie near each other. Items above the average and below it have different colors."
+    with canvas(_SINGLE, 300) as drawing:
+        axes = drawing.axes(10, 10, _SINGLE - 20, 280)
+        axes.axis("off")
+        axes.plot(*ends.reshape(-1, 2).T, color=FAINT, linewidth=0.7, zorder=1)
+        strength = np.abs(utilities) / (np.max(np.abs(utilities)) or 1.0)
+        for color, which in ((ACCENT, utilities >= 0), (AGAINST, utilities < 0)):
+            dots = {"s": 36, "linewidths": 0, "zorder": 2}
+            axes.scatter(*places[which].T, color=color, alpha=0.15 + 0.85 * strength[which], **dots)
+        named: list[Any] = []
+        for item in np.argsort(-utilities, kind="stable")[:_NAMED]:
+            across, up = places[item]
+            if any(abs(up - other[1]) < 0.06 and abs(across - other[0]) < 0.3 for other in named):
+                continue  # the names would lie on each other
+            named.append((across, up))
+            word = drawing.words(shorten(names[item], 16), names[item])
+            side = 1 if across < 0.55 else -1
+            where: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center_baseline"}
+            axes.text(across + 0.02 * side, up, word, color=INK, fontsize=11, **where)
+        return Picture(drawing.svg(name, "Relation", description))
+
+
+def _layout(size: int, links: pd.DataFrame) -> Floats:
+    """Places in the unit square: linked dots attract, all repel each other (Fruchterman and Reingold 1991)."""
+    source, target, weight = (links[name].to_numpy() for name in ("source", "target", "weight"))
+    near = np.zeros((size, size))
+    near[source, target] = near[target, source] = weight
+    degree = np.maximum(near.sum(axis=1), 1e-6 * near.max())
+    near *= _PULL / np.sqrt(np.outer(degree, degree))  # else those with many links would lie in one place
+    places, rest = np.random.default_rng(0).random((size, 2)) - 0.5, 1 / np.sqrt(size)
+    for step in np.linspace(0.1, 0.002, _ITERATIONS):
+        gap = places[:, None] - places
+        distance = np.maximum(np.sqrt(np.square(gap).sum(axis=2)), 0.01)
+        pull = (
+            np.einsum("ij,ijd->id", (rest / distance) ** 2 - near * distance / rest, gap) - _CENTRE * places
+        )
+        places += pull * (step / np.maximum(np.sqrt(np.square(pull).sum(axis=1)), 0.01))[:, None]
+    low, high = places.min(axis=0), places.max(axis=0)
+    return np.asarray((places - low) / np.maximum(high - low, 1e-9))
+
+
+_BIN, _MOST_BINS = 20, 10  # answers of a dot, at least; dots
+
+
+def reliability(predicted: Floats, right: Floats, name: str) -> Picture:
+    """How often came true what was predicted with about the same probability: a dot for equally many answers, with a 90% interval."""
     order = np.argsort(predicted, kind="stable")
-    if len(order) > _MOST_ANSWERS:
-        order = order[np.linspace(0, len(order) - 1, _MOST_ANSWERS).round().astype(int)]
-    right, seen = predicted[order], observed[order]
-    # Outcomes as they would be if the probabilities were right; stratified, so that their mean is the probability itself.
-    levels = np.tile((np.arange(_BAND_DRAWS) + 0.5) / _BAND_DRAWS, (len(order), 1))
-    outcomes = (np.random.default_rng(seed).permuted(levels, axis=1).T < right).astype(float)
-    # Answers that were given the same probability are one point.
-    points, start, count = np.unique(right, return_index=True, return_counts=True)
-
-    def line(values: Floats) -> Floats:
-        return np.asarray(isotonic_regression(np.add.reduceat(values, start) / count, weights=count).x)
-
-    low, high = np.quantile([line(one) for one in outcomes], [0.05, 0.95], axis=0)
+    bins = np.array_split(order, int(np.clip(len(order) // _BIN, 1, _MOST_BINS)))
+    total = np.array([len(some) for some in bins])
+    hits = np.array([right[some].sum() for some in bins])
+    across = np.array([predicted[some].mean() for some in bins])
+    # Of the posterior of a share under Jeffreys' prior.
+    low, high = (betaincinv(hits + 0.5, total - hits + 0.5, tail) for tail in (0.05, 0.95))
+    start = max(0.0, float(np.floor(10 * min(across.min(), low.min())) / 10))
     description = (
-        "A line that says how often the favorite came true, by the probability that it was given; a dashed diagonal, on which the "
-        "line lies if the probabilities are right; and a band around it for chance."
+        "A dot for every tenth of the answers: across, the probability of the favorite; up, the share that came true, with a 90% interval. "
+        "On the dashed diagonal the two agree."
     )
-    side = min(shape.width - 70, 330.0)
-    with canvas(shape.width, side + _BOTTOM + 10) as drawing:
-        axes = drawing.axes(56, _BOTTOM, side, side, rows=False)
-        axes.fill_between(points, low, high, color=ACCENT, alpha=0.2, linewidth=0)
-        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle="--")
-        axes.plot(points, line(seen), color=ACCENT, linewidth=2)
-        axes.set_xlim(np.floor(10 * right[0]) / 10, 1)
-        axes.set_ylim(0, 1)
+    side = 300.0
+    with canvas(_SINGLE, side + _BOTTOM + 10) as drawing:
+        axes = drawing.axes(56, _BOTTOM, side, side)
+        axes.plot([start, 1], [start, 1], color=MUTED, linewidth=1, linestyle="--")
+        axes.vlines(across, low, high, color=ACCENT, linewidth=2.2)
+        axes.plot(across, hits / total, "o", color=ACCENT, markersize=7)
+        axes.set(xlim=(start, 1), ylim=(start, 1.02))
+        axes.locator_params(nbins=6)
         axes.set_xlabel(drawing.words("predicted probability"))
         axes.set_ylabel(drawing.words("share that came true"))
-        return drawing.svg(name, "Calibration", description, narrow=shape.narrow)
-
-
-def densities(draws: Mapping[str, Floats], name: str, shape: Shape) -> str:
-    """One density under another, with a 90% interval and a dot at the mean."""
-    import arviz_stats.base
-
-    array_stats: Any = arviz_stats.base.array_stats  # type: ignore[attr-defined]
-    short = [shorten(text, shape.longest_name) for text in draws]
-    left = _margin(short) + 10
-    across = shape.width - left - 14
-    description = (
-        "A density for each hyperparameter, with a dot at its mean and a line for its 90% interval; the table below holds the "
-        "numbers."
-    )
-    with canvas(shape.width, len(short) * _DENSITY + 10) as drawing:
-        for row, (shown_name, (full, values)) in enumerate(zip(short, draws.items(), strict=True)):
-            bottom = (len(short) - 1 - row) * _DENSITY + 26
-            axes = drawing.axes(left, bottom, across, _DENSITY - 34)
-            points, density, _ = array_stats.kde(np.asarray(values, dtype=np.float64))
-            axes.plot(points, density, color=ACCENT, linewidth=1.5)
-            axes.plot(np.quantile(values, [0.05, 0.95]), [0, 0], color=ACCENT, linewidth=3)
-            axes.plot([np.mean(values)], [0], "o", color=ACCENT, markersize=6, clip_on=False)
-            axes.locator_params(axis="x", nbins=5 if shape.narrow else 8)
-            word = drawing.words(shown_name, full)
-            axes.text(-10 / across, 0.3, word, transform=axes.transAxes, color=INK, **_AT_LEFT)
-        return drawing.svg(name, "Posterior of the hyperparameters", description, narrow=shape.narrow)
+        return Picture(drawing.svg(name, "Reliability", description))

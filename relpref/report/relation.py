@@ -11,8 +11,9 @@ from relpref.diagnostics import leave_one_out
 from relpref.errors import RelprefError
 from relpref.infer import RelationPosterior
 from relpref.posterior.gaussian import Floats
+from relpref.posterior.plots import tiers_of
 from relpref.report import plots
-from relpref.report.blocks import Chapter, Contents, Names, clean, decimals_for, significant
+from relpref.report.blocks import Chapter, Contents, Names, clean, decimals_for, leaders, significant
 from relpref.report.model import hyperparameters, methods
 
 INTERVAL = 0.9
@@ -95,13 +96,33 @@ class Subject:
 def contents(posterior: RelationPosterior, wanted: object = None) -> Contents:
     """The page of a relation."""
     subject = Subject(posterior)
-    chapters = [_known(subject), _rankings(subject), _on_top(subject), _quality(subject)]
+    quality = _quality(subject)
+    chapters = [
+        *_rankings(subject),
+        Chapter("Keep in mind", "relation.html:caveats", quality.facts, front=True),
+        _on_top(subject),
+        _known(subject),
+        quality,
+        hyperparameters(posterior),
+    ]
     return Contents(
         "Conditional ranking report",
-        Chapter("", "relation.html:summary", {"s": subject}),
-        [*chapters, hyperparameters(posterior)],
+        Chapter("", "relation.html:summary", {"s": subject} | _leaders(subject)),
+        chapters,
         methods(posterior, "relation.html:methods", problem=posterior.problem),
     )
+
+
+def _leaders(subject: Subject) -> dict[str, Any]:
+    """Who is on top for the node that is shown first."""
+    node = next(iter(_chosen(subject)))
+    table = subject.ranking(node)
+    if "p_best" not in table:
+        return {"leaders": []}
+    return {
+        "node": subject.nodes.inline(node),
+        "leaders": [subject.objects.inline(at) for at in leaders(table)],
+    }
 
 
 def _known(subject: Subject) -> Chapter:
@@ -132,7 +153,8 @@ def _kernel_name(kernel: Any) -> str:
 _NODES, _ROWS, _DRAWN = 4, 10, 20
 
 
-def _rankings(subject: Subject) -> Chapter:
+def _rankings(subject: Subject) -> list[Chapter]:
+    """The forest of one node, and the tables of several."""
     shown: list[tuple[Any, ...]] = []
     picture = None
     for node, why in _chosen(subject).items():
@@ -147,7 +169,12 @@ def _rankings(subject: Subject) -> Chapter:
             shown.append((subject.nodes.inline(node), why, head, decimals, len(known), labels))
     first = subject.nodes.inline(next(iter(_chosen(subject))))
     facts = {"s": subject, "most": MOST_RANKED, "picture": picture, "first": first, "shown": shown}
-    return Chapter("Rankings", "relation.html:rankings", facts)
+    tables = Chapter("Rankings", "relation.html:rankings", facts, front=picture is None)
+    return (
+        [tables]
+        if picture is None
+        else [Chapter("Ranking", "relation.html:picture", facts, front=True), tables]
+    )
 
 
 def _chosen(subject: Subject) -> dict[int, str]:
@@ -169,12 +196,9 @@ def _picture(subject: Subject, node: int, table: pd.DataFrame) -> Any:
         f"One row for each of {len(table)} objects, best first for {subject.nodes.short[node]}: a dot for the score and a line for "
         "its interval."
     )
-    # Without the ranking loss a score is in the unit of the labels, and has a level.
-    measured = " less the average of those ranked" if subject.posterior.loss == "ranking" else ""
-    words = {"description": description, "quantity": "score", "measured": measured}
-    return plots.both(
-        plots.forest, "scores", table.assign(name=names, place=range(1, len(names) + 1)), **words
-    )
+    words = {"title": "Scores", "description": description, "label": "score, with 90% intervals"}
+    tiers = tiers_of(table, len(table))
+    return plots.both(plots.forest, "scores", table.assign(name=names), tiers, **words)
 
 
 def _on_top(subject: Subject) -> Chapter | None:

@@ -9,9 +9,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from relpref.errors import RelprefError
 from relpref.infer import UtilityPosterior
-from relpref.posterior.gaussian import Floats, generator
+from relpref.posterior.gaussian import Floats, Margins, generator
+from relpref.posterior.tables import expectations, questions
 from relpref.report.blocks import Cell, Names, cell, decimals_for, listed
+from relpref.report.model import takes_likelihood
 from relpref.report.trust import Checked
 
 INTERVAL = 0.9
@@ -53,6 +56,29 @@ class Subject:
             places = places_of(posterior, table["position"].to_numpy()[:ROWS])
             table = table.join(pd.DataFrame(places))
         return table
+
+    @cached_property
+    def beats(self) -> Floats:
+        """Probability that an answer favors each item over an average one, best first; empty where nobody knows."""
+        posterior, order = self.posterior, self.order
+        if self.within is not None or not takes_likelihood(posterior):
+            return np.empty(0)
+        belief, other = (
+            posterior.belief.centred(),
+            np.roll(order, 1),
+        )  # whom it is asked about does not matter
+        variances = np.zeros_like(belief.locations)
+        if belief.scales is not None:
+            variances = np.maximum(np.diagonal(belief.scales, axis1=1, axis2=2), 0.0)
+        margins = Margins.of(belief.locations[:, order], variances[:, order], belief.weights)
+        answers = posterior.data.comparisons
+        asked = questions(posterior.data, order.astype(np.int32), other.astype(np.int32), None, None)
+        try:
+            return np.asarray(
+                expectations(posterior, posterior.likelihood, answers, asked, margins)["probability"]
+            )
+        except RelprefError:
+            return np.empty(0)
 
     @cached_property
     def groups(self) -> NDArray[np.intp] | None:
@@ -112,6 +138,12 @@ class Subject:
         total = np.zeros(data.num_items, dtype=np.int64)
         np.add.at(total, ends, np.where(which, data.count, 0))
         return total[self.chosen]
+
+    @cached_property
+    def pairs(self) -> int:
+        """Pairs that were asked about."""
+        ends = np.stack([np.asarray(self.whole.data.winner), np.asarray(self.whole.data.loser)])
+        return int(np.unique(np.sort(ends, axis=0), axis=1).shape[1])
 
     @cached_property
     def contradicted(self) -> int:

@@ -98,7 +98,12 @@ class Checked:
     def facts(self) -> dict[str, Any]:
         """What the macros ``certificate`` and ``predicted`` say of it."""
         held, certificate = self.held_out, self.certificate
-        facts: dict[str, Any] = {"why": self.why, "certificate": certificate, "held": held}
+        facts: dict[str, Any] = {
+            "why": self.why,
+            "certificate": certificate,
+            "held": held,
+            "calibrated": None,
+        }
         if certificate is not None and (table := certificate.table) is not None:
             facts["most"] = float(table["shift"].abs().max())
             facts["widths"] = [float(table["sd_ratio"].min()), float(table["sd_ratio"].max())]
@@ -118,8 +123,7 @@ class Checked:
         predicted, right = found
         number, picture = len(predicted), None
         if number >= _FEWEST:
-            seed = int(self.posterior.key[-1])
-            picture = plots.both(plots.calibration, "calibration", predicted, right, seed=seed)
+            picture = plots.reliability(predicted, right, "reliability")
         return {
             "number": number,
             "picture": picture,

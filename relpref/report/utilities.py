@@ -13,15 +13,18 @@ from relpref.infer import UtilityPosterior
 from relpref.infer.large.problem import answered, approximations, touched
 from relpref.likelihoods import Probit
 from relpref.posterior.gaussian import generator
+from relpref.posterior.plots import tiers_of
 from relpref.report import plots
 from relpref.report.blocks import (
     Chapter,
     Contents,
     clean,
+    counted,
     fixed,
+    in_hundred,
     isolated,
+    leaders,
     listed,
-    percent,
     shorten,
     signed_percent,
     significant,
@@ -34,24 +37,26 @@ _CANDIDATES = 500  # items with answers, among which the least known are looked 
 
 
 def contents(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Contents:
-    """The page of a ranking; ``wanted`` is ``relations_evidence`` of `relpref.report.write`."""
+    """The page of a ranking; ``wanted`` is ``relations_evidence`` of `PosteriorBase.report`."""
     subject, some = _some_of(posterior) if posterior.large else (Subject(posterior), None)
-    chapters: list[Chapter | None] = [_asked(Subject(posterior)), _ranking(subject), _contributions(subject)]
-    chapters.append(_evidence(posterior, wanted))
-    known: Subject | None = subject
-    facts = {"never_compared": 0} | _fitted(posterior)
-    if posterior.large:
-        facts["never_compared"] = posterior.data.num_items - len(touched(posterior.data))
-        try:
-            known = Subject(answered(posterior))
-        except RelprefError as error:
-            known, facts["refused"] = None, clean(error, 1000)
-    if known is None:
-        chapters.append(Chapter("How far to trust it", "utilities.html:not_trusted", facts))
-    else:
-        chapters += [_trust(known, facts), _surprises(known)]
-    chapters += [_questions(subject), hyperparameters(posterior)]
+    drivers, parts = _contributions(subject)
+    trust = _trust(posterior, subject)
     summary = Chapter("", "utilities.html:summary", _summary(subject) | {"some": some})
+    chapters = [
+        _ranking(subject),
+        drivers,
+        Chapter("Keep in mind", "utilities.html:caveats", trust, front=True),
+        _questions(subject),
+        _places(subject),
+        _pairs(subject),
+        *_relations(subject),
+        parts,
+        _evidence(posterior, wanted),
+        _asked(Subject(posterior)),
+        Chapter("How far to trust it", "utilities.html:trust", trust),
+        _surprises(trust["s"]),
+        hyperparameters(posterior),
+    ]
     return Contents("Ranking report", summary, chapters, _methods(posterior))
 
 
@@ -84,8 +89,7 @@ def _asked(subject: Subject) -> Chapter:
     facts: dict[str, Any] = {"s": subject, "data": data, "raters": None}
     if data.num_answers:
         count = np.asarray(data.count)
-        ends = np.sort(np.stack([np.asarray(data.winner), np.asarray(data.loser)]), axis=0)
-        facts["pairs"] = np.unique(ends, axis=1).shape[1]
+        facts["possible"] = data.num_items * (data.num_items - 1) // 2
         facts["ties"] = (
             None if data.comparisons.tie is None else count[np.asarray(data.comparisons.tie)].sum()
         )
@@ -98,9 +102,9 @@ def _asked(subject: Subject) -> Chapter:
     return Chapter("What was asked and answered", "utilities.html:asked", facts)
 
 
-_MOST_PAIRED = 200
-_SETTLED = 0.95
+_LEADERS = 4  # that are named
 _MOST_GROUPS = 3  # whose first two are named
+_MOST_TIERS = 6
 
 
 def _used(posterior: UtilityPosterior, part: str) -> bool:
@@ -110,7 +114,7 @@ def _used(posterior: UtilityPosterior, part: str) -> bool:
 
 
 def _summary(subject: Subject) -> dict[str, Any]:
-    """What was asked, who leads, and how sure that is."""
+    """Who leads, how sure that is, and what it rests on."""
     posterior, data, order = subject.whole, subject.whole.data, subject.order
     relations = dict.fromkeys(data.relation_of(part) for part in data.relations if _used(posterior, part))
     facts: dict[str, Any] = {
@@ -121,14 +125,18 @@ def _summary(subject: Subject) -> dict[str, Any]:
     }
     if len(order) == 1 or not data.num_answers:
         return facts
-    first, others = subject.ranking.iloc[0], subject.ranking.iloc[1:].nlargest(3, "p_best")
-    rivals = others[others["p_best"] >= 0.01]
-    facts |= _settled(subject) | {
-        "leader": first,
-        "places": " to ".join(dict.fromkeys(f"{first[name]:.0f}" for name in ("rank_lower", "rank_upper"))),
-        "rivals": [
-            f"{subject.names.inline(position)} ({percent(best)})"
-            for position, best in zip(rivals["position"], rivals["p_best"], strict=True)
+    table, named = subject.ranking, subject.names.inline
+    tiers = [members["position"].to_list() for _, members in table.groupby("tier")] if "tier" in table else []
+    facts |= {
+        "leaders": [named(position) for position in leaders(table)],
+        "most": _LEADERS,
+        "leader": table.iloc[0],
+        "chance": next((in_hundred(chance) for chance in subject.beats), None),
+        "places": "–".join(
+            dict.fromkeys(f"{table[name].iloc[0]:.0f}" for name in ("rank_lower", "rank_upper"))
+        ),
+        "tiers": [
+            listed([named(at) for at in tier], _LEADERS) for tier in tiers if 1 < len(tiers) <= _MOST_TIERS
         ],
     }
     if subject.groups is not None:
@@ -138,94 +146,127 @@ def _summary(subject: Subject) -> dict[str, Any]:
     return facts
 
 
-def _settled(subject: Subject) -> dict[str, int]:
-    """How much of the order is decided, among pairs that can be compared."""
-    order, groups = subject.order[:_MOST_PAIRED], subject.groups
-    decided = pairs = 0
-    for row, one in enumerate(order):
-        others = order[row + 1 :]
-        if groups is not None:
-            others = others[groups[others] == groups[one]]
-        better = subject.posterior.belief.differences(np.full(len(others), one), others).positive
-        decided += int(np.sum((better >= _SETTLED) | (better <= 1 - _SETTLED)))
-        pairs += len(others)
-    return {"pairs": pairs, "decided": decided, "paired": len(order)}
+_DRAWN = 20
 
 
-_ALL_DRAWN = 40
-_TOP_DRAWN, _BOTTOM_DRAWN = 25, 10
-
-
-def _ranking(subject: Subject) -> Chapter:
+def _ranking(subject: Subject) -> Chapter | None:
+    """The forest; None of a single item."""
     table, names, size = subject.ranking, subject.names, len(subject.ranking)
-    shown = np.arange(size) if size <= _ALL_DRAWN else np.r_[:_TOP_DRAWN, size - _BOTTOM_DRAWN : size]
-    lines = table.iloc[shown].assign(place=shown + 1, name=[names.full[row] for row in subject.order[shown]])
-    best, last = (names.short[subject.order[row]] for row in (0, -1))
+    if size == 1:
+        return None
+    head = table.head(_DRAWN)
+    lines = head.assign(name=[names.full[row] for row in head["position"]])
+    if len(subject.beats):
+        lines["told"] = [f"{in_hundred(chance)}%" for chance in subject.beats[:_DRAWN]]
     description = (
-        f"One row for each of {len(lines)} items from the best, {best}, to the last, {last}: a dot for the utility and a line "
-        "for its interval. The table below holds the numbers."
+        f"One row for each of {len(lines)} items, best first, from {names.short[subject.order[0]]}: a dot for the utility and a line for "
+        "its interval. The table of all places holds the numbers."
     )
-    words = {"description": description, "quantity": "utility", "measured": " less the average of all"}
-    answers, head = subject.posterior.data.comparisons, table.head(ROWS)
-    graded = any(column is not None for column in (answers.tie, answers.strength, answers.probability))
+    tiers = tiers_of(table, _DRAWN)
+    words = {"title": "Ranking", "description": description, "label": "utility, with 90% intervals"}
+    facts = {
+        "s": subject,
+        "picture": plots.both(plots.forest, "ranking", lines, tiers, **words),
+        "size": size,
+        "drawn": len(lines),
+        "tiers": tiers,
+    }
+    return Chapter("Ranking", "utilities.html:ranking", facts, front=True)
+
+
+def _places(subject: Subject) -> Chapter:
+    """The table behind the forest."""
+    head = subject.ranking.head(ROWS)
     told = [(subject.won[row], subject.asked[row]) for row in head["position"]]
+    answers = subject.posterior.data.comparisons
+    graded = any(column is not None for column in (answers.tie, answers.strength, answers.probability))
     facts = {
         "s": subject,
         # Winners under the probit model: there a gap has a plain meaning in answers.
         "probit": not graded and takes_likelihood(subject.whole) and subject.whole.likelihood == Probit(),
         "raters": answers.rater is not None,
-        "drawn": None if len(lines) == size else (_TOP_DRAWN, _BOTTOM_DRAWN),
-        "picture": plots.both(plots.forest, "ranking", lines, **words),
         "head": head,
+        "tiers": tiers_of(subject.ranking, ROWS),
         "won": [f"{won} of {asked}" if asked else "never asked" for won, asked in told],
         "groups": None
         if subject.groups is None
         else pd.factorize(subject.groups[subject.order])[0][:ROWS] + 1,
     }
-    return Chapter("Ranking", "utilities.html:ranking", facts)
+    return Chapter("All places", "utilities.html:places", facts)
+
+
+_PAIRED = 10
+
+
+def _pairs(subject: Subject) -> Chapter | None:
+    """Who of the first is better than whom."""
+    first, names = subject.order[:_PAIRED], subject.names
+    if len(first) < 3 or not subject.posterior.data.num_answers:
+        return None
+    one, other = (np.repeat(first, len(first)), np.tile(first, len(first)))
+    better = subject.posterior.belief.differences(one, other).positive.reshape(len(first), -1)
+    picture = plots.matrix([names.full[row] for row in first], better, "pairs")
+    return Chapter(
+        "Who is better than whom", "utilities.html:pairs", {"picture": picture, "number": len(first)}
+    )
+
+
+_MOST_DOTS, _MOST_GRAPHS = 300, 3
+
+
+def _relations(subject: Subject) -> list[Chapter]:
+    """Each relation as a graph, in the color of the utilities."""
+    posterior = subject.posterior
+    used = [name for name in posterior.data.relations if _used(posterior, name)]
+    if posterior.data.num_items > _MOST_DOTS or not posterior.converged:
+        return []
+    found, mean = [], posterior.belief.mean()
+    for row, name in enumerate(used[:_MOST_GRAPHS]):
+        graph = posterior.data.relations[name]
+        links = pd.DataFrame({"source": graph.source, "target": graph.target, "weight": graph.weight})
+        if len(links):
+            picture = plots.network(subject.names.full, mean - mean.mean(), links, f"relation{row}")
+            found.append(
+                Chapter(f"The relation {clean(name)}", "utilities.html:relation", {"picture": picture})
+            )
+    return found
 
 
 _ITEMS, _PARTS = 10, 12
 
 
-def _contributions(subject: Subject) -> Chapter:
-    """What the utilities rest on: attributes and each relation."""
-    posterior, title, place = subject.whole, "What the utilities rest on", "utilities.html:contributions"
+def _contributions(subject: Subject) -> tuple[Chapter | None, Chapter | None]:
+    """What the utilities rest on, attributes and each relation: in short, and item by item; None where there is nothing to tell apart."""
+    posterior = subject.whole
     try:
-        if not posterior.parts:
-            raise DataError("the posterior does not know the parts of its prior")
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
             # 0/0 where all utilities are equal, and parts that cannot be told apart: told below.
             warnings.simplefilter("ignore", UserWarning)
             shares, parts = posterior.shares(), posterior.explain()
-        names = {str(part): part_name(str(part), posterior) for part in shares.index}
-        if len(names) > 1 and not np.all(np.isfinite(shares)):
-            raise DataError("all utilities are equal, so there is no spread to explain")
-    except DataError as error:
-        return Chapter(title, "common.html:left_out", {"why": clean(error)})
-    if len(names) == 1:
-        return Chapter(title, place, {"single": _inner(*names.values())})
+    except DataError:
+        return None, None
+    if len(shares) == 1 or not np.all(np.isfinite(shares)):
+        return None, None
+    names = {str(part): part_name(str(part), posterior) for part in shares.index}
     shares = shares.iloc[np.argsort(-shares.to_numpy(), kind="stable")]
-    head = shares.iloc[:_PARTS]
-    kept, percents = [names[str(part)] for part in head.index], [signed_percent(share) for share in head]
-    words = listed([f"{_inner(name)} {share}" for name, share in zip(kept, percents, strict=True)], 6)
-    description, first = f"One bar for each part: {words}.", subject.order[:_ITEMS]
+    head, first = shares.iloc[:_PARTS], subject.order[:_ITEMS]
+    kept = [names[str(part)] for part in head.index]
     by_part = parts[[*head.index, "mean"]].to_numpy()[subject.chosen][first].T
     facts = {
         "s": subject,
-        "single": "",
-        "words": words,
         "alike": [[_inner(part_name(one, posterior)) for one in pair] for pair in posterior.alike_parts],
         "parts": len(shares),
-        "picture": plots.both(plots.bars, "shares", kept, head, description=description),
-        "shares": (("Part", kept), (">Share", percents)),
+        "bars": [(name, signed_percent(share), float(share)) for name, share in zip(kept, head, strict=True)],
         "first": first,
         "by_part": [
             (f">{name}", [fixed(number, subject.decimals) for number in numbers])
             for name, numbers in zip([*kept, "Utility"], by_part, strict=True)
         ],
     }
-    return Chapter(title, place, facts)
+    return (
+        Chapter("What drives it", "utilities.html:drivers", facts, front=True),
+        Chapter("Where the utilities come from", "utilities.html:contributions", facts),
+    )
 
 
 def _inner(name: str) -> str:
@@ -236,12 +277,10 @@ _NEEDED = ("left_out", "log_evidence", "difference")
 
 
 def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -> Chapter | None:
-    """What each part is worth: False for no chapter, None for one that says how to get it, True to fit again; or a ready table."""
+    """What each part is worth: True to fit again, or a ready table; otherwise no chapter."""
     title, macro, table = "What each part is worth", "utilities.html:evidence", wanted
-    if wanted is False:
+    if wanted is None or wanted is False:
         return None
-    if wanted is None:
-        return Chapter(title, macro, {"table": None, "why": ""})
     if wanted is True:
         try:
             table = evidence_without_each(posterior)
@@ -268,26 +307,61 @@ def _evidence(posterior: UtilityPosterior, wanted: bool | pd.DataFrame | None) -
 
 
 _FEW = 4.0  # answers about a typical item, below which intervals rest mostly on the prior
+_UNEVEN = 4  # times as many answers as the item with the fewest
 _FEW_EACH = 10  # answers for each hyperparameter, below which maximizing them makes intervals too narrow
 _PRIOR_LEFT = 0.9  # of an item's prior standard deviation, above which its place is the prior's
 _STEEP = 0.1  # slope at which a search for hyperparameters has not ended, in nats for a factor of e
 _SWITCHED_OFF = 0.05  # an amplitude, where the noise of one answer is 1
 
 
-def _trust(subject: Subject, facts: dict[str, Any]) -> Chapter:
-    """How far to trust it; ``facts`` are those about all items, where the subject is about some."""
+def _trust(posterior: UtilityPosterior, shown: Subject) -> dict[str, Any]:
+    """How far to trust it: facts about all items; of very many, about those that answers are about."""
+    table, subject = shown.ranking, shown
+    facts: dict[str, Any] = {
+        "posterior": posterior,
+        "s": None,
+        "size": len(table),
+        "few_each": _FEW,
+        **dict.fromkeys(
+            ("certificate", "calibrated", "least", "never", "never_compared", "unlike", "odd", "refused")
+        ),
+        "typical": np.inf,
+        "compared": 1.0,
+        "typical_width": float((table["rank_upper"] - table["rank_lower"]).median()),
+    }
+    facts |= _fitted(posterior)
+    if posterior.large:
+        facts["never_compared"] = posterior.data.num_items - len(touched(posterior.data))
+        try:
+            subject = Subject(answered(posterior))
+        except RelprefError as error:
+            return facts | {"refused": clean(error, 1000)}
     posterior, checked = subject.posterior, subject.checked
-    facts = facts | {"s": subject, "posterior": posterior, "typical": np.inf, "unlike": "", "never": []}
+    facts |= {
+        "s": subject,
+        "size": len(table),
+        "typical": np.inf,
+        "unlike": "",
+        "never": [],
+        "few_each": _FEW,
+    }
     if posterior.data.num_answers:
-        facts |= {"typical": float(np.median(subject.asked)), "never": _never(subject)}
+        typical, least = float(np.median(subject.asked)), subject.asked[subject.asked > 0].min()
+        facts |= {"typical": typical, "never": _never(subject)}
+        if _UNEVEN * least < typical:
+            facts["least"] = least
+            fewest = np.flatnonzero(subject.asked == least)
+            many = len(fewest) > _LEADERS
+            facts["least_known"] = counted(len(fewest), "item") if many else subject.several(fewest)
+        facts["compared"] = subject.pairs / (posterior.data.num_items * (posterior.data.num_items - 1) / 2)
         if checked.prior_sd is not None:
             prior = np.where(checked.prior_sd > 0, checked.prior_sd, np.inf)
             left = posterior.belief.centred().sd() / prior
             facts["unlike"] = subject.several(np.flatnonzero((left > _PRIOR_LEFT) & (subject.asked > 0)))
     raters = checked.raters
     odd = [] if raters is None else [isolated(shorten(clean(who))) for who in raters.index[raters["at_odds"]]]
-    facts |= {"few_each": _FEW, "odd": odd, "raters": None if raters is None else raters.head(_MOST_RATERS)}
-    return Chapter("How far to trust it", "utilities.html:trust", facts | checked.facts())
+    facts |= {"odd": odd, "raters": None if raters is None else raters.head(_MOST_RATERS)}
+    return facts | checked.facts()
 
 
 def _never(subject: Subject) -> list[dict[str, Any]]:
@@ -326,20 +400,21 @@ _SURPRISES = 10
 _SURPRISING = 0.25  # held-out probability of what was answered, below which it is shown
 
 
-def _surprises(subject: Subject) -> Chapter | None:
-    """Answers that contradict the others; None where there are no answers."""
-    if not subject.posterior.data.num_answers:
+def _surprises(subject: Subject | None) -> Chapter | None:
+    """Answers that contradict the others; None where there are none, or they cannot be left out."""
+    if subject is None or not subject.posterior.data.num_answers:
         return None
     title, table, held = "Surprising answers", subject.checked.influence, subject.checked.held_out
     if held is None or table is None:
-        why = subject.checked.why
-        return Chapter(title, "common.html:left_out", {"why": why.get("held_out") or why["influence"]})
+        return None
     facts: dict[str, Any] = {"s": subject, "reported": held.forecasts is None, "answers": held.num_answers}
     if held.forecasts is not None:
         # Of the side that was answered, whatever the strength: that is what the others tell of an answer.
         sides = held.chances[np.arange(len(held.outcome)), held.outcome]
         table = table.assign(probability=sides[table.index]).sort_values("probability", kind="stable")
         table = table[table["probability"] < _SURPRISING]
+        if not len(table):
+            return None
         # Every outcome under the bound, not only the one that was answered, happens with its own probability.
         chances = np.where(held.forecasts.chances < _SURPRISING, held.forecasts.chances, 0.0)
         facts["count"] = int(table["count"].sum() if "count" in table else len(table))
@@ -361,7 +436,7 @@ def _said(subject: Subject, row: dict[Any, Any]) -> str:
     return f"{one} over {other}" + ("" if strength is None else f", strength {strength}")
 
 
-_NEXT, _MORE = 5, 10
+_NEXT, _MORE = 3, 10
 _MOST_ITEMS = 4000  # whose covariance is looked at as a whole
 
 
@@ -372,13 +447,13 @@ def _questions(subject: Subject) -> Chapter | None:
     if size < 2 or not posterior.converged:
         return None
     if size > _MOST_ITEMS and subject.within is None:
-        why = f"with {size} items it takes long. relpref.explore.next_pairs asks about some of them (items=)"
-        return Chapter(title, "common.html:left_out", {"why": why})
+        return None  # it takes long; relpref.explore.next_pairs asks about some of them
     try:
         pairs, value = next_pairs(posterior, _NEXT), expected_gain(posterior, _MORE)
-    except RelprefError as error:
-        return Chapter(title, "common.html:left_out", {"why": clean(error)})
-    return Chapter(title, "utilities.html:questions", {"s": subject, "worth": value.sentence, "table": pairs})
+    except RelprefError:
+        return None
+    facts = {"s": subject, "worth": value.sentence, "table": pairs}
+    return Chapter(title, "utilities.html:questions", facts, front=True)
 
 
 _MOST_KERNELS = 6

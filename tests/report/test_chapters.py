@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr
 
 from relpref.data import PreferenceData, Relation
 from relpref.errors import DataError
@@ -34,54 +35,68 @@ def prose(read: Callable[[str], Any]) -> Callable[..., str]:
 
 def test_summary(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make())
-    assert (
-        "This report ranks 8 items. It rests on 30 answers to the question “which of the two is better?”, on 2 attributes "
-        "and on the relation “near”."
-    ) in text
+    assert "A ranking of 8 items, based on 30 answers, 2 attributes and the relation “near”." in text
     table = make().ranking()
+    best, lower, upper = table.iloc[0][["p_best", "rank_lower", "rank_upper"]]
     assert (
-        f"a leads: with a probability of {100 * table['p_best'].iloc[0]:.0f}% it is the best of all" in text
+        f"a is the best with a probability of {100 * best:.0f}%; its place is {lower:.0f}–{upper:.0f}" in text
     )
-    better = make().prefer([(a, b) for a in "abcdefgh" for b in "abcdefgh" if a < b])["p_better"]
-    settled = np.mean((better >= 0.95) | (better <= 0.05))
-    assert f"Of the 28 pairs among these items, the order of {100 * settled:.0f}% is settled" in text
+    better = make().prefer([("a", "b")])["p_better"][0]
+    assert f"a is better than b with a probability of {100 * better:.0f}%." in text
     assert "the better one wins 84% of the answers" in text
     assert f"{table['lower'].iloc[0]:.2f} to {table['upper'].iloc[0]:.2f}" in text
 
 
 @pytest.mark.parametrize(
-    ("gap", "words"),
-    [(9.0, "a is the clear leader"), (1.5, "a leads"), (0.0, "No item is a clear leader.")],
+    ("gaps", "words"),
+    [
+        ([9.0], "a leads."),
+        ([9.0, 8.9], "a and b lead; their order is open."),
+        ([], "Nobody leads clearly: the best may be any of 8 items, most likely"),
+    ],
 )
-def test_how_sure_the_leader_is(make: Make, prose: Callable[..., str], gap: float, words: str) -> None:
-    mean = np.zeros(8)
-    mean[0] = gap
-    assert words in prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
+def test_how_sure_the_leader_is(make: Make, prose: Callable[..., str], gaps: list[float], words: str) -> None:
+    """The fewest are named among whom the best is with a probability of 95 %."""
+    mean = np.array([*gaps, *np.zeros(8 - len(gaps))])
+    text = prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
+    assert words in text
+
+
+def test_tiers_in_words(make: Make, prose: Callable[..., str]) -> None:
+    mean = np.repeat([20.0, 10.0, 0.0], [2, 1, 5])
+    text = prose(make(belief=GaussianBelief(mean, np.eye(8) * 0.5)))
+    assert "The order of these tiers is settled: a and b; then c; then d, e, f and 2 more." in text
+    assert "every item is better than every item of the tiers below" in text
+
+
+def test_utilities_as_chances(make: Make, prose: Callable[..., str]) -> None:
+    """The next answer about an item and an average one, noise and uncertainty of both included."""
+    posterior = make()
+    centred = posterior.belief.centred()
+    chance = ndtr(centred.mean()[0] / np.sqrt(1 + centred.sd()[0] ** 2))
+    assert f"and it beats an average item in {100 * chance:.0f} of 100 answers" in prose(posterior)
+    certain = make(belief=GaussianBelief(np.array([50.0, *np.zeros(7)]), np.eye(8)))
+    assert "in >99 of 100 answers" in prose(certain)
+    assert "average item" not in prose(make(origin=None))  # nobody knows how answers follow from utilities
 
 
 def test_contributions(make: Make, prose: Callable[..., str]) -> None:
     # Two ramps of length 2.5 and 1.5: shares 2.5/4 and 1.5/4.
-    assert "the items it accounts for: the attributes 62% and the relation near 38%." in prose(make())
+    assert "What drives it attributes 62% relation near 38%" in prose(make())
 
 
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    "parts",
     [
-        ({}, "does not know the parts of its prior"),
-        ({"utility": Parts({}, {})}, "no named parts"),
-        ({"utility": Parts({"near": np.zeros(8)}, {"near": np.ones(8)})}, "comes from the relation near"),
-        (
-            {
-                "utility": Parts(
-                    {"near": np.zeros(8), "x": np.zeros(8)}, {"near": np.ones(8), "x": np.ones(8)}
-                )
-            },
-            "no spread to explain",
-        ),
+        {},
+        {"utility": Parts({}, {})},
+        {"utility": Parts({"near": np.zeros(8)}, {"near": np.ones(8)})},
+        {"utility": Parts({"near": np.zeros(8), "x": np.zeros(8)}, {"near": np.ones(8), "x": np.ones(8)})},
     ],
 )
-def test_nothing_to_split(make: Make, prose: Callable[..., str], parts: Any, words: str) -> None:
-    assert words in prose(make(parts=parts))
+def test_nothing_to_split(make: Make, prose: Callable[..., str], parts: Any) -> None:
+    text = prose(make(parts=parts))
+    assert "What drives it" not in text and "Where the utilities come from" not in text
 
 
 def test_many_parts(make: Make, prose: Callable[..., str]) -> None:
@@ -94,7 +109,7 @@ def test_many_parts(make: Make, prose: Callable[..., str]) -> None:
 def test_a_part_that_works_against_the_others(make: Make, prose: Callable[..., str]) -> None:
     means = {"attributes": np.linspace(2, -2, 8), "near": np.linspace(-1, 1, 8)}
     parts = {"utility": Parts(means, dict.fromkeys(means, np.ones(8)))}
-    assert "the attributes 200% and the relation near −100%" in prose(make(parts=parts))
+    assert "attributes 200% relation near −100%" in prose(make(parts=parts))
 
 
 def test_hyperparameters(make: Make, prose: Callable[..., str], read: Callable[[str], Any]) -> None:
@@ -159,17 +174,17 @@ def test_notes(make: Make, tables: Callable[..., PreferenceData], prose: Callabl
         "d, e, f, g and h were never compared; their places rest on attributes and relations alone." in text
     )
     assert "There are few answers: 0 about a typical item." in text
-    assert "1 pair was answered both ways." in text
+    assert "Pairs that were answered both ways 1" in text
     assert "answers: 9 rows dropped." in text
     assert "tied together" in prose(make(data, info={**make().info, "groups": "2 groups are tied together"}))
 
 
 def test_what_is_said_before_any_answer(make: Make, prose: Callable[..., str]) -> None:
     text = prose(make(make().data.with_comparisons(None), belief=GaussianBelief(np.zeros(8), np.eye(8))))
-    assert "As nothing was answered yet, all places are open: the order below says nothing." in text
+    assert "Nothing was answered yet, so all places are open: the order below says nothing." in text
     assert "Nothing was answered yet, so these are the most probable values under their prior." in text
     for words in (
-        "has the highest utility",
+        " lead",
         "is settled",
         "most credible",
         "by 0 answers",
@@ -195,20 +210,13 @@ def test_groups_are_not_compared(make: Make, prose: Callable[..., str], read: Ca
     apart = "The 6 items fall into 3 groups that no answer or relation ties together, 1 of them with a single item."
     assert text.count(apart) == 2  # in the summary and under the ranking
     # Gaps of 1.4 and 0.6 with a standard deviation of 1/2.
-    assert "Of the group of 3 items, c is better than d with a probability of 99.7% (a gap of 1.40" in text
-    assert "Of the group of 2 items, a is better than b with a probability of 88%" in text
-    assert "Of the 4 pairs among these items that are in one group, the order of 75% is settled" in text
-    assert "leads" not in text and "clear leader" not in text and "Between the first two" not in text
+    assert "Of the group of 3 items, c is better than d with a probability of 99.7%." in text
+    assert "Of the group of 2 items, a is better than b with a probability of 88%." in text
+    assert "lead" not in text
     cells = read(render(posterior, relations_evidence=False)).text("thead", "th", "bdi")
     start = cells.index("Group")
-    assert [cells[start + 9 * row] for row in range(1, 7)] == list("121213")[:0] + [
-        "1",
-        "2",
-        "2",
-        "3",
-        "1",
-        "1",
-    ]
+    width = start - cells.index("Place") + 1
+    assert [cells[start + width * row] for row in range(1, 7)] == ["1", "2", "2", "3", "1", "1"]
 
 
 def test_what_places_without_answers_rest_on(make: Make, prose: Callable[..., str]) -> None:
@@ -224,17 +232,31 @@ def test_two_items_have_one_gap(make: Make, prose: Callable[..., str]) -> None:
     parts = {"utility": Parts({"attributes": np.ones(2)}, {"attributes": np.ones(2)})}
     belief = GaussianBelief(np.array([0.3, -0.3]), np.eye(2) / 2)  # Φ(0.6) = 0.7257
     text = prose(make(data, belief=belief, parts=parts, hyperparameters={}))
-    assert "a leads: with a probability of 73% it is the best of all" in text
-    assert "a is better than b with a probability of 73% (a gap of 0.60" in text
-    assert "pair among" not in text and "27%" in text
+    assert "a is the best with a probability of 73%; its place is 1–2" in text
+    assert "a is better than b with a probability of 73%." in text and "27%" in text
 
 
 def test_nothing_to_note(make: Make, prose: Callable[..., str]) -> None:
     pairs = [(one, other) for row, one in enumerate("abcdefgh") for other in "abcdefgh"[row + 1 :]]
     data = make().data.with_comparisons(pd.DataFrame(pairs, columns=["winner", "loser"]))
     data = pd.concat([data.comparisons.table(data.labels)] * 4)
-    posterior = make(make().data.with_comparisons(data))
-    assert "Nothing stands out" in prose(posterior)
+    certain = GaussianBelief(np.arange(8.0)[::-1], 0.01 * np.eye(8))
+    text = prose(make(make().data.with_comparisons(data), belief=certain))
+    assert "Keep in mind Nothing stands out" in text
+
+
+def test_what_to_keep_in_mind(make: Make, prose: Callable[..., str]) -> None:
+    """The gravest three on the front, the others with the details."""
+    answers = pd.DataFrame({"winner": list("aaaaaaaaaab"), "loser": list("bbbbccccddd")})
+    belief = GaussianBelief(np.zeros(8), np.eye(8))
+    text = prose(make(make().data.with_comparisons(answers), belief=belief))
+    front, _, details = text.partition("All places")
+    kept = front.partition("Keep in mind")[2]
+    assert "e, f, g and h were never compared; their places rest on attributes and relations alone." in kept
+    assert "There are few answers: 1.5 about a typical item." in kept
+    assert "4 hyperparameters were set to the best values by 11 answers." not in details
+    assert "The place of a typical item is known to within 8 places of 8 only." in details
+    assert "14% of all pairs were compared" in details
 
 
 def test_computation(make: Make, prose: Callable[..., str]) -> None:
@@ -316,7 +338,7 @@ def test_kernels_and_roles(make: Make, prose: Callable[..., str]) -> None:
         "normalize": False,
     }
     text = prose(make(data, parts=parts, origin=Origin(xpgp, (data,), options)))
-    assert "on the relations “cites”, “drinks” and “walks”" in text
+    assert "the relations “cites”, “drinks” and “walks”" in text
     assert (
         "For the attributes: The Matérn 5/2 kernel gives a function of the attributes that has two derivatives. For “cites_linking” and "
         "“cites_linked”: The hidden common cause kernel makes items alike that share links (Silva, Chu and Ghahramani 2007). For "
@@ -359,7 +381,7 @@ def test_nothing_is_fitted_again_unasked(
         raise AssertionError("fitted again")
 
     monkeypatch.setattr("relpref.report.utilities.evidence_without_each", fitted)
-    assert "relpref report --evidence" in prose(make(), relations_evidence=None)
+    assert "What each part is worth" not in prose(make(), relations_evidence=None)
 
 
 def test_a_table_of_evidence_that_is_none(make: Make) -> None:

@@ -57,9 +57,9 @@ def test_hostile_labels(
     assert found.text("title", "h1")[:2] == ["<b>&", "<b>&"]
     in_table = found.text("bdi")
     on_plot = found.text("text")
-    for shown in HOSTILE.values():
+    for place, shown in enumerate(HOSTILE.values()):
         assert shown in in_table
-        assert shown in on_plot or len(shown) > 16
+        assert shown in on_plot or len(shown) > 16 or place >= 20  # not drawn
     assert "attribute $a$" in in_table and "attribute <i>" in in_table
 
 

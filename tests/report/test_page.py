@@ -36,12 +36,15 @@ def test_writes_one_file(tmp_path: Path, posterior: UtilityPosterior) -> None:
 def test_chapters_in_order(posterior: UtilityPosterior, read: Read) -> None:
     assert read(page(posterior, title="Which is better?")).text("h1", "h2") == [
         "Which is better?",
-        "What was asked and answered",
         "Ranking",
-        "What the utilities rest on",
+        "What drives it",
+        "Keep in mind",
+        "All places",
+        "Who is better than whom",
+        "The relation near",
+        "Where the utilities come from",
+        "What was asked and answered",
         "How far to trust it",
-        "Surprising answers",
-        "What to ask next",
         "Hyperparameters",
         "How the computation went",
         "Methods",
@@ -90,7 +93,11 @@ def test_accessible(posterior: UtilityPosterior, read: Read) -> None:
             for one in (attributes.get(name) or "").split():
                 assert one.removeprefix("#") in ids
     pictures = found.all("svg")
-    assert len(pictures) == 4 and all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
+    assert (
+        len(pictures) == 4
+        and len(found.all("details")) == 10
+        and all(p["role"] == "img" and p["aria-labelledby"] for p in pictures)
+    )
     assert all(header.get("scope") in ("col", "row") for header in found.all("th"))
     assert all(box.get("aria-label") for box in found.all("div") if "tabindex" in box)
 
@@ -181,7 +188,7 @@ def test_draws(make: Callable[..., UtilityPosterior], read: Read) -> None:
         hyperparameter_draws={"near_amplitude": np.linspace(0.3, 0.7, 50)},
     )
     found = read(page(posterior, relations_evidence=True))
-    assert "0.500 (0.320 to 0.680)" in found.text("bdi")
+    assert {"0.500", "0.320 to 0.680"} < set(found.text("bdi"))
     assert "needs a posterior from EP" in found.prose
     assert "to_arviz" not in found.prose
     assert "Minka" not in found.prose
@@ -212,7 +219,7 @@ def test_sections_come_first(posterior: UtilityPosterior, read: Read) -> None:
     text = "First. <script>alert(1)</script>"
     one = Section("Held out <answers>", [text, "Second."], table, note="Five folds.")
     found = read(page(posterior, sections=[one, Section("Two")]))
-    assert found.text("h2")[:3] == ["Held out <answers>", "Two", "What was asked and answered"]
+    assert found.text("h2")[:4] == ["Ranking", "Held out <answers>", "Two", "What drives it"]
     assert text in found.text("p") and "Five folds." in found.text("p")
     cells = found.text("bdi")
     assert cells[:6] == ["xpgp", "0.812", "10", "attributes", "–", "20000"]
@@ -236,10 +243,8 @@ def test_many_items(tables: Callable[..., Any], make: Callable[..., UtilityPoste
     text = page(make(data))
     assert len(text) < 1_000_000
     found = read(text)
-    assert "Of 400 items, the first 25 and the last 10 are drawn." in found.prose
-    assert "… 365 not shown" in found.text("text")
+    assert "The first 20 of 400." in found.prose
     assert "The first 50 of 400 items" in found.text("caption")
-    assert "Of the 19\u202f900 pairs among the 200 best items" in found.prose
 
 
 def test_contrast() -> None:

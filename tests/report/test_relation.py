@@ -43,9 +43,11 @@ def test_chapters(complete: RelationPosterior, read: Read) -> None:
     found = read(render(complete, title="Who likes what"))
     assert found.text("h1", "h2") == [
         "Who likes what",
-        "What was known",
+        "Ranking",
+        "Keep in mind",
         "Rankings",
         "Objects on top",
+        "What was known",
         "How far to trust it",
         "Hyperparameters",
         "How the computation went",

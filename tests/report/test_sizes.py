@@ -34,7 +34,7 @@ def of_size(make: Make, size: int, draws: int = 50, answers: Any = None) -> Util
 
 def test_without_answers(make: Make, read: Callable[[str], Any]) -> None:
     text = read(render(of_size(make, 6))).prose
-    assert "It rests on 1 attribute; nobody has answered yet." in text
+    assert "A ranking of 6 items, based on 1 attribute." in text
     assert "There are no answers, so every interval is that of the prior." in text
     assert "Surprising answers" not in text
 
