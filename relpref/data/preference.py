@@ -278,17 +278,25 @@ class PreferenceData:
         Parameters
         ----------
         by : {"pair", "answer", "rater"}
-            The items that were compared; nothing but the answer itself; or who gave it, an error if that is not known.
+            The items that were compared; nothing but the answer itself; or who gave it, an error if that is not known. A list is a group
+            of its own.
         """
         answers = self.comparisons
         if by == "rater":
             if answers.rater is None:
                 raise DataError("by is 'rater', but answers do not say who gave them; leave out by 'pair'")
             return np.asarray(answers.rater, dtype=np.int64), "rater"
-        if by == "answer":
-            return np.arange(self.num_comparisons), "answer"
         low, high = np.minimum(answers.winner, answers.loser), np.maximum(answers.winner, answers.loser)
-        return low.astype(np.int64) * self.num_items + high, "pair"
+        groups = (
+            np.arange(self.num_comparisons)
+            if by == "answer"
+            else low.astype(np.int64) * self.num_items + high
+        )
+        if answers.list is not None:
+            groups = np.where(
+                answers.list < 0, groups, self.num_items**2 + self.num_comparisons + answers.list
+            )
+        return groups, by
 
     def with_comparisons(
         self, table: Any, *, columns: Mapping[str, str] | None = None, lists: ListReading = "exact"

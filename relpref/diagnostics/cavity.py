@@ -17,10 +17,12 @@ from scipy import sparse
 
 from relpref.compiled import float64
 from relpref.errors import DataError, UnsupportedProgramError
+from relpref.infer.arrow import Arrow
 from relpref.infer.evidence import known_sites
-from relpref.infer.program import Observation, Program, Reading, Values
+from relpref.infer.program import Observation, Program, Reading, Values, shared_noise
 from relpref.infer.sites import SparseRows
 from relpref.lazy_jit import lazy_jit
+from relpref.likelihoods.orthants import log_orthant
 from relpref.limits import MAX_ROWS_TAKEN_OUT
 from relpref.posterior.base import Posterior
 from relpref.posterior.gaussian import Floats
@@ -99,11 +101,6 @@ class Question:
             first = {**fixed, **{name: value[0] for name, value in draws.items()}}
             program = Program.of(given.program, given.args, given.kwargs, first, dense=False)
             self._program = program.at({name: jnp.asarray(value) for name, value in fixed.items()})
-        if program.arrow is not None:
-            raise UnsupportedProgramError(
-                "the answers have lists, whose pairs share noise, and what a posterior says of a list without its own sites is not known "
-                "yet; see what lists='pairs' says, or posterior.reweighted()"
-            )
         layout = program.layout
         if layout.slices != dict(posterior.slices):
             raise DataError("the program has other Gaussian sites at these answers than the posterior has")
@@ -123,8 +120,40 @@ class Question:
         if weights is None:
             weights = np.repeat(self.weights[:, None], self.components.precision.shape[1], axis=1)
         with float64():
-            found = _ask(self._program, self._classes, self.components, weights)
-        return Predictive(*map(np.asarray, found))
+            found = Predictive(*map(np.asarray, _ask(self._program, self._classes, self.components, weights)))
+            return found if self._program.arrow is None else self._with_lists(found)
+
+    def _with_lists(self, found: Predictive) -> Predictive:
+        """Lists leave whole: the log score of their order is that of their first row, and of single pairs nothing is said."""
+        arrow, program = self._program.arrow, self._program
+        if arrow is None or arrow.rows is None:
+            raise UnsupportedProgramError(
+                "some answers share noise and look at more than two latents each, or at what hyperparameters change; what is known "
+                "without one of them is found for other programs alone"
+            )
+        listed = (
+            arrow.blocks.joined(np.zeros(len(arrow.blocks.alone)), [g.rows >= 0 for g in arrow.blocks.groups])
+            > 0
+        )
+        log_score = np.where(listed, 0.0, found.log_score)
+        for at, part in enumerate(zip(*self._each(), strict=True)):
+            moving, *rest = part
+            offset, sds = map(np.asarray, _offset_and_noise(program.at(moving)))
+            scores = without_groups(arrow, rest, offset, sds, np.where(found.value > 0, 1.0, -1.0))
+            for group, score in zip(arrow.blocks.groups, scores, strict=True):
+                log_score[at, group.rows[:, 0]] = score
+        unknown: dict[str, Any] = {
+            name: np.where(listed, np.nan, getattr(found, name))
+            for name in ("chance", "moments", "step", "side")
+        }
+        return found._replace(log_score=log_score, **unknown)
+
+    def _each(self) -> tuple[Any, ...]:
+        """Hyperparameters, and means, covariances and sites of the components."""
+        moving, location, scale, precision, shift = self.components
+        number = len(location)
+        values = [{name: value[at] for name, value in moving.items()} for at in range(number)]
+        return values, location, [None] * number if scale is None else scale, precision, shift
 
     def projection(self) -> Any:
         """A, the linear part of the predictors, shape (m, n), sparse where at most two entries of each row are not 0."""
@@ -219,6 +248,59 @@ def _ask(program: Program, classes: bool, components: Components, weights: Array
         moments=jnp.concatenate(moments, axis=1),
         classes=sums["classes"],
     )
+
+
+@lazy_jit
+def _offset_and_noise(program: Program) -> tuple[Array, Array]:
+    """The predictors at the prior mean, shape (m,), and sds of the noise that rows share, shape (kinds, m)."""
+    reading = program.read()
+    return reading.offset - reading.projection.apply(reading.location), jnp.stack(
+        [kind.sd for kind in shared_noise(reading.observations)]
+    )
+
+
+def without_groups(arrow: Arrow, component: Any, offset: Any, sds: Any, signs: Any) -> list[Floats]:
+    """Log probability that rows of a group have the signs that they have, without any of their sites, by groups, shape (g,) each.
+
+    A component is the mean and the covariance of the latents (None of a point), and the sites of rows. Without the sites of a group,
+    whose rows are N(m, G), these are N((I − GT)⁻¹(m − Gν), (I − GT)⁻¹G).
+    """
+    location, scale, precision, shift = component
+    blocks, rows, found = arrow.blocks, arrow.rows, []
+    assert rows is not None
+    each = zip(
+        blocks.groups,
+        rows.items,
+        blocks.covariances(sds),
+        *(blocks.cut(np.asarray(part)) for part in (precision, shift, offset, signs)),
+        strict=True,
+    )
+    for group, (columns, entries), noise, tau, nu, start, sign in each:
+        root = np.sqrt(tau)
+        half = root[:, :, None] * root[:, None, :]
+        weights = half * np.linalg.inv(np.eye(tau.shape[1]) + half * noise)  # M
+        left = np.eye(tau.shape[1]) - noise @ weights  # I − CM
+        spread = noise - noise @ weights @ noise
+        if scale is not None:
+            prior = np.asarray(scale)[columns[:, :, None], columns[:, None, :]]
+            spread = spread + left @ entries @ prior @ entries.swapaxes(1, 2) @ left.swapaxes(1, 2)
+        seen = _times(entries, np.asarray(location)[columns])
+        pull = nu - _times(weights, _times(noise, nu))
+        mean = seen + _times(noise, pull - _times(weights, seen))
+        without = np.linalg.inv(np.eye(tau.shape[1]) - spread * tau[:, None, :])
+        cavity = without @ spread
+        cavity = 0.5 * (cavity + cavity.swapaxes(1, 2))
+        middle = _times(without, mean - _times(spread, nu)) + start
+        there = group.rows < len(blocks.place)
+        # What is not there is positive for certain.
+        middle = np.where(there, sign * middle, 40.0)
+        cavity = sign[:, :, None] * cavity * sign[:, None, :] + np.eye(tau.shape[1]) * ~there[:, :, None]
+        found.append(log_orthant(middle, cavity))
+    return found
+
+
+def _times(blocks: Any, vectors: Any) -> Floats:
+    return np.asarray((blocks @ vectors[:, :, None])[:, :, 0])
 
 
 @lazy_jit

@@ -135,6 +135,10 @@ def influence(posterior: Posterior | RelationPosterior) -> pd.DataFrame:
         )
     posterior = answered(posterior)
     left = left_out(posterior)
+    if np.isnan(left.predictive.step).any():
+        raise UnsupportedProgramError(
+            "influence is that of single answers, and some are in lists; see leave_one_out, or read the answers with lists='pairs'"
+        )
     table = left.given.table.assign(probability=np.exp(left.log_score), log_score=left.log_score)
     projection, belief = left.given.projection(), posterior.belief
     matrix = None

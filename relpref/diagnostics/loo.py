@@ -55,6 +55,7 @@ class Given(Question):
         self.posterior, self.predictive = posterior, self.answer()
         found, self.paired, self.classes = self.predictive, False, tuple[Any, ...]()
         self.unit = np.arange(len(found.count))
+        self.first: Any = slice(None)  # the rows of the program that begin an answer
         if isinstance(posterior, ClassPosterior):  # the decisions on one example follow each other
             self.table, self.outcome = posterior.examples()
             number = len(self.table)
@@ -69,7 +70,14 @@ class Given(Question):
             self.outcome = np.where(known, 1 - np.minimum(self.outcome, 1), -1)
         data = posterior.datasets().get("data") if posterior.kind == "utilities" else None
         if data is not None and len(self.observed) == 1 and np.array_equal(found.count, data.count):
-            self.table = data.comparisons.table(data.labels).rename(columns={"probability": "reported"})
+            answers = data.comparisons
+            self.table = answers.table(data.labels).rename(columns={"probability": "reported"})
+            if answers.list is not None:  # a list leaves whole, and is shown by its first pair
+                alone = int(np.sum(answers.list < 0))
+                self.unit = np.where(answers.list < 0, self.unit, alone + answers.list)
+                self.first = np.unique(self.unit, return_index=True)[1]
+                self.table = self.table.iloc[self.first].reset_index(drop=True)
+                self.outcome, self.single = self.outcome[self.first], self.single[self.first]
             return
         sites = objects(self.observed[site] for site in found.site)
         places = pd.Series(sites).groupby(sites, sort=False).cumcount().to_numpy()
@@ -81,7 +89,7 @@ class Given(Question):
         """Probabilities of the categories, shape (answers, c)."""
         if found.classes.size:
             return np.asarray(found.classes.T)
-        return np.asarray(found.chance.T if self.paired else found.chance[[2, 0]].T)
+        return np.asarray((found.chance.T if self.paired else found.chance[[2, 0]].T)[self.first])
 
     def log_scores(self, found: Predictive) -> Floats:
         """Of whole answers in each component, shape (K, answers); decisions that were not reached say nothing."""
@@ -168,8 +176,9 @@ def leave_one_out(posterior: Posterior | RelationPosterior) -> HeldOut:
     Returns
     -------
     HeldOut
-        Of an answer that was given k times, one of the k is left out. An example of a classifier leaves with all its decisions. Of a
-        choice or an ordering each pair leaves alone, which is no test of prediction: then `HeldOut.composed` is true.
+        Of an answer that was given k times, one of the k is left out. An example of a classifier leaves with all its decisions, and a
+        list whole: its score is that of all its pairs, and the first of these stands for it. Of a choice or an ordering that was read
+        with ``lists="pairs"`` each pair leaves alone, which is no test of prediction: then `HeldOut.composed` is true.
 
     Raises
     ------
@@ -228,7 +237,7 @@ def k_fold(
         At least 2.
     by : {"pair", "answer", "rater"}
         What leaves together: all answers to a pair of items, whoever gave them, since else a repeated question gives its own answer;
-        each answer with its repetitions; or all answers of a rater, who is a stranger then. Examples of classes leave one by one, edges
+        each answer with its repetitions; or all answers of a rater, who is a stranger then. Lists leave whole. Examples of classes leave one by one, edges
         between the same two nodes together.
     hyperparameters : {"refit", "keep"}
         Whether those that were fitted are fitted again in every fold. Those of a relation are kept, and those of more items than a
@@ -245,7 +254,8 @@ def k_fold(
     Returns
     -------
     HeldOut
-        As of `leave_one_out`. Choices and orderings leave whole by rater alone: else `HeldOut.composed` is true.
+        As of `leave_one_out`. Choices and orderings that were read with ``lists="pairs"`` leave whole by rater alone: else
+        `HeldOut.composed` is true.
 
     Raises
     ------
@@ -290,6 +300,7 @@ def k_fold(
         )
     groups, name = data.answer_groups(by)
     fold = fold_of(groups, folds, rng, name)
+    of_answer = fold if classes else fold[given.first]
     keep = hyperparameters == "keep"
     draws = dict(posterior.hyperparameter_draws) if keep else {}
     known = posterior.hyperparameters if keep else origin.fixed
@@ -305,16 +316,17 @@ def k_fold(
     trained = [np.flatnonzero(fold != number) for number in left]
     options: dict[str, Any] = {"label": "folds", "kept": folder, "progress_bar": progress_bar}
     for at, found in run_all(predict, trained, scheduler, **options):
-        test = fold == left[at]
+        test = of_answer == left[at]
         scores = logsumexp(given.log_scores(found) + np.log(found.weights[:, :1]), axis=0)
         record = {"fold": left[at], "log_score": scores[test], "chances": given.chances(found)[test]}
         done[left[at]] = record
         if journal is not None:
             journal.add(record)
-    log_score = np.empty(len(groups))
-    chances = np.empty((len(groups), done[0]["chances"].shape[1]))
+    log_score = np.empty(len(of_answer))
+    chances = np.empty((len(of_answer), done[0]["chances"].shape[1]))
     for number, record in done.items():
-        log_score[fold == number], chances[fold == number] = record["log_score"], record["chances"]
+        test = of_answer == number
+        log_score[test], chances[test] = record["log_score"], record["chances"]
     again = "kept" if keep or not posterior.searched else "fitted again"
     method = f"{folds} folds by {name}, hyperparameters {again}"
     return given.held_out(chances, log_score, method, lists_leave=by == "rater")

@@ -17,6 +17,7 @@ from relpref.posterior.arviz import Groups, draw_groups, plain_coordinates
 from relpref.posterior.base import FITTED, Parts, Posterior
 from relpref.posterior.codec import Stored, checked, decode, encode
 from relpref.posterior.gaussian import Belief, Floats
+from relpref.posterior.lists import list_chances, shares_of_the_best
 from relpref.posterior.origin import Origin
 from relpref.posterior.tables import (
     check_interval,
@@ -207,6 +208,50 @@ class UtilityPosterior(Posterior):
         asked = questions(self.data, first, second, rater, shown_first)
         expected = expectations(self, self.likelihood, self.data.comparisons, asked, margins)
         return preference_table(pairs, expected, margins)
+
+    def choose(self, labels: Iterable[Any], *, rng_key: Any = None) -> pd.DataFrame:
+        """How likely each of several items is chosen first, where all of them are on offer.
+
+        Parameters
+        ----------
+        labels : iterable of labels
+        rng_key : JAX key or int, optional
+            Of draws, which logistic noise needs.
+
+        Returns
+        -------
+        DataFrame
+            By item, most likely first: ``probability`` that the next noisy choice is this one, within 0.001 (of two items it is exact,
+            that of `prefer`), and ``p_best`` that its utility is the highest among them, from draws.
+
+        Raises
+        ------
+        DataError
+            If there are fewer than two items, or one is there twice.
+        UnknownLabelError
+            If a label is no item.
+        UnsupportedProgramError
+            If the likelihood says nothing of lists.
+        """
+        self._warn_if_not_converged()
+        labels, rng = list(labels), self._rng(rng_key)
+        items, places = self.data.index(labels), range(len(labels))
+        rows = [[(one, other) for other in places if other != one] for one in places]
+        table = pd.DataFrame(
+            {
+                "probability": list_chances(self, items, rows, rng),
+                "p_best": shares_of_the_best(self.belief.subset(items), rng),
+            },
+            index=label_index(labels, "entity"),
+        )
+        return table.sort_values("probability", ascending=False, kind="stable")
+
+    def order(self, labels: Iterable[Any], *, rng_key: Any = None) -> float:
+        """The probability that the next noisy order of some items is this one, best first; parameters and errors as of `choose`."""
+        self._warn_if_not_converged()
+        items = self.data.index(list(labels))
+        rows = [(place, place + 1) for place in range(len(items) - 1)]
+        return float(list_chances(self, items, [rows], self._rng(rng_key))[0])
 
     def explain(self) -> pd.DataFrame:
         """Where each utility comes from.

@@ -1,0 +1,107 @@
+"""Held-out lists leave whole."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from relpref import PreferenceData
+from relpref.data import orderings
+from relpref.diagnostics import influence, k_fold, leave_one_out
+from relpref.errors import UnsupportedProgramError
+from relpref.infer import EP
+from relpref.likelihoods.orthants import log_orthant
+from relpref.models import preference_gp
+
+ITEMS = list("abcdef")
+FIXED = {"individual_amplitude": 1.2}
+
+
+def orders(number: int, size: int) -> pd.DataFrame:
+    rng = np.random.default_rng(4)
+    utility = rng.normal(0, 1.2, len(ITEMS))
+    rows = []
+    for at in range(number):
+        chosen = rng.choice(len(ITEMS), size, replace=False)
+        seen = utility[chosen] + np.sqrt(0.5) * rng.normal(size=size)
+        rows += [(at, ITEMS[item], place) for place, item in enumerate(chosen[np.argsort(-seen)])]
+    return pd.DataFrame(rows, columns=["no", "item", "place"])
+
+
+TABLE = orderings(orders(9, 4), list="no", item="item", position="place")
+PAIRS = pd.DataFrame({"winner": list("aab"), "loser": list("bcd")})
+
+
+@pytest.fixture(scope="module")
+def data() -> PreferenceData:
+    return PreferenceData.from_tables(ITEMS, pd.concat([PAIRS, TABLE], ignore_index=True))
+
+
+def fit(data: PreferenceData, **options: Any) -> Any:
+    return EP(preference_gp, **options).run(0, data, progress_bar=False)
+
+
+def order_of(row: Any, data: PreferenceData) -> list[Any]:
+    """The items of the list that a row of the table stands for, best first."""
+    answers = data.comparisons
+    assert answers.list is not None
+    here = answers.list == row["list"]
+    below = dict(zip(answers.winner[here], answers.loser[here], strict=True))
+    order = [next(iter(set(below) - set(below.values())))]
+    while order[-1] in below:
+        order.append(below[order[-1]])
+    return [ITEMS[item] for item in order]
+
+
+def test_the_other_sites_alone(data: PreferenceData) -> None:
+    """By dense algebra with the noise of lists written out."""
+    posterior = fit(data, fixed=FIXED)
+    found, answers = leave_one_out(posterior).table, data.comparisons
+    assert answers.list is not None
+    rows = np.arange(len(answers.list))
+    signs = np.zeros((len(rows), len(ITEMS)))
+    signs[rows, answers.winner], signs[rows, answers.loser] = 1, -1
+    together = (answers.list[:, None] == answers.list) & (answers.list >= 0)
+    noise = 0.5 * (signs @ signs.T) * together
+    prior = FIXED["individual_amplitude"] ** 2 * signs @ signs.T + noise
+    for at, row in found.iterrows():
+        here = answers.list == row["list"] if at >= 3 else rows == at
+        precision = np.where(here, 0.0, posterior.sites["precision"])
+        shift = np.where(here, 0.0, posterior.sites["shift"])
+        inverse = np.linalg.inv(np.eye(len(rows)) + prior * precision)
+        mean, covariance = inverse @ prior @ shift, inverse @ prior
+        own = covariance[np.ix_(here, here)] + (at < 3) * np.eye(here.sum())
+        expected = log_orthant(mean[here][None], 0.5 * (own + own.T)[None])[0]
+        assert row["log_score"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_against_fits_to_the_others(data: PreferenceData) -> None:
+    """The other sites stay as they are, though each list is a ninth of what is known."""
+    found = leave_one_out(fit(data, fixed=FIXED)).table
+    assert len(found) == 3 + 9
+    assert found["list"].isna().tolist() == [True] * 3 + [False] * 9
+    answers = data.comparisons
+    assert answers.list is not None
+    for _, row in list(found.iterrows())[3:]:
+        others = fit(data.select_answers(answers.list != row["list"]), fixed=FIXED)
+        assert row["log_score"] == pytest.approx(np.log(others.order(order_of(row, data))), abs=0.25)
+
+
+def test_mixtures(data: PreferenceData) -> None:
+    whole = leave_one_out(fit(data))
+    assert whole.table["log_score"].notna().all()
+    assert not whole.composed
+
+
+def test_folds(data: PreferenceData) -> None:
+    posterior = fit(data, fixed=FIXED)
+    found = k_fold(posterior, 3, hyperparameters="keep", progress_bar=False).table
+    near = leave_one_out(posterior).table
+    assert len(found) == len(near)
+    assert found["log_score"].to_numpy() == pytest.approx(near["log_score"].to_numpy(), abs=1.5)
+
+
+def test_influence_is_refused(data: PreferenceData) -> None:
+    with pytest.raises(UnsupportedProgramError, match="influence is that of single answers"):
+        influence(fit(data, fixed=FIXED))
